@@ -1,13 +1,13 @@
 """English names of the languages, as the prompts spell them: ``LANGUAGE_NAMES["fra_Latn"] == "French"``.
 
-A plain table without imports, because it travels to the Hub beside a checkpoint. Codes are NLLB codes (ISO 639-3 +
-script), a third part names a variety (``por_Latn_BR``); code and mathematics are languages too. Names are unique.
+A plain table without imports, because it travels to the Hub beside a checkpoint. Codes are NLLB codes
+(ISO 639-3 + script), a third part names a variety (``por_Latn_BR``); code and mathematics are languages too.
+Names are unique.
 
-The 204 languages of Omnilingual SONAR Table 32 carry the name printed there. Where the table prints one name for two
-scripts, the script follows in brackets, as in FLORES-200. Codes are mended: ``cjk_Latn`` is Chokwe (printed
-``chk_Latn``, which is Chuukese), ``lao_Laoo`` is Lao (printed ``lao_Lao``); ``sat_Olck`` is Santali (``sat_Beng`` in
-Table 33). Names of all other languages are those of Unicode CLDR (ISO 639-3 where CLDR has none).
-It does not know which languages a given checkpoint was trained on.
+The 204 languages of Omnilingual SONAR Table 32 carry the name printed there. Where the table prints one name
+for two scripts, the script follows in brackets, as in FLORES-200. Two printed codes are mended: Chokwe is
+``cjk_Latn`` (``chk_Latn`` is Chuukese), Lao is ``lao_Laoo``. All other names are those of Unicode CLDR, or of
+ISO 639-3 where CLDR has none. The table does not know which languages a given checkpoint was trained on.
 """
 
 LANGUAGE_NAMES: dict[str, str] = {
