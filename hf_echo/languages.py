@@ -1,0 +1,147 @@
+"""The languages: codes, names, scripts, families, resource level and subsets (OS Tables 32 and 33).
+
+``LANGUAGES["fra_Latn"]`` is a :class:`Language`; ``find_language("French")``, ``("fr")`` and ``("fra")`` give
+its code. A language outside Table 32 (from another corpus, or code and mathematics) has no family and no
+resource level. This module does not know which languages a given checkpoint was trained on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from .language_table import (
+    COMMON_80,
+    FAMILIES,
+    HIGH_RESOURCE,
+    ISO_639_1,
+    MAIN_SCRIPT,
+    OTHER_CODES,
+    OTHER_NAMES,
+    SCRIPTS,
+)
+from .modeling.language_names_echo import LANGUAGE_NAMES
+
+
+@dataclass(frozen=True)
+class Language:
+    """One row of the table.
+
+    Attributes:
+        code: NLLB code (``fra_Latn``), a longer relative (``por_Latn_BR``), or ``python``, ``latex`` ...
+        name: English name, unique, as the prompts spell it.
+        script: English name of the script; None for code and mathematics.
+        family: as OS Table 32 prints it; None outside the table.
+        resource: "high" or "low" (OS Table 32); None outside the table.
+        nllb: one of the 204 languages of OS Table 32.
+        base: one of the 202 languages that OmniSONAR-200 covers (Table 33: no ``arb_Latn``, ``min_Arab``).
+        common80: supported by every model that OS compares (Table 33, bold), English left out.
+        speech: supported by OmniSONAR-speech. None for every language: the paper underlines 177 cells of
+            Table 33, and the text extraction at hand does not keep which (see ``language_table``).
+    """
+
+    code: str
+    name: str
+    script: str | None
+    family: str | None
+    resource: str | None
+    nllb: bool
+    base: bool
+    common80: bool
+    speech: bool | None = None
+
+
+_FAMILY_OF = {code: family for family, codes in FAMILIES.items() for code in codes.split()}
+
+
+def _language(code: str, name: str) -> Language:
+    nllb = code in _FAMILY_OF
+    return Language(
+        code=code,
+        name=name,
+        script=SCRIPTS[code.split("_")[1]] if "_" in code else None,
+        family=_FAMILY_OF.get(code),
+        resource=("high" if code in HIGH_RESOURCE else "low") if nllb else None,
+        nllb=nllb,
+        base=nllb and code not in ("arb_Latn", "min_Arab"),
+        common80=code in COMMON_80,
+    )
+
+
+LANGUAGES: dict[str, Language] = {code: _language(code, name) for code, name in LANGUAGE_NAMES.items()}
+
+_BY_NAME = {**OTHER_NAMES, **{language.name.lower(): code for code, language in LANGUAGES.items()}}
+
+
+def is_language(code: str) -> bool:
+    """Whether ``code`` is a known code, spelled exactly (``fra_Latn``, ``por_Latn_BR``, ``python``)."""
+    return code in LANGUAGES
+
+
+def language(code: str) -> Language:
+    """The language of a code. Raises ValueError naming the wrong code and the closest known one."""
+    try:
+        return LANGUAGES[code]
+    except (KeyError, TypeError):
+        raise ValueError(f"unknown language code {code!r}{_suggestion(code)}") from None
+
+
+def find_language(text: str) -> str:
+    """The NLLB code of a name ("French"), an ISO 639 or BCP 47 code ("fr", "fra", "pt-BR") or an NLLB code.
+
+    Case does not matter. A code that covers several varieties gives the one most written ("ar" is
+    ``arb_Arab``, "zh" is ``zho_Hans``); an unknown region is dropped ("fr-CH" is ``fra_Latn``), an unknown script
+    is an error. Raises ValueError naming the text and the closest match.
+    """
+    wanted = text.strip().lower() if isinstance(text, str) else ""
+    code = _BY_NAME.get(wanted) or _find_code(wanted)
+    if code is None:
+        raise ValueError(f"unknown language {text!r}{_suggestion(text)}")
+    return code
+
+
+def _find_code(wanted: str) -> str | None:
+    first, *rest = re.split(r"[-_]", wanted)
+    script = next((part.title() for part in rest if len(part) == 4), None)
+    region = next((part.upper() for part in rest if len(part) == 2), None)
+    for special in (f"{first}_{script}", f"{first}_{region}"):
+        if special in OTHER_CODES:
+            return OTHER_CODES[special]
+    if first in LANGUAGES and not rest:  # python, latex
+        return first
+    main = ISO_639_1.get(first) or OTHER_CODES.get(first) or _main_code(first)
+    if main is None or script is None:
+        code = main
+    else:
+        code = f"{main[:3]}_{script}"
+    variety = f"{code}_{region}"
+    return variety if variety in LANGUAGES else code if code in LANGUAGES else None
+
+
+def _main_code(iso: str) -> str | None:
+    """The code of an ISO 639-3 code: its main script, or the one whose name needs no script in brackets."""
+    if iso in MAIN_SCRIPT:
+        return f"{iso}_{MAIN_SCRIPT[iso]}"
+    found = (
+        code
+        for code, language in LANGUAGES.items()
+        if code.startswith(f"{iso}_") and code.count("_") == 1 and not language.name.endswith(")")
+    )
+    return next(found, None)
+
+
+def _suggestion(text: object) -> str:
+    """ "; did you mean fra_Latn (French)?", or how to find the list when nothing is close."""
+    known = {code.lower(): code for code in LANGUAGES} | _BY_NAME
+    close = get_close_matches(str(text).strip().lower(), known, n=1, cutoff=0.6)
+    if not close:
+        return ": see hf_echo.languages.LANGUAGES for the known ones"
+    code = known[close[0]]
+    return f": did you mean {code} ({LANGUAGES[code].name})?"
+
+
+# the name of a language without its script in brackets means its main script: "Chinese", "Kashmiri"
+for _iso, _script in MAIN_SCRIPT.items():
+    _code = f"{_iso}_{_script}"
+    _BY_NAME.setdefault(LANGUAGES[_code].name.split(" (")[0].lower(), _code)

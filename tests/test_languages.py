@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from hf_echo.language_table import COMMON_80, FAMILIES, HIGH_RESOURCE, ISO_639_1, OTHER_CODES, OTHER_NAMES
+from hf_echo.languages import LANGUAGES, find_language, is_language, language
+from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
+
+
+def test_published_counts():
+    nllb = [entry for entry in LANGUAGES.values() if entry.nllb]
+    assert len(nllb) == 204  # OS Table 32, and FLORES-200
+    assert Counter(entry.resource for entry in nllb) == {"high": 54, "low": 150}
+    assert sum(entry.base for entry in nllb) == 202  # OS Table 33: "202 languages total"
+    assert sum(entry.common80 for entry in nllb) == 80  # "81 languages supported across all compared models"
+    assert len({entry.family for entry in nllb}) == 22
+    assert Counter(entry.script for entry in nllb)["Arabic"] == 22
+
+
+def test_tables_hold_only_known_codes_and_each_once():
+    in_families = [code for codes in FAMILIES.values() for code in codes.split()]
+    assert len(in_families) == len(set(in_families))
+    for codes in (in_families, COMMON_80, HIGH_RESOURCE, ISO_639_1.values(), OTHER_CODES.values()):
+        assert set(codes) <= set(LANGUAGES)
+    assert set(OTHER_NAMES.values()) <= set(LANGUAGES)
+    assert COMMON_80 | HIGH_RESOURCE <= set(in_families)
+
+
+def test_names_are_unique_and_plain():
+    assert len({name.lower() for name in LANGUAGE_NAMES.values()}) == len(LANGUAGE_NAMES)
+    assert all(name == name.strip() and name and ":" not in name for name in LANGUAGE_NAMES.values())
+    assert LANGUAGE_NAMES["por_Latn_BR"] == "Brazilian Portuguese"
+    assert LANGUAGE_NAMES["zho_Hant"] == "Chinese (Traditional)"
+
+
+def test_rows_as_printed():
+    french = language("fra_Latn")
+    assert (french.name, french.script, french.family, french.resource) == (
+        "French",
+        "Latin",
+        "Indo-European",
+        "high",
+    )
+    assert french.nllb and french.base and french.common80 and french.speech is None
+    assert (language("tir_Ethi").script, language("tir_Ethi").resource) == ("Ge'ez", "low")
+    assert language("eng_Latn").nllb and not language("eng_Latn").common80
+    assert language("min_Arab").nllb and not language("min_Arab").base
+    assert (language("python").name, language("python").script, language("python").family) == (
+        "Python",
+        None,
+        None,
+    )
+    assert language("bre_Latn").resource is None
+    with pytest.raises(FrozenInstanceError):
+        french.code = "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("French", "fra_Latn"),
+        (" french ", "fra_Latn"),
+        ("fr", "fra_Latn"),
+        ("fra", "fra_Latn"),
+        ("fre", "fra_Latn"),
+        ("fra_Latn", "fra_Latn"),
+        ("FRA_LATN", "fra_Latn"),
+        ("fr-CH", "fra_Latn"),
+        ("pt_BR", "por_Latn_BR"),
+        ("por_Latn_BR", "por_Latn_BR"),
+        ("zh", "zho_Hans"),
+        ("zh-Hant", "zho_Hant"),
+        ("zh-TW", "zho_Hant"),
+        ("Chinese", "zho_Hans"),
+        ("Arabic", "arb_Arab"),
+        ("ara", "arb_Arab"),
+        ("Swahili", "swh_Latn"),
+        ("sr", "srp_Cyrl"),
+        ("sr-Latn", "srp_Latn"),
+        ("kas", "kas_Arab"),
+        ("Kashmiri", "kas_Arab"),
+        ("sat_Beng", "sat_Olck"),
+        ("c++", "cpp"),
+        ("LaTeX", "latex"),
+        ("python", "python"),
+    ],
+)
+def test_find_language(text, code):
+    assert find_language(text) == code
+
+
+def test_every_code_and_name_finds_itself():
+    for code, name in LANGUAGE_NAMES.items():
+        assert find_language(code) == code
+        assert find_language(name) == code
+        assert is_language(code)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: language("fra_Lant"), "unknown language code 'fra_Lant': did you mean fra_Latn (French)?"),
+        (lambda: language("fr"), "unknown language code 'fr'"),
+        (lambda: language(None), "unknown language code None"),
+        (lambda: find_language("Frensh"), "unknown language 'Frensh': did you mean fra_Latn (French)?"),
+        (lambda: find_language("fra_Hebr"), "unknown language 'fra_Hebr'"),
+        (lambda: find_language(""), "unknown language ''"),
+        (lambda: find_language("%%%%"), "unknown language '%%%%': see hf_echo.languages.LANGUAGES"),
+    ],
+)
+def test_wrong_language_is_one_helpful_line(call, message):
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_is_language_wants_the_exact_code():
+    assert not is_language("fra") and not is_language("Fra_Latn")
