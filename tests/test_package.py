@@ -1,0 +1,162 @@
+"""The house itself: what wheel and sdist carry, what `import hf_echo` drags in, which way imports run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# A room may import its own layer and those below it. A new room in hf_echo/ gets its place here.
+LAYERS = [
+    {"modeling"},
+    {"losses", "languages", "language_table", "data", "vocabulary", "convert"},
+    {"trainers", "evaluation", "mining", "synthesis", "inference"},
+    {"reports", "hub"},
+    {"cli", "demo"},
+]
+IGNORE = shutil.ignore_patterns("__pycache__")
+RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+
+# huggingface_hub comes with transformers and holds the @strict of its configs. Only sentence-transformers loads the
+# module written for it, so that one file may import it.
+MODELING_MAY_IMPORT = {"torch", "transformers", "huggingface_hub", *sys.stdlib_module_names}
+MODELING_EXTRA = {"sentence_transformer_echo.py": {"sentence_transformers"}}
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str, int]]:
+    """Yields (level, dotted name, line) of every import in a file, those inside functions included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.level, node.module, node.lineno
+        elif isinstance(node, ast.ImportFrom):  # `from . import a`
+            yield from ((node.level, alias.name, node.lineno) for alias in node.names)
+
+
+def room_imports(path: Path, package: Path) -> Iterator[tuple[str, int]]:
+    """Yields (room, line) of every import of our own package that a file under `package` makes."""
+    parts = path.relative_to(package.parent).parts[:-1]
+    for level, name, line in imports_of(path):
+        full = [*parts[: len(parts) - level + 1], *name.split(".")] if level else name.split(".")
+        if full[0] == package.name and len(full) > 1:
+            yield full[1], line
+
+
+def upward_imports(package: Path) -> list[str]:
+    """Lists imports that break the layers as `file:line imports room`; the package's __init__ is free."""
+    wrong = []
+    for path in sorted(package.rglob("*.py")):
+        inside = path.relative_to(package)
+        if inside == Path("__init__.py"):
+            continue
+        own = inside.parts[0].removesuffix(".py")
+        if own not in RANK:
+            wrong.append(f"{inside} is in a room that LAYERS does not name")
+            continue
+        for room, line in room_imports(path, package):
+            if room in RANK and RANK[room] > RANK[own]:
+                wrong.append(f"{inside}:{line} imports {room}")
+    return wrong
+
+
+def test_imports_run_one_way():
+    assert not upward_imports(ROOT / "hf_echo")
+
+
+def test_layer_check_finds_a_wrong_import(tmp_path):
+    package = tmp_path / "hf_echo"
+    (package / "losses").mkdir(parents=True)
+    (package / "trainers").mkdir()
+    (package / "attic").mkdir()
+    (package / "attic" / "a.py").write_text("")
+    (package / "losses" / "a.py").write_text("def f():\n    from ..trainers.b import g\n    return g\n")
+    (package / "losses" / "c.py").write_text("import hf_echo.evaluation\nfrom hf_echo.data import x\n")
+    (package / "trainers" / "b.py").write_text("from ..losses.a import f\nfrom hf_echo.modeling import m\n")
+    assert upward_imports(package) == [
+        "attic/a.py is in a room that LAYERS does not name",
+        "losses/a.py:2 imports trainers",
+        "losses/c.py:1 imports evaluation",
+    ]
+
+
+def test_modeling_travels_alone():
+    """The Hub follows `from .a import b` between flat files only, and finds it by a regular expression."""
+    files = sorted((ROOT / "modeling").rglob("*.py"))
+    siblings = {path.stem for path in files}
+    wrong = []
+    for path in files:
+        if path.parent.name != "modeling":
+            wrong.append(f"{path.name} is not flat in modeling/")
+        allowed = MODELING_MAY_IMPORT | MODELING_EXTRA.get(path.name, set())
+        for level, name, line in imports_of(path):
+            if (level == 0 and name.split(".")[0] not in allowed) or (
+                level and (level > 1 or name not in siblings)
+            ):
+                wrong.append(f"{path.name}:{line} imports {'.' * level}{name}")
+        text = path.read_text(encoding="utf-8")
+        spelt = re.findall(r"^\s*from\s+\.(\S*)\s+import", text, re.MULTILINE)
+        wrong += [f"{path.name} spells an import of .{name}" for name in spelt if name not in siblings]
+    assert files
+    assert not wrong
+
+
+def test_import_is_light():
+    heavy = "datasets sentence_transformers sklearn faiss sacrebleu gguf".split()
+    code = f"import sys, hf_echo; print(*[name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> tuple[Path, Path]:
+    """A wheel and an sdist, built from a copy of what git tracks (a build leaves folders behind)."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    for name in ("pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(ROOT / name, source / name)
+    for name in ("hf_echo", "modeling", "train_scripts"):
+        if (ROOT / name).exists():
+            shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=IGNORE)
+    return build("wheel", source, out), build("sdist", source, out)
+
+
+def build(kind: str, source: Path, out: Path) -> Path:
+    code = f"import setuptools.build_meta as b; print(b.build_{kind}({str(out)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return out / done.stdout.split()[-1]
+
+
+def carried() -> set[str]:
+    """Files that a checkpoint and `hf-echo train` need beside the ordinary modules."""
+    modeling = {f"hf_echo/modeling/{path.name}" for path in (ROOT / "modeling").glob("*.py")}
+    recipes = {f"hf_echo/recipes/{path.name}" for path in (ROOT / "train_scripts" / "recipes").glob("*.yaml")}
+    return modeling | recipes
+
+
+def test_wheel_carries_modeling_and_recipes(built):
+    wheel, _ = built
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert carried() and carried() <= names
+    assert "hf_echo/py.typed" in names
+    assert not [name for name in names if name.startswith(("modeling/", "tests/", "train_scripts/"))]
+
+
+def test_sdist_holds_real_files_and_builds_the_same_wheel(built, tmp_path):
+    wheel, sdist = built
+    with tarfile.open(sdist) as archive:
+        assert not [member.name for member in archive if member.issym() or member.islnk()]
+        archive.extractall(tmp_path)
+    (unpacked,) = tmp_path.iterdir()
+    again = build("wheel", unpacked, tmp_path)
+    assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
