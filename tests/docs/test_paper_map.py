@@ -1,0 +1,100 @@
+"""docs/paper-map.md stays true: finished rows name things that exist, and no numbered part is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COLUMNS = ["paper ref", "what it asks", "where it lives", "shown by", "state"]
+STATES = {"works", "measured", "not yet"}
+
+# How many numbered equations, tables and algorithms each paper has.
+COUNTS = {
+    "ECHO": {"Eq": 4, "Table": 19, "Algorithm": 1},
+    "Omnilingual SONAR": {"Eq": 15, "Table": 44, "Algorithm": 2},
+    "MEXMA": {"Eq": 0, "Table": 30, "Algorithm": 0},
+    "Modular Sentence Encoders": {"Eq": 0, "Table": 21, "Algorithm": 0},
+    "EMMA-X (appendix)": {"Eq": 11, "Table": 13, "Algorithm": 0},
+}
+
+
+def sections(text: str) -> dict[str, str]:
+    """Splits the map into its papers: heading -> text below it."""
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def rows(section: str) -> list[list[str]]:
+    """The cells of each row of a section's table, header first, without the rule under it."""
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells if not set("".join(row)) <= set("-: ")]
+
+
+def missing_paths(row: list[str], root: Path) -> list[str]:
+    """Paths in backticks that a finished row names and that do not exist; commands hold a space and are free."""
+    if row[4] not in {"works", "measured"}:
+        return []
+    names = [name.split("::")[0] for name in re.findall(r"`([^`]+)`", row[2] + row[3]) if " " not in name]
+    return [name for name in names if not (root / name).exists()]
+
+
+def numbered(text: str) -> set[tuple[str, int]]:
+    """Every Eq., Table and Algorithm that a text names, ranges spelt out: `Tables 8-10` gives three."""
+    found = set()
+    for kind, first, last in re.findall(r"(Eq|Table|Algorithm)s?\.? (\d+)(?:-(\d+))?", text):
+        found |= {(kind, number) for number in range(int(first), int(last or first) + 1)}
+    return found
+
+
+PAPERS = sections((ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8"))
+
+
+def test_every_paper_is_there():
+    assert list(PAPERS) == list(COUNTS)
+
+
+@pytest.mark.parametrize("paper", COUNTS)
+def test_rows_are_well_formed(paper):
+    header, *body = rows(PAPERS[paper])
+    assert header == COLUMNS
+    assert body
+    assert not [row for row in body if len(row) != len(COLUMNS) or row[4] not in STATES or not all(row)]
+    # A finished row shows itself by a test, a command or a results file.
+    assert not [row[0] for row in body if row[4] != "not yet" and "`" not in row[3]]
+
+
+@pytest.mark.parametrize("paper", COUNTS)
+def test_finished_rows_name_existing_paths(paper):
+    wrong = [(row[0], missing_paths(row, ROOT)) for row in rows(PAPERS[paper])[1:]]
+    assert not [row for row in wrong if row[1]]
+
+
+@pytest.mark.parametrize("paper", COUNTS)
+def test_no_numbered_part_is_left_out(paper):
+    introduction = PAPERS[paper].split("|")[0]
+    named = numbered(introduction) | numbered("\n".join(row[0] for row in rows(PAPERS[paper])))
+    wanted = {(kind, number) for kind, count in COUNTS[paper].items() for number in range(1, count + 1)}
+    assert not sorted(wanted - named)
+
+
+def test_missing_path_is_found(tmp_path):
+    (tmp_path / "a.py").touch()
+    good = ["3", "x", "`a.py`", "`a.py::test_a`, `hf-echo demo`", "works"]
+    bad = ["3", "x", "`a.py`, *plan/ned.py*", "`tests/b.py`", "measured"]
+    assert missing_paths(good, tmp_path) == []
+    assert missing_paths(bad, tmp_path) == ["tests/b.py"]
+    assert missing_paths([*bad[:4], "not yet"], tmp_path) == []
+
+
+def test_numbered_parts_are_read():
+    assert numbered("Eq. 3; Tables 8-10; Algorithm 1") == {
+        ("Eq", 3),
+        ("Table", 8),
+        ("Table", 9),
+        ("Table", 10),
+        ("Algorithm", 1),
+    }
