@@ -2,10 +2,10 @@
 
 FAMILIES and HIGH_RESOURCE are Table 32 (204 languages; those not in HIGH_RESOURCE are "low").
 
-COMMON_80 is Table 33, less English. The text extraction of that table shows only one mark on its 202 cells; the
-81 cells without it are as many as the caption counts as bold ("supported across all compared models"), so they
-are taken to be those. The caption's underlined cells (the 177 speech languages) cannot be told from it, and are
-not here.
+COMMON_80 is Table 33, less English. The text extraction of that table shows only one mark on its 202 cells;
+the 81 cells without it are as many as the caption counts as bold ("supported across all compared models"), so
+they are taken to be those. The caption's underlined cells (the 177 speech languages) cannot be told from it,
+and are not here.
 
 The rest maps the codes and names that people write to NLLB codes.
 """

@@ -91,8 +91,8 @@ def find_language(text: str) -> str:
     """The NLLB code of a name ("French"), an ISO 639 or BCP 47 code ("fr", "fra", "pt-BR") or an NLLB code.
 
     Case does not matter. A code that covers several varieties gives the one most written ("ar" is
-    ``arb_Arab``, "zh" is ``zho_Hans``); an unknown region is dropped ("fr-CH" is ``fra_Latn``), an unknown script
-    is an error. Raises ValueError naming the text and the closest match.
+    ``arb_Arab``, "zh" is ``zho_Hans``); an unknown region is dropped ("fr-CH" is ``fra_Latn``), an unknown
+    script is an error. Raises ValueError naming the text and the closest match.
     """
     wanted = text.strip().lower() if isinstance(text, str) else ""
     code = _BY_NAME.get(wanted) or _find_code(wanted)
