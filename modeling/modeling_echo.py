@@ -1,0 +1,615 @@
+"""EchoEncoder, EchoDecoder and EchoForTranslation (OS 4.2, ECHO 4.1), built from transformers' Llama blocks.
+
+    EchoEncoder         token ids -> one vector a sentence (and a state a token)
+    EchoDecoder         that vector, or all encoder states -> text in any language
+    EchoForTranslation  both, one training checkpoint; `generate` from ids or from embeddings alone
+
+These files know nothing of data, losses or training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import Cache, DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
+from transformers import initialization as init
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions, Seq2SeqLMOutput
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import (
+    LlamaAttention,
+    LlamaDecoderLayer,
+    LlamaRMSNorm,
+    LlamaRotaryEmbedding,
+    eager_attention_forward,
+)
+from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_echo import EchoConfig, EchoDecoderConfig
+from .sentence_transformer_echo import write_remote_code, write_sentence_transformer_files
+
+DECODER_FOLDER = "decoder"
+
+
+@dataclass
+class EchoEncoderOutput(ModelOutput):
+    """Args:
+    last_hidden_state: (batch, seq, hidden), a state a token.
+    pooler_output: (batch, embedding_size), the sentence embedding, not normalised.
+    sentence_embedding: the same tensor under its own name.
+    hidden_states, attentions: tuples, a tensor a layer, where asked for.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    pooler_output: torch.FloatTensor | None = None
+    sentence_embedding: torch.FloatTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class EchoTranslationOutput(ModelOutput):
+    """Args:
+    loss: mean cross-entropy over target tokens where `labels` were given.
+    logits: (batch, target, vocab) unless `compute_logits=False`.
+    decoder_hidden_state: (batch, target, hidden), what a chunked loss needs.
+    sentence_embedding: (rows, embedding_size), one for every encoder row.
+    encoder_last_hidden_state: (rows, seq, hidden).
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    decoder_hidden_state: torch.FloatTensor | None = None
+    sentence_embedding: torch.FloatTensor | None = None
+    encoder_last_hidden_state: torch.FloatTensor | None = None
+    past_key_values: Cache | None = None
+
+
+class EchoPreTrainedModel(PreTrainedModel):
+    """Attention interfaces, initialisation and saving, common to the three."""
+
+    config_class = EchoConfig
+    base_model_prefix = "encoder"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["LlamaDecoderLayer", "EchoDecoderLayer"]
+    _skip_keys_device_placement = ["past_key_values"]
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+
+    def _init_weights(self, module):
+        super()._init_weights(module)
+        if isinstance(module, EchoProjection):
+            # An isometry: the way into the embedding and the way back out of it start as inverses of each other.
+            init.eye_(module.weight)
+
+    def save_pretrained(self, save_directory, *args, **kwargs):
+        """Save as usual, with what SentenceTransformer and trust_remote_code need beside the weights."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if kwargs.get("is_main_process", True):
+            write_remote_code(save_directory)
+            if self.config.model_type == "echo":
+                write_sentence_transformer_files(save_directory, self.config.languages)
+
+
+class EchoProjection(nn.Linear):
+    """Linear map between hidden size and embedding size, without bias, started as (part of) the identity."""
+
+    def __init__(self, in_features: int, out_features: int):
+        super().__init__(in_features, out_features, bias=False)
+
+
+class EchoEncoder(EchoPreTrainedModel):
+    """Bidirectional Llama encoder with a pooled, projected sentence embedding.
+
+    Example:
+        >>> batch = tokenizer(["Bonjour"], lang="fra_Latn", return_tensors="pt")
+        >>> encoder(**batch).sentence_embedding.shape
+        torch.Size([1, 1024])
+    """
+
+    # An encoder taken out of a training checkpoint leaves the decoder behind.
+    _keys_to_ignore_on_load_unexpected = [r"^decoder\."]
+    _can_record_outputs = {"hidden_states": LlamaDecoderLayer, "attentions": LlamaAttention}
+
+    def __init__(self, config: EchoConfig):
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
+        self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.num_hidden_layers))
+        for layer in self.layers:
+            layer.self_attn.is_causal = False  # or an unpadded batch is silently causal in SDPA
+        self.norm = LlamaRMSNorm(config.hidden_size, config.rms_norm_eps) if config.final_norm else nn.Identity()
+        self.rotary_emb = LlamaRotaryEmbedding(config)
+        self.projection = EchoProjection(config.hidden_size, config.embedding_size)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value):
+        self.embed_tokens = value
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        overflow_to_sample_mapping: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> EchoEncoderOutput:
+        """
+        Args:
+            input_ids: (batch, seq). Exactly one of this and `inputs_embeds` (batch, seq, hidden).
+            attention_mask: (batch, seq), 1 for tokens, padding on either side.
+            overflow_to_sample_mapping: (batch,), the text each row is a piece of (a tokenizer's
+                `return_overflowing_tokens`); the embedding of a text is then the mean of its pieces, weighted by tokens.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        if position_ids is None:
+            if attention_mask is not None and attention_mask.dim() == 2:
+                position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)
+            else:
+                position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
+
+        make_mask = create_bidirectional_mask
+        if self.config.is_causal:  # only to compare with the language model an encoder was made from
+            make_mask = create_causal_mask
+            kwargs["is_causal"] = True
+        mask = make_mask(
+            config=self.config, inputs_embeds=inputs_embeds, attention_mask=attention_mask, past_key_values=None
+        )
+        position_embeddings = self.rotary_emb(inputs_embeds, position_ids=position_ids)
+        hidden = inputs_embeds
+        for layer in self.layers:
+            hidden = layer(
+                hidden, attention_mask=mask, position_ids=position_ids, position_embeddings=position_embeddings, **kwargs
+            )
+        hidden = self.norm(hidden)
+        embedding = self.pool(hidden, attention_mask, overflow_to_sample_mapping)
+        return EchoEncoderOutput(last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding)
+
+    def pool(
+        self,
+        hidden: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        overflow_to_sample_mapping: torch.LongTensor | None = None,
+    ) -> torch.Tensor:
+        """(batch, seq, hidden) -> (batch or texts, embedding_size): the state of the first token (CLS) or the mean."""
+        if attention_mask is None:
+            attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
+        if self.config.pooling == "cls":
+            first = attention_mask.long().argmax(-1)  # the first token that is no padding, wherever padding stands
+            pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), first]
+        else:
+            weight = attention_mask.to(hidden.dtype)[..., None]
+            pooled = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
+        embedding = self.projection(pooled)
+        if overflow_to_sample_mapping is not None:
+            index = overflow_to_sample_mapping.to(embedding.device)
+            texts = int(index.max()) + 1
+            tokens = attention_mask.sum(-1, keepdim=True).to(embedding.dtype)
+            total = embedding.new_zeros(texts, embedding.shape[1]).index_add(0, index, embedding * tokens)
+            embedding = total / tokens.new_zeros(texts, 1).index_add(0, index, tokens).clamp(min=1)
+        return embedding
+
+
+class EchoCrossAttention(nn.Module):
+    """Grouped-query attention from decoder states to the encoder's, with the self-attention's heads, without RoPE."""
+
+    def __init__(self, config: EchoDecoderConfig, layer_idx: int):
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.head_dim = config.head_dim
+        self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        self.scaling = self.head_dim**-0.5
+        self.is_causal = False
+        heads, kv_heads = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, heads, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
+        self.o_proj = nn.Linear(heads, config.hidden_size, bias=config.attention_bias)
+
+    def constant(self, memory: torch.Tensor) -> torch.Tensor:
+        """(batch, 1, hidden) -> (batch, 1, hidden). With one key the softmax is 1: no query, no key, one output."""
+        value = self.v_proj(memory).view(memory.shape[0], 1, -1, self.head_dim)
+        value = value.repeat_interleave(self.num_key_value_groups, dim=2).flatten(2)
+        return self.o_proj(value)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        memory: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        **kwargs,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        cached = past_key_values is not None and past_key_values.is_updated.get(self.layer_idx)
+        cache = past_key_values.cross_attention_cache if past_key_values is not None else None
+        if self.config.bottleneck:
+            if cached:
+                return cache.layers[self.layer_idx].values[:, 0].expand_as(hidden_states), None
+            constant = self.constant(memory)
+            if cache is not None:
+                cache.update(constant[:, None], constant[:, None], self.layer_idx)
+                past_key_values.is_updated[self.layer_idx] = True
+            return constant.expand_as(hidden_states), None
+
+        query = self._heads(self.q_proj(hidden_states))
+        if cached:
+            key, value = cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
+        else:
+            key, value = self._heads(self.k_proj(memory)), self._heads(self.v_proj(memory))
+            if cache is not None:
+                key, value = cache.update(key, value, self.layer_idx)
+                past_key_values.is_updated[self.layer_idx] = True
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        dropout = self.config.attention_dropout if self.training else 0.0
+        output, weights = attend(
+            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, is_causal=False
+        )
+        return self.o_proj(output.reshape(*hidden_states.shape[:-1], -1)), weights
+
+    def _heads(self, states: torch.Tensor) -> torch.Tensor:
+        return states.view(*states.shape[:-1], -1, self.head_dim).transpose(1, 2)
+
+
+class EchoDecoderLayer(LlamaDecoderLayer):
+    """Llama's layer with cross-attention between self-attention and feed-forward (OS 4.2)."""
+
+    def __init__(self, config: EchoDecoderConfig, layer_idx: int):
+        super().__init__(config, layer_idx)
+        self.cross_attn = EchoCrossAttention(config, layer_idx)
+        self.cross_attention_layernorm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        memory: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        memory_mask: torch.Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        **kwargs,
+    ) -> torch.Tensor:
+        attended, _ = self.self_attn(
+            hidden_states=self.input_layernorm(hidden_states),
+            attention_mask=attention_mask,
+            past_key_values=past_key_values.self_attention_cache if past_key_values is not None else None,
+            position_embeddings=position_embeddings,
+            **kwargs,
+        )
+        hidden_states = hidden_states + attended
+        crossed, _ = self.cross_attn(
+            self.cross_attention_layernorm(hidden_states), memory, memory_mask, past_key_values, **kwargs
+        )
+        hidden_states = hidden_states + crossed
+        return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
+
+
+class EchoDecoderModel(EchoPreTrainedModel):
+    """The decoder without its head: target ids and memory -> (batch, target, hidden)."""
+
+    config_class = EchoDecoderConfig
+    base_model_prefix = "model"
+    _can_record_outputs = {
+        "hidden_states": EchoDecoderLayer,
+        "attentions": OutputRecorder(LlamaAttention, index=1),
+        "cross_attentions": OutputRecorder(EchoCrossAttention, index=1),
+    }
+
+    def __init__(self, config: EchoDecoderConfig):
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
+        self.embedding_projection = EchoProjection(config.embedding_size, config.hidden_size)
+        self.layers = nn.ModuleList(EchoDecoderLayer(config, i) for i in range(config.num_hidden_layers))
+        self.norm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.rotary_emb = LlamaRotaryEmbedding(config)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        memory: torch.FloatTensor | None = None,
+        memory_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """
+        Args:
+            memory: in bottleneck mode (batch, 1, embedding_size), else the encoder's states (batch, seq, hidden).
+            memory_mask: (batch, seq) of the encoder; unused in bottleneck mode.
+        """
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        past = past_key_values.get_seq_length() if past_key_values is not None else 0
+        if position_ids is None:
+            position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
+        mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=inputs_embeds,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values.self_attention_cache if past_key_values is not None else None,
+            position_ids=position_ids,
+        )
+        memory = self._read(memory)
+        if self.config.bottleneck:
+            memory_mask = None
+        else:
+            memory_mask = create_bidirectional_mask(
+                config=self.config,
+                inputs_embeds=inputs_embeds,
+                attention_mask=memory_mask,
+                encoder_hidden_states=memory,
+            )
+        position_embeddings = self.rotary_emb(inputs_embeds, position_ids=position_ids)
+        hidden = inputs_embeds
+        for layer in self.layers:
+            hidden = layer(
+                hidden,
+                memory,
+                attention_mask=mask,
+                memory_mask=memory_mask,
+                past_key_values=past_key_values,
+                position_embeddings=position_embeddings,
+                **kwargs,
+            )
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=self.norm(hidden), past_key_values=past_key_values
+        )
+
+    def _read(self, memory: torch.Tensor | None) -> torch.Tensor:
+        if memory is None:
+            raise ValueError("the decoder needs encoder_outputs, sentence_embedding or input ids to read")
+        size = self.config.embedding_size if self.config.bottleneck else self.config.hidden_size
+        if memory.shape[-1] != size or (self.config.bottleneck and memory.shape[1] != 1):
+            want = f"(batch, 1, {size})" if self.config.bottleneck else f"(batch, seq, {size})"
+            raise ValueError(
+                f"the decoder (bottleneck={self.config.bottleneck}) reads {want}, but was given {tuple(memory.shape)}"
+            )
+        return self.embedding_projection(memory) if self.config.bottleneck else memory
+
+
+class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
+    """Decoder with a language-model head. `generate(sentence_embedding=...)` needs no encoder.
+
+    Example:
+        >>> decoder.generate(sentence_embedding=embeddings, decoder_input_ids=prompt_ids, num_beams=4)
+    """
+
+    config_class = EchoDecoderConfig
+    base_model_prefix = "model"
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+    _keys_to_ignore_on_load_unexpected = [r"^encoder\."]
+
+    def __init__(self, config: EchoDecoderConfig):
+        super().__init__(config)
+        self.model = EchoDecoderModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        attention_mask: torch.Tensor | None = None,
+        sentence_embedding: torch.FloatTensor | None = None,
+        past_key_values: Cache | None = None,
+        decoder_inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        **kwargs,
+    ) -> Seq2SeqLMOutput:
+        """
+        Args:
+            encoder_outputs: its last_hidden_state is the memory; `attention_mask` (batch, seq) is the encoder's.
+            sentence_embedding: (batch, embedding_size), instead of encoder_outputs in bottleneck mode.
+            labels: (batch, target), already shifted against decoder_input_ids; -100 is not counted.
+        """
+        memory = sentence_embedding[:, None] if sentence_embedding is not None else None
+        if memory is None and encoder_outputs is not None:
+            memory = encoder_outputs.last_hidden_state
+        outputs = self.model(
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            memory=memory,
+            memory_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(outputs.last_hidden_state[:, keep])
+        loss = None
+        if labels is not None:
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100)
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.hidden_states,
+            decoder_attentions=outputs.attentions,
+            cross_attentions=outputs.cross_attentions,
+        )
+
+    def generate(self, inputs=None, *, sentence_embedding: torch.Tensor | None = None, **kwargs):
+        """transformers' generate; `sentence_embedding` (batch, embedding_size) stands for the encoder."""
+        if sentence_embedding is not None:
+            kwargs["encoder_outputs"] = BaseModelOutput(last_hidden_state=sentence_embedding[:, None].to(self.dtype))
+        return super().generate(inputs, **kwargs)
+
+
+class EchoForTranslation(EchoPreTrainedModel):
+    """Encoder and decoder in one training checkpoint (keys `encoder.*`, `decoder.*`).
+
+    `from_pretrained` also opens a release folder: the encoder in the root, the decoder in `decoder/`.
+    """
+
+    _tied_weights_keys = {"decoder.lm_head.weight": "decoder.model.embed_tokens.weight"}
+
+    def __init__(self, config: EchoConfig):
+        super().__init__(config)
+        if config.decoder is None:
+            raise ValueError("EchoForTranslation needs config.decoder (an EchoDecoderConfig); it is None")
+        config.decoder._attn_implementation = config._attn_implementation
+        self.encoder = EchoEncoder(config)
+        self.decoder = EchoDecoder(config.decoder)
+        self.generation_config = self.decoder.generation_config
+        self.post_init()
+
+    @property
+    def bottleneck(self) -> bool:
+        """Whether the decoder reads one vector (stages 2 on) or all encoder states (stage 1)."""
+        return self.config.decoder.bottleneck
+
+    @bottleneck.setter
+    def bottleneck(self, value: bool) -> None:
+        self.config.decoder.bottleneck = value
+        self.decoder.config.bottleneck = value
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
+        """A training checkpoint, or a release folder whose decoder stands in `decoder/` (local or on the Hub)."""
+        hub = {k: kwargs[k] for k in ("revision", "cache_dir", "token", "local_files_only") if k in kwargs}
+        if config is None:
+            config = EchoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
+        if getattr(config, "decoder", None) is not None:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
+        if Path(pretrained_model_name_or_path).is_dir() and not (
+            Path(pretrained_model_name_or_path) / DECODER_FOLDER
+        ).is_dir():
+            raise FileNotFoundError(
+                f"{pretrained_model_name_or_path} holds an encoder only: no folder {DECODER_FOLDER}/ to translate with"
+            )
+        kwargs.pop("subfolder", None)
+        encoder = EchoEncoder.from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
+        decoder = EchoDecoder.from_pretrained(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs)
+        return cls.from_parts(encoder, decoder)
+
+    @classmethod
+    def from_parts(cls, encoder: EchoEncoder, decoder: EchoDecoder) -> EchoForTranslation:
+        """Join any encoder of the space with any decoder of the space (their embedding sizes must agree)."""
+        if encoder.config.embedding_size != decoder.config.embedding_size:
+            raise ValueError(
+                f"the encoder writes {encoder.config.embedding_size} dimensions, the decoder reads "
+                f"{decoder.config.embedding_size}: they are not of one space"
+            )
+        config = EchoConfig.from_dict(encoder.config.to_dict() | {"decoder": decoder.config.to_dict()})
+        config._attn_implementation = encoder.config._attn_implementation
+        with torch.device("meta"):
+            model = cls(config)
+        model.encoder, model.decoder = encoder, decoder
+        model.generation_config = decoder.generation_config
+        config.decoder = decoder.config
+        return model
+
+    def get_encoder(self, *args, **kwargs):
+        return self.encoder
+
+    def get_decoder(self):
+        return self.decoder
+
+    def get_input_embeddings(self):
+        return self.encoder.embed_tokens
+
+    def get_output_embeddings(self):
+        return self.decoder.lm_head
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        labels: torch.LongTensor | None = None,
+        compute_logits: bool = True,
+        **kwargs,
+    ) -> EchoTranslationOutput:
+        """
+        Args:
+            input_ids, attention_mask: (rows, seq). There may be more rows than decoder rows: targets and hard
+                negatives that are only embedded stand behind the `batch` source rows.
+            decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt, batch <= rows.
+            labels: (batch, target), already shifted; -100 is not counted.
+            compute_logits: False leaves the logits out, for a loss that works on `decoder_hidden_state`.
+        """
+        encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+        output = EchoTranslationOutput(
+            sentence_embedding=encoded.sentence_embedding, encoder_last_hidden_state=encoded.last_hidden_state
+        )
+        if decoder_input_ids is None:
+            return output
+        rows = decoder_input_ids.shape[0]
+        if self.bottleneck:
+            memory, memory_mask = encoded.sentence_embedding[:rows, None], None
+        else:
+            memory = encoded.last_hidden_state[:rows]
+            memory_mask = attention_mask[:rows] if attention_mask is not None else None
+        decoded = self.decoder.model(
+            input_ids=decoder_input_ids, attention_mask=decoder_attention_mask, memory=memory, memory_mask=memory_mask
+        )
+        output.decoder_hidden_state = decoded.last_hidden_state
+        if compute_logits:
+            output.logits = self.decoder.lm_head(decoded.last_hidden_state)
+            if labels is not None:
+                output.loss = nn.functional.cross_entropy(
+                    output.logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100
+                )
+        return output
+
+    @torch.no_grad()
+    def generate(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        *,
+        sentence_embedding: torch.FloatTensor | None = None,
+        **kwargs,
+    ):
+        """transformers' generate from token ids (batch, seq), or from embeddings (batch, embedding_size) alone."""
+        if sentence_embedding is not None:
+            return self.decoder.generate(sentence_embedding=sentence_embedding, **kwargs)
+        encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
+        if self.bottleneck:
+            return self.decoder.generate(sentence_embedding=encoded.sentence_embedding, **kwargs)
+        memory = BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
+        return self.decoder.generate(encoder_outputs=memory, attention_mask=attention_mask, **kwargs)
+
+    def save_release(self, folder: str | Path, **kwargs) -> None:
+        """Write the release layout: encoder in the root, decoder in `decoder/` (who only embeds never loads it)."""
+        folder = Path(folder)
+        encoder_config = EchoConfig.from_dict(self.config.to_dict() | {"decoder": None})
+        original, self.encoder.config = self.encoder.config, encoder_config
+        try:
+            self.encoder.save_pretrained(folder, **kwargs)
+        finally:
+            self.encoder.config = original
+        self.decoder.save_pretrained(folder / DECODER_FOLDER, **kwargs)
+
