@@ -35,7 +35,7 @@ def rows(section: str) -> list[list[str]]:
 
 
 def missing_paths(row: list[str], root: Path) -> list[str]:
-    """Paths in backticks that a finished row names and that do not exist; commands hold a space and are free."""
+    """Paths in backticks that a finished row names and that do not exist; a command holds a space."""
     if row[4] not in {"works", "measured"}:
         return []
     names = [name.split("::")[0] for name in re.findall(r"`([^`]+)`", row[2] + row[3]) if " " not in name]
