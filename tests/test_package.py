@@ -27,9 +27,9 @@ LAYERS = [
 IGNORE = shutil.ignore_patterns("__pycache__")
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 
-# huggingface_hub comes with transformers and holds the @strict of its configs. One file is written for and
-# loaded by sentence-transformers only.
-MODELING_MAY_IMPORT = {"torch", "transformers", "huggingface_hub", *sys.stdlib_module_names}
+# tokenizers and huggingface_hub (the @strict of configs) come with transformers. One file is written for and loaded by
+# sentence-transformers only.
+MODELING_MAY_IMPORT = {"torch", "transformers", "tokenizers", "huggingface_hub", *sys.stdlib_module_names}
 MODELING_EXTRA = {"sentence_transformer_echo.py": {"sentence_transformers"}}
 
 
