@@ -1,0 +1,104 @@
+"""What an evaluation hands back: a dataclass that knows to become a row, JSON and a table; a table knows its
+average.
+
+Knows nothing of what is measured. Numbers stay numbers in rows and JSON; rounding happens only where text is
+made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+
+class Result:
+    """Mixin for result dataclasses: arrays stay out of rows and JSON, dicts become "name/key" columns."""
+
+    def to_row(self) -> dict[str, Any]:
+        """One flat dict of plain Python values."""
+        row: dict[str, Any] = {}
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if isinstance(value, dict):
+                row.update({f"{f.name}/{key}": _plain(v) for key, v in value.items()})
+            elif not isinstance(value, np.ndarray):
+                row[f.name] = _plain(value)
+        return row
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return json.dumps(self.to_row(), ensure_ascii=False, indent=indent)
+
+    def to_table(self) -> Table:
+        return Table([self.to_row()])
+
+
+@dataclass
+class Table:
+    """Rows (dicts, not all with the same keys), an optional average row, and notes on how they were made."""
+
+    rows: list[dict[str, Any]]
+    average: dict[str, Any] | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, results: Iterable[Result], average: Sequence[str] = (), notes: dict[str, Any] | None = None
+    ) -> Table:
+        """A row for each result; `average` names the columns whose plain mean over the rows goes below."""
+        return cls([r.to_row() for r in results], notes=notes or {}).with_average(average)
+
+    def with_average(self, columns: Sequence[str], label: str = "average") -> Table:
+        """The same table with the macro average (each row counts once) of these columns; None is left out."""
+        if not columns or not self.rows:
+            return self
+        average: dict[str, Any] = {self.columns[0]: label}
+        for column in columns:
+            values = [row[column] for row in self.rows if row.get(column) is not None]
+            average[column] = sum(values) / len(values) if values else None
+        return Table(self.rows, average, self.notes)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(key for row in self.rows for key in row))
+
+    def to_json(self, indent: int | None = 2) -> str:
+        content = {"rows": self.rows, "average": self.average, "notes": self.notes}
+        return json.dumps(content, ensure_ascii=False, indent=indent)
+
+    def to_markdown(self, columns: Sequence[str] | None = None, digits: int = 2) -> str:
+        header, lines = self._cells(columns, digits)
+        lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+        rule = ["---" if i == 0 else "---:" for i in range(len(header))]
+        return "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *lines])
+
+    def to_rich(self, columns: Sequence[str] | None = None, digits: int = 2, title: str | None = None):
+        """A `rich.table.Table` for the terminal."""
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        header, lines = self._cells(columns, digits)
+        table = RichTable(title=title)
+        for i, name in enumerate(header):
+            table.add_column(name, justify="left" if i == 0 else "right")
+        for i, line in enumerate(lines):  # Text: a "[" in a cell is no markup
+            table.add_row(*map(Text, line), end_section=self.average is not None and i == len(lines) - 2)
+        return table
+
+    def _cells(self, columns: Sequence[str] | None, digits: int) -> tuple[list[str], list[list[str]]]:
+        header = list(columns or self.columns)
+        rows = self.rows + ([self.average] if self.average else [])
+        return header, [[_text(row.get(name), digits) for name in header] for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _text(value: Any, digits: int) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from hf_echo.evaluation import (
+    evaluate_xsim,
+    sentence_transformer_encoder,
+    text_groups,
+    tfidf_encoder,
+    xsim,
+    xsimpp,
+)
+
+ENGLISH = {
+    "1": "the red house",
+    "2": "the blue house",
+    "3": "a black cat",
+    "4": "two dogs",
+    "5": "the red house",
+}
+
+
+def vector(text: str) -> np.ndarray:
+    return np.random.default_rng(list(text.encode())).normal(size=16)
+
+
+def encode(texts: list[str], lang: str) -> np.ndarray:
+    """Reads "L:text" as text plus a noise that grows with the language's number; English as it is."""
+    noise = {"eng_Latn": 0.0, "fra_Latn": 0.3, "deu_Latn": 2.0}[lang]
+    return np.stack([vector(t.split(":")[-1]) + noise * vector(lang + t) for t in texts])
+
+
+def nway(lang: str, ids: str = "12345") -> list[dict]:
+    return [{"id": i, "lang": lang, "text": f"{lang}:{ENGLISH[i]}"} for i in ids]
+
+
+ROWS = (
+    [{"id": i, "lang": "eng_Latn", "text": t} for i, t in ENGLISH.items()]
+    + nway("fra_Latn", "1234")
+    + nway("deu_Latn")
+)
+NEGATIVES = {
+    "1": [("the green house", "entity"), ("no red house", "negation")],
+    "3": [("a white cat", "entity")],
+    "5": ["the red horse"],
+    "99": [("of a sentence that is not here", "number")],
+}
+
+
+def test_each_row_is_what_xsim_and_xsimpp_say():
+    table = evaluate_xsim(encode, ROWS, negatives=NEGATIVES, margin="ratio", k=2)
+    assert [row["lang"] for row in table.rows] == ["fra_Latn", "deu_Latn"]
+    for row, ids in zip(table.rows, ("1234", "12345"), strict=True):
+        lang = row["lang"]
+        x = encode([f"{lang}:{ENGLISH[i]}" for i in ids], lang)
+        y = encode([ENGLISH[i] for i in ids], "eng_Latn")
+        flat = [(ids.index(i), *n) if isinstance(n, tuple) else (ids.index(i), n, "negative")
+                for i in ids for n in NEGATIVES.get(i, [])]  # fmt: skip
+        hard = xsimpp(
+            x, y, encode([text for _, text, _ in flat], "eng_Latn"), [owner for owner, _, _ in flat],
+            negative_kind=[kind for _, _, kind in flat], margin="ratio", k=2,
+        )  # fmt: skip
+        assert row["count"] == len(ids) and row["pool"] == len(ids) + len(flat)
+        assert row["xsim"] == xsim(x, y, margin="ratio", k=2).error_rate
+        assert row["xsimpp"] == hard.error_rate
+        assert {k.split("/")[1]: v for k, v in row.items() if "/" in k} == hard.errors_by_kind
+
+
+def test_average_is_over_languages_and_notes_say_how():
+    table = evaluate_xsim(encode, ROWS, negatives=NEGATIVES)
+    for name in ("xsim", "xsimpp"):
+        assert table.average[name] == pytest.approx(np.mean([row[name] for row in table.rows]))
+    content = json.loads(table.to_json())
+    assert content["rows"] == table.rows and content["notes"]["target_lang"] == "eng_Latn"
+    lines = table.to_markdown(["lang", "count", "xsim"]).splitlines()
+    assert lines[0] == "| lang | count | xsim |" and lines[-1].startswith("| average | - | ")
+    rich_table = table.to_rich(title="xsim")
+    assert rich_table.row_count == 3 and [c.header for c in rich_table.columns] == table.columns
+
+
+def test_order_of_rows_and_kind_of_container_do_not_matter():
+    expected = {row["lang"]: row for row in evaluate_xsim(encode, ROWS).rows}
+    for rows in (ROWS[::-1], Dataset.from_list(ROWS), iter(ROWS)):
+        table = evaluate_xsim(encode, rows, source_langs=["deu_Latn", "fra_Latn"])
+        assert [row["lang"] for row in table.rows] == ["deu_Latn", "fra_Latn"]
+        assert {row["lang"]: row for row in table.rows} == expected
+
+
+def test_target_and_negatives_are_encoded_once():
+    calls = []
+    evaluate_xsim(lambda t, lang: calls.append((lang, len(t))) or encode(t, lang), ROWS, negatives=NEGATIVES)
+    assert calls == [("eng_Latn", 5), ("eng_Latn", 4), ("fra_Latn", 4), ("deu_Latn", 5)]
+
+
+def test_same_text_is_right_only_when_asked():
+    def exact(texts, lang):
+        return np.stack([vector(t.split(":")[-1]) for t in texts])
+
+    assert evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"]).rows[0]["xsim"] == 20.0
+    assert (
+        evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"], same_text_is_right=True).rows[0]["xsim"] == 0.0
+    )
+    assert text_groups(list(ENGLISH.values())).tolist() == [0, 1, 2, 3, 0]
+
+
+def test_tfidf_finds_shared_spelling_and_only_that():
+    english = ["Berlin hosted the conference", "the president visited Paris", "three museums in Madrid"]
+    german = ["Berlin war Gastgeber der Konferenz", "der Praesident besuchte Paris", "drei Museen in Madrid"]
+    rows = [{"id": i, "lang": "eng_Latn", "text": text} for i, text in enumerate(english)]
+    rows += [{"id": i, "lang": "deu_Latn", "text": text} for i, text in enumerate(german)]
+    encode = tfidf_encoder(row["text"] for row in rows)
+    negatives = {0: [("Berlin refused the conference", "antonym")], 2: [("five museums in Madrid", "number")]}
+    table = evaluate_xsim(encode, rows, negatives=negatives)
+    assert table.rows[0]["xsim"] == 0.0
+    assert table.rows[0]["pool"] == 5 and table.rows[0]["xsimpp"] > 0
+    dense = evaluate_xsim(lambda t, lang: encode(t, lang).toarray(), rows, negatives=negatives)
+    assert dense.rows == table.rows
+
+
+class FakeSentenceTransformer:
+    prompts = {"fra_Latn": "[French]: ", "query": ""}
+
+    def __init__(self):
+        self.calls = []
+
+    def encode(self, texts, **options):
+        self.calls.append(options)
+        return np.stack([vector(t.split(":")[-1]) for t in texts])
+
+
+def test_sentence_transformer_gets_the_prompt_it_has_and_no_other():
+    model = FakeSentenceTransformer()
+    encode = sentence_transformer_encoder(model, batch_size=7, normalize_embeddings=True)
+    evaluate_xsim(encode, ROWS)
+    assert [call.get("prompt_name") for call in model.calls] == [None, "fra_Latn", None]
+    assert all(call["batch_size"] == 7 and call["normalize_embeddings"] for call in model.calls)
+
+
+def test_a_real_sentence_transformer():
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {
+        word: i for i, word in enumerate(sorted({w for t in ENGLISH.values() for w in t.split()} | {"[UNK]"}))
+    }
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=32)], device="cpu")
+    model.prompts = {"fra_Latn": "two "}
+    encode = sentence_transformer_encoder(model)
+    assert not np.allclose(encode(["cat"], "fra_Latn"), encode(["cat"], "deu_Latn"))
+    rows = [dict(row, text=row["text"].split(":")[-1]) for row in ROWS]
+    assert (
+        evaluate_xsim(encode, rows, same_text_is_right=True, source_langs=["deu_Latn"]).rows[0]["xsim"] == 0.0
+    )
+
+
+@pytest.mark.parametrize(
+    "rows, options, words",
+    [
+        ([{"id": 1, "language": "x", "text": "t"}], {}, "no column 'lang'.*found id, language, text"),
+        ([], {}, "no rows in 'eng_Latn', the target: found no rows"),
+        (nway("fra_Latn"), {}, "found fra_Latn"),
+        (ROWS + ROWS[:1], {}, "id '1' has two texts in 'eng_Latn'"),
+        (ROWS, {"source_langs": ["ita_Latn"]}, "'ita_Latn' has 0 sentences"),
+        (
+            ROWS[:1] + nway("fra_Latn", "23"),
+            {},
+            "'fra_Latn' has 2 sentences and none with an id of 'eng_Latn'",
+        ),
+        (ROWS, {"negatives": {"77": ["x"]}}, "negatives has 1 ids and none of the 5"),
+        (
+            ROWS[:5] + nway("fra_Latn", "24"),
+            {"negatives": NEGATIVES},
+            "none for the 2 sentences of 'fra_Latn'",
+        ),
+        (ROWS, {"margin": "absolute"}, "margin is 'absolute'"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(rows, options, words):
+    with pytest.raises(ValueError, match=words) as error:
+        evaluate_xsim(encode, rows, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_an_encoder_that_loses_rows_is_refused():
+    with pytest.raises(ValueError, match=r"encode gave shape \(4, 16\) for 5 texts in 'eng_Latn'"):
+        evaluate_xsim(lambda texts, lang: encode(texts[1:], lang), ROWS)

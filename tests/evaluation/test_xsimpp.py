@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from hf_echo.evaluation import xsim, xsimpp
+
+E = np.eye(6)
+
+
+def test_each_kind_of_error_by_hand():
+    """Five sentences: right, own negation, own number, another's translation, another's negative."""
+    y = E[:5]
+    x = np.array([E[0], E[1] + 2 * E[5], 0.1 * E[2] - E[5], E[0] + 0.5 * E[3], 0.2 * E[4] - 0.9 * E[0]])
+    negatives = np.array([E[1] + 2 * E[5], -E[5], -E[0]])
+    result = xsimpp(x, y, negatives, [1, 2, 0], negative_kind=["negation", "number", "entity"])
+    assert result.predictions.tolist() == [0, 5, 6, 0, 7]
+    assert result.errors_by_kind == {"entity": 0, "negation": 1, "number": 1, "other": 1, "other_negative": 1}
+    assert (result.errors, result.count, result.pool, result.error_rate) == (4, 5, 8, 80.0)
+
+
+def test_the_pool_holds_all_negatives_not_only_ones_own():
+    y, negatives = E[:2], np.array([E[1] + 0.5 * E[0]])
+    x = np.array([E[0], negatives[0]])
+    assert xsim(x, y).errors == 0
+    assert xsimpp(x, y, negatives, [0]).errors_by_kind == {"negative": 0, "other": 0, "other_negative": 1}
+    assert xsimpp(x, y, negatives, [1]).errors_by_kind == {"negative": 1, "other": 0, "other_negative": 0}
+
+
+def random_case(seed: int = 0):
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(90, 24))
+    owner = np.repeat(np.arange(90), 3)
+    negatives = y[owner] + 0.3 * rng.normal(size=(270, 24))
+    kinds = np.resize(["negation", "number", "entity"], 270)
+    return y + 0.4 * rng.normal(size=y.shape), y, negatives, owner, kinds
+
+
+@pytest.mark.parametrize("margin", [None, "ratio", "distance"])
+def test_equals_a_search_written_out(margin):
+    x, y, negatives, owner, kinds = random_case()
+    unit = [a / np.linalg.norm(a, axis=1, keepdims=True) for a in (x, np.concatenate([y, negatives]))]
+    score = unit[0] @ unit[1].T
+    if margin:
+        forward = np.argsort(-score, axis=1)[:, :4]
+        means = np.sort(score, 1)[:, -4:].mean(1)[:, None] + np.sort(score, 0)[-4:].mean(0)[None]
+        adjusted = score / (means / 2) if margin == "ratio" else score - means / 2
+        score = np.full_like(score, -np.inf)
+        np.put_along_axis(score, forward, np.take_along_axis(adjusted, forward, 1), 1)
+    picks = score.argmax(1)
+    counts = dict.fromkeys(["entity", "negation", "number", "other", "other_negative"], 0)
+    for i, pick in enumerate(picks):
+        if pick >= 90:
+            counts[kinds[pick - 90] if owner[pick - 90] == i else "other_negative"] += 1
+        elif pick != i:
+            counts["other"] += 1
+    result = xsimpp(x, y, negatives, owner, negative_kind=kinds, margin=margin)
+    np.testing.assert_array_equal(result.predictions, picks)
+    assert result.errors_by_kind == counts
+    assert result.errors == sum(counts.values()) > 0
+
+
+def test_order_of_the_negatives_does_not_matter():
+    x, y, negatives, owner, kinds = random_case()
+    order = np.random.default_rng(1).permutation(len(owner))
+    a = xsimpp(x, y, negatives, owner, negative_kind=kinds, margin="ratio")
+    b = xsimpp(x, y, negatives[order], owner[order], negative_kind=kinds[order], margin="ratio")
+    assert (a.errors, a.errors_by_kind) == (b.errors, b.errors_by_kind)
+
+
+def test_never_fewer_errors_than_xsim():
+    x, y, negatives, owner, _ = random_case()
+    assert xsimpp(x, y, negatives, owner).errors >= xsim(x, y).errors
+    far = np.tile(-y.sum(0), (1, 1))
+    assert xsimpp(x, y, far, [0]).errors == xsim(x, y).errors
+
+
+def test_gold_makes_copies_right_and_their_negatives_own():
+    y = E[[0, 0, 1]]
+    x = np.array([E[0], E[0], E[3]])
+    negatives = np.array([E[3]])
+    plain = xsimpp(x, y, negatives, [2], negative_kind=["number"])
+    assert plain.errors_by_kind == {"number": 1, "other": 1, "other_negative": 0}
+    assert xsimpp(x, y, negatives, [2], negative_kind=["number"], gold=[0, 0, 1]).errors == 1
+    shared = xsimpp(x[[2, 0, 0]], y, negatives, [1], negative_kind=["number"], gold=[0, 0, 1])
+    assert shared.errors_by_kind["number"] == 1  # made from row 1, which is the same sentence as row 0
+
+
+def test_torch_and_sparse_input_give_the_same():
+    x, y, negatives, owner, kinds = random_case()
+    expected = xsimpp(x, y, negatives, owner, negative_kind=kinds).to_row()
+    tensors = [torch.tensor(a) for a in (x, y, negatives, owner)]
+    assert xsimpp(*tensors, negative_kind=kinds).to_row() == expected
+    rows = [sparse.csr_matrix(a) for a in (x, y, negatives)]
+    assert xsimpp(*rows, owner, negative_kind=list(kinds)).to_row() == expected
+    assert expected["errors_by_kind/number"] > 0
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (
+            {"negatives": np.ones((0, 6)), "negative_owner": []},
+            "negatives is empty: without hard negatives call xsim",
+        ),
+        ({"negatives": np.ones((1, 4))}, r"negatives has shape \(1, 4\), must be \(M, 6\)"),
+        ({"negative_owner": [0, 1]}, "1 negatives need as many owners"),
+        ({"negative_owner": [9]}, "from 0 to 3, got 9 to 9"),
+        ({"negative_owner": [-1]}, "got -1"),
+        ({"negative_owner": [0.5]}, "must be integers"),
+        ({"negative_kind": ["a", "b"]}, "owners and kinds"),
+        ({"negative_kind": ["other"]}, "reserved"),
+        ({"negatives": np.full((1, 6), np.nan)}, "NaN"),
+        ({"x": E[:3]}, "x has 3 rows and y has 4"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(change, words):
+    arguments = {"x": E[:4], "y": E[:4], "negatives": E[4:5], "negative_owner": [0]} | change
+    with pytest.raises(ValueError, match=words) as error:
+        xsimpp(**arguments)
+    assert "\n" not in str(error.value)
