@@ -27,8 +27,8 @@ LAYERS = [
 IGNORE = shutil.ignore_patterns("__pycache__")
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 
-# tokenizers and huggingface_hub (the @strict of configs) come with transformers. One file is written for and loaded by
-# sentence-transformers only.
+# tokenizers and huggingface_hub (the @strict of configs) come with transformers.
+# One file is written for, and only loaded by, sentence-transformers.
 MODELING_MAY_IMPORT = {"torch", "transformers", "tokenizers", "huggingface_hub", *sys.stdlib_module_names}
 MODELING_EXTRA = {"sentence_transformer_echo.py": {"sentence_transformers"}}
 
