@@ -140,7 +140,8 @@ def build(kind: str, source: Path, out: Path) -> Path:
 def carried() -> set[str]:
     """Files that a checkpoint and `hf-echo train` need beside the ordinary modules."""
     modeling = {f"hf_echo/modeling/{path.name}" for path in (ROOT / "modeling").glob("*.py")}
-    recipes = {f"hf_echo/recipes/{path.name}" for path in (ROOT / "train_scripts" / "recipes").glob("*.yaml")}
+    folder = ROOT / "train_scripts" / "recipes"
+    recipes = {f"hf_echo/recipes/{path.relative_to(folder)}" for path in folder.rglob("*.yaml")}
     return modeling | recipes
 
 
