@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import faiss
 import numpy as np
 import pytest
 import torch
@@ -46,7 +47,6 @@ def test_margin_equals_laser(margin, k, noise, spread):
 
 
 def test_margin_equals_faiss_searches():
-    faiss = pytest.importorskip("faiss")
     x, y = (a.astype(np.float32) for a in pairs(200, 0.3))
     faiss.normalize_L2(x)
     faiss.normalize_L2(y)
