@@ -1,13 +1,13 @@
-"""xsim with margin: our one-pass exact search against LASER's method (two flat faiss searches and a margin
-loop).
+"""xsim with margin: our one-pass exact search against LASER's method, two flat faiss searches and a loop.
 
-    python benchmarks/similarity_search.py                         # 10,000 x 10,000 x 256 perturbed
-    near-duplicates python benchmarks/similarity_search.py x.npy y.npy --json out.json
+    python benchmarks/similarity_search.py              # 10,000 x 10,000 x 256 perturbed near-duplicates
+    python benchmarks/similarity_search.py x.npy y.npy --json out.json
 
 Made data: rows in families of five that differ by a small perturbation (what a sentence and its hard
 negatives look like), x a noisier copy of y. Both methods run alternately, each `--repeats` times, with the
-same number of threads; the best time of each counts. Neighbours are compared in both directions; where they
-differ, the two choices are scored in float64, so that a float32 rounding tie can be told from a mistake.
+same number of threads; the best time of each counts. Neighbours are compared in both directions. Where they
+differ, `gain` is [smallest, largest] float64 cosine of our choice less theirs: 0 is an exact tie (we take the
+lowest index), a positive number is a float32 rounding of theirs, a clearly negative one would be our mistake.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def ours(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 def disagreement(x: np.ndarray, y: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> dict:
-    """Rows whose neighbours differ; float64 cosine of our choice less theirs, at the first rank that differs."""
+    """Rows whose neighbours differ; float64 cosine of our choice less theirs at the first differing rank."""
     rows = np.flatnonzero((ours != theirs).any(axis=1))
     rank = (ours != theirs)[rows].argmax(axis=1)
     x, y = x[rows].astype(np.float64), y.astype(np.float64)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     y /= np.linalg.norm(y, axis=1, keepdims=True)
     gain = ((y[ours[rows, rank]] - y[theirs[rows, rank]]) * x).sum(axis=1)
-    return {"rows": len(rows), "gain": [float(gain.min(initial=0.0)), float(gain.max(initial=0.0))]}
+    return {"rows": len(rows), "gain": [gain.min(initial=0.0).item(), gain.max(initial=0.0).item()]}
 
 
 def timed(function, *arguments):

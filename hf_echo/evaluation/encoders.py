@@ -22,8 +22,7 @@ def sentence_transformer_encoder(model: Any, *, batch_size: int = 32, **encode_a
 
 
 def tfidf_encoder(fit_texts: Iterable[str], *, max_features: int | None = None) -> Encode:
-    """Character n-gram TF-IDF (within words, 2 to 5 characters, lower case): what shared spelling alone can
-    find.
+    """TF-IDF of 2-5 characters within words, lower case: what shared spelling alone can find.
 
     The vocabulary and the document frequencies come from `fit_texts` (give the texts of all languages). The
     embeddings are sparse, and `xsim` searches them as they are: a truncated SVD would be another, weaker
