@@ -77,6 +77,7 @@ class EchoConfig(LlamaConfig):
     pooling: str = "cls"
     final_norm: bool = True
     is_causal: bool = False
+    use_cache: bool = False
     languages: list[str] | None = None
     cls_token_id: int | None = None
     sep_token_id: int | None = None

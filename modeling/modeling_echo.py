@@ -34,6 +34,7 @@ from .configuration_echo import EchoConfig, EchoDecoderConfig
 from .sentence_transformer_echo import write_remote_code, write_sentence_transformer_files
 
 DECODER_FOLDER = "decoder"
+HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only")
 
 
 @dataclass
@@ -135,6 +136,15 @@ class EchoEncoder(EchoPreTrainedModel):
 
     def set_input_embeddings(self, value):
         self.embed_tokens = value
+
+    def save_pretrained(self, save_directory, *args, **kwargs):
+        """Save the encoder alone: its configuration must not promise a decoder that is not there."""
+        original = self.config
+        self.config = EchoConfig.from_dict(original.to_dict() | {"decoder": None})
+        try:
+            super().save_pretrained(save_directory, *args, **kwargs)
+        finally:
+            self.config = original
 
     @merge_with_config_defaults
     @capture_outputs
@@ -410,6 +420,19 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
+        """A decoder's own folder, or the decoder of a training checkpoint or of a release folder."""
+        if config is None and pretrained_model_name_or_path is not None:
+            hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
+            found, _ = EchoConfig.get_config_dict(pretrained_model_name_or_path, **hub)
+            if found.get("model_type") == EchoConfig.model_type and found.get("decoder"):
+                config = EchoDecoderConfig.from_dict(found["decoder"])
+                kwargs["key_mapping"] = {r"^decoder\.": ""}
+            elif found.get("model_type") == EchoConfig.model_type:
+                kwargs["subfolder"] = DECODER_FOLDER
+        return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
+
     @can_return_tuple
     def forward(
         self,
@@ -496,7 +519,7 @@ class EchoForTranslation(EchoPreTrainedModel):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
         """A training checkpoint, or a release folder whose decoder stands in `decoder/` (local or on the Hub)."""
-        hub = {k: kwargs[k] for k in ("revision", "cache_dir", "token", "local_files_only") if k in kwargs}
+        hub = {k: kwargs[k] for k in HUB_OPTIONS if k in kwargs}
         if config is None:
             config = EchoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
         if getattr(config, "decoder", None) is not None:
@@ -573,7 +596,11 @@ class EchoForTranslation(EchoPreTrainedModel):
             memory = encoded.last_hidden_state[:rows]
             memory_mask = attention_mask[:rows] if attention_mask is not None else None
         decoded = self.decoder.model(
-            input_ids=decoder_input_ids, attention_mask=decoder_attention_mask, memory=memory, memory_mask=memory_mask
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            memory=memory,
+            memory_mask=memory_mask,
+            use_cache=False,
         )
         output.decoder_hidden_state = decoded.last_hidden_state
         if compute_logits:
@@ -604,12 +631,6 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     def save_release(self, folder: str | Path, **kwargs) -> None:
         """Write the release layout: encoder in the root, decoder in `decoder/` (who only embeds never loads it)."""
-        folder = Path(folder)
-        encoder_config = EchoConfig.from_dict(self.config.to_dict() | {"decoder": None})
-        original, self.encoder.config = self.encoder.config, encoder_config
-        try:
-            self.encoder.save_pretrained(folder, **kwargs)
-        finally:
-            self.encoder.config = original
-        self.decoder.save_pretrained(folder / DECODER_FOLDER, **kwargs)
+        self.encoder.save_pretrained(folder, **kwargs)
+        self.decoder.save_pretrained(Path(folder) / DECODER_FOLDER, **kwargs)
 
