@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from tokenizers import AddedToken, Tokenizer, normalizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 
-from .prompting_echo import decoder_prompt, encoder_prompt, split_prompt
+from .prompting_echo import PROMPT_END, decoder_prompt, encoder_prompt, split_prompt
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +72,10 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if self.on_long not in ON_LONG:
             raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {self.on_long!r}")
         single = isinstance(text, str)
-        prompts, texts = self._with_prompts([text] if single else list(text), lang)
+        prompts, texts = self.with_prompts([text] if single else list(text), lang)
         truncates = truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE
+        if truncates:
+            self._check_room(prompts, max_length)
         overflowing = return_overflowing_tokens or (truncates and self.on_long == "split")
         encoded = super()._encode_plus(
             prompts,
@@ -86,17 +88,42 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             self._report_cut(encoded, max_length)
         if overflowing and len(encoded["input_ids"]) == len(texts) and not return_overflowing_tokens:
             encoded.pop("overflow_to_sample_mapping", None)  # nothing was long: the usual batch
+            overflowing = False
         if single and kwargs.get("return_tensors") is None and not overflowing:
             return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
         return encoded
 
-    def _with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
+    def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
         if lang is None or isinstance(lang, str):
             lang = [lang] * len(texts)
         if len(lang) != len(texts):
             raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
-        pairs = [(encoder_prompt(code), text) if code else split_prompt(text) for text, code in zip(texts, lang)]
+        # sentence-transformers puts its default prompt even in front of a text that brings a prompt of its own.
+        default = encoder_prompt() + PROMPT_END
+        pairs = [
+            (encoder_prompt(code), text) if code else split_prompt(text.removeprefix(default))
+            for text, code in zip(texts, lang)
+        ]
         return [prompt for prompt, _ in pairs], [text for _, text in pairs]
+
+    def pair_ids(self, prompts: list[str], texts: list[str]) -> list[list[int]]:
+        """Ids of the encoder layout without truncation or padding: the fast way in, lists and nothing else."""
+        backend = self.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        return [encoding.ids for encoding in backend.encode_batch_fast(list(zip(prompts, texts)))]
+
+    def _check_room(self, prompts: list[str], max_length: int) -> None:
+        """A length that the language prefix fills alone would cut the prefix, or fail without a word of advice."""
+        if max_length > 8 + 4 * max(map(len, prompts), default=0):  # a sub-word has at least a byte
+            return
+        lengths = [len(ids) for ids in self.pair_ids(prompts, [""] * len(prompts))]
+        if max_length <= max(lengths):
+            prompt = prompts[lengths.index(max(lengths))]
+            raise ValueError(
+                f"max_length {max_length} leaves no room for text: {prompt!r} takes {max(lengths)} tokens of it"
+            )
 
     def _report_cut(self, encoded: BatchEncoding, max_length: int | None) -> None:
         cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or [])
@@ -128,6 +155,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         layers = [normalizers.Strip()]
         if "Prepend" not in str(backend.normalizer) and "Metaspace" not in str(backend.pre_tokenizer):
             layers.append(normalizers.Prepend(" "))
+            if backend.decoder is not None:  # and decoding takes that space off again
+                first_space = decoders.Strip(" ", 1, 0)
+                backend.decoder = decoders.Sequence([backend.decoder, decoders.Fuse(), first_space])
         if backend.normalizer is not None:
             layers.append(backend.normalizer)
         backend.normalizer = normalizers.Sequence(layers)
