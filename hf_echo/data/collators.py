@@ -1,0 +1,87 @@
+"""What a batch looks like: prompts and special tokens put round the ids of `TokenizedParallel` rows, then padding.
+
+    input_ids           (rows, seq): the n sources; behind them, where asked for, n targets and all hard negatives
+    decoder_input_ids   (n, target): <s> prompt <SEP> sentence;  labels: the same shifted, prompt not counted (-100)
+    negative_index      (n, K): row of input_ids that holds a hard negative, -1 where there is none
+    target_key          (n,): equal for equal target texts, which must not be each other's negatives
+    index               (n,): row of the dataset (guide embeddings are looked up by it)
+
+The decoder reads the first n rows. Deterministic: language drop depends on the seed and the rows alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+IGNORE = -100
+
+
+@dataclass
+class TranslationCollator:
+    """
+    Args:
+        tokenizer: an EchoTokenizer.
+        encode_targets: targets are embedded too (stages 2 and 3).
+        max_negatives: hard negatives a row (stage 3), 0 for none.
+        language_drop: probability that a text is encoded as "Unspecified language" (OS Table 3, p_unk).
+    """
+
+    tokenizer: object
+    encode_targets: bool = False
+    max_negatives: int = 0
+    language_drop: float = 0.0
+    seed: int = 0
+    _prefixes: dict = field(default_factory=dict, repr=False)
+    _prompts: dict = field(default_factory=dict, repr=False)
+
+    def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
+        rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
+        texts = [(row["source"], row["source_lang"]) for row in rows]
+        if self.encode_targets or self.max_negatives:
+            texts += [(row["target"], row["target_lang"]) for row in rows]
+        negative_index = np.full((len(rows), self.max_negatives), -1, np.int64)
+        for i, row in enumerate(rows):
+            for k, negative in enumerate(row.get("negatives", ())[: self.max_negatives]):
+                negative_index[i, k] = len(texts)
+                texts.append((negative, row["target_lang"]))
+        dropped = rng.random(len(texts)) < self.language_drop
+        encoder = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
+        decoder = [self.decoder_ids(row) for row in rows]
+        batch = {
+            "input_ids": pad([ids for ids in encoder], self.tokenizer.pad_token_id),
+            "decoder_input_ids": pad([ids[:-1] for ids, _ in decoder], self.tokenizer.pad_token_id),
+            "labels": pad([np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]] for ids, prompt in decoder], IGNORE),
+            "target_key": torch.tensor([row["target_key"] for row in rows]),
+            "index": torch.tensor([row["index"] for row in rows]),
+        }
+        lengths = torch.tensor([len(ids) for ids in encoder])
+        batch["attention_mask"] = (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()
+        if self.max_negatives:
+            batch["negative_index"] = torch.from_numpy(negative_index)
+        return batch
+
+    def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
+        """<CLS><s> [LANGUAGE]:<SEP> ids</s>, as EchoTokenizer writes it (OS Table 40)."""
+        if lang not in self._prefixes:
+            full = self.tokenizer("", lang=lang)["input_ids"]
+            self._prefixes[lang] = np.array(full[:-1], np.int32)
+        return np.concatenate([self._prefixes[lang], ids, [self.tokenizer.eos_token_id]])
+
+    def decoder_ids(self, row: dict) -> tuple[np.ndarray, int]:
+        """Prompt, target and </s>, and the prompt's length."""
+        key = (row["target_lang"], row["provenance"], row["source_lang"])
+        if key not in self._prompts:
+            self._prompts[key] = np.array(self.tokenizer.decoder_prompt_ids(*key), np.int32)
+        prompt = self._prompts[key]
+        return np.concatenate([prompt, row["target"], [self.tokenizer.eos_token_id]]), len(prompt)
+
+
+def pad(rows: list[np.ndarray], value: int) -> torch.Tensor:
+    """(rows, longest) int64, filled up on the right."""
+    out = np.full((len(rows), max(map(len, rows))), value, np.int64)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return torch.from_numpy(out)

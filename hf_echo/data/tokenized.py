@@ -1,0 +1,184 @@
+"""Parallel rows as token ids: flat int32 arrays, on disk or in memory, so that a million pairs cost no Python objects.
+
+The ids are those of the bare texts; prompts and special tokens are the collator's business, so that a language can be
+dropped or a provenance changed without tokenizing again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from datasets import Dataset
+from tqdm.auto import tqdm
+
+logger = logging.getLogger(__name__)
+
+LAYOUT_TOKENS = 5  # <CLS> <s> ... : <SEP> ... </s>, what a row costs beside its text and its language's name
+
+
+class Ragged(NamedTuple):
+    """Rows of different length: row i is values[offsets[i]:offsets[i + 1]]."""
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    def __getitem__(self, i):  # a row, not a field
+        return self.values[self.offsets[i] : self.offsets[i + 1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
+        rows = list(rows)
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(r) for r in rows], out=offsets[1:])
+        values = np.concatenate([np.asarray(r, np.int32) for r in rows]) if rows else np.zeros(0, np.int32)
+        return cls(values, offsets)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
+        lengths = np.concatenate([p.lengths for p in parts])
+        return cls(np.concatenate([p.values for p in parts]), np.concatenate([[0], np.cumsum(lengths)]))
+
+
+class TokenizedParallel(torch.utils.data.Dataset):
+    """Map-style dataset of tokenized pairs.
+
+    A row is a dict: ``index, source (ids), target (ids), source_lang, target_lang, provenance, target_key`` (equal for
+    equal target texts) and, where there are any, ``negatives`` (a list of id arrays).
+    """
+
+    def __init__(self, source: Ragged, target: Ragged, labels: dict[str, np.ndarray], names: dict[str, list[str]],
+                 negatives: Ragged | None = None, negative_rows: np.ndarray | None = None):  # fmt: skip
+        self.source, self.target, self.labels, self.names = source, target, labels, names
+        self.negatives, self.negative_rows = negatives, negative_rows
+
+    def __len__(self) -> int:
+        return len(self.source.offsets) - 1
+
+    def __getitem__(self, i: int) -> dict:
+        row = {"index": i, "source": self.source[i], "target": self.target[i]}
+        for name in ("source_lang", "target_lang", "provenance"):
+            row[name] = self.names[name][self.labels[name][i]]
+        row["target_key"] = int(self.labels["target_key"][i])
+        if self.negatives is not None:
+            row["negatives"] = [self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])]
+        return row
+
+    def lengths(self, *, negatives: int = 0) -> np.ndarray:
+        """(rows, sides) tokens a batch pays for: source and target, and `negatives` more sides of the target's length."""
+        sides = [self.source.lengths, self.target.lengths] + [self.target.lengths] * negatives
+        return np.stack(sides, axis=1) + LAYOUT_TOKENS
+
+    def with_negatives_only(self) -> TokenizedParallel:
+        """The rows that have a hard negative (stage 3)."""
+        if self.negatives is None:
+            raise ValueError("the data have no hard_negatives; add them, or use hf_echo.synthesis.add_hard_negatives")
+        return self.select(np.flatnonzero(np.diff(self.negative_rows) > 0))
+
+    def select(self, rows: np.ndarray) -> TokenizedParallel:
+        def pick(ragged: Ragged, which: np.ndarray) -> Ragged:
+            return Ragged.of([ragged[i] for i in which])
+
+        negatives = negative_rows = None
+        if self.negatives is not None:
+            counts = np.diff(self.negative_rows)[rows]
+            spans = [np.arange(self.negative_rows[i], self.negative_rows[i + 1]) for i in rows]
+            negatives = pick(self.negatives, np.concatenate(spans) if spans else np.zeros(0, np.int64))
+            negative_rows = np.concatenate([[0], np.cumsum(counts)])
+        labels = {name: column[rows] for name, column in self.labels.items()}
+        return TokenizedParallel(pick(self.source, rows), pick(self.target, rows), labels, self.names, negatives, negative_rows)
+
+    def save(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in self._arrays().items():
+            np.save(folder / f"{name}.npy", array)
+        (folder / "names.json").write_text(json.dumps(self.names))  # last: its presence says that the rest is whole
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {f"{side}_{k}": v for side in ("source", "target") for k, v in getattr(self, side)._asdict().items()}
+        arrays |= {f"label_{k}": v for k, v in self.labels.items()}
+        if self.negatives is not None:
+            arrays |= {f"negatives_{k}": v for k, v in self.negatives._asdict().items()}
+            arrays["negative_rows"] = self.negative_rows
+        return arrays
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TokenizedParallel:
+        folder = Path(folder)
+
+        def read(name):
+            return np.load(folder / f"{name}.npy", mmap_mode="r")
+
+        def ragged(name):
+            return Ragged(read(f"{name}_values"), read(f"{name}_offsets"))
+
+        names = json.loads((folder / "names.json").read_text())
+        labels = {k: read(f"label_{k}") for k in (*names, "target_key")}
+        has_negatives = (folder / "negative_rows.npy").exists()
+        negatives = (ragged("negatives"), read("negative_rows")) if has_negatives else (None, None)
+        return cls(ragged("source"), ragged("target"), labels, names, *negatives)
+
+
+def tokenize_parallel(
+    dataset: Dataset, tokenizer, *, max_length: int = 128, cache_dir: str | Path | None = None, progress: bool = True
+) -> TokenizedParallel:
+    """Tokenize a dataset of the parallel schema once; with `cache_dir` a second call only opens files.
+
+    Texts beyond `max_length` tokens are cut, and one warning says how many.
+    """
+    if cache_dir is not None:
+        key = f"{dataset._fingerprint}:{max_length}:{tokenizer.backend_tokenizer.to_str()}"
+        folder = Path(cache_dir) / f"tokenized-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+        if (folder / "names.json").exists():
+            return TokenizedParallel.load(folder)
+    names: dict[str, dict[str, int]] = {name: {} for name in ("source_lang", "target_lang", "provenance")}
+    parts: dict[str, list] = {name: [] for name in (*names, "source", "target", "target_key", "negatives", "counts")}
+    cut = 0
+
+    def encode(texts: list[str]) -> Ragged:
+        nonlocal cut
+        ids = [e.ids for e in tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        cut += sum(len(i) > max_length for i in ids)
+        return Ragged.of(i[:max_length] for i in ids)
+
+    has_negatives = "hard_negatives" in dataset.column_names
+    bar = tqdm(total=len(dataset), desc="Tokenizing", unit="pair", disable=not progress)
+    for batch in dataset.iter(batch_size=20_000):
+        for side in ("source", "target"):
+            parts[side].append(encode(batch[side]))
+        for name, seen in names.items():
+            parts[name].append(np.array([seen.setdefault(v, len(seen)) for v in batch[name]], np.int16))
+        keys = [int.from_bytes(hashlib.blake2b(t.encode(), digest_size=8).digest(), "little", signed=True) for t in batch["target"]]
+        parts["target_key"].append(np.array(keys, np.int64))
+        if has_negatives:
+            lists = [n or [] for n in batch["hard_negatives"]]
+            parts["negatives"].append(encode([text for row in lists for text in row]))
+            parts["counts"].append(np.array([len(row) for row in lists], np.int64))
+        bar.update(len(batch["source"]))
+    bar.close()
+    if cut:
+        logger.warning("%d texts are longer than %d tokens and were cut (max_length)", cut, max_length)
+    labels = {name: np.concatenate(parts[name]) for name in (*names, "target_key")}
+    tokenized = TokenizedParallel(
+        Ragged.concatenate(parts["source"]),
+        Ragged.concatenate(parts["target"]),
+        labels,
+        {name: list(seen) for name, seen in names.items()},
+        Ragged.concatenate(parts["negatives"]) if has_negatives else None,
+        np.concatenate([[0], np.cumsum(np.concatenate(parts["counts"]))]) if has_negatives else None,
+    )
+    if cache_dir is None:
+        return tokenized
+    tokenized.save(folder)
+    return TokenizedParallel.load(folder)

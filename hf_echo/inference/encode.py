@@ -1,0 +1,150 @@
+"""Texts to embeddings, fast on the machine at hand: batches of equal token count, bf16 where the CPU or GPU has it.
+
+sentence-transformers sorts by characters and pads; on mixed-language text that wastes half the work. Here batches are
+cut by token budget after sorting by tokens. Rows come back in the order they went in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+from transformers import AutoModel, AutoTokenizer
+
+logger = logging.getLogger(__name__)
+
+
+def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
+    """Whether bf16 matrix products are native here (AMX or AVX-512 BF16 on x86, BF16 on ARM and GPUs)."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)() or getattr(
+        torch.cpu, "_is_amx_tile_supported", lambda: False
+    )()
+    return torch.device(device).type == "cpu" and bool(supported)
+
+
+def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dtype:
+    """"auto": bf16 where it is native, else fp32."""
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    names = {"auto": torch.bfloat16 if has_fast_bf16(device) else torch.float32, "bf16": torch.bfloat16,
+             "bfloat16": torch.bfloat16, "fp32": torch.float32, "float32": torch.float32}  # fmt: skip
+    if dtype not in names:
+        raise ValueError(f"dtype must be one of {', '.join(names)}, not {dtype!r}")
+    return names[dtype]
+
+
+def pick_device(device: str | torch.device | None) -> torch.device:
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
+    """(EchoEncoder, EchoTokenizer) of a folder or Hub name, on the device and in the dtype that is fast there."""
+    device = pick_device(device)
+    tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
+    model = AutoModel.from_pretrained(str(name_or_path), dtype=pick_dtype(dtype, device))
+    return model.to(device).eval(), tokenizer
+
+
+@torch.inference_mode()
+def encode(
+    model,
+    tokenizer,
+    texts: Sequence[str],
+    lang: str | Sequence[str | None] | None = None,
+    *,
+    max_tokens: int = 4096,
+    max_length: int | None = None,
+    on_long: str = "warn",
+    normalize: bool = False,
+    progress: bool = False,
+) -> np.ndarray:
+    """Sentence embeddings of texts in one or many languages.
+
+    Args:
+        model, tokenizer: an EchoEncoder (or EchoForTranslation) and its EchoTokenizer.
+        lang: a code for all, one a text, or None ("Unspecified language").
+        max_tokens: padded tokens of a batch.
+        on_long: "warn" cuts texts beyond the model's length and says how many, "error" refuses them by row number,
+            "split" encodes the pieces and averages them by tokens.
+
+    Returns:
+        (len(texts), embedding_size) float32, row i is text i.
+
+    Raises:
+        ValueError: an unknown language, a wrong number of languages, a text that is too long under "error".
+    """
+    encoder = model.get_encoder() if hasattr(model, "get_encoder") else model
+    limit = max_length or tokenizer.model_max_length
+    size = encoder.config.embedding_size
+    if not len(texts):
+        return np.zeros((0, size), np.float32)
+    pieces = list(_pieces(tokenizer, list(texts), lang, limit, on_long))
+    order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
+    sums = np.zeros((len(texts), size), np.float32)
+    weight = np.zeros(len(texts), np.float32)
+    bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=not progress)
+    for batch in _batches(order, [len(ids) for _, ids in pieces], max_tokens):
+        rows = [pieces[i] for i in batch]
+        longest = len(rows[-1][1])
+        ids = torch.full((len(rows), longest), tokenizer.pad_token_id)
+        for row, (_, piece) in zip(ids, rows):
+            row[: len(piece)] = torch.as_tensor(piece)
+        lengths = torch.tensor([len(piece) for _, piece in rows])
+        mask = None if int(lengths[0]) == longest else (torch.arange(longest) < lengths[:, None]).to(encoder.device)
+        vectors = encoder(ids.to(encoder.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
+        owners = np.array([owner for owner, _ in rows])
+        np.add.at(sums, owners, vectors * lengths.numpy()[:, None])
+        np.add.at(weight, owners, lengths.numpy())
+        bar.update(len(rows))
+    bar.close()
+    embeddings = sums / weight[:, None]
+    if normalize:
+        embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+    return embeddings
+
+
+def _pieces(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iterator[tuple[int, list[int]]]:
+    """(row, ids) of every text, or of every piece of it."""
+    if on_long not in ("warn", "error", "split"):
+        raise ValueError(f"on_long must be one of warn, error, split, not {on_long!r}")
+    long = []
+    for start in range(0, len(texts), 10_000):
+        part = texts[start : start + 10_000]
+        codes = lang if lang is None or isinstance(lang, str) else lang[start : start + 10_000]
+        prompts, bodies = tokenizer.with_prompts(part, codes)
+        for row, ids in enumerate(tokenizer.pair_ids(prompts, bodies), start):
+            if len(ids) <= limit:
+                yield row, ids
+                continue
+            long.append(row)
+            head = ids.index(tokenizer.sep_token_id) + 1
+            room = limit - head - 1
+            if room < 1:
+                raise ValueError(f"max_length={limit} leaves no room beside the prompt of {head + 1} tokens")
+            body = ids[head:-1]
+            for i in range(0, len(body) if on_long == "split" else 1, room):
+                yield row, ids[:head] + body[i : i + room] + ids[-1:]
+    if long and on_long == "error":
+        raise ValueError(f"{len(long)} texts are longer than {limit} tokens, the first is row {long[0] + 1}; use split")
+    if long and on_long == "warn":
+        logger.warning(
+            "%d of %d texts are longer than %d tokens and were cut; on_long='split' averages their pieces, "
+            "on_long='error' refuses them", len(long), len(texts), limit
+        )  # fmt: skip
+
+
+def _batches(order: list[int], lengths: list[int], max_tokens: int) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for i in order:  # ascending, so the newest row is the longest
+        if batch and (len(batch) + 1) * lengths[i] > max_tokens:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch

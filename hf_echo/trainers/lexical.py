@@ -1,0 +1,150 @@
+"""Stage 0, ours: token embeddings as a bag of sub-words, minutes on a CPU, and the start of stages 1 to 3.
+
+A bag is an EchoEncoder without layers: the embedding of a sentence is the weighted mean of its tokens' vectors. It is
+trained by a symmetric in-batch softmax on the same pairs, and then copied into encoder and decoder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers import Trainer, TrainingArguments
+
+from ..data.batching import TokenBudgetBatchSampler
+from ..data.collators import TranslationCollator
+from ..data.tokenized import TokenizedParallel
+from ..losses import contrastive_loss, gather_with_grad
+from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from .evaluation import evaluate_sets
+from .trainer import plain_loader
+
+
+@dataclass
+class LexicalConfig(TrainingArguments):
+    """Figures of docs/trials.md; they suit a million pairs and a few minutes."""
+
+    rows: int = field(default=1024, metadata={"help": "pairs a batch (per process), of similar length"})
+    dim: int = field(default=256, metadata={"help": "embedding size"})
+    logit_scale: float = field(default=30.0, metadata={"help": "scale of the cosine in the softmax"})
+    language_drop: float = field(default=0.25, metadata={"help": "probability of the unspecified-language prompt"})
+    learning_rate: float = field(default=5e-3, metadata={"help": "Adam's initial learning rate"})
+    lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
+    weight_decay: float = field(default=0.0, metadata={"help": "none: rare tokens would fade"})
+
+
+class SubwordBag(nn.Module):
+    """vector(token) * exp(log_weight(token)), summed over a sentence. (rows of ids) -> (rows, dim)."""
+
+    def __init__(self, vocab_size: int, dim: int):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, dim)
+        nn.init.normal_(self.embedding.weight, std=dim**-0.5)
+        self.log_weight = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+        """ids: (tokens,) of all rows; offsets: (rows,) where each begins."""
+        return F.embedding_bag(ids, self.embedding.weight * self.log_weight.exp()[:, None], offsets, mode="sum")
+
+    def weighted(self) -> torch.Tensor:
+        """(vocab, dim), the weight folded into the vector."""
+        return (self.embedding.weight * self.log_weight.exp()[:, None]).detach()
+
+
+class BagCollator(TranslationCollator):
+    """The encoder's ids of all sources, then all targets, flat with offsets."""
+
+    def __call__(self, rows):
+        rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
+        texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in rows]
+        drop = rng.random(len(texts)) < self.language_drop
+        ids = [self.encoder_ids(text, None if d else lang) for (text, lang), d in zip(texts, drop)]
+        batch = {"ids": torch.from_numpy(np.concatenate(ids).astype(np.int64))}
+        batch["offsets"] = torch.tensor(np.cumsum([0, *map(len, ids[:-1])]))
+        batch["target_key"] = torch.tensor([row["target_key"] for row in rows])
+        return batch
+
+
+class LexicalTrainer(Trainer):
+    """Symmetric in-batch softmax over bags; equal target texts are no negatives of each other."""
+
+    loss_is_scaled_for_ga = False
+
+    def __init__(self, args: LexicalConfig, *, train_dataset: TokenizedParallel, tokenizer, dev_sets=None, **kwargs):
+        model = SubwordBag(len(tokenizer), args.dim)
+        collator = BagCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
+        args.remove_unused_columns = False
+        self.dev_sets, self.tokenizer = dev_sets, tokenizer
+        super().__init__(model, args, data_collator=collator, train_dataset=train_dataset, eval_dataset=dev_sets or None,
+                         processing_class=tokenizer, **kwargs)  # fmt: skip
+
+    def get_train_dataloader(self):
+        sampler = TokenBudgetBatchSampler(
+            self.train_dataset.lengths().sum(1), 1 << 40, max_rows=self.args.rows, seed=self.args.seed,
+            rank=self.args.process_index, world_size=self.args.world_size,
+        )  # fmt: skip
+        return plain_loader(self.train_dataset, sampler, self.data_collator, self.args)
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        source, target = model(inputs["ids"], inputs["offsets"]).chunk(2)
+        all_source, offset = gather_with_grad(source)
+        all_target, _ = gather_with_grad(target)
+        keys, _ = gather_with_grad(inputs["target_key"])
+        same = inputs["target_key"][:, None] == keys[None]
+        options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same)
+        forward = contrastive_loss(source, all_target, **options)
+        return (forward + contrastive_loss(target, all_source, **options)) / 2
+
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+        encoder = bag_encoder(self.accelerator.unwrap_model(self.model), self.tokenizer)
+        metrics = evaluate_sets(encoder, self.tokenizer, self.dev_sets or {}, prefix=metric_key_prefix)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+
+def bag_config(tokenizer, dim: int, languages: list[str] | None = None, **kwargs) -> EchoConfig:
+    """An encoder that can be a bag: mean pooling, no final norm; the rest as given."""
+    ids = {f"{t}_token_id": getattr(tokenizer, f"{t}_token_id") for t in ("pad", "bos", "eos", "cls", "sep")}
+    shape = dict(num_hidden_layers=0, num_attention_heads=1, num_key_value_heads=1, intermediate_size=dim) | kwargs
+    return EchoConfig(vocab_size=len(tokenizer), hidden_size=dim, embedding_size=dim, pooling="mean", final_norm=False,
+                      languages=languages, max_position_embeddings=tokenizer.model_max_length, **ids, **shape)  # fmt: skip
+
+
+def bag_encoder(bag: SubwordBag, tokenizer, languages: list[str] | None = None) -> EchoEncoder:
+    """The bag as a checkpoint of its own: an EchoEncoder of no layers (a static baseline, a cheap guide)."""
+    encoder = EchoEncoder(bag_config(tokenizer, bag.embedding.weight.shape[1], languages)).eval()
+    encoder.embed_tokens.weight.data.copy_(bag.weighted())
+    return encoder
+
+
+def start_from_bag(model: EchoForTranslation, bag: EchoEncoder) -> EchoForTranslation:
+    """Copy a bag into encoder and decoder, so that the encoder starts as exactly that bag.
+
+    The output of every residual branch of the encoder starts at zero. The decoder's input embeddings (tied to its
+    output) are the bag's vectors, scaled to the size that a fresh decoder has.
+
+    Raises:
+        ValueError: vocabulary or hidden size differ, or the encoder norms or pools otherwise than a bag.
+    """
+    vectors = bag.embed_tokens.weight
+    encoder, decoder = model.encoder, model.decoder.model
+    if encoder.embed_tokens.weight.shape != vectors.shape:
+        raise ValueError(
+            f"the bag is {tuple(vectors.shape)} (vocabulary, size), the encoder {tuple(encoder.embed_tokens.weight.shape)}"
+        )
+    if model.config.pooling != "mean" or model.config.final_norm:
+        raise ValueError("an encoder that starts as a bag needs pooling='mean' and final_norm=False")
+    with torch.no_grad():
+        encoder.embed_tokens.weight.copy_(vectors)
+        encoder.projection.weight.copy_(bag.projection.weight)
+        for layer in encoder.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        if decoder.embed_tokens.weight.shape == vectors.shape:
+            unit = F.normalize(vectors, dim=1) * model.config.initializer_range * vectors.shape[1] ** 0.5
+            decoder.embed_tokens.weight.copy_(unit)
+    return model

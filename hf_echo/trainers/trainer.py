@@ -1,0 +1,155 @@
+"""What the stages share: token-budget batches, loss parts by name in the log, xsim as the evaluation metric.
+
+A stage is a Config (which figures) and a Trainer that says its loss parts; the mathematics is in `hf_echo.losses`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainingArguments
+
+from ..data.batching import TokenBudgetBatchSampler
+from ..data.collators import TranslationCollator
+from ..data.tokenized import TokenizedParallel
+from ..losses import rank_weight, translation_loss, weighted_total
+from ..modeling import EchoForTranslation
+from .evaluation import DevSet, evaluate_sets
+
+
+@dataclass
+class EchoTrainingConfig(TrainingArguments):
+    """TrainingArguments with the papers' optimiser (OS 5) and batches by tokens."""
+
+    max_tokens: int = field(default=8192, metadata={"help": "padded tokens of a batch on one device, all sides together"})
+    max_rows: int | None = field(default=None, metadata={"help": "pairs of a batch on one device, no limit by default"})
+    max_length: int = field(default=128, metadata={"help": "tokens of a text; longer ones are cut, with a warning"})
+    language_drop: float = field(
+        default=0.0, metadata={"help": "probability that a text is encoded as 'Unspecified language' (OS p_unk)"}
+    )
+    translation_weight: float = field(default=1.0, metadata={"help": "beta of OS Eq. 4 and 6"})
+    learning_rate: float = field(default=4e-4, metadata={"help": "AdamW's initial learning rate"})
+    adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of AdamW"})
+    lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "learning rate schedule"})
+    warmup_steps: float = field(default=2000, metadata={"help": "steps of linear warm-up"})
+    max_grad_norm: float = field(default=1.0, metadata={"help": "gradients are clipped to this norm"})
+    metric_for_best_model: str | None = field(default="xsim", metadata={"help": "what the best checkpoint is best at"})
+    greater_is_better: bool | None = field(default=False, metadata={"help": "xsim is an error rate"})
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.remove_unused_columns = False
+        if self.max_tokens < 1 or self.max_length < 1:
+            raise ValueError(f"max_tokens={self.max_tokens} and max_length={self.max_length} must be at least 1")
+        if not 0 <= self.language_drop <= 1:
+            raise ValueError(f"language_drop is a probability, not {self.language_drop}")
+
+
+def plain_loader(dataset, sampler: TokenBudgetBatchSampler, collator, args: TrainingArguments) -> DataLoader:
+    """A DataLoader that accelerate leaves alone: the sampler itself knows rank and epoch."""
+    loader = DataLoader(
+        dataset,
+        batch_sampler=sampler,
+        collate_fn=collator,
+        num_workers=args.dataloader_num_workers,
+        pin_memory=args.dataloader_pin_memory and torch.cuda.is_available(),
+        persistent_workers=args.dataloader_num_workers > 0 and args.dataloader_persistent_workers,
+    )
+    loader.set_epoch = sampler.set_epoch  # the Trainer calls it at the start of every epoch
+    return loader
+
+
+class EchoTrainer(Trainer):
+    """Base of the stages.
+
+    Args:
+        model: an EchoForTranslation; the stage sets `bottleneck`.
+        args: the stage's Config.
+        train_dataset: tokenized pairs.
+        tokenizer: the model's EchoTokenizer.
+        dev_sets: name -> DevSet; xsim on them is logged and picks the best checkpoint.
+    """
+
+    loss_is_scaled_for_ga = False  # our losses are means over a batch, whatever keywords the model accepts
+    bottleneck = True
+    sides = 0  # further encoder sides of the target's length that a row pays for
+
+    def __init__(
+        self,
+        model: EchoForTranslation,
+        args: EchoTrainingConfig,
+        *,
+        train_dataset: TokenizedParallel,
+        tokenizer,
+        dev_sets: Mapping[str, DevSet] | None = None,
+        **kwargs,
+    ):
+        model.bottleneck = self.bottleneck
+        self.tokenizer, self.dev_sets = tokenizer, dict(dev_sets or {})
+        self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
+        super().__init__(
+            model,
+            args,
+            data_collator=self.make_collator(args, tokenizer),
+            train_dataset=train_dataset,
+            eval_dataset=self.dev_sets or None,
+            processing_class=tokenizer,
+            **kwargs,
+        )
+
+    def make_collator(self, args: EchoTrainingConfig, tokenizer) -> TranslationCollator:
+        return TranslationCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
+
+    def get_train_dataloader(self) -> DataLoader:
+        args = self.args
+        sampler = TokenBudgetBatchSampler(
+            self.train_dataset.lengths(negatives=self.sides),
+            args.max_tokens,
+            max_rows=args.max_rows,
+            seed=args.seed,
+            rank=args.process_index,
+            world_size=args.world_size,
+        )
+        return plain_loader(self.train_dataset, sampler, self.data_collator, args)
+
+    def loss_parts(self, model, inputs) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+        """Named losses of this process's rows (means), and their weights in the total."""
+        raise NotImplementedError
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        parts, weights = self.loss_parts(model, inputs)
+        loss = weighted_total(parts, weights)
+        for name, part in parts.items():
+            self._parts[f"{name}_loss"].append(part.detach())
+        if self.args.world_size > 1:  # ranks may hold different numbers of rows
+            loss = loss * rank_weight(len(inputs["index"]), loss.device)
+        return loss
+
+    def forward(self, model, inputs):
+        """The model's forward without logits: the chunked loss works on hidden states."""
+        keys = ("input_ids", "attention_mask", "decoder_input_ids")
+        return model(**{key: inputs[key] for key in keys}, compute_logits=False)
+
+    def translation(self, model, output, inputs) -> torch.Tensor:
+        head = self.accelerator.unwrap_model(model).decoder.lm_head
+        return translation_loss(output.decoder_hidden_state, head.weight, inputs["labels"])
+
+    def log(self, logs, start_time=None):
+        if "loss" in logs and self._parts:
+            for name, values in self._parts.items():
+                mean = torch.stack(values).float().mean()
+                logs[name] = round(self.accelerator.gather(mean.to(self.args.device)).mean().item(), 4)
+            self._parts.clear()
+        super().log(logs, start_time)
+
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+        dev_sets = eval_dataset if isinstance(eval_dataset, Mapping) else self.dev_sets
+        model = self.accelerator.unwrap_model(self.model)
+        metrics = evaluate_sets(model, self.tokenizer, dev_sets, prefix=metric_key_prefix)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
