@@ -1,0 +1,269 @@
+"""Number alterations of xSIM++: quantities, dates and times, percentages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from random import Random
+
+from .clauses import DETERMINERS
+from .sentence import Sentence, cased
+from .word_lists import MONTHS, WEEKDAYS
+
+Edits = dict[int, str]
+
+_CARDINALS = "two three four five six seven eight nine ten eleven twelve".split()
+_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SCALES = "hundred thousand million billion trillion".split()
+_ORDINALS = "second third fourth fifth sixth seventh eighth ninth tenth".split()
+_MULTIPLES = "hundreds thousands millions billions".split()
+_TIMES = {"twice": ("three times", "four times"), "once": ("twice", "three times")}
+_WORDS = frozenset(
+    [*_CARDINALS, *_TEENS, *_TENS, *_SCALES, *_MULTIPLES, *_ORDINALS, "first", "all", "twice", "once"]
+)
+_WORDS |= {"half", "double", "triple", "dozen"}
+# behind the conjunction "once", which is no number
+_AFTER_CONJUNCTION = frozenset("the you a an upon it again they he she we i your this that more".split())
+_FRACTIONS = {
+    "half": ("a third", "a quarter"),
+    "double": ("triple",),
+    "triple": ("double",),
+    "dozen": ("hundred",),
+}
+_UNITS = "second minute hour day week month year decade century".split()
+_UNIT_PLURALS = "seconds minutes hours days weeks months years decades centuries".split()
+_PERIODS = {
+    "daily": "weekly",
+    "weekly": "monthly",
+    "monthly": "yearly",
+    "annual": "monthly",
+    "annually": "monthly",
+}
+_DAYS = {
+    "yesterday": ("last week", "last month"),
+    "tomorrow": ("next week", "next month"),
+    "today": ("this week", "this month"),
+}
+# part of a range, a score, a path or a formula
+_GLUE = frozenset("- – / . _ = + # [ \\".split())
+_GLUE_BEHIND = frozenset("– / _ = + ] \\".split())
+_YEAR_BEFORE = frozenset(
+    "in since of by until till from year before after during early late mid for and to summer "
+    "winter spring autumn "
+    "the ( , -".split()
+) | {month.lower() for month in MONTHS}
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*$")
+_ORDINAL = re.compile(r"(\d+)(st|nd|rd|th)$")
+
+
+def percentage(s: Sentence, rng: Random) -> Iterator[Edits]:
+    """15% -> 22%, "ten percent" -> "seven percent"."""
+    for k, low in enumerate(s.low[: len(s)]):
+        if _is_percent(s, k + 1) and not (s.before(k) == "-" or s.low[k] == "%"):
+            if _NUMBER.match(low):
+                yield from ({k: new} for new in _other_numbers(low, rng, top=100))
+            elif low in _CARDINALS or low in _TENS or low in _TEENS:
+                yield {k: cased(_other(low, _CARDINALS + _TENS, rng), s.tokens[k])}
+
+
+def _is_percent(s: Sentence, k: int) -> bool:
+    return s.low[k] in ("%", "percent", "percentage") or s.low[k] == "per" and s.low[k + 1] == "cent"
+
+
+def number(s: Sentence, rng: Random) -> Iterator[Edits]:
+    """Another quantity: digits keep their shape (1,250 -> 1,730), words stay words (three -> seven)."""
+    for k, low in enumerate(s.low[: len(s)]):
+        if _NUMBER.match(low):
+            if not (_is_percent(s, k + 1) or _is_year(s, k) or _is_day_of_month(s, k) or _is_time(s, k)):
+                if low not in ("1", "0") and s.before(k) not in _GLUE and not _glued(s, k):
+                    yield from ({k: new} for new in _other_numbers(low, rng))
+        elif low in _WORDS and (new := _other_number_word(s, k, low, rng)):
+            yield {k: cased(new, s.tokens[k])}
+
+
+def _glued(s: Sentence, k: int) -> bool:
+    """Whether the number goes on behind a sign: "2-3", "1/2"."""
+    behind = s.low[k + 1]
+    return behind in _GLUE_BEHIND or behind == "-" and s.low[k + 2][:1].isdigit()
+
+
+def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
+    before, behind = s.before(k), s.low[k + 1]
+    if before == "-" and low not in _SCALES or _is_percent(s, k + 1) or _is_fraction(s, k):
+        return None
+    if low in _CARDINALS or low in _TEENS:
+        if behind in _SCALES:
+            return _other(low, _CARDINALS[:8], rng)
+        return _other(low, _CARDINALS[:9] if low in _CARDINALS else _TEENS, rng)
+    if low in _TENS:
+        return _other(low, _TENS, rng)
+    if low in _SCALES:
+        return _other(low, _SCALES[:4], rng)
+    if low in _MULTIPLES and behind == "of":
+        return _other(low, _MULTIPLES, rng)
+    if (
+        low in _ORDINALS
+        and before in DETERMINERS
+        and before not in ("a", "an")
+        and behind not in ("of", ".", ",")
+    ):
+        return _other(low, _ORDINALS[:6], rng)
+    if (
+        low == "first"
+        and before in ("the", "his", "her", "their", "its", "our")
+        and behind not in ("lady", "time")
+    ):
+        return _other(low, ["second", "third", "fourth"], rng)
+    if low in _TIMES and behind not in _AFTER_CONJUNCTION and before not in (
+        "at", "all", ",", "") and k not in s.starts:  # fmt: skip
+        return rng.choice(_TIMES[low])
+    if (
+        low in _FRACTIONS
+        and behind in ("of", "the", "a", "an")
+        and before not in ("a", "the", "one", "first", "second")
+    ):
+        return rng.choice(_FRACTIONS[low])
+    if low == "all" and behind in ("the", "these", "those", "of", "my", "his", "her", "their", "our", "your"):
+        if before not in ("at", "after", "above", "of", "not", "in") and not s.low[k + 2] == "time":
+            return "some" if behind == "of" else "some of"
+    return None
+
+
+def _is_fraction(s: Sentence, k: int) -> bool:
+    """ "two-thirds": another numerator may pass one."""
+    return s.low[k + 1] == "-" and s.low[k + 2].rstrip("s") in ("half", "third", "quarter", *_ORDINALS)
+
+
+def date(s: Sentence, rng: Random) -> Iterator[Edits]:
+    """Another year, month, weekday, day, time of day, or unit of time."""
+    for k, low in enumerate(s.low[: len(s)]):
+        token = s.tokens[k]
+        if low[:1].isdigit():
+            new = _other_date_number(s, k, low, rng)
+        elif token in MONTHS and _is_month(s, k):
+            new = _other(token, MONTHS[:12] if len(token) > 3 or token == "May" else MONTHS[12:], rng)
+        elif token in WEEKDAYS:
+            new = _other(token, WEEKDAYS, rng)
+        elif token.endswith("days") and token[:-1] in WEEKDAYS:
+            new = _other(token[:-1], WEEKDAYS, rng) + "s"
+        else:
+            new = _other_time_word(s, k, low, rng)
+        if new:
+            yield {k: cased(new, token)}
+
+
+def _other_date_number(s: Sentence, k: int, low: str, rng: Random) -> str | None:
+    if _is_year(s, k):
+        year = int(low)
+        return str(_shifted(year, 1, min(2029, year + 30) if year > 1900 else year + 60, rng, low=year - 30))
+    if re.fullmatch(r"\d{3}0s", low):
+        return f"{_other(low[:-2], [low[:2] + digit for digit in '123456789'], rng)}0s"
+    if _is_day_of_month(s, k):
+        return str(_shifted(int(low), 1, 28, rng))
+    if _is_time(s, k) and ":" in low:
+        hour, *rest = low.split(":")
+        return ":".join([str(_shifted(int(hour), 1, 12 if int(hour) <= 12 else 23, rng)), *rest])
+    if _is_time(s, k):
+        return str(_shifted(int(low), 1, 12, rng)) if low.isdigit() else None
+    found = _ORDINAL.match(low)
+    if found and (s.low[k + 1] in ("century", "of", "-") or s.before(k).title() in MONTHS):
+        value = _shifted(int(found[1]), 2, 20, rng, low=2)
+        return f"{value}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(value % 10 if value // 10 != 1 else 0, 'th') }"
+    return None
+
+
+def _other_time_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
+    before, behind = s.before(k), s.low[k + 1]
+    if behind == "-" or before == "-":
+        return None
+    if low in _DAYS and behind != "'s":
+        return rng.choice(_DAYS[low])
+    if low in _UNIT_PLURALS and (
+        before[:1].isdigit() or before in _CARDINALS or before in _TENS or before in ("few", "several")
+    ):
+        return None if behind == "old" else _other(low, _near(_UNIT_PLURALS, low), rng)
+    if low in _UNITS and before in ("last", "next", "a", "this", "per", "every", "each"):
+        if low == "second" or before == "a" and behind not in ("ago", "later", "."):
+            return None
+        return _other(low, [unit for unit in _near(_UNITS, low) if unit != "second"], rng)
+    if low in _PERIODS:
+        return _PERIODS[low]
+    return None
+
+
+def _near(units: list[str], unit: str) -> list[str]:
+    place = units.index(unit)
+    return units[max(0, place - 2) : place + 3]
+
+
+def _is_month(s: Sentence, k: int) -> bool:
+    if s.tokens[k] not in ("May", "March", "Jan", "Mar", "Dec", "Sept", "August", "April", "June"):
+        return True
+    before, behind = s.before(k), s.low[k + 1]
+    return (
+        behind[:1].isdigit()
+        or before[:1].isdigit()
+        or before in ("in", "last", "next", "since", "until", "this", "of", "by")
+    )
+
+
+def _is_year(s: Sentence, k: int) -> bool:
+    low = s.low[k]
+    if not (low.isdigit() and len(low) == 4 and 1000 <= int(low) <= 2060):
+        return False
+    return (s.before(k) in _YEAR_BEFORE or s.before(k) == "") and not s.low[k + 1].endswith("s")
+
+
+def _is_day_of_month(s: Sentence, k: int) -> bool:
+    low = s.low[k]
+    if not (low.isdigit() and 1 <= int(low) <= 31):
+        return False
+    near = [s.tokens[k + 1] if k + 1 < len(s) else "", s.tokens[k - 1] if k else ""]
+    return any(token in MONTHS for token in near)
+
+
+def _is_time(s: Sentence, k: int) -> bool:
+    low = s.low[k]
+    if re.fullmatch(r"[012]?\d:[0-5]\d(:[0-5]\d)?", low):
+        return True
+    ends = s.low[k + 1] in ("am", "pm", "o'clock") or s.low[k + 1] in ("a", "p") and s.low[k + 2] == "."
+    return low.isdigit() and int(low) <= 24 and ends
+
+
+def _other(word: str, group: list[str], rng: Random) -> str:
+    return rng.choice([new for new in group if new != word])
+
+
+def _shifted(value: int, least: int, most: int, rng: Random, low: int | None = None) -> int:
+    """Another whole number between least (or ``low``) and most."""
+    start = low if low is not None else least
+    while True:
+        new = rng.randint(start, max(most, start + 1))
+        if new != value:
+            return new
+
+
+def _other_numbers(text: str, rng: Random, top: int | None = None) -> list[str]:
+    """Two different ones."""
+    return list(dict.fromkeys(_other_number(text, rng, top) for _ in range(4)))[:2]
+
+
+def _other_number(text: str, rng: Random, top: int | None = None) -> str:
+    """A number of the same length and punctuation, another value; below ``top`` where one is given."""
+    if text.count(".") + text.count(":") > 1:  # a version number: its last part
+        head, mark, last = text.rpartition(".")
+        return f"{head}{mark}{_shifted(int(last), 0, 9, rng)}" if last.isdigit() else text
+    whole = re.split(r"[.,:]", text)[0]
+    value = int(whole)
+    if top is not None and value >= top:
+        return str(rng.randint(top // 20, top - 5))
+    if text == whole and len(text) <= 2:
+        return str(_shifted(value, *((2, 12) if value <= 12 else (13, 99)), rng))
+    if text == whole and text.endswith("0") and len(text) <= 4:  # round stays round
+        step = 100 if text.endswith("00") else 10
+        least = 10 ** (len(text) - 1) // step
+        return str(_shifted(value // step, least, 10 * least - 1, rng) * step)
+    first = rng.choice([digit for digit in "123456789" if digit != text[0]])
+    last = rng.choice("123456789") if text == whole else text[-1]
+    return first + text[1:-1] + last

@@ -1,0 +1,123 @@
+"""Hard negatives by rule: English sentences that say something else in nearly the same words.
+
+After xSIM++ (Chen et al. 2023) and the prompt of OS Figure 15: causality (negation, antonym, modal; tense
+beside them), entities (names, pronouns), numbers (quantities, dates, percentages). There is no tagger and no
+parser behind it: word lists and neighbours decide, and a rule that is not sure writes nothing. It knows
+English only, and does not know whether a negative happens to be true as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
+from multiprocessing import get_context
+from random import Random
+from zlib import crc32
+
+from .antonyms import antonym
+from .causality import modal, negation, tense
+from .entities import entity, pronoun
+from .numbers import date, number, percentage
+from .sentence import Sentence
+
+#: kind -> rule: (Sentence, Random) -> edits {token position: new text}, one dict a negative
+RULES: dict[str, Callable[[Sentence, Random], Iterator[dict[int, str]]]] = {
+    "negation": negation,
+    "antonym": antonym,
+    "modal": modal,
+    "entity": entity,
+    "pronoun": pronoun,
+    "number": number,
+    "date": date,
+    "percentage": percentage,
+    "tense": tense,
+}
+
+_NOT_LETTERS = re.compile(r"[\W_]+")
+
+
+def normal_form(text: str) -> str:
+    """The letters and digits of a text in lower case: two texts with the same normal form count as equal."""
+    return _NOT_LETTERS.sub(" ", text.lower()).strip()
+
+
+def rule_based_hard_negatives(
+    text: str, max_negatives: int = 5, *, exclude: Container[str] | None = None, seed: int = 0
+) -> list[tuple[str, str]]:
+    """Up to ``max_negatives`` sentences that differ from ``text`` in meaning, as (sentence, kind).
+
+    Kinds are the keys of :data:`RULES`. One of each kind comes first, in an order drawn from ``seed`` and the
+    text; further ones of the same kind follow when there is room. The same text and seed give the same list.
+
+    Args:
+        text: English; one or a few sentences. An empty text gives an empty list.
+        max_negatives: at most so many; 0 gives an empty list.
+        exclude: texts that no negative may equal, by spelling or by :func:`normal_form` (put in either).
+
+    Raises:
+        ValueError: max_negatives is negative.
+    """
+    if max_negatives < 0:
+        raise ValueError(f"max_negatives must be 0 or more, not {max_negatives}")
+    s = Sentence(text)
+    if not s.tokens or max_negatives == 0:
+        return []
+    rng = Random(crc32(text.encode()) ^ seed * 0x9E3779B1)
+    kinds = list(RULES)
+    rng.shuffle(kinds)
+    streams = {kind: RULES[kind](s, rng) for kind in kinds}
+    seen = {normal_form(text)}
+    negatives: list[tuple[str, str]] = []
+    while streams and len(negatives) < max_negatives:
+        for kind in list(streams):
+            new = _next_new(s, streams[kind], seen, exclude)
+            if new is None:
+                del streams[kind]
+                continue
+            negatives.append((new, kind))
+            if len(negatives) == max_negatives:
+                break
+    return negatives
+
+
+def _next_new(
+    s: Sentence, edits: Iterator[dict[int, str]], seen: set[str], exclude: Container[str] | None
+) -> str | None:
+    for edit in edits:
+        new = s.render(edit)
+        form = normal_form(new)
+        if form in seen or exclude is not None and (new in exclude or form in exclude):
+            continue
+        seen.add(form)
+        return new
+    return None
+
+
+def hard_negatives_for(
+    targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0, num_proc: int = 1
+) -> list[list[tuple[str, str]]]:
+    """Hard negatives of every target of a corpus; none equals any target (:func:`normal_form`).
+
+    Returns a list as long as ``targets``, in the same order and with the same content whatever ``num_proc``
+    is. One core makes some two thousand a second; worker processes are spawned, so they pay from 100,000 on.
+    """
+    if num_proc < 1:
+        raise ValueError(f"num_proc must be 1 or more, not {num_proc}")
+    options = {
+        "max_negatives": max_negatives,
+        "exclude": {normal_form(target) for target in targets},
+        "seed": seed,
+    }
+    if num_proc == 1:
+        return [rule_based_hard_negatives(target, **options) for target in targets]
+    with get_context("spawn").Pool(num_proc, _worker_options.update, (options,)) as pool:
+        return pool.map(_in_worker, targets, chunksize=1000)
+
+
+_worker_options: dict[
+    str, object
+] = {}  # filled once a worker process: the set is too large to send with each task
+
+
+def _in_worker(target: str) -> list[tuple[str, str]]:
+    return rule_based_hard_negatives(target, **_worker_options)

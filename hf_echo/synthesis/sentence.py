@@ -1,0 +1,116 @@
+"""An English sentence as tokens that can be edited in place: casing, spacing and "a"/"an" are kept right.
+
+Clitics are tokens of their own: "don't" is ``do`` ``n't``, "Tom's" is ``Tom`` ``'s``.
+``Sentence(text).render({})`` is the text itself, character for character.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_TOKEN = re.compile(
+    r"""(\s*)(
+      (?:(?<=\s)|(?<![\w.]))\d+(?:[.,:]\d+)*(?:st|nd|rd|th|s)?(?![\w])   # 5  1,000  2.5  10:30  19th  1990s
+    | (?:[A-Z]\.){2,}                                                   # U.S.
+    | [^\W\d_]+?(?=n['’]t\b)                                            # do | n't
+    | n['’]t\b
+    | ['’](?:s|m|re|ve|ll|d)\b                                          # Tom | 's
+    | [^\W\d_]+(?:['’](?!(?:s|m|re|ve|ll|d)\b)[^\W\d_]+)*(?![\w])       # words, o'clock
+    | \w+                                                               # tokens with digits: CG4684, Base16
+    | .
+    )""",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+
+_VOWEL_SOUND = re.compile(
+    r"(?:8|11\b|18\b|[aeio]|u(?!ni(?![dmn])|s[ae]|ti|k\b|\.)|hono|hour|heir|honest)", re.IGNORECASE
+)
+_CONSONANT_SOUND = re.compile(r"(?:eu|one\b|once\b|ubiq|ur[ai])", re.IGNORECASE)
+
+
+def article_for(word: str) -> str:
+    """ "a" or "an", by the sound that the word begins with."""
+    if len(word) > 1 and word.isupper() and word[0] in "FHLMNRSXU":  # spelt out: an MRI, a UN
+        return "an" if word[0] != "U" and word[1] not in "AEIOUY" else "a"
+    return "an" if _VOWEL_SOUND.match(word) and not _CONSONANT_SOUND.match(word) else "a"
+
+
+def cased(word: str, like: str) -> str:
+    """``word`` in the casing of ``like``: all capitals, first capital, or as it is."""
+    if len(like) > 1 and like.isupper() and like not in ("I'M",):
+        return word.upper()
+    if like[:1].isupper():
+        return word[:1].upper() + word[1:]
+    return word
+
+
+class Sentence:
+    """Tokens of one text (perhaps several sentences).
+
+    Attributes:
+        tokens: words, numbers, clitics and single punctuation marks.
+        low: the tokens in lower case with straight apostrophes, and four empty strings behind the last.
+        starts: positions that begin a sentence.
+    """
+
+    def __init__(self, text: str):
+        self.text = text
+        found = _TOKEN.findall(text)
+        self.spaces = [space for space, _ in found]
+        self.tokens = [token for _, token in found]
+        self.tail = text[sum(map(len, self.spaces)) + sum(map(len, self.tokens)) :]
+        self.low = [token.lower().replace("’", "'") for token in self.tokens] + [""] * 4
+        self.starts = self._sentence_starts()
+        self.verbs: list | None = None  # filled by clauses.finite_verbs
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def before(self, k: int, steps: int = 1) -> str:
+        """Lower-case token ``steps`` places before k, "" at the start of the text."""
+        return self.low[k - steps] if k >= steps else ""
+
+    def is_name(self, k: int) -> bool:
+        """Whether token k is capitalised without standing at the start of a sentence."""
+        return (
+            0 <= k < len(self) and self.tokens[k][0].isupper() and k not in self.starts and self.low[k] != "i"
+        )
+
+    def render(self, edits: Mapping[int, str]) -> str:
+        """The text with tokens replaced: {position: new text}, "" drops one. Articles in front are mended."""
+        tokens = self.tokens.copy()
+        spaces = self.spaces.copy()
+        for k, new in edits.items():
+            tokens[k] = new
+        for k, new in edits.items():
+            article = k - 2 if self.before(k) in ("“", '"', "‘", "'") else k - 1
+            if article >= 0 and self.low[article] in ("a", "an") and new and article not in edits:
+                tokens[article] = cased(article_for(new), self.tokens[article])
+            if new == "":
+                self._drop(k, tokens, spaces, edits)
+        parts = [""] * (2 * len(tokens))
+        parts[::2], parts[1::2] = spaces, tokens
+        return "".join(parts) + self.tail
+
+    def _drop(self, k: int, tokens: list[str], spaces: list[str], edits: Mapping[int, str]) -> None:
+        """Takes the space of a dropped token away, and hands its capital on when it began a sentence."""
+        if k in self.starts and k + 1 < len(tokens):
+            following = next((j for j in range(k + 1, len(tokens)) if edits.get(j) != ""), None)
+            if following is not None:
+                tokens[following] = tokens[following][:1].upper() + tokens[following][1:]
+                spaces[following] = spaces[k]
+        spaces[k] = ""
+
+    def _sentence_starts(self) -> frozenset[int]:
+        starts = set()
+        fresh = True
+        for k, token in enumerate(self.tokens):
+            if token[0].isalnum():
+                if fresh:
+                    starts.add(k)
+                fresh = False
+            elif token in ".!?:" or token in '“"‘' and (k == 0 or self.spaces[k]):
+                # a quotation mark with a space in front opens direct speech
+                fresh = True
+        return frozenset(starts)
