@@ -8,9 +8,11 @@ Importing the package registers its models with transformers, after which these 
 from __future__ import annotations
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.pipelines import PIPELINE_REGISTRY
 
 from .modeling.configuration_echo import EchoConfig, EchoDecoderConfig
 from .modeling.modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
+from .modeling.pipeline_echo import SonarTranslationPipeline
 from .modeling.tokenization_echo import EchoTokenizer
 
 __version__ = "0.1.0.dev0"
@@ -21,6 +23,7 @@ __all__ = [
     "EchoEncoder",
     "EchoForTranslation",
     "EchoTokenizer",
+    "SonarTranslationPipeline",
 ]
 
 
@@ -31,6 +34,9 @@ def _register() -> None:
     AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
     AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
     AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
+    PIPELINE_REGISTRY.register_pipeline(
+        "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSeq2SeqLM, type="text"
+    )
 
 
 _register()
