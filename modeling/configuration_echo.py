@@ -29,8 +29,9 @@ _IS_REMOTE_CODE = __name__.startswith("transformers_modules")
 
 def _sizes_are_positive(config, *names: str) -> None:
     for name in names:
-        if getattr(config, name) <= 0:
-            raise ValueError(f"{name} must be positive, not {getattr(config, name)}")
+        value = getattr(config, name)
+        if not isinstance(value, int) or value <= 0:
+            raise ValueError(f"{name} must be a positive number, not {value!r}")
 
 
 @strict
@@ -50,6 +51,10 @@ class EchoDecoderConfig(LlamaConfig):
     is_encoder_decoder: bool = True  # its "encoder output" is the embedding, so generate() treats it as seq2seq
     cls_token_id: int | None = None
     sep_token_id: int | None = None
+
+    def __post_init__(self, **kwargs):
+        self.validate_embedding()  # @strict asks again, but wraps the one-line error in an explanation of its own
+        super().__post_init__(**kwargs)
 
     def validate_embedding(self):
         _sizes_are_positive(self, "embedding_size")
@@ -84,6 +89,7 @@ class EchoConfig(LlamaConfig):
     decoder: EchoDecoderConfig | dict | None = None
 
     def __post_init__(self, **kwargs):
+        self.validate_embedding()
         if isinstance(self.decoder, dict):
             self.decoder = EchoDecoderConfig(**self.decoder)
         if not _IS_REMOTE_CODE:

@@ -1,0 +1,185 @@
+"""EchoEncoder: the embedding depends on the tokens alone, not on padding, side, attention kernel or batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import LlamaModel
+
+from hf_echo.modeling import EchoEncoder
+
+from .conftest import LANGUAGES, TEXTS
+
+CLOSE = dict(atol=2e-5, rtol=0)
+
+
+@pytest.fixture(params=["cls", "mean"])
+def encoder(request, make_model) -> EchoEncoder:
+    return make_model(pooling=request.param).encoder
+
+
+def embed(encoder, **batch) -> torch.Tensor:
+    with torch.no_grad():
+        return encoder(**batch).sentence_embedding
+
+
+def test_output(encoder, batch):
+    output = encoder(**batch)
+    assert output.last_hidden_state.shape == (*batch["input_ids"].shape, 32)
+    assert output.sentence_embedding.shape == (len(TEXTS), 24)
+    assert output.pooler_output is output.sentence_embedding
+    assert output.hidden_states is None
+    plain = encoder(**batch, return_dict=False)
+    assert torch.equal(plain[0], output.last_hidden_state) and torch.equal(
+        plain[1], output.sentence_embedding
+    )
+
+
+def test_hidden_states_and_attentions(encoder, batch):
+    encoder.set_attn_implementation("eager")
+    output = encoder(**batch, output_hidden_states=True, output_attentions=True)
+    assert len(output.hidden_states) == 4
+    assert torch.equal(output.hidden_states[0], encoder.embed_tokens(batch["input_ids"]))
+    assert torch.equal(output.hidden_states[-1], output.last_hidden_state)
+    length = batch["input_ids"].shape[1]
+    assert [a.shape for a in output.attentions] == [(len(TEXTS), 4, length, length)] * 3
+
+
+def test_pooling_by_hand(make_model, batch):
+    for pooling in ("cls", "mean"):
+        encoder = make_model(pooling=pooling).encoder
+        output = encoder(**batch)
+        for row, mask in enumerate(batch["attention_mask"].bool()):
+            states = output.last_hidden_state[row, mask]
+            pooled = states[0] if pooling == "cls" else states.mean(0)
+            torch.testing.assert_close(
+                output.sentence_embedding[row], encoder.projection.weight @ pooled, **CLOSE
+            )
+
+
+def test_embedding_is_not_normalised(encoder, batch):
+    assert embed(encoder, **batch).norm(dim=1).std() > 1e-3
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_padding_and_its_side_do_not_matter(encoder, tokenizer, batch, attention):
+    encoder.set_attn_implementation(attention)
+    right = embed(encoder, **batch)
+    tokens = dict(lang=LANGUAGES, padding=True, return_tensors="pt", padding_side="left")
+    left = embed(encoder, **tokenizer(TEXTS, **tokens))
+    alone = [
+        embed(encoder, input_ids=tokenizer(t, lang=code, return_tensors="pt").input_ids)
+        for t, code in zip(TEXTS, LANGUAGES, strict=True)
+    ]
+    torch.testing.assert_close(left, right, **CLOSE)
+    torch.testing.assert_close(torch.cat(alone), right, **CLOSE)
+
+
+def test_eager_equals_sdpa(encoder, batch):
+    encoder.set_attn_implementation("eager")
+    eager = embed(encoder, **batch)
+    encoder.set_attn_implementation("sdpa")
+    torch.testing.assert_close(embed(encoder, **batch), eager, **CLOSE)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_first_token_sees_the_last(encoder, batch, attention, masked):
+    """The trap: an unpadded batch has no mask, and SDPA then asks each layer whether it is causal."""
+    encoder.set_attn_implementation(attention)
+    ids = batch["input_ids"][:1, : batch["attention_mask"][0].sum()]
+    changed = ids.clone()
+    changed[0, -2] += 1
+    mask = dict(attention_mask=torch.ones_like(ids)) if masked else {}
+    with torch.no_grad():
+        states = [encoder(input_ids=i, **mask).last_hidden_state[0, 0] for i in (ids, changed)]
+    assert (states[0] - states[1]).abs().max() > 1e-2
+
+
+def test_is_a_bidirectional_llama(make_model, batch):
+    """transformers' own LlamaModel with is_causal=False computes the same states."""
+    encoder = make_model().encoder
+    config = LlamaModel.config_class(
+        **{k: v for k, v in encoder.config.to_dict().items() if k != "model_type"}
+    )
+    llama = LlamaModel(config).eval()
+    weights = {k: v for k, v in encoder.state_dict().items() if not k.startswith("projection")}
+    llama.load_state_dict(weights)
+    keep = batch["attention_mask"].bool()
+    with torch.no_grad():
+        want, have = llama(**batch).last_hidden_state, encoder(**batch).last_hidden_state
+    torch.testing.assert_close(have[keep], want[keep], **CLOSE)
+
+
+def test_embeddings_as_input(encoder, batch):
+    states = encoder.embed_tokens(batch["input_ids"])
+    again = embed(encoder, inputs_embeds=states, attention_mask=batch["attention_mask"])
+    torch.testing.assert_close(again, embed(encoder, **batch))
+    for wrong in ({}, {"input_ids": batch["input_ids"], "inputs_embeds": states}):
+        with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
+            encoder(**wrong)
+
+
+def test_pieces_of_a_text_are_averaged_by_tokens(encoder, batch):
+    pieces = embed(encoder, **batch)
+    texts = embed(encoder, **batch, overflow_to_sample_mapping=torch.tensor([0, 0, 1, 2, 2]))
+    tokens = batch["attention_mask"].sum(1, keepdim=True).float()
+    for text, rows in enumerate(([0, 1], [2], [3, 4])):
+        want = (pieces[rows] * tokens[rows]).sum(0) / tokens[rows].sum()
+        torch.testing.assert_close(texts[text], want)
+
+
+def test_without_final_norm(make_model, batch):
+    """Then tokens keep their lengths in the mean: with no layer at all it is the bag of embeddings."""
+    bag = make_model(pooling="mean", final_norm=False, num_hidden_layers=0).encoder
+    for row, mask in enumerate(batch["attention_mask"].bool()):
+        mean = bag.embed_tokens.weight[batch["input_ids"][row, mask]].mean(0)
+        torch.testing.assert_close(embed(bag, **batch)[row], bag.projection.weight @ mean, **CLOSE)
+
+
+def test_gradient_checkpointing_gives_the_same_gradients(make_model, batch):
+    def gradients(model):
+        model.zero_grad()
+        output = model(**batch, decoder_input_ids=batch["input_ids"], labels=batch["input_ids"])
+        (output.loss + output.sentence_embedding.sum()).backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    for bottleneck in (True, False):
+        model = make_model({"bottleneck": bottleneck}).train()
+        plain = gradients(model)
+        model.activation_checkpointing_enable()
+        assert model.encoder.gradient_checkpointing and model.decoder.model.gradient_checkpointing
+        again = gradients(model)
+        assert plain.keys() == again.keys()
+        for name in plain:
+            torch.testing.assert_close(again[name], plain[name])
+
+
+def test_bf16_is_near(encoder, batch):
+    exact = embed(encoder, **batch)
+    half = embed(encoder.to(torch.bfloat16), **batch)
+    assert half.dtype == torch.bfloat16
+    assert torch.cosine_similarity(half.float(), exact).min() > 0.995
+
+
+def test_compiles_without_graph_breaks(encoder, batch):
+    torch._dynamo.reset()
+    compiled = torch.compile(encoder, fullgraph=True, backend="eager")
+    torch.testing.assert_close(embed(compiled, **batch), embed(encoder, **batch))
+    unpadded = {"input_ids": batch["input_ids"][:2, :9]}
+    torch.testing.assert_close(embed(compiled, **unpadded), embed(encoder, **unpadded))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pooling": "max"}, "pooling must be 'cls' or 'mean', not 'max'"),
+        ({"embedding_size": 0}, "embedding_size must be a positive number, not 0"),
+        ({"embedding_size": "big"}, "embedding_size must be a positive number, not 'big'"),
+        ({"decoder": {"embedding_size": -1}}, "embedding_size must be a positive number, not -1"),
+    ],
+)
+def test_wrong_configurations(make_config, changes, message):
+    with pytest.raises(ValueError, match=message) as error:
+        make_config(**changes)
+    assert "\n" not in str(error.value)
