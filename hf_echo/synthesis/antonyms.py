@@ -64,7 +64,7 @@ def antonym(s: Sentence, rng: Random) -> Iterator[Edits]:
         behind = s.low[k + 1]
         if (low, behind) in FIXED_PHRASES or (s.before(k), low) in FIXED_PHRASES or s.is_name(k):
             continue
-        if behind == "-" or s.before(k) == "-":
+        if behind == "-" or s.before(k) == "-" or s.in_code(k):
             continue
         if low in GENDER:
             later.append(swap_gender(s, k))

@@ -161,7 +161,7 @@ def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
             return (
                 {k: cased(f"you {rng.choice(('may', 'should'))} {v.base}", word)} if k in s.starts else None
             )
-        if _coordinated(s, k):
+        if _coordinated(s, k) or s.low[k : k + 2] == ["used", "to"] or v.tense == "s" and k in s.starts:
             return None
         if past:
             return _with_support(s, k, new, VERBS[v.base]["participle"], behind="have")

@@ -36,6 +36,10 @@ _SIBLINGS = {word: tuple(line.split()) for line in words.SIBLINGS for word in li
 _ALSO_WORDS = frozenset(
     "Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split()
 )
+_SPOKEN = tuple(words.SPOKEN)
+_SPEAKING = frozenset(
+    "learn learns learned learning speak speaks spoke speaking understand study into".split()
+)
 _SAYING = frozenset("said says told added tweeted wrote explained argued".split())
 _ALTERNATIVES = 3
 
@@ -53,7 +57,14 @@ def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
             yield edits
     for k, low in enumerate(s.low[: len(s)]):
         group = _SIBLINGS.get(low)
-        if group and s.low[k + 1] != "-" and s.before(k) != "-" and not s.is_name(k) and _is_noun_here(s, k):
+        if (
+            group
+            and not s.in_code(k)
+            and s.low[k + 1] != "-"
+            and s.before(k) != "-"
+            and not s.is_name(k)
+            and _is_noun_here(s, k)
+        ):
             for new in _others(low, group, s, rng)[:2]:
                 yield {k: cased(new, s.tokens[k])}
 
@@ -110,6 +121,7 @@ def _span_at(s: Sentence, k: int, token: str) -> tuple[int, tuple[str, ...]] | N
             return (k + 1, _SURNAMES) if token.isalpha() and not following_name and len(token) > 2 else None
         if (
             s.low[k + 1] in _SAYING
+            and before not in PREPOSITIONS
             and token.isalpha()
             and k not in s.starts
             and len(token) > 2
@@ -123,6 +135,8 @@ def _span_at(s: Sentence, k: int, token: str) -> tuple[int, tuple[str, ...]] | N
         k in s.starts or not following_name and not after_name and before not in PREPOSITIONS
     ):
         return None
+    if group is _NAMES["French"] and before in _SPEAKING and not following_name:
+        return k + 1, _SPOKEN
     first_name = group[0] in ("Tom", "Mary")
     if title and first_name and not following_name:
         return k + 1, _SURNAMES

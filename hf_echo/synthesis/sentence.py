@@ -77,6 +77,15 @@ class Sentence:
             0 <= k < len(self) and self.tokens[k][0].isupper() and k not in self.starts and self.low[k] != "i"
         )
 
+    def in_code(self, k: int) -> bool:
+        """Whether token k is part of a path, a call or a dotted name: "local.d/00", "open(", "snake_case"."""
+        if self.before(k) in ("/", "_", "=", "\\") or self.before(k) == "." and not self.spaces[k]:
+            return True
+        if k + 1 >= len(self) or self.spaces[k + 1]:
+            return False
+        dotted = self.low[k + 1] == "." and k + 2 < len(self) and not self.spaces[k + 2]
+        return self.low[k + 1] in ("/", "_", "=", "(", "\\") or dotted and self.tokens[k + 2][0].isalnum()
+
     def render(self, edits: Mapping[int, str]) -> str:
         """The text with tokens replaced: {position: new text}, "" drops one. Articles in front are mended."""
         tokens = self.tokens.copy()

@@ -88,7 +88,7 @@ stand>sit sit>stand stop-start start>stop finish>begin continue>stop improve>dam
 keep>lose lead-follow follow>ignore mention>omit notice>overlook praise>criticize promote>oppose
 prove>refute reduce-increase reveal-conceal trust-doubt understand>misunderstand welcome>reject win-lose
 throw-catch die>live kill>save free>capture rescue>abandon abandon>rescue
-decline>rise bless-curse drop>lift enjoy>hate miss>catch obey>disobey believe>doubt smile>frown
+decline>rise bless-curse drop>lift enjoy>hate obey>disobey believe>doubt smile>frown
 strengthen>weaken exceed>miss ignore>follow permit>forbid connect>disconnect prevent>allow grow>shrink
 install>uninstall float>sink sink>float freeze>melt melt>freeze whisper>shout
 shout>whisper
@@ -114,7 +114,7 @@ doctors nurses lawyers farmers bakers carpenters plumbers journalists
 car bus train bicycle motorcycle truck taxi
 cars buses trains bicycles motorcycles trucks taxis
 football basketball tennis baseball hockey golf rugby volleyball
-guitar piano violin drum flute trumpet
+guitar piano violin flute trumpet
 apple banana pear peach lemon mango
 apples bananas pears peaches lemons mangoes
 bread rice cheese soup pasta salad
@@ -130,7 +130,6 @@ gold silver copper iron bronze
 teacher engineer pilot chef painter singer
 book letter newspaper magazine notebook
 chair sofa bed desk bench
-hand foot arm leg shoulder knee
 """.strip().splitlines()
 
 MALE_NAMES = """
@@ -227,6 +226,13 @@ Nigerian Kenyan Ethiopian Israeli Iranian Iraqi Syrian Lebanese Belgian Swiss Du
 Serbian Croatian Cuban American British European Asian African Korean Czech Welsh Saudi Palestinian
 """.split()
 
+# "learn French", "speaks Danish"
+SPOKEN = """
+French German Italian Spanish Portuguese English Norwegian Swedish Danish Finnish Polish Hungarian Greek
+Turkish Russian Ukrainian Chinese Japanese Indonesian Thai Vietnamese Dutch Romanian Bulgarian Serbian
+Croatian Korean Czech Welsh
+""".split()
+
 ORGANISATIONS = """
 Google|Microsoft|Apple|Amazon|Facebook|Twitter|Toyota|Honda|Sony|Samsung|Intel|IBM|Boeing|Airbus|Nokia
 Netflix|Siemens|Walmart|Uber|YouTube
@@ -282,7 +288,8 @@ GENDER: dict[str, str] = _pairs(" ".join(GENDER_PAIRS))
 FIXED_PHRASES: frozenset[tuple[str, ...]] = frozenset(
     tuple(phrase.split())
     for phrase in """
-'s right|- old|absolutely no|after all|all right|any more|in common|known as|known for|lost to|lose to|
+'s right|- old|absolutely no|after all|all right|any more|in common|begin to|begins to|began to|begun to|
+almost entirely|almost completely|life jacket|life jackets|life vest|known as|known for|lost to|lose to|
 loses to|
 appear as|appear that|appear to|appeared as|
 appeared that|appears as|appears that|appeared to|appears to|as long|as many|

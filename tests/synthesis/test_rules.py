@@ -113,6 +113,8 @@ def test_negation_leaves_alone(text):
         ("The king lost his crown.", ["The king found his crown.", "The queen lost her crown."]),
         ("Good morning, Tom.", []),
         ("He is ten years old.", []),
+        ("We began to kiss.", []),
+        ("See local.d/00 and open(new).", ["See local.d/00 and open(old)."]),
     ],
 )
 def test_antonym(text, expected):
@@ -215,6 +217,7 @@ def test_pronoun(text, expected):
             r"The (United States|Netherlands|Philippines|[SE]\w+ Union) agreed\.",
         ),
         ("entity", "Mr. Brown's hat is new.", r"Mr\. (?!Brown)[A-Z]\w+'s hat is new\."),
+        ("entity", "Where can I learn French?", r"Where can I learn (?!French|American|Swiss)[A-Z][a-z]+\?"),
         ("entity", "Tom saw Tom.", r"(\w+) saw \1\."),
         ("entity", "He saw a dog.", r"He saw a (cat|horse|cow|sheep|rabbit|goat|pig)\."),
     ],
@@ -238,6 +241,7 @@ def test_numbers_and_entities(kind, text, pattern):
         ("date", "I may march."),
         ("entity", "West Virginia University opened."),
         ("percentage", "He has 15 dogs."),
+        ("modal", "We used to play."),
     ],
 )
 def test_what_is_no_number_or_name_stays(kind, text):
