@@ -1,0 +1,112 @@
+"""Peak memory and seconds of forward + backward from hidden states to the token loss, plain against chunked.
+
+    python benchmarks/cross_entropy_memory.py                     # 256k vocabulary, 2,000 tokens, hidden 256
+    python benchmarks/cross_entropy_memory.py --bf16 --json out.json
+
+Every row runs in a process of its own and reports the highest resident memory (VmHWM on Linux, ru_maxrss
+elsewhere) after its first step, Python and torch included; seconds are the fastest of the steps. Ratios are to
+the plain loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, when it is not installed
+
+
+def main() -> None:
+    args = parse_args()
+    if args.measure:
+        print(json.dumps(measure(args)))
+        return
+    methods = ["import", "plain", *(f"chunked-{size}" for size in args.chunk_sizes)]
+    rows = [in_own_process(method) for method in methods]
+    plain = rows[1]
+    for row in rows[1:]:
+        row["memory_ratio"] = row["peak_mib"] / plain["peak_mib"]
+        row["time_ratio"] = row["seconds"] / plain["seconds"]
+    setting = {name: getattr(args, name) for name in ("vocabulary", "tokens", "hidden", "bf16", "threads")}
+    print("  ".join(f"{name}={value}" for name, value in setting.items()))
+    print(f"{'method':<14}{'peak MiB':>10}{'ratio':>8}{'seconds':>10}{'ratio':>8}{'loss':>12}")
+    print(f"{'import':<14}{rows[0]['peak_mib']:>10.0f}")
+    for row in rows[1:]:
+        print(
+            f"{row['method']:<14}{row['peak_mib']:>10.0f}{row['memory_ratio']:>8.2f}"
+            f"{row['seconds']:>10.2f}{row['time_ratio']:>8.2f}{row['loss']:>12.6f}"
+        )
+    result = json.dumps({"setting": setting, "rows": rows})
+    print(result)
+    if args.json:
+        Path(args.json).write_text(result + "\n", encoding="utf-8")
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--vocabulary", type=int, default=256_000)
+    parser.add_argument("--tokens", type=int, default=2_000)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--chunk-sizes", type=int, nargs="+", default=[1024, 256])
+    parser.add_argument("--bf16", action="store_true", help="under bfloat16 autocast")
+    parser.add_argument("--steps", type=int, default=2, help="steps whose fastest gives the seconds")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", help="also write the result to this file")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def in_own_process(method: str) -> dict:
+    command = [sys.executable, __file__, *sys.argv[1:], "--measure", method]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def measure(args: argparse.Namespace) -> dict:
+    import torch
+    import torch.nn.functional as F
+
+    from hf_echo.losses import translation_loss
+
+    if args.measure == "import":
+        return {"method": "import", "peak_mib": peak_mib()}
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    hidden = torch.randn(args.tokens, args.hidden, requires_grad=True)
+    weight = torch.empty(args.vocabulary, args.hidden).normal_(std=args.hidden**-0.5).requires_grad_()
+    labels = torch.randint(args.vocabulary, (args.tokens,))
+
+    def loss_of() -> torch.Tensor:
+        if args.measure == "plain":
+            return F.cross_entropy(hidden @ weight.T, labels)
+        return translation_loss(hidden, weight, labels, chunk_size=int(args.measure.split("-")[1]))
+
+    seconds, peak = [], 0.0
+    for _ in range(args.steps):
+        hidden.grad = weight.grad = None
+        start = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+            loss = loss_of()
+        loss.backward()
+        seconds.append(time.perf_counter() - start)
+        peak = peak or peak_mib()
+    return {"method": args.measure, "peak_mib": peak, "seconds": min(seconds), "loss": loss.item()}
+
+
+def peak_mib() -> float:
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    # bytes on macOS, KiB on other systems
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The papers' training objectives: one loss a file, tensors in, a scalar (or named scalars) out.
+
+Nothing here knows a model, a tokenizer or a trainer; only `gather.py` knows that other processes exist.
+"""
+
+from __future__ import annotations
+
+from .contrastive import contrastive_loss, guide_filter
+from .gather import gather_offset, gather_with_grad, rank_weight
+from .mse import mse_loss
+from .split_softmax import one_softmax_loss, split_softmax_loss, split_softmax_parts
+from .total import weighted_total
+from .translation import translation_loss
+
+__all__ = [
+    "contrastive_loss",
+    "gather_offset",
+    "gather_with_grad",
+    "guide_filter",
+    "mse_loss",
+    "one_softmax_loss",
+    "rank_weight",
+    "split_softmax_loss",
+    "split_softmax_parts",
+    "translation_loss",
+    "weighted_total",
+]

@@ -1,0 +1,205 @@
+"""InfoNCE with an additive margin on the positive and a guide that removes false negatives.
+
+Takes embeddings, returns a scalar; does not know where they come from nor how they were gathered
+(`gather.py` does). Cosines and softmax are computed in float32 (float64 for float64 inputs) even under
+autocast: at logit scale 100 a bfloat16 cosine is off by up to 0.4 in the logit.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def contrastive_loss(
+    source: Tensor,
+    target: Tensor,
+    *,
+    logit_scale: float = 100.0,
+    margin: float = 0.3,
+    margin_space: str = "cosine",
+    guide_source: Tensor | None = None,
+    guide_target: Tensor | None = None,
+    radius: float = 0.5,
+    exclude: Tensor | None = None,
+    offset: int = 0,
+) -> Tensor:
+    """Contrastive loss of one direction, source -> target (Omnilingual SONAR Eq. 2-3, ECHO Eq. 1-2).
+
+    For every source the negative log softmax of its translation among its translation and the negatives,
+    averaged: `-log( e^p / (e^p + sum_j e^(logit_scale * cos(x_i, y_j))) )`, the sum over the negatives j that
+    the filter keeps, `p = logit_scale * (cos(x_i, y_i) - margin)`. ECHO's Eq. 1 prints no logarithm; it is
+    meant (InfoNCE).
+
+    Args:
+        source: (n, d), the rows of this process. Any length: cosines are taken here.
+        target: (N, d), all rows, perhaps gathered over processes. The translation of `source[i]` is
+            `target[offset + i]`; the other rows are its candidate negatives.
+        logit_scale: the papers' tau, 100.
+        margin: taken off the positive only.
+        margin_space: "cosine" takes the margin off the cosine, as LaBSE (https://arxiv.org/abs/2007.01852)
+            does; "logit" takes it off the scaled cosine, as Eq. 2 prints it (where 0.3 hardly matters).
+        guide_source, guide_target: (n, g) and (N, g), embeddings of the same sentences by a frozen encoder.
+            Both or neither. They switch on the filter of `guide_filter`.
+        radius: r of Eq. 3, used only with a guide; `math.inf` keeps every negative.
+        exclude: (n, N) bool, True = never a negative, such as a second copy of the translation. What it says
+            of a positive is ignored, so that `ids[:, None] == all_ids` can be passed as it is.
+        offset: index in `target` of the translation of `source[0]`.
+
+    Returns:
+        Scalar, the mean over the n local rows. Rows without negatives count with loss 0; no rows give 0.
+
+    Raises:
+        ValueError: shapes that do not fit, or an impossible option.
+
+    Example:
+        >>> import torch
+        >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> contrastive_loss(source, source, logit_scale=1.0, margin=0.0).item()  # log(1 + e^-1)
+        0.31326...
+        >>> contrastive_loss(source, source).item() < 1e-6
+        True
+    """
+    _check(source, target, logit_scale, margin, margin_space, offset)
+    dropped = _dropped(source, target, guide_source, guide_target, radius, exclude, offset)
+    logits = logit_scale * cosine(source, target)
+    margin_logit = margin * logit_scale if margin_space == "cosine" else margin
+    return _softmax_loss(logits, dropped, margin_logit, offset)
+
+
+def guide_filter(
+    guide_source: Tensor, guide_target: Tensor, *, radius: float = 0.5, offset: int = 0
+) -> Tensor:
+    """Which targets are negatives of which source (Omnilingual SONAR Eq. 3, after GISTEmbed,
+    https://arxiv.org/abs/2402.16829): j is kept iff `cos(gx_i, gy_j) < radius * cos(gx_i, gy_i)`.
+
+    Eq. 3 expects a guide that finds translations similar. Where it gives one a cosine c <= 0 (a wrong pair,
+    or a language it does not know), the formula is still applied as printed, and a UserWarning says so: only
+    targets that the guide finds opposed to the source stay (cosine < radius * c <= 0), perhaps none. None of
+    these looks like a translation to the guide, but for radius < 1 some may look more like one than the true
+    translation does, and a larger radius then keeps fewer, not more.
+
+    Args:
+        guide_source: (n, g), guide_target: (N, g), the translation of row i at `offset + i`.
+        radius: r >= 0. 1 is GISTEmbed's rule, smaller is stricter, `math.inf` means no filter.
+
+    Returns:
+        (n, N) bool, True = j is a negative of i. Never True for i's own translation.
+
+    Raises:
+        ValueError: negative or NaN radius, shapes that do not fit, offset out of range.
+
+    Example:
+        >>> import torch
+        >>> guide = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+        >>> guide_filter(guide, guide, radius=0.7)  # 0 and 1 have cosine 0.8, 1 and 2 have 0.6
+        tensor([[False, False,  True],
+                [False, False,  True],
+                [ True,  True, False]])
+    """
+    _check_pair("guide_source", guide_source, "guide_target", guide_target, offset)
+    if not radius >= 0:
+        raise ValueError(f"radius must be 0 or more (math.inf: no filter), got {radius}")
+    own = _positions(guide_source, guide_target, offset)
+    if radius == math.inf:
+        return ~own
+    with torch.no_grad():
+        similarity = cosine(guide_source, guide_target)
+        positive = similarity.diagonal(offset).unsqueeze(1)
+        # Asking costs the device one synchronisation, so a compiled graph does without.
+        if not torch.compiler.is_compiling() and bool((positive <= 0).any()):
+            warnings.warn(
+                "the guide gives some translations a cosine <= 0: these rows keep only negatives that it "
+                "finds opposed to the source; check the pairs, or whether the guide knows the language",
+                stacklevel=2,
+            )
+        return (similarity < radius * positive) & ~own
+
+
+def cosine(x: Tensor, y: Tensor) -> Tensor:
+    """Cosines of all rows, (n, d) and (N, d) -> (n, N), in float32 or wider whatever autocast says."""
+    with torch.autocast(x.device.type, enabled=False):
+        return _unit(x) @ _unit(y).T
+
+
+def _unit(x: Tensor) -> Tensor:
+    return F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1)
+
+
+def _positions(source: Tensor, target: Tensor, offset: int) -> Tensor:
+    """(n, N) bool, True at each source's own translation."""
+    own = torch.zeros(len(source), len(target), dtype=torch.bool, device=source.device)
+    own.diagonal(offset).fill_(True)
+    return own
+
+
+def _dropped(
+    source: Tensor,
+    target: Tensor,
+    guide_source: Tensor | None,
+    guide_target: Tensor | None,
+    radius: float,
+    exclude: Tensor | None,
+    offset: int,
+) -> Tensor | None:
+    """(n, N) bool, True = takes no part in the softmax (never a positive); None when everything does."""
+    dropped = None
+    if (guide_source is None) != (guide_target is None):
+        raise ValueError("guide_source and guide_target go together, got only one of them")
+    if guide_source is not None:
+        if len(guide_source) != len(source) or len(guide_target) != len(target):
+            raise ValueError(
+                f"guide rows {len(guide_source)} and {len(guide_target)} differ from embedding rows "
+                f"{len(source)} and {len(target)}"
+            )
+        dropped = ~guide_filter(guide_source, guide_target, radius=radius, offset=offset)
+    elif not radius >= 0:
+        raise ValueError(f"radius must be 0 or more (math.inf: no filter), got {radius}")
+    if exclude is not None:
+        if exclude.shape != (len(source), len(target)) or exclude.dtype != torch.bool:
+            raise ValueError(
+                f"exclude must be bool of shape {(len(source), len(target))}, "
+                f"got {exclude.dtype} of {tuple(exclude.shape)}"
+            )
+        dropped = exclude if dropped is None else dropped | exclude
+    return None if dropped is None else dropped & ~_positions(source, target, offset)
+
+
+def _softmax_loss(logits: Tensor, dropped: Tensor | None, margin_logit: float, offset: int) -> Tensor:
+    """Mean cross-entropy over the rows of (n, >= offset + n) logits, the positive of row i at offset + i."""
+    rows = torch.arange(len(logits), device=logits.device)
+    if margin_logit:
+        shift = torch.zeros_like(logits)
+        shift[rows, rows + offset] = margin_logit
+        logits = logits - shift
+    if dropped is not None:
+        logits = logits.masked_fill(dropped, -math.inf)
+    return F.cross_entropy(logits, rows + offset, reduction="sum") / max(len(logits), 1)
+
+
+def _check(
+    source: Tensor, target: Tensor, logit_scale: float, margin: float, margin_space: str, offset: int
+) -> None:
+    _check_pair("source", source, "target", target, offset)
+    if not 0 < logit_scale < math.inf:
+        raise ValueError(f"logit_scale must be positive and finite, got {logit_scale}")
+    if not math.isfinite(margin):
+        raise ValueError(f"margin must be finite, got {margin}")
+    if margin_space not in ("cosine", "logit"):
+        raise ValueError(f"margin_space must be 'cosine' or 'logit', got {margin_space!r}")
+
+
+def _check_pair(name: str, x: Tensor, other_name: str, y: Tensor, offset: int) -> None:
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
+        raise ValueError(
+            f"{name} and {other_name} must be (n, d) and (N, d), got {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+    if not 0 <= offset <= len(y) - len(x):
+        raise ValueError(
+            f"offset {offset} is out of range: the {len(x)} rows of {name} need their translations at "
+            f"offset ... offset + {len(x)} of the {len(y)} rows of {other_name}"
+        )

@@ -1,0 +1,35 @@
+"""Squared distance to a teacher's embedding. Does not freeze the teacher: the caller detaches it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """Mean over the batch of `||student_i - teacher_i||^2` (Omnilingual SONAR Eq. 7, 10, 12).
+
+    The squared norm is a SUM over dimensions, as the equations print it: with embeddings of length about 1 a
+    mean over 1,024 dimensions, `torch.nn.MSELoss`'s, would make it a thousand times smaller. Computed in
+    float32 or wider.
+
+    Args:
+        student, teacher: (n, d).
+
+    Returns:
+        Scalar; 0 without rows.
+
+    Raises:
+        ValueError: the shapes differ or are not (n, d).
+
+    Example:
+        >>> import torch
+        >>> mse_loss(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.zeros(2, 2)).item()
+        12.5
+    """
+    if student.shape != teacher.shape or student.ndim != 2:
+        raise ValueError(
+            f"student and teacher must both be (n, d), got {tuple(student.shape)} and {tuple(teacher.shape)}"
+        )
+    wide = torch.promote_types(torch.promote_types(student.dtype, teacher.dtype), torch.float32)
+    return (student.to(wide) - teacher.to(wide)).square().sum() / max(len(student), 1)

@@ -1,0 +1,185 @@
+"""Contrastive learning with hard negatives: the split softmax, and the single softmax it was compared with.
+
+Hard negatives are near copies of the translation. Each source meets only its own, so they are never gathered
+over processes. Knows `contrastive.py` and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .contrastive import _check, _dropped, _softmax_loss, _unit, contrastive_loss, cosine
+
+
+def split_softmax_loss(
+    source: Tensor,
+    target: Tensor,
+    hard_negatives: Tensor,
+    hard_negative_mask: Tensor,
+    *,
+    gamma: float = 0.8,
+    logit_scale: float = 100.0,
+    margin: float = 0.3,
+    margin_space: str = "cosine",
+    guide_source: Tensor | None = None,
+    guide_target: Tensor | None = None,
+    radius: float = 0.5,
+    exclude: Tensor | None = None,
+    offset: int = 0,
+) -> Tensor:
+    """Split-softmax contrastive loss (Omnilingual SONAR Eq. 5, ECHO Eq. 4, there without the logarithm).
+
+    `(1 - gamma) * contrastive + gamma * hard`: the first term is `contrastive_loss` over the batch, with
+    margin and guide; the second the mean negative log softmax of the translation among itself and this
+    source's own hard negatives, without margin (with one, training does not converge: text of OS Table 12)
+    and without guide.
+
+    Args:
+        source: (n, d); target: (N, d); logit_scale ... offset: as in `contrastive_loss`.
+        hard_negatives: (n, K, d), those of row i belong to `source[i]`. K may be 0.
+        hard_negative_mask: (n, K), True = a real negative; the other slots may hold anything.
+        gamma: weight of the hard term, from 0 to 1.
+
+    Returns:
+        Scalar. A row without real negatives has a hard term of log 1 = 0 and still counts in the mean.
+
+    Raises:
+        ValueError: shapes that do not fit, or an impossible option.
+
+    Example:
+        >>> import torch
+        >>> x, negatives = torch.eye(2), torch.eye(2).flip(0).unsqueeze(1)
+        >>> mask = torch.tensor([[True], [False]])
+        >>> split_softmax_loss(x, x, negatives, mask, gamma=1.0, logit_scale=1.0).item()  # log(1 + e^-1) / 2
+        0.15663...
+    """
+    return split_softmax_parts(
+        source,
+        target,
+        hard_negatives,
+        hard_negative_mask,
+        gamma=gamma,
+        logit_scale=logit_scale,
+        margin=margin,
+        margin_space=margin_space,
+        guide_source=guide_source,
+        guide_target=guide_target,
+        radius=radius,
+        exclude=exclude,
+        offset=offset,
+    )["total"]
+
+
+def split_softmax_parts(
+    source: Tensor,
+    target: Tensor,
+    hard_negatives: Tensor,
+    hard_negative_mask: Tensor,
+    *,
+    gamma: float = 0.8,
+    logit_scale: float = 100.0,
+    margin: float = 0.3,
+    margin_space: str = "cosine",
+    guide_source: Tensor | None = None,
+    guide_target: Tensor | None = None,
+    radius: float = 0.5,
+    exclude: Tensor | None = None,
+    offset: int = 0,
+) -> dict[str, Tensor]:
+    """`split_softmax_loss` with its named parts, for logging.
+
+    Returns:
+        "contrastive" and "hard_negatives", both before their weights, and "total", the loss.
+
+    Example:
+        >>> import torch
+        >>> x = torch.eye(2)
+        >>> sorted(split_softmax_parts(x, x, torch.zeros(2, 0, 2), torch.zeros(2, 0, dtype=torch.bool)))
+        ['contrastive', 'hard_negatives', 'total']
+    """
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma must lie between 0 and 1, got {gamma}")
+    contrastive = contrastive_loss(
+        source,
+        target,
+        logit_scale=logit_scale,
+        margin=margin,
+        margin_space=margin_space,
+        guide_source=guide_source,
+        guide_target=guide_target,
+        radius=radius,
+        exclude=exclude,
+        offset=offset,
+    )
+    mask = _check_hard(source, hard_negatives, hard_negative_mask)
+    positive = _own_cosine(source, target[offset : offset + len(source)].unsqueeze(1))
+    negatives = _own_cosine(source, _blank(hard_negatives, mask)).masked_fill(~mask, -math.inf)
+    logits = logit_scale * torch.cat([positive, negatives], dim=1)
+    hard = -logits.log_softmax(1)[:, 0].sum() / max(len(source), 1)
+    return {
+        "contrastive": contrastive,
+        "hard_negatives": hard,
+        "total": (1 - gamma) * contrastive + gamma * hard,
+    }
+
+
+def one_softmax_loss(
+    source: Tensor,
+    target: Tensor,
+    hard_negatives: Tensor,
+    hard_negative_mask: Tensor,
+    *,
+    logit_scale: float = 100.0,
+    guide_source: Tensor | None = None,
+    guide_target: Tensor | None = None,
+    radius: float = 0.5,
+    exclude: Tensor | None = None,
+    offset: int = 0,
+) -> Tensor:
+    """The ablation "one softmax" (Omnilingual SONAR Table 12b): in-batch negatives, filtered by the guide,
+    and this source's own hard negatives in one softmax without margin. Better than no hard negatives on
+    xsim++ and worse on xsim; `split_softmax_loss` is the recipe. The paper does not say whether other
+    sources' hard negatives join; here they do not. Arguments, result and errors as in `split_softmax_loss`.
+
+    Example:
+        >>> import torch
+        >>> x, negatives = torch.eye(2), -torch.eye(2).unsqueeze(1)
+        >>> one_softmax_loss(x, x, negatives, torch.ones(2, 1), logit_scale=1.0).item()  # log(1+1/e+1/e^2)
+        0.40760...
+    """
+    _check(source, target, logit_scale, 0.0, "cosine", offset)
+    mask = _check_hard(source, hard_negatives, hard_negative_mask)
+    dropped = _dropped(source, target, guide_source, guide_target, radius, exclude, offset)
+    if dropped is None:
+        dropped = torch.zeros(len(source), len(target), dtype=torch.bool, device=source.device)
+    in_batch, hard = cosine(source, target), _own_cosine(source, _blank(hard_negatives, mask))
+    logits = logit_scale * torch.cat([in_batch, hard], dim=1)
+    return _softmax_loss(logits, torch.cat([dropped, ~mask], dim=1), 0.0, offset)
+
+
+def _own_cosine(source: Tensor, candidates: Tensor) -> Tensor:
+    """Cosines of each row with its own candidates, (n, d) and (n, K, d) -> (n, K), in float32 or wider."""
+    with torch.autocast(source.device.type, enabled=False):
+        return (_unit(candidates) @ _unit(source).unsqueeze(2)).squeeze(2)
+
+
+def _blank(hard_negatives: Tensor, mask: Tensor) -> Tensor:
+    """Zeros in the unused slots: an infinity there would turn every gradient into nan, masked or not."""
+    return hard_negatives.masked_fill(~mask.unsqueeze(2), 0.0)
+
+
+def _check_hard(source: Tensor, hard_negatives: Tensor, hard_negative_mask: Tensor) -> Tensor:
+    n, d = source.shape
+    if hard_negatives.ndim != 3 or (hard_negatives.shape[0], hard_negatives.shape[2]) != (n, d):
+        raise ValueError(
+            f"hard_negatives must be (n, K, d) = ({n}, K, {d}), got {tuple(hard_negatives.shape)}"
+        )
+    if hard_negative_mask.shape != hard_negatives.shape[:2]:
+        raise ValueError(
+            f"hard_negative_mask must be (n, K) = {tuple(hard_negatives.shape[:2])}, "
+            f"got {tuple(hard_negative_mask.shape)}"
+        )
+    return hard_negative_mask.bool()

@@ -1,0 +1,26 @@
+"""The loss of a stage from its named parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+
+def weighted_total(parts: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
+    """Weighted sum of scalar parts (Omnilingual SONAR Eq. 4 and 6: alpha 0.05 on the contrastive part, beta 1
+    on the translation). Parts without a weight are for the log only.
+
+    Raises:
+        ValueError: no weights, or a weight for a part that is not there.
+
+    Example:
+        >>> import torch
+        >>> parts = {"contrastive": torch.tensor(2.0), "translation": torch.tensor(3.0)}
+        >>> weighted_total(parts, {"contrastive": 0.05, "translation": 1.0}).item()
+        3.0999...
+    """
+    unknown = sorted(set(weights) - set(parts))
+    if unknown or not weights:
+        raise ValueError(f"weights name {unknown or 'nothing'}, the parts are {sorted(parts)}")
+    return sum(weight * parts[name] for name, weight in weights.items())

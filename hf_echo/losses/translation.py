@@ -1,0 +1,125 @@
+"""Token cross-entropy of the decoder that never holds the logits of all tokens.
+
+Takes the decoder's last hidden states and the output matrix (no bias, as in Llama), not logits. The gradient
+is computed chunk by chunk already in the forward pass, as Liger does (https://arxiv.org/abs/2410.10989), so
+nothing of size tokens x vocabulary is kept for the backward. Traded away: the gradient costs its time even
+when nobody calls backward (unless gradients are switched off), and one float32 copy of the output matrix's
+gradient lives from forward to backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def translation_loss(
+    hidden: Tensor, weight: Tensor, labels: Tensor, *, chunk_size: int = 1024, ignore_index: int = -100
+) -> Tensor:
+    """Mean negative log likelihood of the target tokens (Omnilingual SONAR section 4.3-4.4.1, "token-level
+    cross-entropy"; beta's part in Eq. 4 and 6).
+
+    Equal to `F.cross_entropy(hidden @ weight.T, labels)` in value and gradients, in memory chunk_size x
+    vocabulary instead of tokens x vocabulary. Ignored tokens are dropped before anything is computed. Under
+    autocast the matrix products run in its dtype; softmax and the sum of the weight's gradient over chunks
+    are in float32 or wider.
+
+    Args:
+        hidden: (tokens, h) or (batch, seq, h), last hidden states, after the final norm.
+        weight: (vocabulary, h), the output matrix; may be the tied input embedding.
+        labels: (tokens,) or (batch, seq), int64, ALREADY shifted: `hidden[t]` must predict `labels[t]`.
+        chunk_size: tokens whose logits exist at one time.
+        ignore_index: label of prompt and padding tokens.
+
+    Returns:
+        Scalar, the mean over tokens that are not ignored; 0 with zero gradients when all are. It can be
+        differentiated once: second derivatives raise RuntimeError.
+
+    Raises:
+        ValueError: shapes that do not fit, chunk_size < 1, a label that is no row of `weight`.
+
+    Example:
+        >>> import torch
+        >>> hidden, weight = torch.zeros(2, 3, 8), torch.randn(10, 8)
+        >>> labels = torch.tensor([[1, 2, -100], [3, -100, -100]])
+        >>> translation_loss(hidden, weight, labels).item()  # log 10
+        2.30258...
+    """
+    if hidden.ndim not in (2, 3) or hidden.shape[:-1] != labels.shape:
+        raise ValueError(
+            f"hidden must be (tokens, h) or (batch, seq, h) with labels of its leading shape, "
+            f"got {tuple(hidden.shape)} and {tuple(labels.shape)}"
+        )
+    if weight.ndim != 2 or weight.shape[1] != hidden.shape[-1]:
+        raise ValueError(f"weight must be (vocabulary, {hidden.shape[-1]}), got {tuple(weight.shape)}")
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
+    kept = labels != ignore_index
+    hidden, labels = hidden[kept], labels[kept]
+    outside = labels[(labels < 0) | (labels >= len(weight))]
+    if len(outside):
+        raise ValueError(
+            f"label {outside[0].item()} is neither a token of the vocabulary of {len(weight)} "
+            f"nor ignore_index {ignore_index}"
+        )
+    device, dtype = hidden.device.type, hidden.dtype
+    if torch.is_autocast_enabled(device) and dtype != torch.float64:  # as autocast itself treats float64
+        dtype = torch.get_autocast_dtype(device)
+    # Inside a Function gradients look switched off and inputs say requires_grad even under no_grad: ask here.
+    return _ChunkedCrossEntropy.apply(hidden, weight, labels, chunk_size, dtype, torch.is_grad_enabled())
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        labels: Tensor,
+        chunk_size: int,
+        dtype: torch.dtype,
+        grad_enabled: bool,
+    ) -> Tensor:
+        need_hidden, need_weight = (grad_enabled and needed for needed in ctx.needs_input_grad[:2])
+        wide = torch.promote_types(dtype, torch.float32)
+        matrix = weight.to(dtype)
+        loss = torch.zeros((), dtype=wide, device=hidden.device)
+        grad_hidden = torch.empty_like(hidden) if need_hidden else None
+        grad_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device) if need_weight else None
+        with torch.autocast(hidden.device.type, enabled=False):
+            for start in range(0, len(hidden), chunk_size):
+                rows = hidden[start : start + chunk_size].to(dtype)
+                wanted = labels[start : start + chunk_size, None]
+                # One buffer of chunk x vocabulary is logits, exponentials, probabilities, gradient in turn.
+                buffer = (rows @ matrix.T).to(wide)
+                own = buffer.gather(1, wanted)
+                highest = buffer.amax(1, keepdim=True)
+                total = buffer.sub_(highest).exp_().sum(1, keepdim=True)
+                loss += (total.log() + highest - own).sum()
+                if need_hidden or need_weight:
+                    buffer.div_(total).scatter_add_(1, wanted, torch.full_like(own, -1.0))
+                    buffer = buffer.to(dtype)
+                if need_hidden:
+                    grad_hidden[start : start + chunk_size] = buffer @ matrix
+                if need_weight and dtype == wide:
+                    grad_weight.addmm_(buffer.T, rows)
+                elif need_weight:
+                    grad_weight += buffer.T @ rows
+                del buffer  # or it would still be there while the next chunk's is made
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.tokens, ctx.weight_dtype = max(len(hidden), 1), weight.dtype
+        return loss / ctx.tokens
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale = grad_output / ctx.tokens
+        if grad_hidden is not None:
+            grad_hidden = (grad_hidden * scale).to(grad_hidden.dtype)
+        if grad_weight is not None:
+            grad_weight = (grad_weight * scale).to(ctx.weight_dtype)
+        return grad_hidden, grad_weight, None, None, None, None
