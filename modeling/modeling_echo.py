@@ -531,6 +531,8 @@ class EchoForTranslation(EchoPreTrainedModel):
                 f"{pretrained_model_name_or_path} holds an encoder only: no folder {DECODER_FOLDER}/ to translate with"
             )
         kwargs.pop("subfolder", None)
+        if config._attn_implementation:  # AutoModel has moved it there
+            kwargs.setdefault("attn_implementation", config._attn_implementation)
         encoder = EchoEncoder.from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
         decoder = EchoDecoder.from_pretrained(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs)
         return cls.from_parts(encoder, decoder)
@@ -548,6 +550,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         with torch.device("meta"):
             model = cls(config)
         model.encoder, model.decoder = encoder, decoder
+        model.train(encoder.training)
         model.generation_config = decoder.generation_config
         config.decoder = decoder.config
         return model
@@ -584,32 +587,33 @@ class EchoForTranslation(EchoPreTrainedModel):
             compute_logits: False leaves the logits out, for a loss that works on `decoder_hidden_state`.
         """
         encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
-        output = EchoTranslationOutput(
-            sentence_embedding=encoded.sentence_embedding, encoder_last_hidden_state=encoded.last_hidden_state
-        )
-        if decoder_input_ids is None:
-            return output
-        rows = decoder_input_ids.shape[0]
-        if self.bottleneck:
-            memory, memory_mask = encoded.sentence_embedding[:rows, None], None
-        else:
-            memory = encoded.last_hidden_state[:rows]
-            memory_mask = attention_mask[:rows] if attention_mask is not None else None
-        decoded = self.decoder.model(
-            input_ids=decoder_input_ids,
-            attention_mask=decoder_attention_mask,
-            memory=memory,
-            memory_mask=memory_mask,
-            use_cache=False,
-        )
-        output.decoder_hidden_state = decoded.last_hidden_state
-        if compute_logits:
-            output.logits = self.decoder.lm_head(decoded.last_hidden_state)
+        decoded = logits = loss = None
+        if decoder_input_ids is not None:
+            rows = decoder_input_ids.shape[0]
+            if self.bottleneck:
+                memory, memory_mask = encoded.sentence_embedding[:rows, None], None
+            else:
+                memory = encoded.last_hidden_state[:rows]
+                memory_mask = attention_mask[:rows] if attention_mask is not None else None
+            decoded = self.decoder.model(
+                input_ids=decoder_input_ids,
+                attention_mask=decoder_attention_mask,
+                memory=memory,
+                memory_mask=memory_mask,
+                use_cache=False,
+            ).last_hidden_state
+        if decoded is not None and compute_logits:
+            logits = self.decoder.lm_head(decoded)
             if labels is not None:
-                output.loss = nn.functional.cross_entropy(
-                    output.logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100
-                )
-        return output
+                flat = logits.flatten(0, 1).float()
+                loss = nn.functional.cross_entropy(flat, labels.flatten(), ignore_index=-100)
+        return EchoTranslationOutput(
+            loss=loss,
+            logits=logits,
+            decoder_hidden_state=decoded,
+            sentence_embedding=encoded.sentence_embedding,
+            encoder_last_hidden_state=encoded.last_hidden_state,
+        )
 
     @torch.no_grad()
     def generate(

@@ -1,0 +1,136 @@
+"""What is saved can be opened again: training checkpoint, release folder, encoder alone, decoder alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+
+import hf_echo  # noqa: F401  (registers the Auto classes)
+from hf_echo.modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
+
+
+def assert_same(have: torch.nn.Module, want: torch.nn.Module) -> None:
+    have, want = have.state_dict(), want.state_dict()
+    assert have.keys() == want.keys()
+    assert all(torch.equal(have[name], want[name]) for name in want)
+
+
+def names(folder) -> set[str]:
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        return set(file.keys())
+
+
+@pytest.fixture(params=[True, False], ids=["tied", "untied"])
+def saved(request, make_model, tmp_path):
+    model = make_model({"tie_word_embeddings": request.param})
+    model.save_pretrained(tmp_path / "training")
+    model.save_release(tmp_path / "release")
+    return model, tmp_path / "training", tmp_path / "release"
+
+
+def test_training_checkpoint(saved):
+    model, folder, _ = saved
+    tied = model.config.decoder.tie_word_embeddings
+    assert {name.split(".")[0] for name in names(folder)} == {"encoder", "decoder"}
+    assert ("decoder.lm_head.weight" in names(folder)) != tied
+    for again in (EchoForTranslation.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)):
+        assert isinstance(again, EchoForTranslation) and not again.training
+        assert_same(again, model)
+        assert (again.decoder.lm_head.weight is again.decoder.model.embed_tokens.weight) == tied
+        assert again.config.decoder is again.decoder.config
+    assert_same(AutoModel.from_pretrained(folder), model.encoder)
+
+
+def test_release_folder(saved):
+    model, _, folder = saved
+    assert not [name for name in names(folder) if "decoder" in name]
+    assert_same(AutoModel.from_pretrained(folder), model.encoder)
+    for again in (EchoForTranslation.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)):
+        assert isinstance(again, EchoForTranslation) and not again.training
+        assert_same(again, model)
+        assert again.bottleneck == model.bottleneck
+
+
+def test_decoder_alone(saved):
+    model, training, release = saved
+    for again in (
+        EchoDecoder.from_pretrained(release / "decoder"),
+        EchoDecoder.from_pretrained(release, subfolder="decoder"),
+        AutoModelForSeq2SeqLM.from_pretrained(release / "decoder"),
+        EchoDecoder.from_pretrained(release),
+        EchoDecoder.from_pretrained(training),
+    ):
+        assert isinstance(again, EchoDecoder)
+        assert_same(again, model.decoder)
+
+
+def test_encoder_alone_promises_no_decoder(saved, tmp_path):
+    model, training, _ = saved
+    AutoModel.from_pretrained(training).save_pretrained(tmp_path / "encoder")
+    assert AutoConfig.from_pretrained(tmp_path / "encoder").decoder is None
+    assert_same(EchoEncoder.from_pretrained(tmp_path / "encoder"), model.encoder)
+    with pytest.raises(FileNotFoundError, match="holds an encoder only: no folder decoder/"):
+        EchoForTranslation.from_pretrained(tmp_path / "encoder")
+
+
+def test_release_becomes_a_training_checkpoint_again(saved, tmp_path):
+    model, _, release = saved
+    EchoForTranslation.from_pretrained(release).save_pretrained(tmp_path / "again")
+    assert_same(EchoForTranslation.from_pretrained(tmp_path / "again"), model)
+
+
+def test_stage_one_stays_stage_one(make_model, tmp_path):
+    model = make_model()
+    model.bottleneck = False
+    model.save_pretrained(tmp_path / "a")
+    model.save_release(tmp_path / "b")
+    for folder in "ab":
+        assert not EchoForTranslation.from_pretrained(tmp_path / folder).bottleneck
+
+
+def test_options_reach_both_parts(saved):
+    _, training, release = saved
+    for folder in (training, release):
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            folder, dtype=torch.bfloat16, attn_implementation="eager"
+        )
+        assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+        configs = (
+            model.encoder.config,
+            model.decoder.config,
+            model.decoder.model.layers[0].cross_attn.config,
+        )
+        assert [config._attn_implementation for config in configs] == ["eager"] * 3
+
+
+def test_missing_weights_start_as_in_a_new_model(make_config):
+    """A Llama's weights are enough to begin with: projections become the identity, the rest is drawn."""
+    config = make_config()
+    state = {k: v for k, v in EchoForTranslation(config).state_dict().items() if "proj" not in k}
+    model = EchoForTranslation.from_pretrained(None, config=config, state_dict=state)
+    assert torch.equal(model.encoder.projection.weight, torch.eye(24, 32))
+    assert torch.equal(model.decoder.model.embedding_projection.weight, torch.eye(32, 24))
+    assert 0.01 < model.decoder.model.layers[0].cross_attn.q_proj.weight.std() < 0.03
+
+
+def test_configuration_comes_back(make_config, tmp_path):
+    rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
+    rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    config = make_config(
+        pooling="mean", final_norm=False, rope_parameters=rope, decoder={"num_hidden_layers": 1}
+    )
+    config.save_pretrained(tmp_path)
+    again = AutoConfig.from_pretrained(tmp_path)
+    assert isinstance(again, EchoConfig)
+    path = {"_name_or_path": None}
+    assert again.to_dict() | path == config.to_dict() | path
+    assert (again.pooling, again.final_norm, again.rope_parameters["factor"]) == ("mean", False, 8.0)
+    assert (again.decoder.num_hidden_layers, again.decoder.rope_parameters["rope_type"]) == (1, "llama3")
+    assert again.get_text_config() is again and again.get_text_config(decoder=True) is again.decoder
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert written["auto_map"]["AutoModel"] == "modeling_echo.EchoEncoder"
+    assert written["decoder"]["auto_map"]["AutoModelForSeq2SeqLM"] == "modeling_echo.EchoDecoder"

@@ -1,0 +1,293 @@
+"""EchoDecoder and EchoForTranslation: attention to one vector or to all states, with a cache or without."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+from transformers.modeling_outputs import BaseModelOutput
+
+from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, EchoEncoder, EchoForTranslation
+from hf_echo.modeling.modeling_echo import EchoCrossAttention
+
+from .conftest import LANGUAGES, TEXTS
+
+CLOSE = dict(atol=2e-5, rtol=0)
+NEW_TOKENS = 8
+
+
+@pytest.fixture
+def seq2seq(make_model) -> EchoForTranslation:
+    """Stage 1: the decoder attends all encoder states."""
+    return make_model({"bottleneck": False})
+
+
+@pytest.fixture
+def prompts(tokenizer) -> dict[str, torch.Tensor]:
+    """Decoder prompts of different lengths, padded on the left as generate() wants them."""
+    ids = [tokenizer.decoder_prompt_ids(code) for code in LANGUAGES]
+    padded = tokenizer.pad({"input_ids": ids}, padding_side="left", return_tensors="pt")
+    assert not padded["attention_mask"].all()
+    return {"decoder_input_ids": padded["input_ids"], "decoder_attention_mask": padded["attention_mask"]}
+
+
+def generate(model, **kwargs) -> torch.Tensor:
+    return model.generate(max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, **kwargs)
+
+
+def test_output(model, batch):
+    targets = batch["input_ids"][:3]
+    output = model(**batch, decoder_input_ids=targets, labels=targets)
+    assert output.logits.shape == (3, targets.shape[1], model.config.decoder.vocab_size)
+    assert output.sentence_embedding.shape == (len(TEXTS), 24)
+    assert output.decoder_hidden_state.shape == (3, targets.shape[1], 32)
+    assert output.encoder_last_hidden_state.shape == (*batch["input_ids"].shape, 32)
+    assert output.past_key_values is None
+    loss, logits, *_ = model(**batch, decoder_input_ids=targets, labels=targets, return_dict=False)
+    assert torch.equal(loss, output.loss) and torch.equal(logits, output.logits)
+
+
+def test_loss_by_hand(model, batch):
+    targets = batch["input_ids"]
+    labels = targets.masked_fill(batch["attention_mask"] == 0, -100)
+    output = model(**batch, decoder_input_ids=targets, labels=labels)
+    logs = output.logits.double().log_softmax(-1)
+    picked = [logs[i, j, labels[i, j]] for i, j in (labels != -100).nonzero().tolist()]
+    assert output.loss.item() == pytest.approx(-torch.stack(picked).mean().item(), abs=1e-5)
+    bare = model(**batch, decoder_input_ids=targets, labels=labels, compute_logits=False)
+    assert bare.logits is None and bare.loss is None
+    torch.testing.assert_close(model.decoder.lm_head(bare.decoder_hidden_state), output.logits)
+    assert model(**batch).decoder_hidden_state is None
+
+
+def test_decoder_is_causal(model, batch):
+    targets = batch["input_ids"].clone()
+    first = model(**batch, decoder_input_ids=targets).logits[:, :4]
+    targets[:, 4:] = 7
+    torch.testing.assert_close(model(**batch, decoder_input_ids=targets).logits[:, :4], first, **CLOSE)
+
+
+def groups(weight: torch.Tensor) -> torch.Tensor:
+    """Each of the two key heads repeated for its two query heads."""
+    return weight.view(2, 8, -1).repeat_interleave(2, 0).flatten(0, 1)
+
+
+def test_one_key_makes_attention_a_constant(make_model):
+    """torch's own attention over a memory of one state is what the bottleneck's shortcut computes."""
+    model = make_model({"bottleneck": False, "attention_bias": True})
+    short, full = (
+        model.decoder.model.layers[0].cross_attn,
+        torch.nn.MultiheadAttention(32, 4, batch_first=True),
+    )
+    memory, states = torch.randn(5, 1, 32), torch.randn(5, 7, 32)
+    key, value = short.k_proj, short.v_proj
+    parts = [short.q_proj.weight, groups(key.weight), groups(value.weight)]
+    biases = [short.q_proj.bias, groups(key.bias).flatten(), groups(value.bias).flatten()]
+    full.in_proj_weight.data, full.in_proj_bias.data = torch.cat(parts), torch.cat(biases)
+    full.out_proj.weight.data, full.out_proj.bias.data = short.o_proj.weight.data, short.o_proj.bias.data
+    want, _ = full(states, memory, memory, need_weights=False)
+    torch.testing.assert_close(short.constant(memory).expand(-1, 7, -1), want, **CLOSE)
+    torch.testing.assert_close(short(states, memory)[0], want, **CLOSE)
+    short.config.bottleneck = True
+    torch.testing.assert_close(short(states, memory)[0], want, **CLOSE)
+
+
+def test_cross_attention_over_many_keys_by_hand(make_model):
+    """Against torch's own multi-head attention, with padding."""
+    short = make_model({"bottleneck": False}).decoder.model.layers[1].cross_attn
+    full = torch.nn.MultiheadAttention(32, 4, bias=False, batch_first=True)
+    parts = [short.q_proj.weight, groups(short.k_proj.weight), groups(short.v_proj.weight)]
+    full.in_proj_weight.data, full.out_proj.weight.data = torch.cat(parts), short.o_proj.weight.data
+    memory, states = torch.randn(2, 6, 32), torch.randn(2, 4, 32)
+    padding = torch.tensor([[False] * 6, [False] * 3 + [True] * 3])
+    want, _ = full(states, memory, memory, key_padding_mask=padding, need_weights=False)
+    torch.testing.assert_close(short(states, memory, ~padding[:, None, None])[0], want, **CLOSE)
+
+
+def test_bottleneck_trains_no_query_and_no_key(model, seq2seq, batch):
+    for m, reached in ((model, False), (seq2seq, True)):
+        m(**batch, decoder_input_ids=batch["input_ids"], labels=batch["input_ids"]).loss.backward()
+        for layer in m.decoder.model.layers:
+            assert (layer.cross_attn.q_proj.weight.grad is not None) == reached
+            assert (layer.cross_attn.k_proj.weight.grad is not None) == reached
+            assert layer.cross_attn.v_proj.weight.grad.abs().sum() > 0
+        assert m.encoder.embed_tokens.weight.grad.abs().sum() > 0
+
+
+def test_silent_cross_attention_leaves_a_llama(model, batch):
+    config = model.config.decoder.to_dict()
+    for name in ("model_type", "is_encoder_decoder", "bottleneck", "auto_map"):
+        config.pop(name)
+    llama = LlamaForCausalLM(LlamaForCausalLM.config_class(**config)).eval()
+    weights = {
+        k: v for k, v in model.decoder.state_dict().items() if "cross" not in k and "projection" not in k
+    }
+    llama.load_state_dict(weights)
+    for layer in model.decoder.model.layers:
+        layer.cross_attn.o_proj.weight.data.zero_()
+    have = model(
+        **batch, decoder_input_ids=batch["input_ids"], decoder_attention_mask=batch["attention_mask"]
+    )
+    keep = batch["attention_mask"].bool()
+    torch.testing.assert_close(have.logits[keep], llama(**batch).logits[keep], **CLOSE)
+
+
+def test_projections_start_as_inverses(make_config):
+    for size in (32, 48):
+        model = EchoForTranslation(make_config(embedding_size=size))
+        into, out = model.encoder.projection.weight, model.decoder.model.embedding_projection.weight
+        states = torch.randn(4, 32)
+        torch.testing.assert_close(states @ into.T @ out.T, states)
+        torch.testing.assert_close((states @ into.T).norm(dim=1), states.norm(dim=1))
+    smaller = EchoForTranslation(make_config(embedding_size=8))
+    embedding = torch.randn(4, 8)
+    round_trip = (
+        embedding @ smaller.decoder.model.embedding_projection.weight.T @ smaller.encoder.projection.weight.T
+    )
+    torch.testing.assert_close(round_trip, embedding)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generate_from_ids_from_embeddings_and_without_cache(model, batch, prompts, beams):
+    embedding = model.encoder(**batch).sentence_embedding
+    ids = generate(model, **batch, **prompts, num_beams=beams)
+    assert ids.shape == (len(TEXTS), prompts["decoder_input_ids"].shape[1] + NEW_TOKENS)
+    assert len({tuple(row[-NEW_TOKENS:]) for row in ids.tolist()}) > 1
+    assert torch.equal(generate(model, sentence_embedding=embedding, **prompts, num_beams=beams), ids)
+    assert torch.equal(generate(model.decoder, sentence_embedding=embedding, **prompts, num_beams=beams), ids)
+    uncached = generate(model, sentence_embedding=embedding, **prompts, num_beams=beams, use_cache=False)
+    assert torch.equal(uncached, ids)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generate_over_all_states_and_padded_memory(seq2seq, tokenizer, batch, prompts, beams):
+    ids = generate(seq2seq, **batch, **prompts, num_beams=beams)
+    assert torch.equal(generate(seq2seq, **batch, **prompts, num_beams=beams, use_cache=False), ids)
+    for row, (text, code) in enumerate(zip(TEXTS, LANGUAGES, strict=True)):
+        alone = tokenizer(text, lang=code, return_tensors="pt")
+        prompt = torch.tensor([tokenizer.decoder_prompt_ids(code)])
+        one = generate(seq2seq, **alone, decoder_input_ids=prompt, num_beams=beams)
+        assert torch.equal(one[0, -NEW_TOKENS:], ids[row, -NEW_TOKENS:])
+
+
+def test_generate_step_by_step(model, batch):
+    """generate() against a plain loop over the forward pass."""
+    embedding = model.encoder(**batch).sentence_embedding
+    ids = torch.full((len(TEXTS), 1), model.config.bos_token_id)
+    for _ in range(NEW_TOKENS):
+        logits = model.decoder(decoder_input_ids=ids, sentence_embedding=embedding, use_cache=False).logits[
+            :, -1
+        ]
+        logits[:, model.config.eos_token_id] = -torch.inf
+        ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], 1)
+    assert torch.equal(generate(model, sentence_embedding=embedding), ids)
+
+
+def test_memory_is_projected_once_a_sentence(seq2seq, model, batch, prompts):
+    calls = []
+    for m in (seq2seq, model):
+        for layer in m.decoder.model.layers:
+            for name in ("k_proj", "v_proj", "o_proj"):
+                projection = getattr(layer.cross_attn, name)
+                projection.register_forward_hook(lambda *_, name=name: calls.append(name))
+    generate(seq2seq, **batch, **prompts)
+    layers = len(seq2seq.decoder.model.layers)
+    assert (calls.count("k_proj"), calls.count("v_proj")) == (layers, layers)
+    calls.clear()
+    generate(model, **batch, **prompts)
+    assert (calls.count("k_proj"), calls.count("v_proj"), calls.count("o_proj")) == (0, layers, layers)
+
+
+def test_attentions_are_recorded(seq2seq, batch):
+    seq2seq.set_attn_implementation("eager")
+    memory = BaseModelOutput(last_hidden_state=seq2seq.encoder(**batch).last_hidden_state)
+    target = batch["input_ids"][:, :6]
+    output = seq2seq.decoder(
+        decoder_input_ids=target,
+        encoder_outputs=memory,
+        attention_mask=batch["attention_mask"],
+        output_attentions=True,
+        output_hidden_states=True,
+    )
+    assert [a.shape for a in output.decoder_attentions] == [(len(TEXTS), 4, 6, 6)] * 3
+    assert [a.shape[-2:] for a in output.cross_attentions] == [(6, batch["input_ids"].shape[1])] * 3
+    assert not output.cross_attentions[0].transpose(1, 3)[batch["attention_mask"] == 0].any()
+    assert len(output.decoder_hidden_states) == 4
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_attention_kernels_agree(make_model, batch, attention):
+    for bottleneck in (True, False):
+        model = make_model({"bottleneck": bottleneck})
+        want = model(**batch, decoder_input_ids=batch["input_ids"]).logits
+        model.set_attn_implementation(attention)
+        assert model.decoder.model.config._attn_implementation == attention
+        torch.testing.assert_close(model(**batch, decoder_input_ids=batch["input_ids"]).logits, want, **CLOSE)
+
+
+def test_bf16_generates(model, batch, prompts):
+    model.to(torch.bfloat16)
+    embedding = model.encoder(**batch).sentence_embedding
+    assert embedding.dtype == torch.bfloat16
+    assert torch.equal(
+        generate(model, **batch, **prompts), generate(model, sentence_embedding=embedding.float(), **prompts)
+    )
+
+
+def test_static_cache(model, batch):
+    embedding = model.encoder(**batch).sentence_embedding
+    static = generate(
+        model, sentence_embedding=embedding, cache_implementation="static", disable_compile=True
+    )
+    assert torch.equal(static, generate(model, sentence_embedding=embedding))
+
+
+def test_wrong_memory(model, seq2seq):
+    ids = torch.zeros(2, 3, dtype=torch.long)
+    with pytest.raises(
+        ValueError, match=r"bottleneck=True\) reads \(batch, 1, 24\), but was given \(2, 1, 32\)"
+    ):
+        model.decoder(decoder_input_ids=ids, sentence_embedding=torch.zeros(2, 32))
+    with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(2, 5, 24\)"):
+        memory = BaseModelOutput(last_hidden_state=torch.zeros(2, 5, 24))
+        model.decoder(decoder_input_ids=ids, encoder_outputs=memory)
+    with pytest.raises(
+        ValueError, match=r"bottleneck=False\) reads \(batch, seq, 32\), but was given \(2, 1, 24\)"
+    ):
+        seq2seq.decoder(decoder_input_ids=ids, sentence_embedding=torch.zeros(2, 24))
+    with pytest.raises(ValueError, match="needs encoder_outputs, sentence_embedding or input ids"):
+        model.decoder(decoder_input_ids=ids)
+
+
+def test_parts_of_different_spaces_do_not_join(model, make_config):
+    other = EchoDecoder(EchoDecoderConfig(**make_config(embedding_size=16).decoder.to_dict()))
+    with pytest.raises(ValueError, match="writes 24 dimensions, the decoder reads 16"):
+        EchoForTranslation.from_parts(model.encoder, other)
+
+
+def test_any_encoder_with_any_decoder_of_a_space(model, make_model, batch):
+    tiny = make_model(hidden_size=16, num_hidden_layers=1).encoder
+    joined = EchoForTranslation.from_parts(tiny, model.decoder).eval()
+    assert joined.encoder is tiny and joined.decoder is model.decoder
+    embedding = tiny(**batch).sentence_embedding
+    assert torch.equal(generate(joined, **batch), generate(model, sentence_embedding=embedding))
+    assert not any(p.is_meta for p in joined.parameters())
+
+
+def test_needs_a_decoder_configuration(make_config):
+    config = make_config()
+    config.decoder = None
+    with pytest.raises(ValueError, match="needs config.decoder"):
+        EchoForTranslation(config)
+    assert EchoEncoder(config).config.decoder is None
+
+
+def test_bottleneck_can_be_switched(model, batch, prompts):
+    """Stage 1 to stage 2: the same weights, read otherwise."""
+    one = generate(model, **batch, **prompts)
+    model.bottleneck = False
+    assert not model.decoder.model.layers[0].cross_attn.config.bottleneck
+    assert not torch.equal(generate(model, **batch, **prompts), one)
+    model.bottleneck = True
+    assert torch.equal(generate(model, **batch, **prompts), one)
+    assert isinstance(model.decoder.model.layers[0].cross_attn, EchoCrossAttention)
