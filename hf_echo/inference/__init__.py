@@ -1,6 +1,6 @@
 """Using a checkpoint at speed: texts to embeddings, texts or embeddings to translations."""
 
 from .encode import encode, load_encoder
+from .translate import load_translator, translate
 
-
-__all__ = ["encode", "load_encoder"]
+__all__ = ["encode", "load_encoder", "load_translator", "translate"]

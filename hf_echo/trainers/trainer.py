@@ -5,6 +5,7 @@ A stage is a Config (which figures) and a Trainer that says its loss parts; the 
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -91,6 +92,7 @@ class EchoTrainer(Trainer):
         model.bottleneck = self.bottleneck
         self.tokenizer, self.dev_sets = tokenizer, dict(dev_sets or {})
         self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._tokens, self._seconds = 0, 0.0
         super().__init__(
             model,
             args,
@@ -120,7 +122,19 @@ class EchoTrainer(Trainer):
         """Named losses of this process's rows (means), and their weights in the total."""
         raise NotImplementedError
 
+    def training_step(self, *args, **kwargs):
+        start = time.perf_counter()
+        loss = super().training_step(*args, **kwargs)
+        self._seconds += time.perf_counter() - start
+        return loss
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real tokens (padding not counted), encoder and decoder together, by the time of training steps on this rank."""
+        return round(self._tokens / self._seconds, 1) if self._seconds else 0.0
+
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        self._tokens += int(inputs["attention_mask"].sum()) + int((inputs["labels"] != -100).sum())
         parts, weights = self.loss_parts(model, inputs)
         loss = weighted_total(parts, weights)
         for name, part in parts.items():

@@ -1,0 +1,87 @@
+"""Translation at speed: embeddings by token-budget batches, then greedy decoding in batches of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from ..modeling.generation_echo import greedy_decode
+from .encode import encode, pick_device, pick_dtype
+
+
+def load_translator(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
+    """(EchoForTranslation, EchoTokenizer) of a training checkpoint or release folder, local or on the Hub."""
+    device = pick_device(device)
+    tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
+    model = AutoModelForSeq2SeqLM.from_pretrained(str(name_or_path), dtype=pick_dtype(dtype, device))
+    return model.to(device).eval(), tokenizer
+
+
+@torch.inference_mode()
+def translate(
+    model,
+    tokenizer,
+    inputs: Sequence[str] | np.ndarray,
+    source_lang: str | Sequence[str | None] | None = None,
+    target_lang: str = "eng_Latn",
+    *,
+    num_beams: int = 1,
+    max_new_tokens: int = 128,
+    batch_size: int = 64,
+    on_long: str = "warn",
+    progress: bool = False,
+) -> list[str]:
+    """Translate texts, or embeddings (n, embedding_size) of any encoder of the space. Order is kept.
+
+    Without beams and through the bottleneck the greedy loop of `modeling/generation_echo.py` is used, which gives the
+    same tokens as `generate`.
+    """
+    prompt = tokenizer.decoder_prompt_ids(target_lang)
+    if not len(inputs):
+        return []
+    if not model.bottleneck:
+        return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, num_beams, max_new_tokens, batch_size)
+    if isinstance(inputs, np.ndarray):
+        embeddings, order = inputs, np.arange(len(inputs))
+    else:
+        embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
+        order = np.argsort([len(text) for text in inputs], kind="stable")  # rows that end together share a batch
+    texts = [""] * len(inputs)
+    for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
+        rows = order[start : start + batch_size]
+        vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows])).to(model.device, model.dtype)
+        if num_beams == 1:
+            ids = greedy_decode(model.decoder, vectors, prompt, max_new_tokens=max_new_tokens)
+        else:
+            ids = _generate(model, prompt, num_beams, max_new_tokens, sentence_embedding=vectors)
+        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True)):
+            texts[row] = text.strip()
+    return texts
+
+
+def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **memory) -> torch.Tensor:
+    rows = len(next(iter(memory.values())))
+    start = torch.tensor([prompt] * rows, device=model.device)
+    ids = model.generate(
+        **memory, decoder_input_ids=start, num_beams=num_beams, do_sample=False, max_new_tokens=max_new_tokens
+    )
+    return ids[:, len(prompt) :]
+
+
+def _translate_tokens(model, tokenizer, texts, source_lang, prompt, num_beams, max_new_tokens, batch_size) -> list[str]:
+    """Stage 1: the decoder reads all encoder states."""
+    if isinstance(texts, np.ndarray):
+        raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
+    out: list[str] = []
+    for start in range(0, len(texts), batch_size):
+        part = list(texts[start : start + batch_size])
+        lang = source_lang if source_lang is None or isinstance(source_lang, str) else source_lang[start : start + batch_size]
+        batch = tokenizer(part, lang=lang, padding=True, truncation=True, return_tensors="pt").to(model.device)
+        ids = _generate(model, prompt, num_beams, max_new_tokens, **batch)
+        out += [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+    return out

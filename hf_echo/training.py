@@ -1,0 +1,327 @@
+"""From a recipe (YAML) to a trained checkpoint: data, tokenizer, model, trainer, in this order and nothing else.
+
+A recipe is one stage. A folder of recipes, in the order of their names, is a journey. Every field can be overridden;
+a run that was killed goes on from its last checkpoint, a stage that is finished is not trained again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import logging
+import time
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from datasets import Dataset, concatenate_datasets
+from transformers import AutoTokenizer, HfArgumentParser, set_seed
+from transformers.trainer_utils import get_last_checkpoint
+
+from .data import load_nway, load_parallel
+from .data.guide import guide_embeddings
+from .data.tokenized import tokenize_parallel
+from .modeling import EchoConfig, EchoDecoderConfig, EchoEncoder, EchoForTranslation
+from .trainers import (
+    ContrastiveConfig,
+    ContrastiveTrainer,
+    DecoderConfig,
+    DecoderTrainer,
+    DevSet,
+    HardNegativesConfig,
+    HardNegativesTrainer,
+    LexicalConfig,
+    LexicalTrainer,
+    Seq2SeqConfig,
+    Seq2SeqTrainer,
+    bag_encoder,
+    evaluate_sets,
+    start_from_bag,
+)
+
+logger = logging.getLogger(__name__)
+
+STAGES = {
+    "lexical": (LexicalConfig, LexicalTrainer),
+    "seq2seq": (Seq2SeqConfig, Seq2SeqTrainer),
+    "contrastive": (ContrastiveConfig, ContrastiveTrainer),
+    "hard_negatives": (HardNegativesConfig, HardNegativesTrainer),
+    "decoder": (DecoderConfig, DecoderTrainer),
+}
+RECIPES = Path(__file__).parent / "recipes"
+DONE = "recipe.json"
+
+
+@dataclass
+class ModelArguments:
+    """Where the model comes from: a checkpoint, or a shape with a tokenizer of its own."""
+
+    model_name_or_path: str | None = field(default=None, metadata={"help": "checkpoint to start from (folder or Hub)"})
+    tokenizer_name_or_path: str | None = field(default=None, metadata={"help": "default: the checkpoint's"})
+    vocab_size: int = field(default=16_000, metadata={"help": "of a tokenizer trained on the data, where none is given"})
+    shape: dict = field(default_factory=dict, metadata={"help": "EchoConfig fields of a new model; decoder_layers too"})
+    bag: str | None = field(default=None, metadata={"help": "stage-0 checkpoint that a new model starts from"})
+
+
+@dataclass
+class DataArguments:
+    """What it is trained and measured on."""
+
+    train_data: str | None = field(default=None, metadata={"help": "file, folder, Hub name or 'builtin'"})
+    data_options: dict = field(default_factory=dict, metadata={"help": "further arguments of load_parallel"})
+    dev_data: dict = field(default_factory=dict, metadata={"help": "name: n-way file, or 'builtin'"})
+    rule_negatives: int = field(default=0, metadata={"help": "hard negatives by rule for each English target"})
+    rule_negatives_limit: int | None = field(default=None, metadata={"help": "on this many pairs, chosen by the seed"})
+    dev_negatives: int = field(default=5, metadata={"help": "hard negatives a dev sentence for xsim++, 0 for none"})
+    guide: str | None = field(default=None, metadata={"help": "SentenceTransformer or Echo checkpoint for OS Eq. 3"})
+    cache_dir: str = field(default="outputs/cache", metadata={"help": "tokenized data and guide embeddings"})
+
+
+def find_recipes(name: str) -> list[Path]:
+    """A YAML file, a folder of them, or the name of either among the package's recipes (`nano`, `nano/1_seq2seq`).
+
+    Raises:
+        FileNotFoundError: there is none; the message lists those of the package.
+    """
+    for path in (Path(name), RECIPES / name, RECIPES / f"{name}.yaml"):
+        if path.is_file():
+            return [path]
+        if path.is_dir() and (found := sorted(path.glob("[0-9]*.yaml"))):
+            return found
+    known = sorted({str(p.parent.relative_to(RECIPES)) for p in RECIPES.rglob("[0-9]*.yaml")})
+    raise FileNotFoundError(f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}")
+
+
+def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
+    """(stage, ModelArguments, DataArguments, stage Config, the values as read).
+
+    Raises:
+        ValueError: an unknown stage or field, named with those that exist.
+    """
+    values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    values |= overrides or {}
+    stage = values.pop("stage", None)
+    if stage not in STAGES:
+        raise ValueError(f"{path}: stage is {stage!r}; it must be one of {', '.join(STAGES)}")
+    kinds = (ModelArguments, DataArguments, STAGES[stage][0])
+    known = {f.name for kind in kinds for f in fields(kind)}
+    if unknown := sorted(set(values) - known):
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        raise ValueError(f"{path}: unknown field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else ""))
+    values.setdefault("use_cpu", not torch.cuda.is_available())
+    values.setdefault("report_to", "none")
+    return stage, *HfArgumentParser(kinds).parse_dict(dict(values)), values
+
+
+def parse_overrides(pairs: list[str]) -> dict[str, Any]:
+    """["max_steps=100", "shape.hidden_size=64"] -> values as YAML reads them."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ValueError(f"{pair!r} is no override; write key=value, for example max_steps=100")
+        out[key] = yaml.safe_load(value)
+    return out
+
+
+def train_recipe(path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False) -> dict[str, Any]:
+    """Train one stage and save it in its `output_dir`; returns metrics (also written to results.json there).
+
+    Args:
+        fresh: train again although the stage is finished.
+    """
+    stage, model_args, data_args, args, values = read_recipe(path, overrides)
+    out = Path(args.output_dir)
+    fingerprint = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    done = out / DONE
+    if not fresh and done.exists() and json.loads(done.read_text())["fingerprint"] == fingerprint:
+        logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
+        return json.loads((out / "results.json").read_text())
+    set_seed(args.seed)
+    dataset = load_training_data(stage, data_args, args.seed)
+    tokenizer = load_tokenizer(model_args, dataset, getattr(args, "max_length", 128))
+    dev_sets = load_dev_sets(data_args)
+    tokenized = tokenize_parallel(
+        dataset, tokenizer, max_length=getattr(args, "max_length", 128), cache_dir=data_args.cache_dir
+    )
+    trainer = build_trainer(stage, model_args, data_args, args, dataset, tokenized, tokenizer, dev_sets)
+    start = time.time()
+    resume = None if fresh or not out.is_dir() else get_last_checkpoint(str(out))
+    trainer.train(resume_from_checkpoint=resume)
+    seconds = time.time() - start
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if stage == "lexical":
+        model = bag_encoder(model, tokenizer, _languages(tokenized))
+    tables: dict[str, Any] = {}
+    metrics = evaluate_sets(model, tokenizer, dev_sets, tables=tables)
+    results = {"stage": stage, "seconds": round(seconds, 1), **metrics} | {
+        k: getattr(trainer, k) for k in ("tokens_per_second",) if getattr(trainer, k, None)
+    }
+    if trainer.is_world_process_zero():
+        model.save_pretrained(out)
+        tokenizer.save_pretrained(out)
+        by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
+        (out / "results.json").write_text(json.dumps(results | {"tables": by_language}, indent=2, ensure_ascii=False))
+        done.write_text(json.dumps({"fingerprint": fingerprint, "stage": stage, "values": values}, indent=2, default=str))
+    return results
+
+
+def load_training_data(stage: str, args: DataArguments, seed: int) -> Dataset:
+    if not args.train_data:
+        raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
+    dataset = load_parallel(args.train_data, **args.data_options)
+    if stage == "hard_negatives" and args.rule_negatives:
+        from .synthesis import hard_negatives_for
+
+        if args.rule_negatives_limit and args.rule_negatives_limit < len(dataset):
+            dataset = dataset.shuffle(seed=seed).select(range(args.rule_negatives_limit))
+        # By rule the negatives are English, so only rows into English can have them.
+        negatives = hard_negatives_for(dataset["target"], args.rule_negatives)
+        column = [[text for text, _ in row] for row in negatives]
+        if "hard_negatives" in dataset.column_names:
+            dataset = dataset.remove_columns("hard_negatives")
+        dataset = dataset.add_column("hard_negatives", column)
+        dataset = dataset.filter(lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn")
+    return dataset
+
+
+def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int):
+    if name := args.tokenizer_name_or_path or args.model_name_or_path or args.bag:
+        return AutoTokenizer.from_pretrained(name)
+    from .vocabulary import train_tokenizer
+
+    texts = concatenate_datasets([dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")])
+    return train_tokenizer((row["text"] for row in texts), args.vocab_size, max_length=max_length)
+
+
+def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
+    dev_sets = {}
+    for name, source in args.dev_data.items():
+        if source == "builtin":
+            from .data.builtin import dev_set
+
+            rows, negatives = dev_set(max_negatives=args.dev_negatives)
+        else:
+            rows, negatives = load_nway(source), None
+            if args.dev_negatives:
+                from .synthesis import hard_negatives_for
+
+                english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
+                made = hard_negatives_for(list(english.values()), args.dev_negatives)
+                negatives = {key: found for key, found in zip(english, made) if found}
+        dev_sets[name] = DevSet(rows, negatives or None)
+    return dev_sets
+
+
+def build_trainer(stage, model_args, data_args, args, dataset, tokenized, tokenizer, dev_sets):
+    _, trainer_class = STAGES[stage]
+    if stage == "lexical":
+        return trainer_class(args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets)
+    model = load_model(model_args, tokenizer, _languages(tokenized))
+    options = {}
+    if data_args.guide and stage in ("contrastive", "hard_negatives"):
+        options["guide"] = guide_embeddings(dataset, guide_encoder(data_args.guide), data_args.guide, data_args.cache_dir)
+    return trainer_class(model, args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets, **options)
+
+
+def guide_encoder(name: str):
+    """(texts, lang) -> embeddings, of an Echo checkpoint or of any SentenceTransformer."""
+    from sentence_transformers import SentenceTransformer
+
+    from .evaluation import sentence_transformer_encoder
+
+    return sentence_transformer_encoder(SentenceTransformer(name))
+
+
+def load_model(args: ModelArguments, tokenizer, languages: list[str]) -> EchoForTranslation:
+    if args.model_name_or_path:
+        return EchoForTranslation.from_pretrained(args.model_name_or_path, dtype=torch.float32)
+    model = EchoForTranslation(new_config(args.shape, tokenizer, languages))
+    if args.bag:
+        start_from_bag(model, EchoEncoder.from_pretrained(args.bag, dtype=torch.float32))
+    return model
+
+
+def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
+    """EchoConfig of a new model; `shape` holds its fields, and `decoder_layers` where the decoder is shallower."""
+    shape = dict(shape)
+    decoder_layers = shape.pop("decoder_layers", shape.get("num_hidden_layers"))
+    own = {k: shape.pop(k) for k in ("pooling", "final_norm") if k in shape}
+    names = ("pad", "bos", "eos", "cls", "sep")
+    ids = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id", None) for n in names}
+    common = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
+    decoder = EchoDecoderConfig(
+        **common | {"num_hidden_layers": decoder_layers}, decoder_start_token_id=ids["bos_token_id"]
+    )
+    return EchoConfig(**common, **own, languages=languages, decoder=decoder)
+
+
+def _languages(tokenized) -> list[str]:
+    return sorted(set(tokenized.names["source_lang"]) | set(tokenized.names["target_lang"]))
+
+
+class _VocabularyOnly:
+    """Stands for a tokenizer that is not here (a dry run of `large`)."""
+
+    model_max_length = 512
+    pad_token_id = bos_token_id = eos_token_id = cls_token_id = sep_token_id = None
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What a recipe would train, without training: sizes by part, tokens and memory. No weight is allocated.
+
+    Memory is an estimate for one device without sharding: fp32 weights, gradients and two AdamW moments, and per token
+    and layer the activations that a Llama block keeps (about 34 hidden sizes in bf16, Korthikanti et al. 2022).
+    """
+    stage, model_args, data_args, args, _ = read_recipe(path, overrides)
+    report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
+    if stage == "lexical":
+        report["parameters"] = {"bag": model_args.vocab_size * (args.dim + 1)}
+        return report | {"memory_gib": {"weights, gradients, AdamW": 16 * model_args.vocab_size * args.dim / 2**30}}
+    if model_args.model_name_or_path and not model_args.shape:
+        config = EchoConfig.from_pretrained(model_args.model_name_or_path)
+    else:
+        config = new_config(model_args.shape, _VocabularyOnly(model_args.vocab_size))
+    with torch.device("meta"):
+        model = EchoForTranslation(config)
+
+    def count(module) -> int:
+        return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
+
+    parts = {
+        "encoder embeddings": count(model.encoder.embed_tokens),
+        "encoder layers": count(model.encoder.layers),
+        "decoder embeddings (tied)": count(model.decoder.model.embed_tokens),
+        "decoder layers": count(model.decoder.model.layers),
+    }
+    parts["other"] = count(model) - sum(parts.values())
+    layers = config.num_hidden_layers + config.decoder.num_hidden_layers
+    activations = 34 * args.max_tokens * config.hidden_size * (layers if not args.gradient_checkpointing else 2)
+    trained = count(model.decoder) if stage == "decoder" else count(model)
+    memory = {
+        "weights": 4 * count(model) / 2**30,
+        "gradients and AdamW": 12 * trained / 2**30,
+        "activations": activations / 2**30,
+    }
+    report |= {
+        "parameters": parts | {"total": count(model)},
+        "batches": {
+            "tokens a device": args.max_tokens,
+            "devices": args.world_size,
+            "accumulation": args.gradient_accumulation_steps,
+            "tokens a step": args.max_tokens * args.world_size * args.gradient_accumulation_steps,
+        },
+        "memory_gib": memory | {"total": sum(memory.values())},
+    }
+    if data_args.train_data and (data_args.train_data == "builtin" or Path(data_args.train_data).exists()):
+        report["data"] = {"pairs": len(load_parallel(data_args.train_data, **data_args.data_options))}
+    return report
