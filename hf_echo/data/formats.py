@@ -1,0 +1,238 @@
+"""Files into blocks of raw columns with line numbers: TSV, JSONL, Parquet, gettext catalogs, Hub datasets.
+
+A `Part` is one file (or one split of a Hub dataset) that can be read again and again, in pieces of `BLOCK`
+rows, so a corpus never has to fit into memory. Nothing here knows what a column means; a line that is no row
+at all (wrong number of fields, invalid JSON, not UTF-8) is handed on as bad with its line number.
+
+TSV is the corpus convention, not CSV: a tab always separates, a quote is a plain character, nothing is
+escaped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+BLOCK = 10_000
+SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".po")
+BOM = b"\xef\xbb\xbf"
+
+
+class Block(NamedTuple):
+    columns: Mapping[str, Sequence | pa.Array | pa.ChunkedArray]
+    lines: Sequence[int]  # of each row, counted from 1; in Parquet and on the Hub the row number
+    bad: list[tuple[int, str]]  # (line, reason) of lines that are no rows
+
+
+class Part(NamedTuple):
+    label: str  # what errors call it
+    columns: list[str]
+    read: Callable[[Sequence[str]], Iterator[Block]]  # wanted columns -> blocks
+    identity: tuple  # changes when the content does
+
+
+def suffix_of(path: Path) -> str | None:
+    """The known suffix of a file name (``.tsv.gz`` is one suffix), or None."""
+    return next((s for s in SUFFIXES if path.name.lower().endswith(s)), None)
+
+
+def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fields: True) -> Part:
+    """Look at the beginning of a file. ``is_header`` decides whether the first line of a TSV names its
+    columns: if not, they are called ``source`` and ``target``, and the first line is a row."""
+    suffix = suffix_of(path)
+    stat = path.stat()
+    identity = (str(path.resolve()), stat.st_mtime_ns, stat.st_size)
+    if suffix is None:
+        raise ValueError(f"{path}: unknown kind of file; known are {', '.join(SUFFIXES)}")
+    if suffix.startswith(".tsv"):
+        with _open(path) as file:
+            first = file.readline().rstrip(b"\r\n")
+        if not first:
+            raise ValueError(
+                f"{path}: the first line is empty; it should name the columns or hold the first row"
+            )
+        columns = first.decode(errors="replace").split("\t")
+        header = is_header(columns)
+        columns = columns if header else ["source", "target"]
+        return Part(str(path), columns, partial(_read_tsv, path, columns, header), identity)
+    if suffix == ".parquet":
+        try:
+            schema = pq.read_schema(path)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{path}: not a Parquet file ({error})") from None
+        return Part(str(path), flat_names(schema), partial(_read_parquet, path), identity)
+    if suffix == ".po":
+        return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), identity)
+    with _open(path) as file:  # columns of JSON lines: those that the first block uses
+        rows, _, _ = _parse_json(list(islice(enumerate(file, 1), BLOCK)))
+    columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
+    return Part(str(path), columns, partial(_read_jsonl, path), identity)
+
+
+def open_hub(label: str, dataset: Any) -> Part:
+    """A Dataset or IterableDataset of `load_dataset`; nested columns are called ``translation.fr``."""
+    features = dataset.features
+    if features is None:  # a streaming dataset that has not declared them
+        head = next(iter(dataset.take(1)), None)
+        columns = _flat_keys(head or {})
+    else:
+        columns = flat_names(features.arrow_schema)
+    fingerprint = getattr(dataset, "_fingerprint", None)  # a streaming dataset has none and is never cached
+    return Part(label, columns, partial(_read_hub, dataset), (label, fingerprint))
+
+
+def flat_names(schema: pa.Schema) -> list[str]:
+    """Column names, those inside a struct with a dot."""
+    names: list[str] = []
+    for field in schema:
+        inner = (
+            [f"{field.name}.{f.name}" for f in field.type] if pa.types.is_struct(field.type) else [field.name]
+        )
+        names += inner
+    return names
+
+
+def _flat_keys(row: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{k}.{inner}" if inner else k
+        for k, v in row.items()
+        for inner in (v if isinstance(v, dict) and v else [""])
+    ]
+
+
+def _open(path: Path) -> BinaryIO:
+    file = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+    if file.peek(3)[:3] == BOM:  # some spreadsheets put one there
+        file.read(3)
+    return file
+
+
+def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str]) -> Iterator[Block]:
+    pick = {name: columns.index(name) for name in wanted}
+    with _open(path) as file:
+        if header:
+            file.readline()
+        start = 2 if header else 1
+        while lines := list(islice(file, BLOCK)):
+            numbers: Sequence[int] = range(start, start + len(lines))
+            start += len(lines)
+            texts, bad = _decode(lines, numbers)
+            rows = [text.split("\t") for text in texts]
+            width = len(columns)
+            if bad or any(len(row) != width for row in rows):
+                failed = dict(bad)
+                numbers = [n for n in numbers if n not in failed]
+                lines_of = list(zip(numbers, rows, strict=True))
+                bad += [(n, _wrong_width(row, width)) for n, row in lines_of if len(row) != width]
+                numbers = [n for n, row in lines_of if len(row) == width]
+                rows = [row for row in rows if len(row) == width]
+            fields = list(zip(*rows, strict=True)) or [()] * width
+            yield Block({name: fields[i] for name, i in pick.items()}, numbers, sorted(bad))
+
+
+def _decode(lines: list[bytes], numbers: Sequence[int]) -> tuple[list[str], list[tuple[int, str]]]:
+    try:  # all at once is several times faster
+        joined = b"".join(lines).decode()
+        texts = joined.removesuffix("\n").split("\n")
+        return ([text.removesuffix("\r") for text in texts] if "\r" in joined else texts), []
+    except UnicodeDecodeError:
+        texts, bad = [], []
+        for number, line in zip(numbers, lines, strict=True):
+            try:
+                texts.append(line.rstrip(b"\r\n").decode())
+            except UnicodeDecodeError as error:
+                bad.append((number, _not_utf8(error)))
+        return texts, bad
+
+
+def _not_utf8(error: UnicodeDecodeError) -> str:
+    return f"not UTF-8 (byte 0x{error.object[error.start]:02x} at position {error.start + 1})"
+
+
+def _wrong_width(row: list[str], width: int) -> str:
+    return f"{len(row)} fields instead of {width}" if row != [""] else "the line is empty"
+
+
+def _read_jsonl(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+    with _open(path) as file:
+        numbered = enumerate(file, 1)
+        while lines := list(islice(numbered, BLOCK)):
+            rows, numbers, bad = _parse_json(lines)
+            yield Block({name: [_dig(row, name) for row in rows] for name in wanted}, numbers, bad)
+
+
+def _parse_json(lines: list[tuple[int, bytes]]) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
+    rows, numbers, bad = [], [], []
+    for number, line in lines:
+        try:
+            if not line.strip():
+                continue
+            row = json.loads(line.decode())
+        except UnicodeDecodeError as error:
+            bad.append((number, _not_utf8(error)))
+        except json.JSONDecodeError as error:
+            bad.append((number, f"not valid JSON ({error.msg} at column {error.colno})"))
+        else:
+            if isinstance(row, dict):
+                rows.append(row)
+                numbers.append(number)
+            else:
+                bad.append((number, "not a JSON object"))
+    return rows, numbers, bad
+
+
+def _dig(row: Mapping[str, Any], name: str) -> Any:
+    if name in row or "." not in name:
+        return row.get(name)
+    outer, inner = name.split(".", 1)
+    return row[outer].get(inner) if isinstance(row.get(outer), dict) else None
+
+
+def _read_parquet(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+    start = 1
+    file = pq.ParquetFile(path)
+    top = [
+        name for name in file.schema_arrow.names if any(w == name or w.startswith(f"{name}.") for w in wanted)
+    ]
+    for batch in file.iter_batches(BLOCK, columns=top):
+        yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)
+        start += batch.num_rows
+
+
+def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:
+    start = 1
+    for table in dataset.with_format("arrow").iter(BLOCK):
+        yield _arrow_block(table, wanted, start)
+        start += len(table)
+
+
+def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
+    flat = table.flatten()
+    return Block({name: flat[name] for name in wanted}, range(start, start + len(table)), [])
+
+
+def _read_po(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+    """Translated entries without plurals; the untranslated, fuzzy and obsolete are neither rows nor bad."""
+    try:
+        import polib
+    except ImportError:
+        raise ValueError(f"{path}: reading gettext catalogs needs polib (pip install polib)") from None
+    try:
+        entries = [
+            e for e in polib.pofile(str(path), encoding="utf-8").translated_entries() if not e.msgid_plural
+        ]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a gettext catalog ({error})") from None
+    for i in range(0, len(entries), BLOCK):
+        block = entries[i : i + BLOCK]
+        yield Block(
+            {name: [getattr(e, name) for e in block] for name in wanted}, [e.linenum for e in block], []
+        )

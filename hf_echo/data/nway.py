@@ -1,0 +1,257 @@
+"""N-way tables: one row per (id, language); rows with the same id mean the same. Pairs are formed on the fly.
+
+With 200 languages there are forty thousand pairs a sentence, so pairs are never listed: what is kept is the
+order of rows by id. The pairs of one id are numbered, and a random walk (offset, and a stride coprime with
+their count) visits each once. All ids take their first step before any takes its second: texts that mean the
+same stand far from each other, since in one contrastive batch they would be false negatives.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from . import schema
+from .formats import BLOCK, open_file
+from .tables import BadRows, Plan, checked_tables, list_files, to_dataset, to_stream
+
+if TYPE_CHECKING:
+    from datasets import Dataset, Features, IterableDataset
+
+ID_ALIASES = ("id", "verse_id", "index_id", "sentence_id")
+DIRECTIONS = ("x_eng", "eng_x", "all")
+
+
+def find_nway_columns(found: Sequence[str], id_column: str | None = None) -> dict[str, str] | None:
+    """``{"id": ..., "lang": "lang", "text": "text"}``, or None when this is no n-way table."""
+    name = next((c for c in ([id_column] if id_column else ID_ALIASES) if c in found), None)
+    return {"id": name, "lang": "lang", "text": "text"} if name and {"lang", "text"} <= set(found) else None
+
+
+def nway_features() -> Features:
+    from datasets import Features, Value
+
+    return Features({name: Value("string") for name in ("id", "lang", "text")})
+
+
+def load_nway(
+    path: str | os.PathLike,
+    id_column: str | None = None,
+    *,
+    split: str | None = "train",
+    on_bad_row: str = "error",
+    limit: int | None = None,
+) -> Dataset:
+    """A file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id), lang, text.
+
+    A second row for an id and language is a bad row, reported as such; under ``skip`` the first stays.
+
+    Returns:
+        Dataset with the columns ``id`` (as text), ``lang``, ``text``, cached on disk.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: bad rows, or no such columns (it says which were found).
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path}: no such file or folder")
+    return read_nway(
+        [open_file(f) for f in list_files(Path(path), split)], id_column, split, on_bad_row, limit
+    )
+
+
+def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=None) -> Dataset:
+    plans = []
+    for part in parts:
+        mapping = find_nway_columns(part.columns, id_column)
+        if mapping is None:
+            wanted = id_column or f"an id ({', '.join(ID_ALIASES)})"
+            raise ValueError(
+                f"{part.label} has no columns {wanted}, lang and text; found: {', '.join(part.columns)}"
+            )
+        plans.append(Plan(part, mapping, split if "split" in part.columns else None))
+    bad = BadRows(on_bad_row)
+    tables = checked_tables(plans, _Unique(), bad, limit=limit)
+    key = ("nway", [(p.part.identity, p.mapping, p.split) for p in plans], on_bad_row, limit)
+    return to_dataset(tables, bad, nway_features(), key)
+
+
+class _Unique:
+    """Checks n-way rows. Remembers a hash of each (id, language), not the rows."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def __call__(self, block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
+        arrays, odd = {}, {}
+        arrays["id"], odd["id"] = schema.text_array(_as_text(block["id"]))
+        for name in ("lang", "text"):
+            arrays[name], odd[name] = schema.text_array(block[name])
+        table, bad = schema.keep_good(
+            pa.table(arrays), odd, _check_row, texts=("id", "text"), languages=("lang",)
+        )
+        failed = {i for i, _ in bad}
+        rows = [i for i in range(len(arrays["id"])) if i not in failed]
+        keep = []
+        for i, id_, lang in zip(rows, table["id"].to_pylist(), table["lang"].to_pylist(), strict=True):
+            key = hash((id_, lang))
+            keep.append(key not in self.seen)
+            self.seen.add(key)
+            if not keep[-1]:
+                bad.append((i, f"a second row for id {id_!r} in {lang}"))
+        return table.filter(pa.array(keep, pa.bool_())), sorted(bad)
+
+
+def _as_text(ids: Any) -> Any:
+    """Ids may be numbers, also in JSON."""
+    if isinstance(ids, (pa.Array, pa.ChunkedArray)):
+        return ids.cast(pa.string()) if pa.types.is_integer(ids.type) else ids
+    return [str(v) if type(v) is int else v for v in ids]
+
+
+def _check_row(row: Mapping[str, Any]) -> str | None:
+    reasons = (schema.check_text("id", row["id"]), schema.check_language("lang", row["lang"]))
+    return next(filter(None, reasons), None) or schema.check_text("text", row["text"])
+
+
+def nway_pairs(
+    dataset: Dataset,
+    *,
+    direction: str = "x_eng",
+    languages: Sequence[str] | None = None,
+    pivot: str = "eng_Latn",
+    max_per_id: int | None = None,
+    seed: int = 0,
+    provenance: str = "primary",
+    limit: int | None = None,
+    streaming: bool = True,
+) -> IterableDataset | Dataset:
+    """Parallel rows of an n-way dataset (id, lang, text), formed as they are read; ``seed`` fixes the order.
+
+    Args:
+        direction: ``"x_eng"`` (every language into the pivot), ``"eng_x"`` or ``"all"`` (every ordered pair
+            of different languages; for L languages L (L - 1) rows an id).
+        languages: the X of the first two directions, the only languages of ``"all"``; default all there are.
+        max_per_id: at most so many pairs an id, drawn for each id.
+        limit: at most so many pairs in all.
+        streaming: an IterableDataset; False writes the pairs to the datasets cache (on disk, memory-mapped),
+            for samplers that need a length. Mind the disk with ``"all"``.
+
+    An id may have several rows in a language (two editions of a book): each is paired, not with one another.
+    Raises ValueError for an unknown direction, a language that the table lacks, or when no pair is left.
+    """
+    languages = None if languages is None else tuple(languages)
+    plan_pairs(dataset, direction, languages, pivot)  # a wrong argument is told now, not at the first row
+    arguments = {"dataset": dataset, "direction": direction, "languages": languages, "pivot": pivot}
+    arguments |= {"max_per_id": max_per_id, "seed": seed, "provenance": provenance, "limit": limit}
+    if not streaming:
+        key = ("pairs", dataset._fingerprint, *list(arguments.values())[1:])
+        return to_dataset(pair_tables(**arguments), BadRows("error"), schema.features(), key)
+    return to_stream(pair_tables, schema.features(), arguments)
+
+
+def pair_tables(
+    dataset: Dataset,
+    direction: str,
+    languages: Sequence[str] | None,
+    pivot: str,
+    max_per_id: int | None,
+    seed: int,
+    provenance: str,
+    limit: int | None,
+) -> Iterator[pa.Table]:
+    """The pairs as tables of the parallel schema."""
+    langs, sources, targets = plan_pairs(dataset, direction, languages, pivot)
+    table = dataset.with_format("arrow")[:]
+    text = (
+        table["text"].cast(pa.large_string()).combine_chunks()
+    )  # the rows are in memory once, the pairs never
+    lang = table["lang"].combine_chunks()
+    for source, target in walk_pairs(langs, sources, targets, max_per_id, seed):
+        source, target = source[:limit], target[:limit]
+        columns = [column.take(pa.array(rows)) for rows in (source, target) for column in (text, lang)]
+        columns.append(pa.repeat(pa.scalar(provenance), len(source)))
+        yield pa.table(columns, names=schema.COLUMNS)
+        limit = None if limit is None else limit - len(source)
+        if limit == 0:
+            return
+
+
+class Side(NamedTuple):
+    """Row numbers ordered by id; those of id i are ``rows[start[i] : start[i] + count[i]]``."""
+
+    rows: np.ndarray
+    start: np.ndarray
+    count: np.ndarray
+
+
+def plan_pairs(
+    dataset: Dataset, direction: str, languages: Sequence[str] | None, pivot: str
+) -> tuple[np.ndarray, Side, Side]:
+    """The language number of each row, and which rows of an id may be sources and which targets."""
+    if direction not in DIRECTIONS:
+        raise ValueError(f"direction={direction!r} is not one of {', '.join(DIRECTIONS)}")
+    if missing := [c for c in ("id", "lang", "text") if c not in dataset.column_names]:
+        raise ValueError(
+            f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}"
+        )
+    table = dataset.select_columns(["id", "lang"]).with_format("arrow")[:]
+    ids, langs = (table[name].combine_chunks().dictionary_encode() for name in ("id", "lang"))
+    names = langs.dictionary.to_pylist()
+    needed = [*(languages or ()), *([] if direction == "all" else [pivot])]
+    if absent := [name for name in needed if name not in names]:
+        raise ValueError(
+            f"no row in {absent[0]!r} in the n-way dataset; its languages: {', '.join(sorted(names))}"
+        )
+
+    lang = langs.indices.to_numpy()
+    chosen = np.isin(lang, [i for i, name in enumerate(names) if languages is None or name in languages])
+    is_pivot = lang == (names.index(pivot) if pivot in names else -1)
+    masks = {
+        "all": (chosen, chosen),
+        "x_eng": (chosen & ~is_pivot, is_pivot),
+        "eng_x": (is_pivot, chosen & ~is_pivot),
+    }
+    id_of = ids.indices.to_numpy()
+    source, target = (_side(id_of, mask, len(ids.dictionary)) for mask in masks[direction])
+    distinct = np.unique(np.stack([id_of[chosen], lang[chosen]]), axis=1)[0]  # an id, once for each language
+    if not (np.bincount(distinct) > 1 if direction == "all" else source.count * target.count > 0).any():
+        raise ValueError(f"no id has two languages to pair in direction {direction!r}")
+    return lang, source, target
+
+
+def _side(id_of: np.ndarray, mask: np.ndarray, ids: int) -> Side:
+    rows = np.flatnonzero(mask)
+    rows = rows[np.argsort(id_of[rows], kind="stable")]
+    count = np.bincount(id_of[rows], minlength=ids)
+    return Side(rows, np.cumsum(count) - count, count)
+
+
+def walk_pairs(
+    lang: np.ndarray, source: Side, target: Side, max_per_id: int | None, seed: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(source rows, target rows) block by block, each pair of two languages once; a few integers an id."""
+    rng = np.random.default_rng(seed)
+    total = source.count * target.count  # of an id, with the pairs that are no pairs (a row and itself)
+    offset = rng.integers(0, np.maximum(total, 1))
+    stride = rng.integers(1, np.maximum(total, 1) + 1)
+    while (shared := np.gcd(stride, np.maximum(total, 1)) > 1).any():
+        stride[shared] = rng.integers(1, total[shared] + 1)
+    left = np.full(len(total), np.iinfo(np.int64).max if max_per_id is None else max_per_id)
+    order = rng.permutation(np.flatnonzero(total))
+    step = 0
+    while len(order := order[(total[order] > step) & (left[order] > 0)]):
+        for i in range(0, len(order), BLOCK):
+            ids = order[i : i + BLOCK]
+            number = (offset[ids] + step * stride[ids]) % total[ids]
+            first = source.rows[source.start[ids] + number // target.count[ids]]
+            second = target.rows[target.start[ids] + number % target.count[ids]]
+            keep = lang[first] != lang[second]
+            left[ids[keep]] -= 1
+            if keep.any():
+                yield first[keep], second[keep]
+        step += 1

@@ -1,0 +1,173 @@
+"""`load_parallel`: any origin of sentence pairs into the parallel schema (`hf_echo.data.schema`)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hf_echo.languages import language
+
+from . import nway, schema
+from .formats import Part, open_file, open_hub, suffix_of
+from .tables import BadRows, Convert, Plan, checked_tables, list_files, to_dataset, to_stream
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+
+BUILTIN_OPTIONS = ("n", "seed", "languages", "hard_negatives", "direction")
+NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "max_per_id", "seed")
+
+
+def load_parallel(
+    path_or_name: str | os.PathLike,
+    *,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    split: str | None = "train",
+    name: str | None = None,
+    streaming: bool = False,
+    on_bad_row: str = "error",
+    provenance: str | None = None,
+    limit: int | None = None,
+    **options: Any,
+) -> Dataset | IterableDataset:
+    """Read parallel text into the columns source, source_lang, target, target_lang, provenance, and where the
+    origin has them hard_negatives (list of texts) and quality.
+
+    Args:
+        path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .json with one object a line,
+            .parquet, .po); a folder of those; or the name of a dataset on the Hub. A table with the columns
+            id (verse_id, index_id), lang, text is n-way: its pairs are formed (`hf_echo.data.nway`).
+        source_lang, target_lang: for all rows, when the file has no column for it. With both given, a TSV of
+            two columns needs no header.
+        columns: schema name -> name in the file, where the usual ones (src/tgt, sentence1/sentence2 ...) do
+            not fit: ``{"source": "translation.fr", "target": "translation.en"}``. Also turns a corpus round:
+            ``dict(source="tgt", target="src", source_lang="tgt_lang", target_lang="src_lang")``.
+        split: of a Hub dataset; of a folder whose file names tell splits apart; of a file with a column
+            ``split``. None reads all.
+        name: configuration of a Hub dataset.
+        streaming: an IterableDataset that reads as it goes (files are dealt over workers); otherwise
+            everything is read and checked once, kept in the datasets cache and memory-mapped.
+        on_bad_row: ``"error"`` lists the first bad rows with file and line and how many there are; ``"skip"``
+            leaves them out with one warning.
+        provenance: for rows whose file has no such column (default "primary", built-in: its own).
+        limit: read only so many good rows.
+        options: of the built-in corpus (``n, seed, languages, hard_negatives, direction``) or of n-way tables
+            (``id_column, direction, languages, pivot, max_per_id, seed``: see `nway_pairs`).
+
+    Raises:
+        FileNotFoundError: no such file, folder or Hub dataset.
+        ValueError: bad rows, a column that is not there (it says which were found), an unknown language code.
+    """
+    for side in filter(None, (source_lang, target_lang)):
+        language(side)
+    if provenance is not None and provenance not in schema.PROVENANCES:
+        raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit} is not a positive number of rows")
+    if str(path_or_name) == "builtin":
+        return _builtin(split, limit, streaming, options)
+
+    constants = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
+    constants = {key: value for key, value in constants.items() if value is not None}
+    label = str(path_or_name)
+    path = Path(path_or_name)
+    if path.exists():
+        is_header = partial(_is_header, columns, constants)
+        parts = [open_file(file, is_header=is_header) for file in list_files(path, split)]
+    elif _looks_like_file(label):
+        raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
+    else:
+        parts = [_hub_part(label, name, split, streaming)]
+    of_files = split if path.exists() else None  # the Hub has already chosen
+    if columns is None and all(_is_nway(part, options.get("id_column")) for part in parts):
+        _only(options, NWAY_OPTIONS, f"{label} is an n-way table")
+        if streaming and not path.exists():  # the rows of an id may stand anywhere: read all of them
+            parts = [_hub_part(label, name, split, streaming=False)]
+        rows = nway.read_nway(parts, options.pop("id_column", None), of_files, on_bad_row)
+        how = {"provenance": provenance or "primary", "limit": limit, "streaming": streaming}
+        return nway.nway_pairs(rows, **options, **how)
+    _only(options, (), "this is neither the built-in corpus nor an n-way table (id, lang, text)")
+
+    plans = []
+    for part in parts:
+        given = [c for c in constants if c != "provenance"]
+        mapping = schema.find_columns(part.columns, columns, constants=given, where=part.label)
+        plans.append(Plan(part, mapping, of_files if "split" in part.columns else None))
+    optional = [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
+    convert = partial(schema.normalise, constants=constants, optional=optional)
+    bad, features = BadRows(on_bad_row), schema.features(optional)
+    if streaming:
+        arguments = {"plans": plans, "convert": convert, "on_bad_row": on_bad_row, "limit": limit}
+        return to_stream(_streamed_tables, features, arguments)
+    sources = [(plan.part.identity, plan.part.columns, plan.mapping, plan.split) for plan in plans]
+    key = ("parallel", sources, constants, optional, on_bad_row, limit)
+    return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features, key)
+
+
+def _streamed_tables(
+    plans: list[Plan], convert: Convert, on_bad_row: str, limit: int | None
+) -> Iterator[pa.Table]:
+    bad = BadRows(on_bad_row)  # of this pass and this worker
+    yield from checked_tables(plans, convert, bad, limit=limit, streaming=True)
+    bad.report()
+
+
+def _is_header(columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]) -> bool:
+    """Two fields that name no columns are a first row when the languages are known."""
+    if columns is not None or len(fields) != 2 or not {"source_lang", "target_lang"} <= set(constants):
+        return True
+    return tuple(fields) in schema.TEXT_ALIASES
+
+
+def _is_nway(part: Part, id_column: str | None) -> bool:
+    has_pair = any(set(pair) <= set(part.columns) for pair in schema.TEXT_ALIASES)
+    return nway.find_nway_columns(part.columns, id_column) is not None and not has_pair
+
+
+def _looks_like_file(label: str) -> bool:
+    """Not ``name`` or ``owner/name``, which is how a Hub dataset is called."""
+    return suffix_of(Path(label)) is not None or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", label)
+
+
+def _hub_part(label: str, name: str | None, split: str | None, streaming: bool) -> Part:
+    from datasets import concatenate_datasets, load_dataset
+
+    try:
+        dataset = load_dataset(label, name, split=split, streaming=streaming)
+    except OSError as error:  # not there, private, or no connection; the first line says which
+        reason = str(error).splitlines()[0]
+        raise FileNotFoundError(
+            f"{label}: no such file or folder, nor a readable dataset on the Hub: {reason}"
+        ) from None
+    except ValueError as error:  # no such split or configuration
+        raise ValueError(f"{label}: {' '.join(str(error).split())}") from None
+    if split is None:
+        dataset = concatenate_datasets(list(dataset.values()))
+    return open_hub(label, dataset)
+
+
+def _builtin(
+    split: str | None, limit: int | None, streaming: bool, options: dict[str, Any]
+) -> Dataset | IterableDataset:
+    _only(options, BUILTIN_OPTIONS, "the built-in corpus")
+    from .builtin import builtin_parallel
+
+    dataset = builtin_parallel(**options, **({} if split is None else {"split": split}))
+    if limit is not None:
+        dataset = dataset.select(range(min(limit, len(dataset))))
+    return dataset.to_iterable_dataset() if streaming else dataset
+
+
+def _only(options: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    if unknown := [option for option in options if option not in known]:
+        raise ValueError(
+            f"unknown option {unknown[0]!r}: {what}" + (f", which knows {', '.join(known)}" if known else "")
+        )

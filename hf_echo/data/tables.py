@@ -1,0 +1,212 @@
+"""Parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on disk, streaming.
+
+The rows go block by block from the file into an Arrow file in the datasets cache, which is then
+memory-mapped: the corpus is never in memory. The cache is known by path, modification time and size of every
+file and by every option, so a changed file is read again. What a column means is not known here: the caller's
+``convert`` knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+import hf_echo
+
+from .formats import SUFFIXES, Part, suffix_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset, Features, IterableDataset
+
+logger = logging.getLogger(__name__)
+
+SHOWN = 5  # bad rows that an error spells out
+SPLIT_WORDS = {"train": "train", "training": "train", "test": "test"} | dict.fromkeys(
+    ("validation", "valid", "val", "dev"), "validation"
+)
+
+Convert = Callable[[Mapping[str, Any]], tuple[pa.Table, list[tuple[int, str]]]]
+
+
+class Plan(NamedTuple):
+    """One part, the found column behind each schema column, and the value its column ``split`` must have."""
+
+    part: Part
+    mapping: dict[str, str]
+    split: str | None = None
+
+
+class BadRows:
+    """Collects (file, line, reason) and at the end raises, or warns once."""
+
+    def __init__(self, on_bad_row: str) -> None:
+        if on_bad_row not in ("error", "skip"):
+            raise ValueError(f"on_bad_row={on_bad_row!r} is not 'error' or 'skip'")
+        self.skip = on_bad_row == "skip"
+        self.first: list[str] = []
+        self.where = ""  # of the first one
+        self.reasons: Counter[str] = Counter()
+
+    def add(self, label: str, line: int, reason: str) -> None:
+        self.where = self.where or f"{label}:{line}"
+        if len(self.first) < SHOWN:
+            self.first.append(f"{label}:{line}: {reason}")
+        self.reasons[reason] += 1
+
+    def report(self, so_far: str = "") -> str | None:
+        """Raises ValueError if bad rows are errors; else logs the warning and returns it, or None."""
+        total = self.reasons.total()
+        if not total:
+            return None
+        rows = "1 bad row" if total == 1 else f"{total} bad rows"
+        if not self.skip:
+            more = "; ..." if total > len(self.first) else ""
+            mend = "mend them or pass on_bad_row='skip'"
+            raise ValueError(f"{'; '.join(self.first)}{more} ({rows}{so_far}; {mend})")
+        reasons = "; ".join(f"{reason}: {count}" for reason, count in self.reasons.most_common(SHOWN))
+        more = f"; {len(self.reasons) - SHOWN} other reasons" if len(self.reasons) > SHOWN else ""
+        warning = f"skipped {rows} ({reasons}{more}), the first at {self.where}"
+        logger.warning(warning)
+        return warning
+
+
+def list_files(path: Path, split: str | None) -> list[Path]:
+    """The files of a folder in order of name, those of one split when names tell splits apart
+    (``train.tsv``, ``dev/a.parquet``); names that tell nothing belong to train.
+
+    Raises:
+        FileNotFoundError: no readable file there, or none of that split.
+    """
+    if path.is_file():
+        return [path]
+    files = sorted(
+        f for f in path.rglob("*") if f.is_file() and suffix_of(f) and not _hidden(f.relative_to(path))
+    )
+    if not files:
+        raise FileNotFoundError(f"{path}: no file of a known kind in this folder ({', '.join(SUFFIXES)})")
+    names = {f: _split_in_name(f.relative_to(path)) for f in files}
+    if split is None or not any(names.values()):
+        return files
+    chosen = [f for f in files if (names[f] or "train") == SPLIT_WORDS.get(split, split)]
+    if not chosen:
+        there = ", ".join(sorted({name or "train" for name in names.values()}))
+        raise FileNotFoundError(f"{path}: no file of split {split!r}; there are {there}")
+    return chosen
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _split_in_name(path: Path) -> str | None:
+    words = re.split(r"[^a-z]+", str(path).lower())
+    return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), None)
+
+
+def checked_tables(
+    plans: Sequence[Plan],
+    convert: Convert,
+    bad: BadRows,
+    *,
+    limit: int | None = None,
+    streaming: bool = False,
+) -> Iterator[pa.Table]:
+    """Tables of good rows, ``limit`` rows at most. Bad rows go to ``bad``, which the caller asks to report in
+    the end; if they are errors, streaming raises at the first block that has one."""
+    good, splits = 0, set()
+    for part, mapping, split in plans:
+        for block in part.read(list({*mapping.values(), *(["split"] if split is not None else [])})):
+            columns, lines = {name: block.columns[found] for name, found in mapping.items()}, block.lines
+            if split is not None:
+                values = as_list(block.columns["split"])
+                splits.update(values)
+                mask = [value == split for value in values]
+                columns = {name: _filter(column, mask) for name, column in columns.items()}
+                lines = list(compress(lines, mask))
+            table, wrong = convert(columns)
+            wrong = sorted(block.bad + [(lines[i], reason) for i, reason in wrong])
+            if limit is not None and good + len(table) >= limit:  # what follows is not looked at
+                table = table.slice(0, limit - good)
+                failed = {line for line, _ in wrong}
+                end = next(islice((line for line in lines if line not in failed), len(table) - 1, None))
+                wrong = [(line, reason) for line, reason in wrong if line <= end]
+            for line, reason in wrong:
+                bad.add(part.label, line, reason)
+            if streaming and not bad.skip:
+                bad.report(" so far")
+            good += len(table)
+            if len(table):
+                yield table
+            if good == limit:
+                return
+    if not good and not streaming and not (bad.reasons and not bad.skip):
+        where = plans[0].part.label if len(plans) == 1 else f"{plans[0].part.label} and {len(plans) - 1} more"
+        held = (
+            f" of split {split!r}; the column split holds {', '.join(sorted(map(str, splits)))}"
+            if splits
+            else ""
+        )
+        raise ValueError(f"{where}: no good row{held}")
+
+
+def as_list(values: Any) -> list:
+    return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
+
+
+def _filter(values: Any, mask: list[bool]) -> Any:
+    arrow = isinstance(values, (pa.Array, pa.ChunkedArray))
+    return values.filter(pa.array(mask, pa.bool_())) if arrow else list(compress(values, mask))
+
+
+def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key: tuple) -> Dataset:
+    """Write the tables to the datasets cache under ``key`` unless they are there; open them mapped."""
+    from datasets import Dataset, config
+    from datasets.table import MemoryMappedTable
+
+    digest = hashlib.sha256(repr((hf_echo.__version__, key)).encode()).hexdigest()[:32]
+    path = Path(config.HF_DATASETS_CACHE) / "hf_echo" / f"{digest}.arrow"
+    note = path.with_suffix(".skipped")  # the warning, so that a later run from the cache repeats it
+    if path.exists():
+        if note.exists():
+            logger.warning(note.read_text(encoding="utf-8"))
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(
+            f".{os.getpid()}.{os.urandom(4).hex()}"
+        )  # ranks may write at the same time
+        try:
+            schema = features.arrow_schema
+            with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+                for table in tables:
+                    writer.write_table(table.cast(schema))
+            if warning := bad.report():
+                note.write_text(warning, encoding="utf-8")
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    return Dataset(MemoryMappedTable.from_file(str(path)), fingerprint=digest)
+
+
+def to_stream(
+    tables: Callable[..., Iterator[pa.Table]], features: Features, arguments: dict[str, Any]
+) -> IterableDataset:
+    """``tables(**arguments)`` as an IterableDataset; a list among the arguments is dealt over the workers."""
+    from datasets import IterableDataset
+
+    return IterableDataset.from_generator(
+        _rows, features=features, gen_kwargs={"tables": tables, **arguments}
+    )
+
+
+def _rows(tables: Callable[..., Iterator[pa.Table]], **arguments: Any) -> Iterator[dict[str, Any]]:
+    for table in tables(**arguments):
+        yield from table.to_pylist()

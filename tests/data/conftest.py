@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import datasets
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """Every test has a datasets cache of its own, so that none passes on what another left there."""
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+    return cache

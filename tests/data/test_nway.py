@@ -1,0 +1,191 @@
+"""N-way tables: reading them, and pairs formed on the fly against pairs formed by brute force."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import permutations
+
+import datasets
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+from hf_echo.data import load_nway, load_parallel, nway_pairs
+
+LANGUAGES = ["eng_Latn", "fra_Latn", "deu_Latn", "rus_Cyrl"]
+
+
+def brute_force(rows, direction, languages=None):
+    pairs = []
+    for a, b in permutations(rows, 2):
+        if a["id"] != b["id"] or a["lang"] == b["lang"]:
+            continue
+        x, y = (b, a) if direction == "eng_x" else (a, b)
+        if direction != "all" and (y["lang"] != "eng_Latn" or (languages and x["lang"] not in languages)):
+            continue
+        if direction == "all" and languages and not {x["lang"], y["lang"]} <= set(languages):
+            continue
+        pairs.append((a["text"], a["lang"], b["text"], b["lang"]))
+    return Counter(pairs)
+
+
+def as_pairs(dataset):
+    return [(r["source"], r["source_lang"], r["target"], r["target_lang"]) for r in dataset]
+
+
+def table(keys):
+    rows = [{"id": str(i), "lang": lang, "text": f"{n}: {i} in {lang}"} for n, (i, lang) in enumerate(keys)]
+    return datasets.Dataset.from_list(rows)
+
+
+FULL = table((i, lang) for i in range(5) for lang in LANGUAGES)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.sampled_from(LANGUAGES)), min_size=1, max_size=25),
+    st.sampled_from(["x_eng", "eng_x", "all"]),
+    st.sampled_from([None, ["fra_Latn", "rus_Cyrl"], ["fra_Latn", "eng_Latn"]]),
+    st.integers(0, 99),
+)
+def test_each_pair_once_and_no_other(keys, direction, languages, seed):
+    rows = table(keys)  # with gaps, and with several rows of a language under one id
+    expected = brute_force(list(rows), direction, languages)
+    needed = set(languages or ()) | ({"eng_Latn"} if direction != "all" else set())
+    if not expected or not needed <= set(rows["lang"][:]):
+        with pytest.raises(ValueError, match="no id has two languages|no row in '"):
+            nway_pairs(rows, direction=direction, languages=languages, seed=seed)
+    else:
+        pairs = nway_pairs(rows, direction=direction, languages=languages, seed=seed)
+        assert Counter(as_pairs(pairs)) == expected
+
+
+def test_the_seed_fixes_the_order():
+    def pairs(seed):
+        return as_pairs(nway_pairs(FULL, direction="all", seed=seed))
+
+    assert pairs(1) == pairs(1) != pairs(2)
+
+
+def test_texts_that_mean_the_same_stand_far_apart():
+    rows = list(nway_pairs(FULL))
+    meanings = [row["target"] for row in rows]
+    assert all(len(set(meanings[i : i + 5])) == 5 for i in range(0, len(rows), 5))  # all 5 ids, then again
+
+
+def test_max_per_id_draws_other_pairs_for_other_ids():
+    rows = table((i, lang) for i in range(40) for lang in LANGUAGES)
+    pairs = as_pairs(nway_pairs(rows, max_per_id=1))
+    assert len(pairs) == 40 and len({p[2] for p in pairs}) == 40
+    assert {p[1] for p in pairs} == set(LANGUAGES) - {"eng_Latn"}
+    several = table([(0, lang) for lang in ["fra_Latn", "fra_Latn", "deu_Latn"]] + [(1, "eng_Latn")])
+    assert len(as_pairs(nway_pairs(several, direction="all", max_per_id=3))) == 3  # of the 4 there are
+
+
+def test_pivot_provenance_and_limit():
+    pairs = nway_pairs(FULL, pivot="deu_Latn", provenance="mined", limit=7)
+    assert {row["target_lang"] for row in pairs} == {"deu_Latn"}
+    assert [row["provenance"] for row in pairs] == ["mined"] * 7
+    assert pairs.column_names == ["source", "source_lang", "target", "target_lang", "provenance"]
+
+
+def test_on_disk_and_streamed_are_the_same(own_cache):
+    stored = nway_pairs(FULL, direction="all", streaming=False)
+    assert isinstance(stored, datasets.Dataset)
+    assert list(stored) == list(nway_pairs(FULL, direction="all"))
+    assert len(stored) == 5 * 4 * 3 and list(own_cache.rglob("*.arrow"))
+
+
+def test_through_a_dataloader_with_a_worker():
+    loader = DataLoader(nway_pairs(FULL), batch_size=4, num_workers=1)
+    assert sum(len(batch["source"]) for batch in loader) == 15
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"direction": "x"}, "direction='x' is not one of x_eng, eng_x, all"),
+        (
+            {"languages": ["spa_Latn"]},
+            "no row in 'spa_Latn' in the n-way dataset; its languages: deu_Latn, eng_",
+        ),
+        ({"pivot": "spa_Latn"}, "no row in 'spa_Latn'"),
+    ],
+)
+def test_wrong_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        nway_pairs(FULL, **options)
+
+
+def test_a_dataset_of_other_columns():
+    with pytest.raises(ValueError, match="no column 'id' in the n-way dataset; found: lang, text"):
+        nway_pairs(FULL.remove_columns("id"))
+
+
+def write(path, lines):
+    path.write_text("\n".join("\t".join(line) for line in lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["id", "verse_id", "index_id"])
+def test_a_file_with_any_of_the_usual_id_names(tmp_path, name):
+    rows = [{name: i, "lang": lang, "text": f"{i} {lang}", "split": "dev" if i else "train"} for i in (0, 1)
+            for lang in LANGUAGES]  # fmt: skip
+    datasets.Dataset.from_list(rows).to_parquet(tmp_path / "c.parquet")
+    datasets.Dataset.from_list(rows).to_json(tmp_path / "c.jsonl")
+    for file in ("c.parquet", "c.jsonl"):
+        loaded = load_nway(tmp_path / file, split="dev")
+        assert list(loaded) == [{"id": "1", "lang": lang, "text": f"1 {lang}"} for lang in LANGUAGES]
+        pairs = load_parallel(tmp_path / file, split=None)
+        assert Counter(as_pairs(pairs)) == brute_force(list(load_nway(tmp_path / file, split=None)), "x_eng")
+
+
+def test_load_parallel_hands_its_options_on(tmp_path):
+    path = write(
+        tmp_path / "c.tsv", [("sid", "lang", "text"), ("a", "fra_Latn", "un"), ("a", "deu_Latn", "eins")]
+    )
+    for streaming in (False, True):
+        pairs = load_parallel(
+            path, id_column="sid", direction="all", languages=["fra_Latn", "deu_Latn"], streaming=streaming
+        )
+        assert sorted(row["source"] for row in pairs) == ["eins", "un"]
+        assert (
+            len(list(load_parallel(path, id_column="sid", direction="all", limit=1, streaming=streaming)))
+            == 1
+        )
+    with pytest.raises(
+        ValueError, match="unknown option 'n': .*c.tsv is an n-way table, which knows id_column"
+    ):
+        load_parallel(path, id_column="sid", n=3)
+    with pytest.raises(ValueError, match="no columns for source and target; found: sid, lang, text"):
+        load_parallel(path)
+
+
+def test_bad_rows_and_second_rows_are_reported(tmp_path, caplog):
+    lines = [("id", "lang", "text"), ("1", "fra_Latn", ""), ("1", "fra_Latn", "un"), ("1", "eng_Latn", "one"),
+             ("1", "fra_Latn", "encore un"), ("2", "french", "deux"), ("", "fra_Latn", "trois")]  # fmt: skip
+    path = write(tmp_path / "c.tsv", lines)
+    with pytest.raises(ValueError) as error:
+        load_nway(path)
+    for reason in (
+        "c.tsv:2: text is empty",
+        "c.tsv:5: a second row for id '1' in fra_Latn",
+        "c.tsv:6: lang: unknown language code 'french'",
+        "c.tsv:7: id is empty",
+        "(4 bad rows",
+    ):
+        assert reason in str(error.value)
+    assert load_nway(path, on_bad_row="skip")["text"][:] == ["un", "one"]
+    assert "skipped 4 bad rows" in caplog.text
+
+
+def test_missing_file_and_columns(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no.tsv: no such file or folder"):
+        load_nway(tmp_path / "no.tsv")
+    path = write(tmp_path / "c.tsv", [("key", "lang", "text"), ("1", "fra_Latn", "un")])
+    with pytest.raises(
+        ValueError, match=r"has no columns an id \(id, .*\), lang and text; found: key, lang, text"
+    ):
+        load_nway(path)
+    assert load_nway(path, "key")["id"][:] == ["1"]

@@ -1,0 +1,362 @@
+"""`load_parallel` on each kind of file: what went in comes out; what is wrong is named by file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hf_echo.data import load_parallel
+from hf_echo.data.formats import BLOCK
+
+ROWS = [
+    {
+        "source": f'Phrase n° {i}, « {"é" * (i % 3)} »\u2028 "',
+        "source_lang": "fra_Latn",
+        "target": f"Sentence {i}: 'quoted\" text",
+        "target_lang": "eng_Latn",
+        "provenance": ["primary", "mined"][i % 2],
+        "hard_negatives": [f"Sentence {j}" for j in range(i % 3)],
+        "quality": i / 8,
+    }
+    for i in range(20)
+]
+
+
+def write(path, rows=ROWS):
+    """The rows in the format that the suffix names."""
+    name = path.name
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return path
+    if ".json" in name:
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    else:
+        fields = [[v if isinstance(v, str) else json.dumps(v) for v in row.values()] for row in rows]
+        text = "".join("\t".join(line) + "\n" for line in [list(rows[0]), *fields])
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+def tsv(path, *lines):
+    path.write_bytes(b"".join((x if isinstance(x, bytes) else x.encode()) + b"\n" for x in lines))
+    return path
+
+
+KINDS = ["c.tsv", "c.tsv.gz", "c.jsonl", "c.jsonl.gz", "c.json", "c.parquet"]
+FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("name", KINDS)
+def test_what_went_in_comes_out(tmp_path, name, streaming):
+    loaded = load_parallel(write(tmp_path / name), streaming=streaming)
+    assert isinstance(loaded, datasets.IterableDataset if streaming else datasets.Dataset)
+    assert list(loaded) == ROWS
+    assert loaded.column_names == list(ROWS[0])
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_more_than_a_block(tmp_path, streaming):
+    rows = [{"src": f"s{i}", "tgt": f"t{i}"} for i in range(2 * BLOCK + 3)]
+    rows[BLOCK + 1]["tgt"] = " "
+    loaded = load_parallel(write(tmp_path / "c.tsv", rows), on_bad_row="skip", streaming=streaming, **FRENCH)
+    expected = [row["src"] for row in rows if row["tgt"] != " "]
+    assert [row["source"] for row in loaded] == expected
+    with pytest.raises(ValueError, match=f"c.tsv:{BLOCK + 3}: target is empty"):
+        list(load_parallel(tmp_path / "c.tsv", streaming=streaming, **FRENCH))
+
+
+def test_tsv_without_a_header(tmp_path):
+    path = tsv(
+        tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r"
+    )  # as a spreadsheet on Windows writes it
+    assert list(load_parallel(path, provenance="dictionary", **FRENCH)) == [
+        {"source": source, "target": target, "provenance": "dictionary"} | FRENCH
+        for source, target in [("un", "one"), ("deux", "two")]
+    ]
+    with pytest.raises(ValueError, match=r"no columns for source and target; found: un, one"):
+        load_parallel(path)
+
+
+def test_tsv_with_a_header_and_given_languages(tmp_path):
+    path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone")
+    assert load_parallel(path, **FRENCH)["source"][:] == ["un"]
+
+
+def test_last_line_without_a_newline(tmp_path):
+    path = tmp_path / "c.tsv"
+    path.write_bytes(b"un\tone\ndeux\ttwo")
+    assert load_parallel(path, **FRENCH)["target"][:] == ["one", "two"]
+
+
+HEADER = "source\tsource_lang\ttarget\ttarget_lang"
+FINE = "un\tfra_Latn\tone\teng_Latn"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("\tfra_Latn\tone\teng_Latn", "source is empty"),
+        ("un\tfra_Latn\t \u00a0\teng_Latn", "target is empty"),
+        ("un\t\tone\teng_Latn", "source_lang is empty"),
+        ("un\tfra_Latn\tone\tenglish", "target_lang: unknown language code 'english'"),
+        (b"un caf\xe9\tfra_Latn\tone\teng_Latn", "not UTF-8 (byte 0xe9 at position 7)"),
+        ("un\tfra_Latn\tone", "3 fields instead of 4"),
+        ("un\tfra_Latn\tone\teng_Latn\tmore", "5 fields instead of 4"),
+        ("", "the line is empty"),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason, streaming):
+    path = tsv(tmp_path / "corpus.tsv", HEADER, FINE, line, FINE)
+    with pytest.raises(ValueError) as error:
+        list(load_parallel(path, streaming=streaming))
+    assert f"corpus.tsv:3: {reason}" in str(error.value) and "\n" not in str(error.value)
+    assert "1 bad row" in str(error.value) and "on_bad_row='skip'" in str(error.value)
+
+    assert len(list(load_parallel(path, streaming=streaming, on_bad_row="skip"))) == 2
+    assert len(caplog.records) == 1
+    assert f"skipped 1 bad row ({reason}" in caplog.text and "corpus.tsv:3" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"source": "un", "target"', "not valid JSON ("),
+        ('["un", "one"]', "not a JSON object"),
+        ('{"source": "un"}', "target is missing"),
+        ('{"source": "un", "target": null}', "target is missing"),
+        ('{"source": "un", "target": 1}', "target is not text but int"),
+        ('{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
+        (b'{"source": "un", "target": "caf\xe9"}', "not UTF-8 (byte 0xe9 at position 32)"),
+        ('{"source": "un", "target": "one", "hard_negatives": ["two", ""]}', "a hard negative is empty"),
+        (
+            '{"source": "un", "target": "one", "hard_negatives": "two"}',
+            "hard_negatives is not a list of texts",
+        ),
+        ('{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a number"),
+        ('{"source": "un", "target": "one", "provenance": "web"}', "provenance 'web' is not one of"),
+    ],
+)
+def test_bad_lines_of_json(tmp_path, line, reason):
+    fine = '{"source": "un", "target": "one", "hard_negatives": [], "quality": 1, "provenance": "mined"}'
+    path = tsv(tmp_path / "corpus.jsonl", fine, "", line, fine)  # an empty line in JSONL is nothing
+    with pytest.raises(ValueError) as error:
+        load_parallel(path, **FRENCH)
+    assert f"corpus.jsonl:3: {reason}" in str(error.value)
+    assert len(load_parallel(path, on_bad_row="skip", **FRENCH)) == 2
+
+
+def test_bad_rows_of_parquet_are_counted_by_row(tmp_path):
+    text = pa.array([b"un", b"caf\xe9", None, b" "], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"src": text, "tgt": ["one", "two", "three", "four"]}), tmp_path / "c.parquet")
+    with pytest.raises(ValueError) as error:
+        load_parallel(tmp_path / "c.parquet", **FRENCH)
+    reasons = (
+        "c.parquet:2: source is not UTF-8",
+        "c.parquet:3: source is missing",
+        "c.parquet:4: source is empty",
+    )
+    assert all(reason in str(error.value) for reason in reasons) and "(3 bad rows" in str(error.value)
+
+
+def test_many_bad_rows_are_listed_in_part_and_counted_in_full(tmp_path, caplog):
+    path = tsv(tmp_path / "c.tsv", HEADER, FINE, *["\tfra_Latn\tone\teng_Latn"] * 8, *["x"] * 4)
+    with pytest.raises(ValueError) as error:
+        load_parallel(path)
+    assert str(error.value).count("c.tsv:") == 5 and "(12 bad rows;" in str(error.value)
+    assert len(load_parallel(path, on_bad_row="skip")) == 1
+    assert "source is empty: 8; 1 fields instead of 4: 4" in caplog.text
+    caplog.clear()
+    assert len(load_parallel(path, on_bad_row="skip")) == 1  # from the cache
+    assert "skipped 12 bad rows" in caplog.text
+
+
+def test_nothing_but_bad_rows(tmp_path):
+    path = tsv(tmp_path / "c.tsv", HEADER, "x")
+    with pytest.raises(ValueError, match="no good row"):
+        load_parallel(path, on_bad_row="skip")
+
+
+def test_columns_of_other_names(tmp_path):
+    path = tsv(tmp_path / "c.tsv", "fr\tdomain\ten\tscore", "un\tnews\tone\t0.5", "deux\tnews\ttwo\t")
+    columns = {"source": "fr", "target": "en", "quality": "score"}
+    loaded = load_parallel(path, columns=columns, **FRENCH)
+    assert loaded["source"][:] == ["un", "deux"] and loaded["quality"][:] == [0.5, None]
+    with pytest.raises(
+        ValueError, match=r"no column 'french' \(named for source\); found: fr, domain, en, score"
+    ):
+        load_parallel(path, columns=columns | {"source": "french"}, **FRENCH)
+    with pytest.raises(ValueError, match="no columns for source and target; found: fr, domain, en, score"):
+        load_parallel(path, **FRENCH)
+    with pytest.raises(ValueError, match="no column for source_lang; found: fr, domain"):
+        load_parallel(path, columns=columns, target_lang="eng_Latn")
+
+
+@pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])
+def test_nested_columns_as_translation_corpora_on_the_hub_have(tmp_path, name):
+    path = write(tmp_path / name, [{"id": "0", "translation": {"fr": "un", "en": "one"}}])
+    columns = {"source": "translation.fr", "target": "translation.en"}
+    assert load_parallel(path, columns=columns, **FRENCH)[0]["target"] == "one"
+    with pytest.raises(ValueError, match="found: id, translation.fr, translation.en"):
+        load_parallel(path, **FRENCH)
+
+
+def test_a_corpus_turned_round(tmp_path):
+    path = tsv(
+        tmp_path / "c.tsv", "src_lang\tsrc\ttgt_lang\ttgt\tsource", "eng_Latn\tone\tfra_Latn\tun\tdjango"
+    )
+    assert load_parallel(path)[0]["source"] == "one"
+    turned = {"source": "tgt", "target": "src", "source_lang": "tgt_lang", "target_lang": "src_lang"}
+    row = {"source": "un", "target": "one", "provenance": "primary"} | FRENCH
+    assert list(load_parallel(path, columns=turned)) == [row]
+
+
+def test_a_folder_in_order_of_names_with_all_formats(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / "README.md").write_text("not data")
+    write(tmp_path / "sub" / "b.jsonl", ROWS[5:])
+    write(tmp_path / "a.parquet", ROWS[:5])
+    write(tmp_path / ".cache" / "x.jsonl")
+    assert list(load_parallel(tmp_path)) == ROWS
+    assert list(load_parallel(tmp_path, streaming=True)) == ROWS
+    assert load_parallel(tmp_path, streaming=True).num_shards == 2
+
+
+def test_optional_columns_that_one_file_lacks(tmp_path):
+    write(tmp_path / "a.jsonl", [{"src": "un", "tgt": "one"}])
+    write(tmp_path / "b.jsonl", [{"src": "deux", "tgt": "two", "hard_negatives": ["three"], "quality": 1}])
+    loaded = load_parallel(tmp_path, **FRENCH)
+    assert loaded["hard_negatives"][:] == [[], ["three"]] and loaded["quality"][:] == [None, 1.0]
+
+
+def test_splits_by_file_name_and_by_column(tmp_path):
+    for name, source in [("train-00000.tsv", "train"), ("dev.tsv", "dev"), ("more.tsv", "more")]:
+        tsv(tmp_path / name, "src\ttgt", f"{source}\tx")
+
+    def sources(**options):
+        return load_parallel(**options, **FRENCH)["source"][:]
+
+    assert sources(path_or_name=tmp_path) == ["more", "train"]
+    assert sources(path_or_name=tmp_path, split="validation") == ["dev"]
+    assert sources(path_or_name=tmp_path, split=None) == ["dev", "more", "train"]
+    with pytest.raises(FileNotFoundError, match="no file of split 'test'; there are train, validation"):
+        sources(path_or_name=tmp_path, split="test")
+
+    rows = [{"src": f"s{i}", "tgt": "t", "split": ["train", "dev"][i % 2]} for i in range(4)]
+    for name in ("c.parquet", "c.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        path = write(tmp_path / name, rows)
+        assert sources(path_or_name=path, split="dev") == ["s1", "s3"]
+        assert sources(path_or_name=path, split=None) == ["s0", "s1", "s2", "s3"]
+        with pytest.raises(
+            ValueError, match="no good row of split 'test'; the column split holds dev, train"
+        ):
+            sources(path_or_name=path, split="test")
+
+
+def test_limit_counts_good_rows_and_reads_no_further(tmp_path):
+    path = tsv(
+        tmp_path / "c.tsv", "src\ttgt", "un\tone", "\tx", "deux\ttwo", *["trois\tthree"] * BLOCK, "\tx"
+    )
+    loaded = load_parallel(path, limit=2, on_bad_row="skip", **FRENCH)
+    assert loaded["target"][:] == ["one", "two"]
+    with pytest.raises(ValueError, match=r"c.tsv:3: source is empty \(1 bad row"):
+        load_parallel(path, limit=2, **FRENCH)
+    assert load_parallel(path, limit=1, **FRENCH)["target"][:] == ["one"]
+    stream = load_parallel(path, limit=2, on_bad_row="skip", streaming=True, **FRENCH)
+    assert [row["target"] for row in stream] == ["one", "two"]
+
+
+def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(tmp_path, own_cache):
+    path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone")
+    before = path.stat().st_mtime_ns
+    first = load_parallel(path, **FRENCH)
+    again = load_parallel(path, **FRENCH)
+    assert again._fingerprint == first._fingerprint and len(list(own_cache.rglob("*.arrow"))) == 1
+    tsv(path, "src\ttgt", "un\ttwo")  # the same size
+    os.utime(path, ns=(before + 10**9, before + 10**9))
+    changed = load_parallel(path, **FRENCH)
+    assert changed["target"][:] == ["two"] and changed._fingerprint != first._fingerprint
+    assert first["target"][:] == ["one"]
+
+
+def test_an_unfinished_read_leaves_nothing_in_the_cache(tmp_path, own_cache):
+    path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone", "bad")
+    with pytest.raises(ValueError):
+        load_parallel(path, **FRENCH)
+    assert not [p for p in own_cache.rglob("*") if p.is_file()]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_gettext_catalogs(tmp_path, streaming):
+    path = tmp_path / "fr.po"
+    entry = 'msgid "{}"\nmsgstr "{}"\n\n'
+    path.write_text(
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+        + entry.format("Open", "Ouvrir")
+        + entry.format("Close", "")
+        + "#, fuzzy\n"
+        + entry.format("Save", "Sauver ?")
+        + 'msgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] "un"\nmsgstr[1] "des"\n\n'
+        + entry.format("Quit", "Quitter")
+        + "#~ "
+        + 'msgid "Old"\n#~ msgstr "Vieux"\n',
+        encoding="utf-8",
+    )
+    loaded = load_parallel(path, source_lang="eng_Latn", target_lang="fra_Latn", streaming=streaming)
+    assert [(row["source"], row["target"]) for row in loaded] == [("Open", "Ouvrir"), ("Quit", "Quitter")]
+    with pytest.raises(ValueError, match="no column for source_lang"):
+        load_parallel(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"path_or_name": "missing.tsv"}, FileNotFoundError, "missing.tsv: no such file or folder"),
+        ({"path_or_name": "/no/such/folder"}, FileNotFoundError, "no such file or folder"),
+        ({"on_bad_row": "drop"}, ValueError, "on_bad_row='drop' is not 'error' or 'skip'"),
+        ({"source_lang": "fr"}, ValueError, "unknown language code 'fr'"),
+        ({"provenance": "web"}, ValueError, "provenance='web' is not one of primary"),
+        ({"limit": 0}, ValueError, "limit=0 is not a positive number"),
+        ({"direction": "all"}, ValueError, "unknown option 'direction'"),
+        ({"path_or_name": "builtin", "rows": 3}, ValueError, "unknown option 'rows': the built-in corpus"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line(tmp_path, options, error, message):
+    path = write(tmp_path / "c.jsonl")
+    with pytest.raises(error) as raised:
+        load_parallel(**({"path_or_name": path} | options))
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_unreadable_files(tmp_path):
+    (tmp_path / "c.csv").write_text("a,b")
+    with pytest.raises(ValueError, match=r"c.csv: unknown kind of file; known are .tsv"):
+        load_parallel(tmp_path / "c.csv")
+    with pytest.raises(FileNotFoundError, match="no file of a known kind in this folder"):
+        load_parallel(tmp_path)
+    (tmp_path / "c.parquet").write_text("no")
+    with pytest.raises(ValueError, match="c.parquet: not a Parquet file"):
+        load_parallel(tmp_path / "c.parquet")
+    (tmp_path / "c.tsv").write_text("")
+    with pytest.raises(ValueError, match="c.tsv: the first line is empty"):
+        load_parallel(tmp_path / "c.tsv")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_builtin_passes_its_options_on(monkeypatch, streaming):
+    def corpus(**options):
+        assert options == {"n": 20, "languages": ["fra_Latn"], "seed": 3, "split": "dev"}
+        return datasets.Dataset.from_list(ROWS)
+
+    monkeypatch.setattr("hf_echo.data.builtin.builtin_parallel", corpus, raising=False)
+    how = {"split": "dev", "limit": 5, "streaming": streaming}
+    assert list(load_parallel("builtin", n=20, languages=["fra_Latn"], seed=3, **how)) == ROWS[:5]
