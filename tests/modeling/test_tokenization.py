@@ -1,0 +1,261 @@
+"""EchoTokenizer and the prompts: the layout of OS Table 40, languages, long, empty and awkward texts."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from hf_echo.modeling import EchoTokenizer
+from hf_echo.modeling.prompting_echo import decoder_prompt, encoder_prompt, language_name, split_prompt
+
+from .conftest import LANGUAGES, TEXTS
+
+# What Unicode calls White_Space; Python's strip() also takes the four separators from U+001C to U+001F.
+WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace() and not "\x1c" <= c <= "\x1f")
+
+
+@pytest.fixture
+def own(tokenizer, tmp_path) -> EchoTokenizer:
+    """A copy whose options a test may change."""
+    tokenizer.save_pretrained(tmp_path)
+    return EchoTokenizer.from_pretrained(tmp_path)
+
+
+def pieces(tokenizer, *args, **kwargs) -> list[str]:
+    return tokenizer.convert_ids_to_tokens(tokenizer(*args, **kwargs).input_ids)
+
+
+# Layout and prompts
+
+
+def test_encoder_layout_is_table_40(tokenizer):
+    tokens = pieces(tokenizer, "Le chat", lang="fra_Latn")
+    assert tokens[:2] == ["<CLS>", "<s>"] and tokens[-1] == "</s>"
+    middle = tokens.index("<SEP>")
+    assert tokenizer.convert_tokens_to_string(tokens[2:middle]) == "French:"
+    assert tokenizer.convert_tokens_to_string(tokens[middle + 1 : -1]) == "Le chat"
+    assert (
+        tokenizer.decode(tokenizer("Le chat", lang="fra_Latn").input_ids)
+        == "<CLS><s> French:<SEP> Le chat</s>"
+    )
+
+
+def test_decoder_layout_is_table_40(tokenizer):
+    ids = tokenizer.decoder_prompt_ids("deu_Latn", "mined")
+    assert tokenizer.decode(ids) == "<s> This is a possible mined translation in German:<SEP>"
+    assert (ids[0], ids[-1]) == (tokenizer.bos_token_id, tokenizer.sep_token_id)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "want"),
+    [
+        (decoder_prompt("fra_Latn"), "This is a possible translation in French:"),
+        (decoder_prompt("fra_Latn", "primary"), "This is a possible translation in French:"),
+        (decoder_prompt("fra_Latn", "mined"), "This is a possible mined translation in French:"),
+        (decoder_prompt("fra_Latn", "back_translation"), "This is a possible back-translation in French:"),
+        (decoder_prompt("python", "code", "eng_Latn"), "This is a corresponding code snippet in Python:"),
+        (decoder_prompt("cpp", "code"), "This is a corresponding code snippet in C++:"),
+        (decoder_prompt("latex", "math", "eng_Latn"), "This is a corresponding math formula:"),
+        (
+            decoder_prompt("eng_Latn", "code", "python"),
+            "This is a possible natural language explanation in English:",
+        ),
+        (
+            decoder_prompt("eng_Latn", "math", "latex"),
+            "This is a possible natural language explanation in English:",
+        ),
+        (encoder_prompt("fra_Latn"), "French:"),
+        (encoder_prompt("python"), "Python:"),
+        (encoder_prompt(), "Unspecified language:"),
+    ],
+)
+def test_prompts_are_table_40(prompt, want):
+    assert prompt == want
+
+
+def test_unknown_names_are_named_with_their_neighbours(tokenizer):
+    with pytest.raises(ValueError, match="unknown language code 'fra_Ltn'.*fra_Latn"):
+        language_name("fra_Ltn")
+    with pytest.raises(ValueError, match="unknown language code 'french'"):
+        tokenizer("Bonjour", lang="french")
+    with pytest.raises(ValueError, match="unknown provenance 'stolen'; use one of primary, .*mined.*math"):
+        decoder_prompt("fra_Latn", "stolen")
+
+
+# Languages
+
+
+def test_one_language_for_all_or_one_each(tokenizer):
+    each = tokenizer(TEXTS, lang=LANGUAGES).input_ids
+    assert each == [tokenizer(text, lang=code).input_ids for text, code in zip(TEXTS, LANGUAGES, strict=True)]
+    assert tokenizer(TEXTS, lang="fra_Latn").input_ids[1] == tokenizer(TEXTS[1], lang="fra_Latn").input_ids
+    some = tokenizer(TEXTS[:2], lang=["fra_Latn", None]).input_ids
+    assert some == [tokenizer(TEXTS[0], lang="fra_Latn").input_ids, tokenizer(TEXTS[1]).input_ids]
+    with pytest.raises(ValueError, match="5 texts but 2 languages"):
+        tokenizer(TEXTS, lang=["fra_Latn", "deu_Latn"])
+
+
+def test_unspecified_language_is_a_prompt_too(tokenizer):
+    tokens = pieces(tokenizer, "Hallo")
+    assert tokenizer.convert_tokens_to_string(tokens[2 : tokens.index("<SEP>")]) == "Unspecified language:"
+    assert tokenizer("Hallo", lang=None).input_ids == tokenizer("Hallo").input_ids
+
+
+def test_prompt_in_front_of_the_text(tokenizer):
+    french = tokenizer("Le chat", lang="fra_Latn").input_ids
+    assert tokenizer("French:\x1fLe chat").input_ids == french
+    # sentence-transformers puts its default prompt before every text, also before one that has its own.
+    assert tokenizer("Unspecified language:\x1fFrench:\x1fLe chat").input_ids == french
+    assert tokenizer("Unspecified language:\x1fLe chat").input_ids == tokenizer("Le chat").input_ids
+    assert split_prompt("Note: Le chat") == ("Unspecified language:", "Note: Le chat")
+    assert split_prompt("no prompt\x1fLe chat") == ("Unspecified language:", "no prompt\x1fLe chat")
+
+
+# Texts
+
+
+@pytest.mark.parametrize("spelling", ["<SEP>", "<CLS>", "<s>", "</s>", "<pad>"])
+def test_special_tokens_cannot_be_spelt(tokenizer, spelling):
+    text = f"{spelling} is {spelling}text"
+    ids = tokenizer(text, lang="eng_Latn").input_ids
+    prefix = tokenizer("", lang="eng_Latn").input_ids[:-1]
+    body = ids[len(prefix) : -1]
+    assert ids[: len(prefix)] == prefix and not set(body) & set(tokenizer.all_special_ids)
+    assert tokenizer.decode(body) == text
+    assert not set(tokenizer.encode(text, add_special_tokens=False)) & set(tokenizer.all_special_ids)
+    assert tokenizer(f"x {spelling}:\x1fy").input_ids.count(tokenizer.sep_token_id) == 1
+
+
+def test_empty_and_white_space_texts_are_one(tokenizer, model):
+    blanks = ["", " ", "\n\t ", "\u3000\u00a0"]
+    ids = tokenizer(blanks, lang="fra_Latn").input_ids
+    assert len({tuple(row) for row in ids}) == 1
+    assert tokenizer.decode(ids[0]) == "<CLS><s> French:<SEP></s>"
+    embedding = model.encoder(**tokenizer(blanks, lang="fra_Latn", return_tensors="pt")).sentence_embedding
+    assert embedding.isfinite().all() and torch.equal(embedding, embedding[:1].expand(4, -1))
+    assert (
+        tokenizer(" Le chat\n", lang="fra_Latn").input_ids == tokenizer("Le chat", lang="fra_Latn").input_ids
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(text=st.text(max_size=80))
+def test_any_text_comes_back(tokenizer, text):
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text.strip(WHITE_SPACE)
+    prompted = tokenizer(text, lang="kor_Hang").input_ids
+    assert prompted[prompted.index(tokenizer.sep_token_id) + 1 : -1] == ids
+
+
+# Long texts
+
+
+def long_and_short(words: int = 60) -> list[str]:
+    return ["chat noir " * words, "chat"]
+
+
+def test_long_texts_are_cut_with_a_warning(own, caplog):
+    with caplog.at_level(logging.WARNING):
+        ids = own(long_and_short(), truncation=True, max_length=40).input_ids
+        assert [len(row) for row in ids] == [40, len(own("chat").input_ids)]
+    assert "1 of 2 texts are longer than 40 tokens and were cut" in caplog.text
+    assert (ids[0][-1], ids[0].count(own.sep_token_id)) == (own.eos_token_id, 1)
+    caplog.clear()
+    own(["chat"], truncation=True, max_length=40)
+    assert not caplog.text
+
+
+def test_the_models_own_length_is_the_default(own, caplog):
+    assert own.model_max_length == 128
+    assert len(own(long_and_short(), truncation=True).input_ids[0]) == 128
+    assert "longer than 128 tokens" in caplog.text
+    assert len(own(long_and_short()).input_ids[0]) > 128
+
+
+def test_long_texts_can_be_refused(own):
+    own.on_long = "error"
+    with pytest.raises(ValueError, match="1 of 2 texts are longer than 40 tokens; shorten them"):
+        own(long_and_short(), truncation=True, max_length=40)
+    assert own(["chat"], truncation=True, max_length=40).input_ids == own(["chat"]).input_ids
+    with pytest.raises(ValueError, match="on_long must be one of warn, error, split, not 'cut'"):
+        own.on_long = "cut"
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_long_texts_can_be_split(own, make_model, pooling):
+    own.on_long = "split"
+    texts = ["chat", *long_and_short(), "noir"]
+    batch = own(texts, lang="fra_Latn", truncation=True, max_length=40, padding=True, return_tensors="pt")
+    rows = batch["overflow_to_sample_mapping"]
+    assert rows.tolist() == sorted(rows.tolist()) and set(rows.tolist()) == {0, 1, 2, 3}
+    prefix = own("", lang="fra_Latn").input_ids[:-1]
+    body = []
+    for ids, mask, row in zip(batch["input_ids"], batch["attention_mask"].bool(), rows, strict=True):
+        ids = ids[mask].tolist()
+        assert len(ids) <= 40 and ids[: len(prefix)] == prefix and ids[-1] == own.eos_token_id
+        body += ids[len(prefix) : -1] if row == 1 else []
+    assert body == own(texts[1], lang="fra_Latn").input_ids[len(prefix) : -1]  # nothing lost, nothing doubled
+
+    encoder = make_model(pooling=pooling).encoder
+    with torch.no_grad():
+        have = encoder(**batch).sentence_embedding
+        parts = encoder(batch["input_ids"], batch["attention_mask"]).sentence_embedding
+        short = encoder(**own(["chat", "noir"], lang="fra_Latn", padding=True, return_tensors="pt"))
+    weight = batch["attention_mask"].sum(1, keepdim=True)[rows == 1].float()
+    assert have.shape[0] == 4
+    torch.testing.assert_close(have[1], (parts[rows == 1] * weight).sum(0) / weight.sum())
+    torch.testing.assert_close(have[[0, 3]], short.sentence_embedding, atol=1e-5, rtol=0)
+
+
+def test_split_leaves_short_texts_as_they_are(own):
+    usual = [own("chat"), own(["chat", "noir"])]
+    own.on_long = "split"
+    assert [own("chat", truncation=True), own(["chat", "noir"], truncation=True)] == usual
+
+
+@pytest.mark.parametrize("on_long", ["warn", "error", "split"])
+@pytest.mark.parametrize("length", [1, 4, 12])
+def test_no_room_for_text(own, on_long, length):
+    own.on_long = on_long
+    with pytest.raises(
+        ValueError, match=f"max_length {length} leaves no room for text: 'Unspecified language:'"
+    ):
+        own(["chat"], truncation=True, max_length=length)
+
+
+# Saving
+
+
+def test_save_and_reload(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    want = tokenizer(TEXTS, lang=LANGUAGES).input_ids
+    awkward = ["</s> <SEP>", "", "French:\x1fchat"]
+    for again in (EchoTokenizer.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)):
+        assert isinstance(again, EchoTokenizer)
+        assert again(TEXTS, lang=LANGUAGES).input_ids == want
+        assert again(awkward).input_ids == tokenizer(awkward).input_ids
+        assert again.decoder_prompt_ids("fra_Latn") == tokenizer.decoder_prompt_ids("fra_Latn")
+        assert again.model_max_length == 128 and again.on_long == "warn"
+
+
+def test_on_long_is_saved_and_can_be_given_on_loading(own, tmp_path):
+    own.on_long = "split"
+    own.save_pretrained(tmp_path / "split")
+    assert EchoTokenizer.from_pretrained(tmp_path / "split").on_long == "split"
+    assert AutoTokenizer.from_pretrained(tmp_path / "split", on_long="error").on_long == "error"
+
+
+def test_options_of_transformers_work(tokenizer):
+    batch = tokenizer(TEXTS, lang=LANGUAGES, padding="max_length", max_length=64, return_tensors="pt")
+    assert batch["input_ids"].shape == (len(TEXTS), 64)
+    left = tokenizer(TEXTS[:2], padding=True, padding_side="left").attention_mask
+    assert left[1][0] == 0 and left[1][-1] == 1
+    assert tokenizer("chat", return_attention_mask=False).keys() == {"input_ids"}
+    bare = tokenizer("chat", add_special_tokens=False).input_ids
+    assert not set(bare) & set(tokenizer.all_special_ids)
+    assert tokenizer.pair_ids(["French:"], ["Le chat"]) == [tokenizer("Le chat", lang="fra_Latn").input_ids]
