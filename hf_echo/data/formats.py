@@ -122,43 +122,42 @@ def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str
             file.readline()
         start = 2 if header else 1
         while lines := list(islice(file, BLOCK)):
-            numbers: Sequence[int] = range(start, start + len(lines))
+            texts, numbers, bad = _lines_of_width(lines, start, len(columns))
+            fields = "\t".join(texts).split("\t") if texts else []
+            yield Block({name: fields[i :: len(columns)] for name, i in pick.items()}, numbers, bad)
             start += len(lines)
-            texts, bad = _decode(lines, numbers)
-            rows = [text.split("\t") for text in texts]
-            width = len(columns)
-            if bad or any(len(row) != width for row in rows):
-                failed = dict(bad)
-                numbers = [n for n in numbers if n not in failed]
-                lines_of = list(zip(numbers, rows, strict=True))
-                bad += [(n, _wrong_width(row, width)) for n, row in lines_of if len(row) != width]
-                numbers = [n for n, row in lines_of if len(row) == width]
-                rows = [row for row in rows if len(row) == width]
-            fields = list(zip(*rows, strict=True)) or [()] * width
-            yield Block({name: fields[i] for name, i in pick.items()}, numbers, sorted(bad))
 
 
-def _decode(lines: list[bytes], numbers: Sequence[int]) -> tuple[list[str], list[tuple[int, str]]]:
-    try:  # all at once is several times faster
-        joined = b"".join(lines).decode()
-        texts = joined.removesuffix("\n").split("\n")
-        return ([text.removesuffix("\r") for text in texts] if "\r" in joined else texts), []
+def _lines_of_width(
+    lines: list[bytes], start: int, width: int
+) -> tuple[list[str], Sequence[int], list[tuple[int, str]]]:
+    """Decoded lines of ``width`` fields, their numbers, and what is wrong with the others."""
+    numbers = range(start, start + len(lines))
+    try:  # all at once is several times faster than one by one
+        joined = b"".join(lines).decode().replace("\r\n", "\n")
+        texts = joined.removesuffix("\n").removesuffix("\r").split("\n")
+        if all(text.count("\t") == width - 1 for text in texts):
+            return texts, numbers, []
     except UnicodeDecodeError:
-        texts, bad = [], []
-        for number, line in zip(numbers, lines, strict=True):
-            try:
-                texts.append(line.rstrip(b"\r\n").decode())
-            except UnicodeDecodeError as error:
-                bad.append((number, _not_utf8(error)))
-        return texts, bad
+        pass
+    texts, kept, bad = [], [], []
+    for number, line in zip(numbers, lines, strict=True):
+        try:
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            bad.append((number, _not_utf8(error)))
+            continue
+        fields = text.count("\t") + 1
+        if fields == width:
+            texts.append(text)
+            kept.append(number)
+        else:
+            bad.append((number, f"{fields} fields instead of {width}" if text else "the line is empty"))
+    return texts, kept, bad
 
 
 def _not_utf8(error: UnicodeDecodeError) -> str:
     return f"not UTF-8 (byte 0x{error.object[error.start]:02x} at position {error.start + 1})"
-
-
-def _wrong_width(row: list[str], width: int) -> str:
-    return f"{len(row)} fields instead of {width}" if row != [""] else "the line is empty"
 
 
 def _read_jsonl(path: Path, wanted: Sequence[str]) -> Iterator[Block]:

@@ -91,8 +91,10 @@ def test_tsv_with_a_header_and_given_languages(tmp_path):
 
 def test_last_line_without_a_newline(tmp_path):
     path = tmp_path / "c.tsv"
-    path.write_bytes(b"un\tone\ndeux\ttwo")
-    assert load_parallel(path, **FRENCH)["target"][:] == ["one", "two"]
+    for ending in (b"\n", b"\r\n"):
+        for last in (b"", b"\r", ending):
+            path.write_bytes(b"un\tone" + ending + b"deux\ttwo" + last)
+            assert load_parallel(path, **FRENCH)["target"][:] == ["one", "two"]
 
 
 HEADER = "source\tsource_lang\ttarget\ttarget_lang"
