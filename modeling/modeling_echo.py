@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -32,6 +33,12 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_echo import EchoConfig, EchoDecoderConfig
 from .sentence_transformer_echo import write_remote_code, write_sentence_transformer_files
+
+if TYPE_CHECKING:
+    # transformers fetches what a file of remote code imports, by its text. Named here, the tokenizer and the pipeline
+    # lie beside this file wherever it runs, and a model saved there takes them along.
+    from .pipeline_echo import SonarTranslationPipeline  # noqa: F401
+    from .tokenization_echo import EchoTokenizer  # noqa: F401
 
 DECODER_FOLDER = "decoder"
 HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only")

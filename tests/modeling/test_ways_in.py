@@ -1,0 +1,121 @@
+"""AutoModel, AutoTokenizer and SentenceTransformer open what we save, with and without hf_echo."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import hf_echo
+
+from .ways_in import LANGUAGES, TEXTS, open_all
+
+HERE = Path(__file__).parent
+MODELING = Path(hf_echo.modeling.__file__).parent
+PUSH = """
+import sys
+from huggingface_hub import HfApi
+from hf_echo.modeling import EchoForTranslation, EchoTokenizer
+training, release = sys.argv[1:]
+EchoForTranslation.from_pretrained(training).push_to_hub("tester/training")
+EchoTokenizer.from_pretrained(training).push_to_hub("tester/training")
+HfApi().create_repo("tester/release")
+HfApi().upload_folder(repo_id="tester/release", folder_path=release)
+"""
+
+
+def run(*command: str, cwd: Path, **environment: str) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "PYTHONPATH"))}
+    home = {"HF_HOME": str(cwd / "home"), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    everything = kept | home | environment
+    done = subprocess.run([sys.executable, *command], cwd=cwd, env=everything, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.fixture(scope="module")
+def folders(make_model, tokenizer, tmp_path_factory) -> dict[str, Path]:
+    place, model = tmp_path_factory.mktemp("models"), make_model()
+    folders = {"training": place / "training", "release": place / "release"}
+    model.save_pretrained(folders["training"])
+    model.save_release(folders["release"])
+    for folder in folders.values():
+        tokenizer.save_pretrained(folder)
+    return folders
+
+
+@pytest.fixture(scope="module")
+def here(folders) -> dict[str, dict]:
+    """The results in this process, where hf_echo is imported and nothing has to be trusted."""
+    return {kind: open_all(str(folder)) for kind, folder in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def elsewhere(folders, tmp_path_factory) -> dict[str, dict]:
+    """The results in a process that cannot import hf_echo, from folders and from a Hub on this machine."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    server = runpy.run_path(str(HERE.parent / "hub_server.py"))["start"]()
+    hub = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_TOKEN": "x",
+        "HF_HUB_DISABLE_XET": "1",
+    }
+    try:
+        names = [str(folder) for folder in folders.values()]
+        run("-c", PUSH, *names, cwd=place, **hub)
+        script, result = str(HERE / "ways_in.py"), str(place / "result.pt")
+        run("-I", script, result, *names, "tester/training", "tester/release", cwd=place, **hub)
+    finally:
+        server.shutdown()
+        server.server_close()
+    code = {path.name for path in MODELING.glob("*_echo*.py")}
+    assert all({path.name for path in folder.glob("*.py")} == code for folder in place.glob("result.pt.*"))
+    found = torch.load(result)
+    for kind, folder in folders.items():
+        found = {name.replace(str(folder), kind): results for name, results in found.items()}
+    return found
+
+
+def test_ways_agree(here):
+    """Training checkpoint and release hold one model; AutoModel and SentenceTransformer agree on it."""
+    assert here["training"].keys() == here["release"].keys()
+    for way, result in here["training"].items():
+        assert torch.equal(here["release"][way], result), way
+    results = here["training"]
+    assert results["pipeline"].all()
+    assert results["size"] == 24 and results["auto"].shape == (len(TEXTS), 24)
+    for way in ("by name", "mixed"):
+        torch.testing.assert_close(results[way], results["auto"], atol=1e-5, rtol=0)
+    torch.testing.assert_close(results["split"][:-1], results["default"], atol=1e-5, rtol=0)
+    assert results["split"].isfinite().all()
+    assert (results["default"] - results["auto"]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["training", "release", "tester/training", "tester/release"])
+def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
+    have, again, want = elsewhere[name], elsewhere[f"{name} saved again"], here["training"]
+    assert have.keys() == want.keys() == again.keys() | {"translation", "pipeline"}
+    for way in want:
+        assert torch.equal(have[way], want[way]), way
+    for way in again:  # SentenceTransformer.save() in that process wrote a folder that opens as well
+        assert torch.equal(again[way], want[way]), way
+
+
+def test_sentence_transformer_prompts(folders):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folders["release"]), device="cpu")
+    assert set(model.prompts) >= {*LANGUAGES, "unspecified"}
+    assert model.default_prompt_name == "unspecified" and model.similarity_fn_name == "cosine"
+    with pytest.raises(ValueError, match="xxx_Latn"):
+        model.encode(["a"], prompt_name="xxx_Latn")
+    many = [f"{text} {n}" for n in range(40) for text in TEXTS]
+    one_by_one = torch.cat(
+        [model.encode([t], convert_to_tensor=True, prompt_name="fra_Latn") for t in many[:12]]
+    )
+    together = model.encode(many, convert_to_tensor=True, prompt_name="fra_Latn", batch_size=7)
+    torch.testing.assert_close(together[:12], one_by_one, atol=1e-5, rtol=0)  # rows come back in their order
