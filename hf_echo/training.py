@@ -102,7 +102,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
         ValueError: an unknown stage or field, named with those that exist.
     """
     values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    values |= overrides or {}
+    values = {key: _number(value) for key, value in (values | (overrides or {})).items()}
     stage = values.pop("stage", None)
     if stage not in STAGES:
         raise ValueError(f"{path}: stage is {stage!r}; it must be one of {', '.join(STAGES)}")
@@ -114,6 +114,14 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     values.setdefault("use_cpu", not torch.cuda.is_available())
     values.setdefault("report_to", "none")
     return stage, *HfArgumentParser(kinds).parse_dict(dict(values)), values
+
+
+def _number(value: Any) -> Any:
+    """YAML 1.1 reads 1e-3 as text; a recipe means the number."""
+    try:
+        return float(value) if isinstance(value, str) and value[:1].isdigit() else value
+    except ValueError:
+        return value
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """What a batch looks like: prompts and special tokens put round the ids of `TokenizedParallel` rows, then padding.
 
     input_ids           (rows, seq): the n sources; behind them, where asked for, n targets and all hard negatives
-    decoder_input_ids   (n, target): <s> prompt <SEP> sentence;  labels: the same shifted, prompt not counted (-100)
+    decoder_input_ids   (m, target): <s> prompt <SEP> sentence, of the first m <= n rows;  labels: the same shifted, prompt not counted (-100)
     negative_index      (n, K): row of input_ids that holds a hard negative, -1 where there is none
     target_key          (n,): equal for equal target texts, which must not be each other's negatives
     index               (n,): row of the dataset (guide embeddings are looked up by it)
 
-The decoder reads the first n rows. Deterministic: language drop depends on the seed and the rows alone.
+Deterministic: language drop depends on the seed and the rows alone.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class TranslationCollator:
         tokenizer: an EchoTokenizer.
         encode_targets: targets are embedded too (stages 2 and 3).
         max_negatives: hard negatives a row (stage 3), 0 for none.
+        decoder_fraction: share of the rows that the decoder reads (the softmax over the vocabulary is most of a small
+            model's work); at least one.
         language_drop: probability that a text is encoded as "Unspecified language" (OS Table 3, p_unk).
     """
 
@@ -33,6 +35,7 @@ class TranslationCollator:
     encode_targets: bool = False
     max_negatives: int = 0
     language_drop: float = 0.0
+    decoder_fraction: float = 1.0
     seed: int = 0
     _prefixes: dict = field(default_factory=dict, repr=False)
     _prompts: dict = field(default_factory=dict, repr=False)
@@ -49,7 +52,8 @@ class TranslationCollator:
                 texts.append((negative, row["target_lang"]))
         dropped = rng.random(len(texts)) < self.language_drop
         encoder = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
-        decoder = [self.decoder_ids(row) for row in rows]
+        read = max(1, round(self.decoder_fraction * len(rows)))
+        decoder = [self.decoder_ids(row) for row in rows[:read]]
         batch = {
             "input_ids": pad([ids for ids in encoder], self.tokenizer.pad_token_id),
             "decoder_input_ids": pad([ids[:-1] for ids, _ in decoder], self.tokenizer.pad_token_id),
@@ -62,6 +66,14 @@ class TranslationCollator:
         if self.max_negatives:
             batch["negative_index"] = torch.from_numpy(negative_index)
         return batch
+
+    def overhead(self, dataset) -> dict[str, int]:
+        """Tokens that the layout adds: the longest encoder `prefix` (with </s>) and decoder `prompt` of a dataset."""
+        sources, targets = dataset.names["source_lang"], dataset.names["target_lang"]
+        prefixes = [len(self.encoder_ids([], lang)) for lang in {None, *sources, *targets}]
+        prompts = [len(self.tokenizer.decoder_prompt_ids(lang, provenance)) for lang in targets
+                   for provenance in dataset.names["provenance"]]  # fmt: skip
+        return {"prefix": max(prefixes), "prompt": max(prompts)}
 
     def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
         """<CLS><s> [LANGUAGE]:<SEP> ids</s>, as EchoTokenizer writes it (OS Table 40)."""

@@ -20,8 +20,6 @@ from tqdm.auto import tqdm
 
 logger = logging.getLogger(__name__)
 
-LAYOUT_TOKENS = 5  # <CLS> <s> ... : <SEP> ... </s>, what a row costs beside its text and its language's name
-
 
 class Ragged(NamedTuple):
     """Rows of different length: row i is values[offsets[i]:offsets[i + 1]]."""
@@ -74,15 +72,16 @@ class TokenizedParallel(torch.utils.data.Dataset):
             row["negatives"] = [self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])]
         return row
 
-    def lengths(self, *, negatives: int = 0) -> np.ndarray:
-        """(rows, sides) tokens a batch pays for: source and target, and `negatives` more sides of the target's length."""
-        sides = [self.source.lengths, self.target.lengths] + [self.target.lengths] * negatives
-        return np.stack(sides, axis=1) + LAYOUT_TOKENS
+    def lengths(self, *, encoder_sides: int = 1, prefix: int = 0, prompt: int = 0) -> np.ndarray:
+        """(rows, sides) tokens a batch pays for: the decoder's target with its `prompt`, and every text that is encoded
+        with its `prefix`: the source, the target, and negatives, which are about as long as the target."""
+        targets = [self.target.lengths + prefix] * (encoder_sides - 1)
+        return np.stack([self.source.lengths + prefix, *targets, self.target.lengths + prompt], axis=1)
 
     def with_negatives_only(self) -> TokenizedParallel:
         """The rows that have a hard negative (stage 3)."""
         if self.negatives is None:
-            raise ValueError("the data have no hard_negatives; add them, or use hf_echo.synthesis.add_hard_negatives")
+            raise ValueError("the data have no hard_negatives; hf_echo.synthesis.hard_negatives_for makes them for English")
         return self.select(np.flatnonzero(np.diff(self.negative_rows) > 0))
 
     def select(self, rows: np.ndarray) -> TokenizedParallel:

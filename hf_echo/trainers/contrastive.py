@@ -31,7 +31,7 @@ class ContrastiveTrainer(EchoTrainer):
         guide: (source, target) arrays of guide embeddings, a row a training pair (hf_echo.data.guide), or None.
     """
 
-    sides = 1
+    encoder_sides = 2
 
     def __init__(self, *args, guide=None, **kwargs):
         super().__init__(*args, **kwargs)
@@ -42,12 +42,15 @@ class ContrastiveTrainer(EchoTrainer):
             )
 
     def make_collator(self, args, tokenizer):
-        return TranslationCollator(tokenizer, encode_targets=True, language_drop=args.language_drop, seed=args.seed)
+        return TranslationCollator(
+            tokenizer, encode_targets=True, language_drop=args.language_drop, decoder_fraction=args.decoder_fraction,
+            seed=args.seed,
+        )  # fmt: skip
 
     def loss_parts(self, model, inputs):
         output = self.forward(model, inputs)
         parts = self.contrastive_parts(output.sentence_embedding, inputs)
-        parts["translation"] = self.translation(model, output, inputs)
+        parts["translation"] = output.loss
         return parts, self.weights()
 
     def weights(self) -> dict[str, float]:

@@ -18,10 +18,9 @@ class DecoderConfig(EchoTrainingConfig):
 class DecoderTrainer(EchoTrainer):
     """Token cross-entropy; only the decoder learns."""
 
-    def __init__(self, model, args: DecoderConfig, **kwargs):
+    def freeze(self, model):
+        super().freeze(model)
         model.encoder.requires_grad_(False)
-        super().__init__(model, args, **kwargs)
 
     def loss_parts(self, model, inputs):
-        output = self.forward(model, inputs)
-        return {"translation": self.translation(model, output, inputs)}, {"translation": self.args.translation_weight}
+        return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}

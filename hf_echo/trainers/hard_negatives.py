@@ -27,12 +27,13 @@ class HardNegativesTrainer(ContrastiveTrainer):
     def __init__(self, model, args: HardNegativesConfig, *, train_dataset, **kwargs):
         if train_dataset.negatives is None:
             raise ValueError("stage 3 needs hard_negatives in its data; the built-in corpus and `hf-echo data` make them")
-        self.sides = 1 + args.max_negatives
+        self.encoder_sides = 2 + args.max_negatives
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
     def make_collator(self, args, tokenizer):
         return TranslationCollator(
-            tokenizer, encode_targets=True, max_negatives=args.max_negatives, language_drop=args.language_drop, seed=args.seed
+            tokenizer, encode_targets=True, max_negatives=args.max_negatives, language_drop=args.language_drop,
+            decoder_fraction=args.decoder_fraction, seed=args.seed,
         )  # fmt: skip
 
     def weights(self):

@@ -18,5 +18,4 @@ class Seq2SeqTrainer(EchoTrainer):
     bottleneck = False
 
     def loss_parts(self, model, inputs):
-        output = self.forward(model, inputs)
-        return {"translation": self.translation(model, output, inputs)}, {"translation": self.args.translation_weight}
+        return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
 from ..data.batching import TokenBudgetBatchSampler
-from ..data.collators import TranslationCollator
+from ..data.collators import IGNORE, TranslationCollator
 from ..data.tokenized import TokenizedParallel
 from ..losses import rank_weight, translation_loss, weighted_total
 from ..modeling import EchoForTranslation
@@ -31,6 +31,9 @@ class EchoTrainingConfig(TrainingArguments):
     max_length: int = field(default=128, metadata={"help": "tokens of a text; longer ones are cut, with a warning"})
     language_drop: float = field(
         default=0.0, metadata={"help": "probability that a text is encoded as 'Unspecified language' (OS p_unk)"}
+    )
+    decoder_fraction: float = field(
+        default=1.0, metadata={"help": "share of a batch's pairs that the decoder reads, to save time on a small machine"}
     )
     translation_weight: float = field(default=1.0, metadata={"help": "beta of OS Eq. 4 and 6"})
     learning_rate: float = field(default=4e-4, metadata={"help": "AdamW's initial learning rate"})
@@ -48,6 +51,8 @@ class EchoTrainingConfig(TrainingArguments):
             raise ValueError(f"max_tokens={self.max_tokens} and max_length={self.max_length} must be at least 1")
         if not 0 <= self.language_drop <= 1:
             raise ValueError(f"language_drop is a probability, not {self.language_drop}")
+        if not 0 < self.decoder_fraction <= 1:
+            raise ValueError(f"decoder_fraction must be above 0 and at most 1, not {self.decoder_fraction}")
 
 
 def plain_loader(dataset, sampler: TokenBudgetBatchSampler, collator, args: TrainingArguments) -> DataLoader:
@@ -77,7 +82,7 @@ class EchoTrainer(Trainer):
 
     loss_is_scaled_for_ga = False  # our losses are means over a batch, whatever keywords the model accepts
     bottleneck = True
-    sides = 0  # further encoder sides of the target's length that a row pays for
+    encoder_sides = 1  # texts of a row that are encoded: the source; stage 2 adds the target, stage 3 negatives
 
     def __init__(
         self,
@@ -90,6 +95,7 @@ class EchoTrainer(Trainer):
         **kwargs,
     ):
         model.bottleneck = self.bottleneck
+        self.freeze(model)
         self.tokenizer, self.dev_sets = tokenizer, dict(dev_sets or {})
         self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._tokens, self._seconds = 0, 0.0
@@ -103,13 +109,31 @@ class EchoTrainer(Trainer):
             **kwargs,
         )
 
+    def freeze(self, model: EchoForTranslation) -> None:
+        """Freeze what the stage's forward does not read, and take up again what it does; the rest stays as it is.
+
+        Through the bottleneck the softmax of the cross-attention is over one key, so queries and keys get no gradient;
+        in stage 1 the projections to and from the embedding get none. DDP would wait for gradients that never come.
+        """
+        bottleneck = {"encoder.projection", "decoder.model.embedding_projection"}
+        attention = {"q_proj", "k_proj", "cross_attention_layernorm"}
+        for name, module in model.named_modules():
+            if name in bottleneck:
+                module.requires_grad_(model.bottleneck)
+            elif (".cross_attn." in name or "cross_attention" in name) and name.rpartition(".")[2] in attention:
+                module.requires_grad_(not model.bottleneck)
+
     def make_collator(self, args: EchoTrainingConfig, tokenizer) -> TranslationCollator:
-        return TranslationCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
+        return TranslationCollator(
+            tokenizer, language_drop=args.language_drop, decoder_fraction=args.decoder_fraction, seed=args.seed
+        )
 
     def get_train_dataloader(self) -> DataLoader:
         args = self.args
         sampler = TokenBudgetBatchSampler(
-            self.train_dataset.lengths(negatives=self.sides),
+            self.train_dataset.lengths(
+                encoder_sides=self.encoder_sides, **self.data_collator.overhead(self.train_dataset)
+            ),
             args.max_tokens,
             max_rows=args.max_rows,
             seed=args.seed,
@@ -134,23 +158,21 @@ class EchoTrainer(Trainer):
         return round(self._tokens / self._seconds, 1) if self._seconds else 0.0
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        self._tokens += int(inputs["attention_mask"].sum()) + int((inputs["labels"] != -100).sum())
+        self._tokens += int(inputs["attention_mask"].sum()) + int((inputs["labels"] != IGNORE).sum())
         parts, weights = self.loss_parts(model, inputs)
-        loss = weighted_total(parts, weights)
+        if self.args.world_size > 1:  # ranks hold different numbers of rows and tokens; a mean is over all of them
+            device = inputs["labels"].device
+            rows = rank_weight(len(inputs["index"]), device)
+            tokens = rank_weight(int((inputs["labels"] != IGNORE).sum()), device)
+            parts = {name: part * (tokens if name == "translation" else rows) for name, part in parts.items()}
         for name, part in parts.items():
             self._parts[f"{name}_loss"].append(part.detach())
-        if self.args.world_size > 1:  # ranks may hold different numbers of rows
-            loss = loss * rank_weight(len(inputs["index"]), loss.device)
-        return loss
+        return weighted_total(parts, weights)
 
     def forward(self, model, inputs):
-        """The model's forward without logits: the chunked loss works on hidden states."""
-        keys = ("input_ids", "attention_mask", "decoder_input_ids")
-        return model(**{key: inputs[key] for key in keys}, compute_logits=False)
-
-    def translation(self, model, output, inputs) -> torch.Tensor:
-        head = self.accelerator.unwrap_model(model).decoder.lm_head
-        return translation_loss(output.decoder_hidden_state, head.weight, inputs["labels"])
+        """The model's forward; its loss is the translation loss, by chunks and without logits."""
+        keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
+        return model(**{key: inputs[key] for key in keys}, loss_function=translation_loss)
 
     def log(self, logs, start_time=None):
         if "loss" in logs and self._parts:
