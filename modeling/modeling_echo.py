@@ -572,7 +572,9 @@ class EchoForTranslation(EchoPreTrainedModel):
         return self.encoder.embed_tokens
 
     def get_output_embeddings(self):
-        return self.decoder.lm_head
+        # The head belongs to the decoder's embeddings, not to the encoder's above. accelerate's FSDP2 would make it a
+        # unit of its own, and torch refuses that for a matrix that is tied to one outside the unit.
+        return None
 
     @can_return_tuple
     def forward(
@@ -583,6 +585,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         decoder_attention_mask: torch.Tensor | None = None,
         labels: torch.LongTensor | None = None,
         compute_logits: bool = True,
+        loss_function: Callable[..., torch.Tensor] | None = None,
         **kwargs,
     ) -> EchoTranslationOutput:
         """
@@ -592,6 +595,8 @@ class EchoForTranslation(EchoPreTrainedModel):
             decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt, batch <= rows.
             labels: (batch, target), already shifted; -100 is not counted.
             compute_logits: False leaves the logits out, for a loss that works on `decoder_hidden_state`.
+            loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. It is
+                called in here because DDP and FSDP look after the output matrix only within the model's forward.
         """
         encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
         decoded = logits = loss = None
@@ -609,7 +614,9 @@ class EchoForTranslation(EchoPreTrainedModel):
                 memory_mask=memory_mask,
                 use_cache=False,
             ).last_hidden_state
-        if decoded is not None and compute_logits:
+        if decoded is not None and loss_function is not None:
+            loss = loss_function(decoded, self.decoder.lm_head.weight, labels)
+        elif decoded is not None and compute_logits:
             logits = self.decoder.lm_head(decoded)
             if labels is not None:
                 flat = logits.flatten(0, 1).float()

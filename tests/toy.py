@@ -1,0 +1,71 @@
+"""A toy language world for tests that train: sentences of four words in three languages, a word for a word.
+
+Small enough that a model of 32 dimensions learns it in seconds. Also imported by scripts that tests start.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import torch
+from datasets import Dataset
+
+from hf_echo.modeling import EchoConfig, EchoDecoderConfig, EchoForTranslation, EchoTokenizer
+from hf_echo.vocabulary import train_tokenizer
+
+WORDS = {
+    "eng_Latn": ["one two four nine", "red blue old small", "cat dog bird fish", "sleeps runs eats waits"],
+    "fra_Latn": ["un deux quatre neuf", "rouge bleu vieux petit", "chat chien oiseau poisson", "dort court mange attend"],
+    "rus_Cyrl": ["один два четыре девять", "красный синий старый малый", "кот пёс птица рыба", "спит бежит ест ждёт"],
+}  # fmt: skip
+LANGUAGES = list(WORDS)
+MEANINGS = list(product(range(4), repeat=4))
+
+
+def say(meaning: tuple[int, ...], lang: str) -> str:
+    words = [group.split()[i] for group, i in zip(WORDS[lang], meaning)]
+    return " ".join(words) + "."
+
+
+def split(part: str) -> list[tuple[int, ...]]:
+    """Every 8th meaning is held out."""
+    return [m for i, m in enumerate(MEANINGS) if (i % 8 == 5) == (part == "dev")]
+
+
+def parallel_rows(part: str = "train") -> list[dict]:
+    """X -> English, with the three sentences that differ in one word as hard negatives."""
+    rows = []
+    for number, meaning in enumerate(split(part)):
+        near = [tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning)) for k in range(1 + number % 3)]
+        for lang in ("fra_Latn", "rus_Cyrl"):
+            rows.append(
+                dict(source=say(meaning, lang), source_lang=lang, target=say(meaning, "eng_Latn"), target_lang="eng_Latn",
+                     provenance="primary", hard_negatives=[say(m, "eng_Latn") for m in near])  # fmt: skip
+            )
+    return rows
+
+
+def dataset(part: str = "train") -> Dataset:
+    return Dataset.from_list(parallel_rows(part))
+
+
+def nway_rows(part: str = "dev") -> list[dict]:
+    return [dict(id=i, lang=lang, text=say(m, lang)) for i, m in enumerate(split(part)) for lang in LANGUAGES]
+
+
+def make_tokenizer() -> EchoTokenizer:
+    texts = [say(m, lang) for m in MEANINGS for lang in LANGUAGES]
+    prompts = ["This is a possible translation in English: French: Russian: Unspecified language:"] * 50
+    return train_tokenizer([*texts, *prompts], 400, max_length=64, progress=False)
+
+
+def make_model(tokenizer: EchoTokenizer, *, seed: int = 7, decoder: dict | None = None, **changes) -> EchoForTranslation:
+    """Hidden and embedding size 32, one encoder and one decoder layer."""
+    torch.manual_seed(seed)
+    roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")}
+    shape = dict(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                 num_key_value_heads=1, head_dim=16, embedding_size=32, max_position_embeddings=64) | roles | changes  # fmt: skip
+    own = {name: shape.pop(name) for name in ("pooling", "final_norm") if name in shape}
+    start = {"decoder_start_token_id": tokenizer.bos_token_id}
+    config = EchoConfig(**shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**shape | start | (decoder or {})))
+    return EchoForTranslation(config)
