@@ -1,0 +1,263 @@
+"""Contrastive loss and guide filter against loops written from the equations and sentence-transformers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss, MultipleNegativesRankingLoss
+
+from hf_echo.losses import contrastive_loss, guide_filter
+
+
+def cos(a, b) -> float:
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def eq2(x, y, *, scale, margin, space, guide=None, radius=0.5, exclude=None, offset=0) -> float:
+    """Omnilingual SONAR Eq. 2 and 3, a loop in float64."""
+    total = 0.0
+    for i in range(len(x)):
+        own = i + offset
+        phi = scale * cos(x[i], y[own])
+        positive = (
+            math.exp(scale * (cos(x[i], y[own]) - margin)) if space == "cosine" else math.exp(phi - margin)
+        )
+        negatives = 0.0
+        for j in range(len(y)):
+            if j == own or (exclude is not None and exclude[i, j]):
+                continue
+            if guide is not None:
+                gx, gy = guide
+                if not cos(gx[i], gy[j]) < radius * cos(gx[i], gy[own]):
+                    continue
+            negatives += math.exp(scale * cos(x[i], y[j]))
+        total -= math.log(positive / (positive + negatives))
+    return total / len(x)
+
+
+def embeddings(n=5, total=8, d=6, offset=2, seed=0):
+    """Sources near their translations and guides near each other, float64."""
+    rng = np.random.default_rng(seed)
+    y, guide_y = rng.normal(size=(total, d)), rng.normal(size=(total, 6))
+    own = slice(offset, offset + n)
+    x = y[own] + 0.7 * rng.normal(size=(n, d))
+    guide_x = guide_y[own] + 0.4 * rng.normal(size=(n, 6))
+    return x, y, guide_x, guide_y
+
+
+def tensors(*arrays, dtype=torch.float64):
+    return [torch.tensor(array, dtype=dtype) for array in arrays]
+
+
+@pytest.mark.parametrize("space", ["cosine", "logit"])
+@pytest.mark.parametrize(("scale", "margin", "radius"), [(100, 0.3, 0.5), (20, 0.0, 1.0), (1, -0.2, 0.8)])
+def test_equals_the_equations(space, scale, margin, radius):
+    x, y, guide_x, guide_y = embeddings()
+    exclude = np.random.default_rng(1).random((5, 8)) < 0.2
+    options = dict(logit_scale=scale, margin=margin, margin_space=space, offset=2)
+    expected = dict(scale=scale, margin=margin, space=space, offset=2)
+    tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
+    assert contrastive_loss(tx, ty, **options).item() == pytest.approx(eq2(x, y, **expected), rel=1e-10)
+    filtered = contrastive_loss(
+        tx, ty, guide_source=gx, guide_target=gy, radius=radius, exclude=torch.tensor(exclude), **options
+    )
+    expected |= dict(guide=(guide_x, guide_y), radius=radius, exclude=exclude)
+    assert filtered.item() == pytest.approx(eq2(x, y, **expected), rel=1e-10)
+
+
+def test_defaults_are_the_papers():
+    x, y, guide_x, guide_y = embeddings(n=6, total=6, offset=0, seed=3)
+    tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
+    expected = eq2(x, y, scale=100, margin=0.3, space="cosine", guide=(guide_x, guide_y), radius=0.5)
+    assert contrastive_loss(tx, ty, guide_source=gx, guide_target=gy).item() == pytest.approx(
+        expected, rel=1e-10
+    )
+
+
+@pytest.mark.filterwarnings("ignore:the guide gives some")
+@pytest.mark.parametrize("radius", [0.0, 0.5, 1.0, 2.0])
+def test_equals_the_equations_with_a_guide_that_knows_nothing(radius):
+    x, y, _, guide_y = embeddings()
+    guide_x = np.random.default_rng(7).normal(size=(5, 6))
+    tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
+    expected = eq2(
+        x, y, scale=20, margin=0.3, space="cosine", guide=(guide_x, guide_y), radius=radius, offset=2
+    )
+    loss = contrastive_loss(tx, ty, logit_scale=20, guide_source=gx, guide_target=gy, radius=radius, offset=2)
+    assert loss.item() == pytest.approx(expected, rel=1e-10, abs=1e-12)
+
+
+def test_gradients():
+    x, y, guide_x, guide_y = embeddings()
+    tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
+
+    def loss(a, b):
+        return contrastive_loss(a, b, logit_scale=5, guide_source=gx, guide_target=gy, radius=0.9, offset=2)
+
+    assert torch.autograd.gradcheck(loss, (tx.requires_grad_(), ty.requires_grad_()))
+
+
+def test_gradients_stay_finite_when_every_negative_is_removed():
+    x = torch.randn(3, 4, requires_grad=True)
+    loss = contrastive_loss(x, x.detach() + 1, exclude=torch.ones(3, 3, dtype=torch.bool))
+    loss.backward()
+    assert loss.item() == 0
+    assert torch.equal(x.grad, torch.zeros_like(x))
+
+
+def test_length_of_the_embeddings_does_not_matter():
+    tx, ty, *_ = tensors(*embeddings())
+    lengths = torch.arange(1.0, 6.0, dtype=torch.float64)[:, None]
+    assert torch.allclose(
+        contrastive_loss(tx * lengths, ty * 7, offset=2), contrastive_loss(tx, ty, offset=2)
+    )
+
+
+def test_rows_permuted_together_give_the_same_loss():
+    x, y, guide_x, guide_y = tensors(*embeddings(n=8, total=8, offset=0))
+    order = torch.randperm(8)
+    plain = contrastive_loss(x, y, guide_source=guide_x, guide_target=guide_y)
+    permuted = contrastive_loss(x[order], y[order], guide_source=guide_x[order], guide_target=guide_y[order])
+    assert torch.allclose(plain, permuted)
+
+
+@pytest.mark.parametrize("exclude", [None, torch.eye(4, dtype=torch.bool)])
+def test_equals_multiple_negatives_ranking_without_margin_and_filter(exclude):
+    x, y = torch.randn(4, 8, requires_grad=True), torch.randn(4, 8, requires_grad=True)
+    theirs = MultipleNegativesRankingLoss(model=None, scale=20.0).compute_loss_from_embeddings([x, y], None)
+    guide = torch.randn(4, 3)  # with radius inf even opposed guides remove nothing
+    ours = contrastive_loss(
+        x,
+        y,
+        logit_scale=20,
+        margin=0,
+        guide_source=guide,
+        guide_target=-guide,
+        radius=math.inf,
+        exclude=exclude,
+    )
+    assert torch.allclose(ours, theirs, atol=1e-6)
+    for mine, other in zip(
+        torch.autograd.grad(ours, (x, y)), torch.autograd.grad(theirs, (x, y)), strict=True
+    ):
+        assert torch.allclose(mine, other, atol=1e-6)
+
+
+def gist_loss(x, y, guide_x, guide_y, **options):
+    """sentence-transformers' GISTEmbedLoss on embeddings that are there already."""
+
+    class Stub(torch.nn.Module):
+        def __init__(self, columns):
+            super().__init__()
+            self.columns = columns
+
+        def forward(self, features):
+            return {"sentence_embedding": self.columns[features["column"]]}
+
+    loss = GISTEmbedLoss.__new__(GISTEmbedLoss)
+    torch.nn.Module.__init__(loss)
+    loss.model, loss.guide = Stub([x, y]), Stub([guide_x, guide_y])
+    settings = dict(temperature=0.05, margin_strategy="relative", margin=0.0, gather_across_devices=False)
+    # Eq. 3 compares sources with targets only; GIST can also contrast sources with sources, and targets.
+    settings |= dict(contrast_anchors=False, contrast_positives=False, must_retokenize=False)
+    loss.__dict__.update(settings | options)
+    loss.similarity_fct, loss.cross_entropy_loss = (
+        torch.nn.CosineSimilarity(dim=-1),
+        torch.nn.CrossEntropyLoss(),
+    )
+    return loss([{"column": 0}, {"column": 1}], None)
+
+
+@pytest.mark.parametrize("radius", [1.0, 0.5])
+def test_equals_gist_filter(radius):
+    x, y, guide_x, guide_y = tensors(*embeddings(n=12, total=12, offset=0, seed=5))
+    # A guide to which all sentences look somewhat alike removes some negatives even at radius 1.
+    noise = torch.tensor(np.random.default_rng(6).normal(size=(12, 6)))
+    guide_x, guide_y = guide_y + noise + 2, guide_y + 2
+    assert (~guide_filter(guide_x, guide_y, radius=radius)).sum() > 12 + 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the two agree where translations have a positive guide cosine
+        ours = contrastive_loss(
+            x, y, logit_scale=20, margin=0, guide_source=guide_x, guide_target=guide_y, radius=radius
+        )
+    assert torch.allclose(ours, gist_loss(x, y, guide_x, guide_y, margin=1 - radius))
+    assert not torch.allclose(ours, contrastive_loss(x, y, logit_scale=20, margin=0))
+
+
+def test_guide_that_finds_a_translation_opposed_warns_and_follows_the_formula():
+    guide_x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    # row 0: its translation at -0.6, the other target at -0.8; row 1: at 0.6 and 0.8
+    guide_y = torch.tensor([[-0.6, 0.8], [-0.8, 0.6]])
+    with pytest.warns(UserWarning, match="cosine <= 0"):
+        kept = guide_filter(guide_x, guide_y, radius=0.5)
+    assert kept.tolist() == [[False, True], [False, False]]
+    guide_y[1] = torch.tensor([0.0, 1.0])  # now unrelated to source 0: not opposed, hence no negative
+    with pytest.warns(UserWarning, match="cosine <= 0"):
+        assert not guide_filter(guide_x, guide_y, radius=0.5)[0].any()
+
+
+def test_a_false_negative_is_removed_and_an_equal_guide_cosine_too():
+    guide = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # 0 and 1 say the same
+    assert guide_filter(guide, guide, radius=1.0).tolist() == [[False, False, True]] * 2 + [
+        [True, True, False]
+    ]
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_bfloat16_inputs_are_computed_in_float32(autocast):
+    x, y, guide_x, guide_y = tensors(*embeddings(n=8, total=8, offset=0), dtype=torch.bfloat16)
+    wide = [t.float() for t in (x, y, guide_x, guide_y)]
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        loss = contrastive_loss(x, y, guide_source=guide_x, guide_target=guide_y)
+        loss_of_wide = contrastive_loss(wide[0], wide[1], guide_source=wide[2], guide_target=wide[3])
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(loss_of_wide.item(), rel=1e-6)
+    exact = contrastive_loss(
+        *(t.double() for t in wide[:2]), guide_source=wide[2].double(), guide_target=wide[3].double()
+    )
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
+
+
+def test_no_rows_give_zero_and_a_gradient():
+    x, y = torch.randn(0, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    loss = contrastive_loss(x, y)
+    loss.backward()
+    assert loss.item() == 0 and not y.grad.any()
+
+
+GOOD = SimpleNamespace(x=torch.randn(2, 4), y=torch.randn(5, 4), gx=torch.randn(2, 3), gy=torch.randn(5, 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"logit_scale": 0}, "logit_scale .* 0"),
+        ({"logit_scale": -1.0}, "logit_scale .* -1"),
+        ({"margin": math.nan}, "margin .* nan"),
+        ({"margin_space": "angle"}, "'angle'"),
+        ({"radius": -0.5}, "radius .* -0.5"),
+        ({"radius": -0.5, "guide_source": GOOD.gx, "guide_target": GOOD.gy}, "radius .* -0.5"),
+        ({"radius": math.nan}, "radius .* nan"),
+        ({"offset": 4}, "offset 4"),
+        ({"offset": -1}, "offset -1"),
+        ({"guide_source": GOOD.gx}, "only one"),
+        ({"guide_source": GOOD.gx, "guide_target": GOOD.gy[:4]}, "guide rows 2 and 4"),
+        ({"guide_source": GOOD.gx, "guide_target": GOOD.gy[:, :2]}, r"\(5, 2\)"),
+        ({"exclude": torch.zeros(2, 2, dtype=torch.bool)}, r"\(2, 5\)"),
+        ({"exclude": torch.zeros(2, 5)}, "float32"),
+    ],
+)
+def test_impossible_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        contrastive_loss(GOOD.x, GOOD.y, **options)
+
+
+@pytest.mark.parametrize(("x", "y"), [(GOOD.x, GOOD.y[:, :3]), (GOOD.x[0], GOOD.y), (GOOD.y, GOOD.x)])
+def test_wrong_shapes_are_refused(x, y):
+    with pytest.raises(ValueError, match=r"must be \(n, d\)|out of range"):
+        contrastive_loss(x, y)

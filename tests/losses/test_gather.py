@@ -1,0 +1,102 @@
+"""Two gloo processes, each with a part of the batch, against one process with all of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from hf_echo.losses import (
+    contrastive_loss,
+    gather_offset,
+    gather_with_grad,
+    mse_loss,
+    rank_weight,
+    split_softmax_loss,
+)
+
+
+def model_and_batch():
+    """A linear encoder and eight pairs with three hard negatives each, the same in every process."""
+    generator = torch.Generator().manual_seed(0)
+
+    def rand(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    weight, target = rand(6, 5).requires_grad_(), rand(8, 6)
+    rows = {
+        "source": target + 0.3 * rand(8, 6),
+        "target": target,
+        "hard": target[:, None] + 0.3 * rand(8, 3, 6),
+        "mask": torch.rand(8, 3, generator=generator) < 0.6,
+        "guide_source": target[:, :4] + 0.2 * rand(8, 4),
+        "guide_target": target[:, :4],
+        "key": torch.tensor([0, 1, 2, 0, 4, 5, 2, 7]),  # 0 and 3, 2 and 6 have the same translation
+    }
+    return weight, rows
+
+
+def losses(weight, rows):
+    """What a trainer does in each process."""
+    target, offset = gather_with_grad(rows["target"] @ weight)
+    guide_target, _ = gather_with_grad(rows["guide_target"])
+    key, _ = gather_with_grad(rows["key"])
+    options = dict(
+        guide_source=rows["guide_source"], guide_target=guide_target, radius=0.8,
+        logit_scale=10.0, exclude=rows["key"][:, None] == key, offset=offset,
+    )  # fmt: skip
+    source, hard = rows["source"] @ weight, rows["hard"] @ weight
+    assert offset == gather_offset(len(source))
+    scale = rank_weight(len(source))
+    yield "contrastive", scale * contrastive_loss(source, target, **options)
+    yield "split_softmax", scale * split_softmax_loss(source, target, hard, rows["mask"], **options)
+    yield "mse", scale * mse_loss(source, rows["target"] @ weight)
+
+
+# The first row of each process, and the end.
+CUTS = {"halves": (0, 4, 8), "uneven": (0, 3, 8), "one process empty": (0, 8, 8)}
+
+
+def worker(rank: int, world: int, store: str, answers: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    result = {}
+    for case, cuts in CUTS.items():
+        weight, rows = model_and_batch()
+        mine = {name: value[cuts[rank] : cuts[rank + 1]] for name, value in rows.items()}
+        result[case] = {"shape": tuple(gather_with_grad(mine["hard"])[0].shape)}
+        for name, loss in losses(weight, mine):
+            (gradient,) = torch.autograd.grad(loss, weight, retain_graph=True)
+            for tensor in (mean := loss.detach().clone(), gradient):
+                dist.all_reduce(tensor)  # what DDP does: average over processes
+                tensor /= world
+            result[case][name] = (mean.item(), gradient)
+    if rank == 0:
+        torch.save(result, answers)
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def of_two_processes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gather")
+    torch.multiprocessing.spawn(worker, (2, str(folder / "store"), str(folder / "answers.pt")), nprocs=2)
+    return torch.load(folder / "answers.pt")
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_two_processes_equal_one(case, of_two_processes):
+    result = of_two_processes[case]
+    assert result["shape"] == (8, 3, 6)
+    weight, rows = model_and_batch()
+    for name, loss in losses(weight, rows):
+        mean, gradient = result[name]
+        assert mean == pytest.approx(loss.item(), rel=1e-10), name
+        expected = torch.autograd.grad(loss, weight, retain_graph=True)[0]
+        assert torch.allclose(gradient, expected, rtol=1e-9, atol=1e-12), name
+
+
+def test_one_process_gets_its_own_tensor_back():
+    x = torch.randn(3, 2)
+    gathered, offset = gather_with_grad(x)
+    assert gathered is x and offset == 0
+    assert gather_offset(3) == 0 and rank_weight(3) == 1.0

@@ -1,0 +1,188 @@
+"""Split softmax and one softmax against loops written from Eq. 5."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+from hf_echo.losses import contrastive_loss, one_softmax_loss, split_softmax_loss, split_softmax_parts
+
+
+def cos(a, b) -> float:
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def batch(n=4, total=6, negatives=3, d=5, offset=1, seed=0):
+    rng = np.random.default_rng(seed)
+    target = rng.normal(size=(total, d))
+    own = target[offset : offset + n]
+    source = own + 0.5 * rng.normal(size=(n, d))
+    hard = own[:, None] + 0.4 * rng.normal(size=(n, negatives, d))
+    mask = rng.random((n, negatives)) < 0.7
+    mask[1:2] = False  # a sentence for which no hard negative was found
+    mask[0] = True
+    return source, target, hard, mask
+
+
+def hard_term(source, target, hard, mask, *, scale, offset) -> float:
+    """Second term of Omnilingual SONAR Eq. 5 without gamma, a loop in float64."""
+    total = 0.0
+    for i in range(len(source)):
+        positive = math.exp(scale * cos(source[i], target[i + offset]))
+        negatives = sum(
+            math.exp(scale * cos(source[i], h)) for h, real in zip(hard[i], mask[i], strict=True) if real
+        )
+        total -= math.log(positive / (positive + negatives))
+    return total / len(source)
+
+
+def in_batch_term(source, target, *, scale, margin, offset) -> float:
+    """Eq. 2 without guide."""
+    total = 0.0
+    for i in range(len(source)):
+        own = i + offset
+        positive = math.exp(scale * (cos(source[i], target[own]) - margin))
+        negatives = sum(math.exp(scale * cos(source[i], target[j])) for j in range(len(target)) if j != own)
+        total -= math.log(positive / (positive + negatives))
+    return total / len(source)
+
+
+def tensors(source, target, hard, mask, dtype=torch.float64):
+    return *(torch.tensor(a, dtype=dtype) for a in (source, target, hard)), torch.tensor(mask)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.8, 1.0])
+@pytest.mark.parametrize(("scale", "margin"), [(100, 0.3), (10, 0.0)])
+def test_equals_the_equation(gamma, scale, margin):
+    arrays = batch()
+    contrastive = in_batch_term(*arrays[:2], scale=scale, margin=margin, offset=1)
+    hard = hard_term(*arrays, scale=scale, offset=1)
+    options = dict(gamma=gamma, logit_scale=scale, margin=margin, offset=1)
+    parts = split_softmax_parts(*tensors(*arrays), **options)
+    assert parts["contrastive"].item() == pytest.approx(contrastive, rel=1e-10)
+    assert parts["hard_negatives"].item() == pytest.approx(hard, rel=1e-10)
+    loss = split_softmax_loss(*tensors(*arrays), **options)
+    assert loss.shape == () and torch.equal(loss, parts["total"])
+    assert loss.item() == pytest.approx((1 - gamma) * contrastive + gamma * hard, rel=1e-10)
+
+
+def test_defaults_are_the_papers():
+    arrays = batch(n=6, offset=0)
+    contrastive = in_batch_term(*arrays[:2], scale=100, margin=0.3, offset=0)
+    expected = 0.2 * contrastive + 0.8 * hard_term(*arrays, scale=100, offset=0)
+    assert split_softmax_loss(*tensors(*arrays)).item() == pytest.approx(expected, rel=1e-10)
+
+
+def test_guide_and_exclude_reach_the_in_batch_term_and_only_it():
+    source, target, hard, mask = tensors(*batch())
+    guide_target = target + 0.1
+    options = dict(
+        guide_source=guide_target[1:5], guide_target=guide_target, radius=0.3, margin_space="logit", offset=1,
+        exclude=torch.arange(6).expand(4, 6) == 5,
+    )  # fmt: skip
+    with_guide = split_softmax_parts(source, target, hard, mask, **options)
+    without = split_softmax_parts(source, target, hard, mask, margin_space="logit", offset=1)
+    assert torch.equal(with_guide["contrastive"], contrastive_loss(source, target, **options))
+    assert not torch.equal(with_guide["contrastive"], without["contrastive"])
+    assert torch.equal(with_guide["hard_negatives"], without["hard_negatives"])
+
+
+def test_rows_without_negatives_count_with_zero():
+    source, target, hard, mask = tensors(*batch())
+    alone = [split_softmax_parts(source[i : i + 1], target, hard[i : i + 1], mask[i : i + 1], offset=i + 1)
+             for i in range(4)]  # fmt: skip
+    assert alone[1]["hard_negatives"].item() == 0
+    mean = torch.stack([parts["hard_negatives"] for parts in alone]).mean()
+    whole = split_softmax_parts(source, target, hard, mask, offset=1)["hard_negatives"]
+    assert torch.allclose(mean, whole)
+
+
+@pytest.mark.parametrize("loss_of", [split_softmax_loss, one_softmax_loss])
+def test_unused_slots_may_hold_anything(loss_of):
+    source, target, hard, mask = tensors(*batch())
+    rubbish = hard.masked_fill(~mask[..., None], math.inf).requires_grad_()
+    clean = hard.masked_fill(~mask[..., None], 0).requires_grad_()
+    loss, expected = (
+        loss_of(source, target, rubbish, mask, offset=1),
+        loss_of(source, target, clean, mask, offset=1),
+    )
+    assert torch.equal(loss, expected)
+    (gradient,), (expected,) = torch.autograd.grad(loss, rubbish), torch.autograd.grad(expected, clean)
+    assert torch.equal(gradient, expected) and not gradient[~mask].any() and gradient[mask].any()
+
+
+def test_no_slots_at_all_leave_the_contrastive_term():
+    source, target, hard, mask = tensors(*batch())
+    loss = split_softmax_loss(source, target, hard[:, :0], mask[:, :0], gamma=0.8, offset=1)
+    assert torch.allclose(loss, 0.2 * contrastive_loss(source, target, offset=1))
+
+
+def test_hard_term_of_one_row_is_multiple_negatives_ranking():
+    source, target, hard, _ = tensors(*batch(n=1, total=1, offset=0))
+    theirs = MultipleNegativesRankingLoss(model=None, scale=30.0)
+    columns = [source, target, *(hard[:, k] for k in range(3))]
+    expected = theirs.compute_loss_from_embeddings(columns, None)
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    assert torch.allclose(split_softmax_loss(source, target, hard, mask, gamma=1.0, logit_scale=30), expected)
+    assert torch.allclose(one_softmax_loss(source, target, hard, mask, logit_scale=30), expected)
+
+
+def test_one_softmax_equals_its_definition():
+    source, target, hard, mask = batch()
+    kept = np.random.default_rng(2).random((4, 6)) < 0.6
+    total = 0.0
+    for i in range(4):
+        positive = math.exp(20 * cos(source[i], target[i + 1]))
+        others = sum(math.exp(20 * cos(source[i], target[j])) for j in range(6) if j != i + 1 and kept[i, j])
+        others += sum(
+            math.exp(20 * cos(source[i], h)) for h, real in zip(hard[i], mask[i], strict=True) if real
+        )
+        total -= math.log(positive / (positive + others)) / 4
+    tensor_batch = tensors(source, target, hard, mask)
+    loss = one_softmax_loss(*tensor_batch, logit_scale=20, exclude=~torch.tensor(kept), offset=1)
+    assert loss.item() == pytest.approx(total, rel=1e-10)
+
+
+@pytest.mark.parametrize("loss_of", [split_softmax_loss, one_softmax_loss])
+def test_gradients(loss_of):
+    source, target, hard, mask = tensors(*batch())
+    guide = target.clone()
+
+    def loss(x, y, h):
+        return loss_of(
+            x, y, h, mask, logit_scale=5, guide_source=guide[1:5], guide_target=guide, radius=0.9, offset=1
+        )
+
+    assert torch.autograd.gradcheck(loss, [t.requires_grad_() for t in (source, target, hard)])
+
+
+@pytest.mark.parametrize("loss_of", [split_softmax_loss, one_softmax_loss])
+def test_bfloat16_inputs_are_computed_in_float32(loss_of):
+    source, target, hard, mask = tensors(*batch(), dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = loss_of(source, target, hard, mask, offset=1)
+    assert loss.dtype == torch.float32
+    exact = loss_of(source.double(), target.double(), hard.double(), mask, offset=1)
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gamma": 1.1}, "gamma .* 1.1"),
+        ({"gamma": -0.1}, "gamma .* -0.1"),
+        ({"logit_scale": 0}, "logit_scale"),
+        ({"hard_negatives": torch.zeros(4, 5)}, r"\(4, K, 5\), got \(4, 5\)"),
+        ({"hard_negatives": torch.zeros(3, 3, 5)}, r"got \(3, 3, 5\)"),
+        ({"hard_negative_mask": torch.ones(4, 2)}, r"\(4, 3\), got \(4, 2\)"),
+    ],
+)
+def test_impossible_values_are_named(change, message):
+    names = ("source", "target", "hard_negatives", "hard_negative_mask")
+    arguments = dict(zip(names, tensors(*batch()), strict=True))
+    with pytest.raises(ValueError, match=message):
+        split_softmax_loss(**(arguments | change), offset=1)

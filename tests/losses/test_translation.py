@@ -1,0 +1,222 @@
+"""Chunked cross-entropy against numpy and F.cross_entropy: value, gradients, and what it never allocates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from hf_echo.losses import translation_loss
+
+
+def plain_translation_loss(hidden, weight, labels):
+    return F.cross_entropy((hidden @ weight.T).flatten(0, -2).float(), labels.flatten())
+
+
+def batch(shape=(3, 7), h=6, vocabulary=11, dtype=torch.float32, ignored=0.3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(*shape, h, generator=generator, dtype=dtype).requires_grad_()
+    weight = torch.randn(vocabulary, h, generator=generator, dtype=dtype).requires_grad_()
+    labels = torch.randint(vocabulary, shape, generator=generator)
+    return hidden, weight, labels.masked_fill(torch.rand(shape, generator=generator) < ignored, -100)
+
+
+def test_equals_numpy():
+    hidden, weight, labels = batch(dtype=torch.float64)
+    logits = hidden.detach().numpy().reshape(-1, 6) @ weight.detach().numpy().T
+    losses = [
+        math.log(np.exp(row).sum()) - row[label]
+        for row, label in zip(logits, labels.flatten().tolist(), strict=True)
+        if label != -100
+    ]
+    assert len(losses) < labels.numel()
+    assert translation_loss(hidden, weight, labels).item() == pytest.approx(np.mean(losses), rel=1e-12)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, 5, 1024])
+@pytest.mark.parametrize("shape", [(13,), (3, 7)])
+def test_value_and_gradients_equal_the_plain_loss(chunk_size, shape):
+    hidden, weight, labels = batch(shape)
+    chunked, plain = (
+        translation_loss(hidden, weight, labels, chunk_size=chunk_size),
+        plain_translation_loss(hidden, weight, labels),
+    )
+    assert chunked.shape == () and torch.allclose(chunked, plain, atol=1e-6)
+    # 0.05 as a stage's weight: the gradient made in the forward must be scaled in the backward
+    for mine, other in zip(
+        torch.autograd.grad(0.05 * chunked, (hidden, weight)),
+        torch.autograd.grad(0.05 * plain, (hidden, weight)),
+        strict=True,
+    ):
+        assert mine.dtype == torch.float32 and torch.allclose(mine, other, atol=1e-7)
+
+
+def test_gradcheck():
+    hidden, weight, labels = batch((2, 4), h=3, vocabulary=5, dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda x, w: translation_loss(x, w, labels, chunk_size=3), (hidden, weight)
+    )
+
+
+def test_large_logits_do_not_overflow():
+    hidden, weight, labels = batch()
+    with torch.no_grad():
+        hidden *= 1e4
+    loss = translation_loss(hidden, weight, labels, chunk_size=4)
+    loss.backward()
+    assert torch.allclose(loss, plain_translation_loss(hidden, weight, labels))
+    assert hidden.grad.isfinite().all() and weight.grad.isfinite().all()
+
+
+def test_another_ignore_index():
+    hidden, weight, labels = batch()
+    padded = labels.masked_fill(labels == -100, 0)
+    expected = F.cross_entropy((hidden @ weight.T).flatten(0, 1), padded.flatten(), ignore_index=0)
+    assert torch.allclose(translation_loss(hidden, weight, padded, ignore_index=0), expected)
+
+
+def test_all_ignored_is_zero_with_zero_gradients():
+    hidden, weight, labels = batch()
+    loss = translation_loss(hidden, weight, labels.fill_(-100))
+    loss.backward()
+    assert loss.item() == 0
+    assert torch.equal(hidden.grad, torch.zeros_like(hidden)) and torch.equal(
+        weight.grad, torch.zeros_like(weight)
+    )
+
+
+def test_tied_weight_gets_both_gradients():
+    _, weight, labels = batch()
+    ids = labels.clamp(min=0)
+    gradients = []
+    for loss_of in (translation_loss, plain_translation_loss):
+        embedded = F.embedding(ids, weight)
+        gradients.append(torch.autograd.grad(loss_of(embedded.tanh(), weight, labels), weight)[0])
+    assert torch.allclose(*gradients, atol=1e-6)
+
+
+@pytest.mark.parametrize("frozen", ["hidden", "weight"])
+def test_only_what_needs_a_gradient_gets_one(frozen):
+    tensors = dict(zip(("hidden", "weight", "labels"), batch(), strict=True))
+    expected = torch.autograd.grad(
+        plain_translation_loss(**tensors), tensors["weight" if frozen == "hidden" else "hidden"]
+    )[0]
+    tensors[frozen] = tensors[frozen].detach()
+    translation_loss(**tensors).backward()
+    assert tensors[frozen].grad is None
+    assert torch.allclose(tensors["weight" if frozen == "hidden" else "hidden"].grad, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("weight_dtype", [torch.float32, torch.bfloat16])
+def test_bfloat16_autocast(weight_dtype):
+    hidden, weight, labels = batch((4, 16), h=32, vocabulary=50)
+    exact = plain_translation_loss(hidden, weight, labels)
+    expected = torch.autograd.grad(exact, (hidden, weight))
+    low = weight.detach().to(weight_dtype).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = translation_loss(hidden, low, labels, chunk_size=8)
+        plain = plain_translation_loss(hidden, low, labels)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(
+        plain.item(), rel=1e-5
+    )  # the same logits in bfloat16, softmax in float32
+    gradients = torch.autograd.grad(loss, (hidden, low))
+    assert [g.dtype for g in gradients] == [torch.float32, weight_dtype]
+    for mine, other in zip(gradients, expected, strict=True):
+        assert (mine.float() - other).norm() < 0.02 * other.norm()
+
+
+def test_weight_gradient_is_summed_in_float32():
+    """257 chunks add 0.5 each; a bfloat16 sum would stop at 128, where its steps are 1."""
+    hidden = torch.ones(257, 1, dtype=torch.bfloat16)
+    weight = torch.zeros(2, 1, requires_grad=True)
+    labels = torch.zeros(257, dtype=torch.long)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = translation_loss(hidden, weight, labels, chunk_size=1)
+    (257 * loss).backward()
+    assert weight.grad.flatten().tolist() == pytest.approx([-128.5, 128.5], rel=1e-6)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Number of elements of the largest tensor that any operation returned."""
+
+    elements, operations = 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.operations += 1
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self.elements = max(self.elements, leaf.numel())
+        return out
+
+
+def largest(step) -> int:
+    with LargestTensor() as mode:
+        step()
+    return mode.elements
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_no_tensor_ever_holds_all_logits(autocast):
+    tokens, vocabulary, h, chunk = 64, 500, 4, 8
+    hidden, weight, labels = batch((tokens,), h=h, vocabulary=vocabulary, ignored=0.0)
+
+    def step(loss_of):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = loss_of()
+        loss.backward()
+
+    assert (
+        largest(lambda: step(lambda: plain_translation_loss(hidden, weight, labels))) == tokens * vocabulary
+    )
+    chunked = largest(lambda: step(lambda: translation_loss(hidden, weight, labels, chunk_size=chunk)))
+    assert chunked == chunk * vocabulary
+
+
+def test_memory_does_not_grow_with_tokens():
+    def elements(tokens):
+        hidden, weight, labels = batch((tokens,), h=2, vocabulary=300, ignored=0.0)
+        return largest(lambda: translation_loss(hidden, weight, labels, chunk_size=16).backward())
+
+    assert elements(64) == elements(128)
+
+
+def test_no_grad_computes_no_gradient():
+    hidden, weight, labels = batch(ignored=0.0)
+
+    def operations(grad):
+        with torch.set_grad_enabled(grad), LargestTensor() as mode:
+            loss = translation_loss(hidden, weight, labels)
+        assert loss.requires_grad is grad
+        return mode.operations
+
+    assert operations(False) < operations(True)
+
+
+def test_second_derivative_is_refused():
+    hidden, weight, labels = batch()
+    loss = translation_loss(hidden, weight, labels)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(loss, hidden, create_graph=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"chunk_size": 0}, "chunk_size .* 0"),
+        ({"labels": torch.zeros(3, 6, dtype=torch.long)}, r"\(3, 7, 6\) and \(3, 6\)"),
+        ({"weight": torch.zeros(11, 5)}, r"\(11, 5\)"),
+        ({"labels": torch.full((3, 7), 11)}, "label 11 .* 11"),
+        ({"labels": torch.full((3, 7), -1)}, "label -1"),
+    ],
+)
+def test_impossible_values_are_named(change, message):
+    tensors = dict(zip(("hidden", "weight", "labels"), batch(), strict=True))
+    with pytest.raises(ValueError, match=message):
+        translation_loss(**(tensors | change))
