@@ -2,7 +2,7 @@
 
     python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
 
-Writes train.parquet (parallel schema, X->eng), and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text
+Writes train.parquet (parallel schema, X->eng), a tokenizer of 32k sub-words with all languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text
 of a dev part, English or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
 """
 
@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+
+from hf_echo.vocabulary import train_tokenizer
 
 PARTS = yaml.safe_load((Path(__file__).parent / "recipes" / "nano_real_dev.yaml").read_text())
 ENG = PARTS["pivot"]
@@ -95,6 +97,14 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return table[table.source.str.lower() != table.target.str.lower()].reset_index(drop=True)
 
 
+def write_tokenizer(train: pd.DataFrame, out: Path) -> None:
+    """At most 60,000 sentences a language and 150,000 English ones."""
+    parts = [g.source.sample(min(len(g), 60_000), random_state=0) for _, g in train.groupby("source_lang")]
+    english = train.target.drop_duplicates()
+    parts.append(english.sample(min(len(english), 150_000), random_state=0))
+    train_tokenizer((text for part in parts for text in part), 32_000, max_length=256).save_pretrained(out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
@@ -109,6 +119,7 @@ def main() -> None:
         print(f"dev_{name}: {table.id.nunique()} ids, {len(table)} rows")
     train = train_table(args.corpora, dev)
     train.sample(frac=1, random_state=0).reset_index(drop=True).to_parquet(args.out / "train.parquet")
+    write_tokenizer(train, args.out / "tokenizer")
     print(f"train: {len(train)} pairs\n{train.source_lang.value_counts().to_string()}")
 
 
