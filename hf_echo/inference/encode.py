@@ -79,9 +79,9 @@ def encode(
     Raises:
         ValueError: an unknown language, a wrong number of languages, a text that is too long under "error".
     """
-    encoder = model.get_encoder() if hasattr(model, "get_encoder") else model
+    # The model itself, not its encoder: under FSDP only the outermost forward gathers what is sharded at the root.
     limit = max_length or tokenizer.model_max_length
-    size = encoder.config.embedding_size
+    size = model.config.embedding_size
     if not len(texts):
         return np.zeros((0, size), np.float32)
     pieces = list(_pieces(tokenizer, list(texts), lang, limit, on_long))
@@ -96,8 +96,8 @@ def encode(
         for row, (_, piece) in zip(ids, rows):
             row[: len(piece)] = torch.as_tensor(piece)
         lengths = torch.tensor([len(piece) for _, piece in rows])
-        mask = None if int(lengths[0]) == longest else (torch.arange(longest) < lengths[:, None]).to(encoder.device)
-        vectors = encoder(ids.to(encoder.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
+        mask = None if int(lengths[0]) == longest else (torch.arange(longest) < lengths[:, None]).to(model.device)
+        vectors = model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
         owners = np.array([owner for owner, _ in rows])
         np.add.at(sums, owners, vectors * lengths.numpy()[:, None])
         np.add.at(weight, owners, lengths.numpy())
