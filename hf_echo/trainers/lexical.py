@@ -17,7 +17,7 @@ from transformers import Trainer, TrainingArguments
 from ..data.batching import TokenBudgetBatchSampler
 from ..data.collators import TranslationCollator
 from ..data.tokenized import TokenizedParallel
-from ..losses import contrastive_loss, gather_with_grad
+from ..losses import contrastive_loss, gather_with_grad, rank_weight
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from .evaluation import evaluate_sets
 from .trainer import plain_loader
@@ -34,6 +34,8 @@ class LexicalConfig(TrainingArguments):
     learning_rate: float = field(default=5e-3, metadata={"help": "Adam's initial learning rate"})
     lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
     weight_decay: float = field(default=0.0, metadata={"help": "none: rare tokens would fade"})
+    metric_for_best_model: str | None = field(default="xsim", metadata={"help": "what the best checkpoint is best at"})
+    greater_is_better: bool | None = field(default=False, metadata={"help": "xsim is an error rate"})
 
 
 class SubwordBag(nn.Module):
@@ -96,7 +98,8 @@ class LexicalTrainer(Trainer):
         same = inputs["target_key"][:, None] == keys[None]
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same)
         forward = contrastive_loss(source, all_target, **options)
-        return (forward + contrastive_loss(target, all_source, **options)) / 2
+        loss = (forward + contrastive_loss(target, all_source, **options)) / 2
+        return loss * rank_weight(len(source), loss.device)  # ranks may hold different numbers of rows
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         encoder = bag_encoder(self.accelerator.unwrap_model(self.model), self.tokenizer)

@@ -1,0 +1,66 @@
+"""Two gloo processes with half the batch each give the weights of one process with the whole batch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hf_echo.modeling import EchoForTranslation
+
+from .two_processes import RUNS, build, finish
+
+SCRIPT = Path(__file__).parent / "two_processes.py"
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("two")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(SCRIPT), str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return out
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    if (folder / "config.json").exists():
+        return EchoForTranslation.from_pretrained(folder).state_dict()
+    return load_file(folder / "model.safetensors")
+
+
+def one(run: str, toy, out: Path) -> Path:
+    finish(build(run, toy, world=1, output_dir=out), out)
+    return out
+
+
+def assert_same_run(have: Path, want: Path) -> None:
+    have_weights, want_weights = weights(have), weights(want)
+    assert have_weights.keys() == want_weights.keys()
+    for name, weight in want_weights.items():
+        torch.testing.assert_close(have_weights[name], weight, atol=1e-5, rtol=0, msg=lambda m, name=name: f"{name}: {m}")
+    have_log, want_log = (torch.load(folder / "log.pt") for folder in (have, want))
+    assert have_log["metrics"] == pytest.approx(want_log["metrics"])
+    for a, b in zip(have_log["log"][:3], want_log["log"][:3], strict=True):
+        parts = {name: value for name, value in b.items() if "loss" in name or name == "grad_norm"}
+        assert {name: a[name] for name in parts} == pytest.approx(parts, abs=2e-4, rel=1e-4)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_two_processes_are_one(run, two, toy, tmp_path):
+    assert_same_run(two / run, one(run, toy, tmp_path))
+
+
+def test_gradient_checkpointing_in_two_processes(two):
+    """DDP does not look for unused parameters then: it would wait for gradients of what no stage reads."""
+    assert_same_run(two / "checkpointed", two / "contrastive")
+
+
+@pytest.mark.parametrize("run", ["contrastive", "seq2seq"])
+def test_fsdp2_is_ddp(run, two):
+    assert_same_run(two / f"fsdp_{run}", two / run)

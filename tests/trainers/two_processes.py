@@ -1,0 +1,85 @@
+"""Trains the toy stages under torchrun; a test compares the weights with those of one process.
+
+    torchrun --standalone --nproc_per_node 2 two_processes.py OUT
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import hf_echo.trainers as trainers
+from hf_echo.data.tokenized import tokenize_parallel
+
+RUNS = ("lexical", "seq2seq", "contrastive", "guided", "hard_negatives", "decoder")
+GLOBAL_ROWS = 14
+
+
+def build(run: str, toy, world: int, output_dir, **changes):
+    """The trainer of a run; a global batch has the same rows whatever the number of processes."""
+    stage = {"guided": "contrastive"}.get(run, run)
+    name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
+    config, trainer = getattr(trainers, f"{name}Config"), getattr(trainers, f"{name}Trainer")
+    tokenizer = toy.make_tokenizer()
+    data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
+    options = dict(output_dir=str(output_dir), max_steps=3, learning_rate=0.5, optim="sgd", lr_scheduler_type="constant",
+                   warmup_steps=0, logging_steps=1, save_strategy="no", report_to="none", use_cpu=True,
+                   disable_tqdm=True) | changes  # fmt: skip
+    dev_sets = {"toy": trainers.DevSet(toy.nway_rows())}
+    if stage == "lexical":
+        torch.manual_seed(5)
+        data = data.select(np.arange(40))  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
+        args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
+        return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
+    args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
+    extra = {}
+    if run == "guided":
+        rng = np.random.default_rng(0)
+        extra["guide"] = [rng.normal(size=(len(data), 6)).astype(np.float32) + 1 for _ in range(2)]
+    return trainer(toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
+
+
+def force_fsdp(trainer) -> None:
+    """accelerate takes up FSDP on accelerators only: on the CPU it would silently be DDP."""
+    from accelerate import PartialState
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=2, auto_wrap_policy="transformer_based_wrap", reshard_after_forward=True,
+        transformer_cls_names_to_wrap=["LlamaDecoderLayer", "EchoDecoderLayer"], state_dict_type="FULL_STATE_DICT",
+        cpu_ram_efficient_loading=False,
+    )  # fmt: skip
+    for state in (AcceleratorState._shared_state, PartialState._shared_state):
+        state.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
+    trainer.is_fsdp_enabled = True
+
+
+def finish(trainer, out: Path) -> None:
+    trainer.train()
+    metrics = trainer.evaluate()
+    trainer.save_model(str(out))
+    if trainer.is_world_process_zero():
+        torch.save({"log": trainer.state.log_history, "metrics": metrics}, out / "log.pt")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    toy, out = runpy.run_path(str(Path(__file__).parents[1] / "toy.py")), Path(sys.argv[1])
+    toy = type("Toy", (), {name: staticmethod(value) for name, value in toy.items() if callable(value)})
+    for run in RUNS:
+        trainer = build(run, toy, world=2, output_dir=out / run)
+        assert trainer.args.world_size == 2 and trainer.accelerator.num_processes == 2
+        finish(trainer, out / run)
+    checkpointed = build("contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True)
+    finish(checkpointed, out / "checkpointed")
+    for run in ("contrastive", "seq2seq"):
+        trainer = build(run, toy, world=2, output_dir=out / f"fsdp_{run}")
+        force_fsdp(trainer)
+        finish(trainer, out / f"fsdp_{run}")
+        assert type(trainer.model_wrapped).__name__.startswith("FSDP")
+    torch.distributed.destroy_process_group()
