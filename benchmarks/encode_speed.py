@@ -33,7 +33,10 @@ from hf_echo.vocabulary import train_tokenizer
 def builtin_texts(n: int, languages) -> list[tuple[str, str]]:
     rng = random.Random(0)
     by_lang = {lang: builtin_nway(2000, languages=[lang])["text"] for lang in languages}
-    return [(lang, " ".join(rng.choices(by_lang[lang], k=rng.choice((1, 1, 2, 3, 6))))) for lang in rng.choices(languages, k=n)]
+    return [
+        (lang, " ".join(rng.choices(by_lang[lang], k=rng.choice((1, 1, 2, 3, 6)))))
+        for lang in rng.choices(languages, k=n)
+    ]
 
 
 def read(path: Path, n: int, default: str) -> list[tuple[str, str]]:
@@ -57,19 +60,27 @@ def plain_llama(checkpoint: Path, folder: Path) -> SentenceTransformer:
     names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
              "num_key_value_heads", "head_dim", "rms_norm_eps", "rope_parameters", "max_position_embeddings",
              "pad_token_id")  # fmt: skip
-    llama = LlamaModel(LlamaConfig(**{name: getattr(encoder.config, name) for name in names}, is_causal=False))
+    llama = LlamaModel(
+        LlamaConfig(**{name: getattr(encoder.config, name) for name in names}, is_causal=False)
+    )
     llama.load_state_dict(encoder.state_dict(), strict=False)
     llama.save_pretrained(folder)
     from transformers import PreTrainedTokenizerFast
 
-    PreTrainedTokenizerFast(tokenizer_file=str(checkpoint / "tokenizer.json"), pad_token="<pad>").save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_file=str(checkpoint / "tokenizer.json"), pad_token="<pad>"
+    ).save_pretrained(folder)
     from sentence_transformers.base.modules import Transformer
 
-    return SentenceTransformer(modules=[Transformer(str(folder)), Pooling(encoder.config.hidden_size, "mean")])
+    return SentenceTransformer(
+        modules=[Transformer(str(folder)), Pooling(encoder.config.hidden_size, "mean")]
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path)
     parser.add_argument("--english", type=Path)
     parser.add_argument("--mixed", type=Path)
@@ -80,11 +91,17 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     sets = {
-        "english": read(args.english, args.n, "eng_Latn") if args.english else builtin_texts(args.n, ["eng_Latn"]),
-        "mixed": read(args.mixed, args.n, "eng_Latn") if args.mixed else builtin_texts(args.n, list(LANGUAGES)),
+        "english": read(args.english, args.n, "eng_Latn")
+        if args.english
+        else builtin_texts(args.n, ["eng_Latn"]),
+        "mixed": read(args.mixed, args.n, "eng_Latn")
+        if args.mixed
+        else builtin_texts(args.n, list(LANGUAGES)),
     }
     with tempfile.TemporaryDirectory() as tmp:
-        model = args.model or random_checkpoint([text for rows in sets.values() for _, text in rows], Path(tmp) / "echo")
+        model = args.model or random_checkpoint(
+            [text for rows in sets.values() for _, text in rows], Path(tmp) / "echo"
+        )
         st, plain = SentenceTransformer(str(model)), plain_llama(model, Path(tmp) / "llama")
         encoder, tokenizer = load_encoder(model, dtype="fp32")
         bf16 = load_encoder(model, dtype="bf16")[0] if has_fast_bf16() else None
@@ -98,17 +115,23 @@ def main() -> None:
                 # sentence-transformers sorts by characters: batches of equal token length are given one by one
                 out = np.empty((len(order), st.get_embedding_dimension()), np.float32)
                 for i in range(0, len(order), 32):
-                    out[order[i : i + 32]] = st.encode([prompted[j] for j in order[i : i + 32]], batch_size=32)
+                    out[order[i : i + 32]] = st.encode(
+                        [prompted[j] for j in order[i : i + 32]], batch_size=32
+                    )
                 return out
 
             paths = {
                 "ST, plain bidirectional Llama, fp32": lambda texts=texts: plain.encode(texts, batch_size=32),
                 "ST, Echo, fp32": lambda prompted=prompted: st.encode(prompted, batch_size=32),
                 "ST, Echo, fp32, sorted by tokens": by_tokens,
-                "hf-echo encode, fp32": lambda texts=texts, langs=langs: encode(encoder, tokenizer, texts, langs),
+                "hf-echo encode, fp32": lambda texts=texts, langs=langs: encode(
+                    encoder, tokenizer, texts, langs
+                ),
             }
             if bf16 is not None:
-                paths["hf-echo encode, bf16"] = lambda texts=texts, langs=langs: encode(bf16, tokenizer, texts, langs)
+                paths["hf-echo encode, bf16"] = lambda texts=texts, langs=langs: encode(
+                    bf16, tokenizer, texts, langs
+                )
             best, vectors = dict.fromkeys(paths, float("inf")), {}
             for _ in range(args.rounds):
                 for path, run in paths.items():
@@ -123,7 +146,9 @@ def main() -> None:
                        "times_st_sorted_by_tokens": round(best["ST, Echo, fp32, sorted by tokens"] / seconds, 2)}  # fmt: skip
                 if "plain" not in path:
                     x = vectors[path]
-                    cosine = (x * reference).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(reference, axis=1)
+                    cosine = (
+                        (x * reference).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(reference, axis=1)
+                    )
                     row["min_cosine"] = round(float(cosine.min()), 5)
                 report["sets"][name][path] = row
                 print(f"{name:8} {path:40} {row}")

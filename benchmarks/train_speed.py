@@ -28,8 +28,12 @@ from hf_echo.vocabulary import train_tokenizer
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="builtin", help="a file for load_parallel; the built-in corpus has even lengths")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", default="builtin", help="a file for load_parallel; the built-in corpus has even lengths"
+    )
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--vocab-size", type=int, default=16_000)
@@ -54,11 +58,15 @@ def main() -> None:
     trainer = Seq2SeqTrainer(model(), config, train_dataset=data, tokenizer=tokenizer)
     collator = TranslationCollator(tokenizer)
     loader = iter(trainer.get_train_dataloader())
-    mean_length = float(np.mean(data.source.lengths + data.target.lengths)) + sum(collator.overhead(data).values())
+    mean_length = float(np.mean(data.source.lengths + data.target.lengths)) + sum(
+        collator.overhead(data).values()
+    )
     rows = max(1, int(args.max_tokens / mean_length))
     rng = np.random.default_rng(0)
     plain_model = model()
-    optimizers = [torch.optim.AdamW(m.parameters(), lr=4e-4, betas=(0.9, 0.98)) for m in (plain_model, trainer.model)]
+    optimizers = [
+        torch.optim.AdamW(m.parameters(), lr=4e-4, betas=(0.9, 0.98)) for m in (plain_model, trainer.model)
+    ]
 
     def plain_loss():
         batch = collator([data[int(i)] for i in rng.choice(len(data), rows, replace=False)])
@@ -67,9 +75,11 @@ def main() -> None:
 
     def our_loss():
         batch = next(loader)
-        with trainer.autocast_smart_context_manager() if hasattr(
-            trainer, "autocast_smart_context_manager"
-        ) else trainer.compute_loss_context_manager():
+        with (
+            trainer.autocast_smart_context_manager()
+            if hasattr(trainer, "autocast_smart_context_manager")
+            else trainer.compute_loss_context_manager()
+        ):
             return trainer.compute_loss(trainer.model, batch), batch
 
     plain_model.bottleneck = False

@@ -22,7 +22,9 @@ from hf_echo.modeling.generation_echo import greedy_decode
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("-n", type=int, default=512)
@@ -39,11 +41,17 @@ def main() -> None:
         table = builtin_nway(args.n // len(LANGUAGES) + 1, split="test")
         rows = [(row["lang"], row["text"]) for row in table][: args.n]
     model, tokenizer = load_translator(args.model, dtype="fp32")
-    memory = torch.from_numpy(encode(model, tokenizer, [text for _, text in rows], [lang for lang, _ in rows]))
+    memory = torch.from_numpy(
+        encode(model, tokenizer, [text for _, text in rows], [lang for lang, _ in rows])
+    )
     prompt = tokenizer.decoder_prompt_ids("eng_Latn")
 
     def batches(run):
-        return [ids for i in range(0, len(memory), args.batch_size) for ids in run(memory[i : i + args.batch_size])]
+        return [
+            ids
+            for i in range(0, len(memory), args.batch_size)
+            for ids in run(memory[i : i + args.batch_size])
+        ]
 
     @torch.no_grad()
     def with_generate(vectors):

@@ -35,7 +35,10 @@ def _register() -> None:
     AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
     AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
     PIPELINE_REGISTRY.register_pipeline(
-        "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSeq2SeqLM, type="text"
+        "sonar-translation",
+        pipeline_class=SonarTranslationPipeline,
+        pt_model=AutoModelForSeq2SeqLM,
+        type="text",
     )
 
 

@@ -34,7 +34,9 @@ def example(text: str) -> dict:
 
 @app.command(**example("hf-echo demo --out outputs/demo"))
 def demo(
-    out: Annotated[Path, typer.Option(help="Where checkpoints, release and results.json go.")] = Path("outputs/demo"),
+    out: Annotated[Path, typer.Option(help="Where checkpoints, release and results.json go.")] = Path(
+        "outputs/demo"
+    ),
     fresh: Annotated[bool, typer.Option(help="Train again although stages are finished.")] = False,
 ) -> None:
     """Train stages 1 to 3 at nano size on the built-in corpus, then embed, search and translate with the result."""
@@ -45,9 +47,13 @@ def demo(
 
 @app.command(**example("hf-echo train nano/2_contrastive max_steps=100 learning_rate=1e-3"))
 def train(
-    recipe: Annotated[str, typer.Argument(help="A YAML file, a folder of them, or a name such as nano or large.")],
+    recipe: Annotated[
+        str, typer.Argument(help="A YAML file, a folder of them, or a name such as nano or large.")
+    ],
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, any field of the recipe.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print sizes, steps and memory; train nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print sizes, steps and memory; train nothing.")
+    ] = False,
     fresh: Annotated[bool, typer.Option(help="Train again although the stage is finished.")] = False,
 ) -> None:
     """Train a recipe: one stage, or every stage of a folder in order. A killed run goes on where it was."""
@@ -80,7 +86,14 @@ def encode(
     texts = read_lines(source)
     encoder, tokenizer = inference.load_encoder(model, dtype=dtype)
     vectors = inference.encode(
-        encoder, tokenizer, texts, lang, max_tokens=max_tokens, normalize=normalize, on_long=on_long, progress=True
+        encoder,
+        tokenizer,
+        texts,
+        lang,
+        max_tokens=max_tokens,
+        normalize=normalize,
+        on_long=on_long,
+        progress=True,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".npy":
@@ -92,7 +105,9 @@ def encode(
     typer.echo(f"{out}: {vectors.shape[0]} x {vectors.shape[1]}", err=True)
 
 
-@app.command(**example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn"))
+@app.command(
+    **example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn")
+)
 def translate(
     model: Model,
     target: Annotated[str, typer.Option("--to", help="Language to write.")],
@@ -129,7 +144,9 @@ def release(
     typer.echo(f"{out}: AutoModel, SentenceTransformer and pipeline('sonar-translation') open it", err=True)
 
 
-@convert_app.command("llama", **example("hf-echo convert llama HuggingFaceTB/SmolLM2-135M outputs/smollm2-echo"))
+@convert_app.command(
+    "llama", **example("hf-echo convert llama HuggingFaceTB/SmolLM2-135M outputs/smollm2-echo")
+)
 def convert_llama(
     source: Annotated[str, typer.Argument(help="LlamaForCausalLM: folder, Hub name or GGUF file.")],
     out: Annotated[Path, typer.Argument(help="Folder of the Echo checkpoint.")],
@@ -145,7 +162,9 @@ def convert_llama(
 
 
 SourceFile = Annotated[Path, typer.Option("--source", help="Texts to search for, one a line.")]
-TargetFile = Annotated[Path, typer.Option("--target", help="Their translations, line by line: the candidates.")]
+TargetFile = Annotated[
+    Path, typer.Option("--target", help="Their translations, line by line: the candidates.")
+]
 
 
 @evaluate_app.command("xsim", **example(
@@ -159,7 +178,9 @@ def evaluate_xsim(
     target_lang: Annotated[str | None, typer.Option(help="Language of --target.")] = "eng_Latn",
     margin: Annotated[str | None, typer.Option(help="ratio or distance; cosine by default (OS 6.1).")] = None,
     k: Annotated[int, typer.Option(min=1, help="Neighbours of the margin.")] = 4,
-    hard_negatives: Annotated[bool, typer.Option(help="xsim++ too, with hard negatives by rule (English).")] = False,
+    hard_negatives: Annotated[
+        bool, typer.Option(help="xsim++ too, with hard negatives by rule (English).")
+    ] = False,
     out: Json = None,
 ) -> None:
     """Error rate in percent of finding each line's translation. Any SentenceTransformer will do as model."""
@@ -168,7 +189,9 @@ def evaluate_xsim(
 
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
-        raise ValueError(f"{source} has {len(sources)} lines and {target} {len(targets)}: line i must translate line i")
+        raise ValueError(
+            f"{source} has {len(sources)} lines and {target} {len(targets)}: line i must translate line i"
+        )
     encoder = any_encoder(model)
     x, y = encoder(sources, source_lang), encoder(targets, target_lang)
     found = xsim(x, y, margin=margin, k=k)
@@ -180,7 +203,15 @@ def evaluate_xsim(
         if not flat:
             raise ValueError(f"no hard negatives could be made from {target}: is it English?")
         owners, texts, kinds = zip(*flat)
-        hard = xsimpp(x, y, encoder(list(texts), target_lang), list(owners), negative_kind=list(kinds), margin=margin, k=k)
+        hard = xsimpp(
+            x,
+            y,
+            encoder(list(texts), target_lang),
+            list(owners),
+            negative_kind=list(kinds),
+            margin=margin,
+            k=k,
+        )
         report["xsimpp"] = hard.to_row()
     print_report(report, out)
 
@@ -203,9 +234,13 @@ def evaluate_translation(
 
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
-        raise ValueError(f"{source} has {len(sources)} lines and {target} {len(targets)}: line i must translate line i")
+        raise ValueError(
+            f"{source} has {len(sources)} lines and {target} {len(targets)}: line i must translate line i"
+        )
     translator, tokenizer = inference.load_translator(model)
-    hypotheses = inference.translate(translator, tokenizer, sources, source_lang, target_lang, num_beams=num_beams)
+    hypotheses = inference.translate(
+        translator, tokenizer, sources, source_lang, target_lang, num_beams=num_beams
+    )
     scores = translation_scores(hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang)
     print_report({"model": model, **scores.to_row()}, out)
 
@@ -216,7 +251,9 @@ def read_lines(path: Path) -> list[str]:
         data, name = sys.stdin.buffer.read(), "standard input"
     else:
         if not path.is_file():
-            raise FileNotFoundError(f"no file {path}; give a text file with one sentence a line, or - for standard input")
+            raise FileNotFoundError(
+                f"no file {path}; give a text file with one sentence a line, or - for standard input"
+            )
         data, name = path.read_bytes(), str(path)
     lines = data.split(b"\n")
     lines = lines[:-1] if lines[-1] == b"" else lines
@@ -225,7 +262,9 @@ def read_lines(path: Path) -> list[str]:
         try:
             texts.append(line.decode("utf-8").removesuffix("\r"))
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+            raise ValueError(
+                f"{name}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8"
+            ) from None
     if not texts:
         raise ValueError(f"{name} is empty: one sentence a line is needed")
     return texts

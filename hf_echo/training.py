@@ -6,10 +6,13 @@ a run that was killed goes on from its last checkpoint, a stage that is finished
 
 from __future__ import annotations
 
+import argparse
 import difflib
-import hashlib
 import json
 import logging
+import os
+import re
+import shutil
 import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -52,18 +55,28 @@ STAGES = {
     "decoder": (DecoderConfig, DecoderTrainer),
 }
 RECIPES = Path(__file__).parent / "recipes"
-DONE = "recipe.json"
+RUN = "recipe.json"  # in the output folder: what was trained with which settings
+MAY_CHANGE = {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_total_limit", "eval_steps", "report_to",
+              "dataloader_num_workers", "disable_tqdm", "cache_dir"}  # fmt: skip
 
 
 @dataclass
 class ModelArguments:
     """Where the model comes from: a checkpoint, or a shape with a tokenizer of its own."""
 
-    model_name_or_path: str | None = field(default=None, metadata={"help": "checkpoint to start from (folder or Hub)"})
+    model_name_or_path: str | None = field(
+        default=None, metadata={"help": "checkpoint to start from (folder or Hub)"}
+    )
     tokenizer_name_or_path: str | None = field(default=None, metadata={"help": "default: the checkpoint's"})
-    vocab_size: int = field(default=16_000, metadata={"help": "of a tokenizer trained on the data, where none is given"})
-    shape: dict = field(default_factory=dict, metadata={"help": "EchoConfig fields of a new model; decoder_layers too"})
-    bag: str | None = field(default=None, metadata={"help": "stage-0 checkpoint that a new model starts from"})
+    vocab_size: int = field(
+        default=16_000, metadata={"help": "of a tokenizer trained on the data, where none is given"}
+    )
+    shape: dict = field(
+        default_factory=dict, metadata={"help": "EchoConfig fields of a new model; decoder_layers too"}
+    )
+    bag: str | None = field(
+        default=None, metadata={"help": "stage-0 checkpoint that a new model starts from"}
+    )
 
 
 @dataclass
@@ -73,10 +86,18 @@ class DataArguments:
     train_data: str | None = field(default=None, metadata={"help": "file, folder, Hub name or 'builtin'"})
     data_options: dict = field(default_factory=dict, metadata={"help": "further arguments of load_parallel"})
     dev_data: dict = field(default_factory=dict, metadata={"help": "name: n-way file, or 'builtin'"})
-    rule_negatives: int = field(default=0, metadata={"help": "hard negatives by rule for each English target"})
-    rule_negatives_limit: int | None = field(default=None, metadata={"help": "on this many pairs, chosen by the seed"})
-    dev_negatives: int = field(default=5, metadata={"help": "hard negatives a dev sentence for xsim++, 0 for none"})
-    guide: str | None = field(default=None, metadata={"help": "SentenceTransformer or Echo checkpoint for OS Eq. 3"})
+    rule_negatives: int = field(
+        default=0, metadata={"help": "hard negatives by rule for each English target"}
+    )
+    rule_negatives_limit: int | None = field(
+        default=None, metadata={"help": "on this many pairs, chosen by the seed"}
+    )
+    dev_negatives: int = field(
+        default=5, metadata={"help": "hard negatives a dev sentence for xsim++, 0 for none"}
+    )
+    guide: str | None = field(
+        default=None, metadata={"help": "SentenceTransformer or Echo checkpoint for OS Eq. 3"}
+    )
     cache_dir: str = field(default="outputs/cache", metadata={"help": "tokenized data and guide embeddings"})
 
 
@@ -92,36 +113,62 @@ def find_recipes(name: str) -> list[Path]:
         if path.is_dir() and (found := sorted(path.glob("[0-9]*.yaml"))):
             return found
     known = sorted({str(p.parent.relative_to(RECIPES)) for p in RECIPES.rglob("[0-9]*.yaml")})
-    raise FileNotFoundError(f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}")
+    raise FileNotFoundError(
+        f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}"
+    )
 
 
 def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     """(stage, ModelArguments, DataArguments, stage Config, the values as read).
 
     Raises:
-        ValueError: an unknown stage or field, named with those that exist.
+        ValueError: no YAML mapping, an unknown stage or field (named with those that exist), a value of a wrong kind.
     """
-    values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    values = {key: _number(value) for key, value in (values | (overrides or {})).items()}
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold `field: value` lines, not a {type(values).__name__}")
+    for key, value in (overrides or {}).items():
+        key, dot, inner = key.partition(".")  # shape.hidden_size=64 changes one entry of shape
+        values[key] = {**(values.get(key) or {}), inner: value} if dot else value
     stage = values.pop("stage", None)
     if stage not in STAGES:
         raise ValueError(f"{path}: stage is {stage!r}; it must be one of {', '.join(STAGES)}")
     kinds = (ModelArguments, DataArguments, STAGES[stage][0])
-    known = {f.name for kind in kinds for f in fields(kind)}
-    if unknown := sorted(set(values) - known):
+    known = {f.name: f for kind in kinds for f in fields(kind) if f.init}
+    if unknown := sorted(set(values) - set(known)):
         near = difflib.get_close_matches(unknown[0], known, n=1)
-        raise ValueError(f"{path}: unknown field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else ""))
+        raise ValueError(
+            f"{path}: unknown field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else "")
+        )
+    values = {key: _checked(f"{path}: {key}", value, known[key].type) for key, value in values.items()}
     values.setdefault("use_cpu", not torch.cuda.is_available())
     values.setdefault("report_to", "none")
     return stage, *HfArgumentParser(kinds).parse_dict(dict(values)), values
 
 
-def _number(value: Any) -> Any:
+class _Loader(yaml.SafeLoader):
     """YAML 1.1 reads 1e-3 as text; a recipe means the number."""
-    try:
-        return float(value) if isinstance(value, str) and value[:1].isdigit() else value
-    except ValueError:
-        return value
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """The value, where a field of this annotation can hold it (1e3 is a whole number too)."""
+    kinds = [part.strip() for part in (kind.__name__ if isinstance(kind, type) else str(kind)).split("|")]
+    python = {"int": int, "float": (int, float), "bool": bool, "str": str, "dict": dict, "None": type(None)}
+    if not set(kinds) <= set(python):
+        return value  # enumerations and such, which transformers checks
+    if "int" in kinds and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not any(isinstance(value, python[k]) and (k == "bool" or not isinstance(value, bool)) for k in kinds):
+        raise ValueError(f"{name} is {value!r}; it must be {' or '.join(k for k in kinds if k != 'None')}")
+    return value
 
 
 def parse_overrides(pairs: list[str]) -> dict[str, Any]:
@@ -131,33 +178,56 @@ def parse_overrides(pairs: list[str]) -> dict[str, Any]:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise ValueError(f"{pair!r} is no override; write key=value, for example max_steps=100")
-        out[key] = yaml.safe_load(value)
+        try:
+            out[key] = yaml.load(value, _Loader)
+        except yaml.YAMLError:
+            raise ValueError(f"{pair!r}: {value!r} is not a YAML value; quote it") from None
     return out
 
 
-def train_recipe(path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False) -> dict[str, Any]:
+def train_recipe(
+    path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False
+) -> dict[str, Any]:
     """Train one stage and save it in its `output_dir`; returns metrics (also written to results.json there).
 
     Args:
-        fresh: train again although the stage is finished.
+        fresh: train again although the stage is finished, and drop the checkpoints of a run that is not.
+
+    Raises:
+        ValueError: `output_dir` holds checkpoints that were trained with other settings.
     """
     stage, model_args, data_args, args, values = read_recipe(path, overrides)
     out = Path(args.output_dir)
-    fingerprint = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
-    done = out / DONE
-    if not fresh and done.exists() and json.loads(done.read_text())["fingerprint"] == fingerprint:
+    run = {
+        "stage": stage,
+        "values": values,
+        "from": _trained_with(model_args.model_name_or_path or model_args.bag),
+    }
+    before = json.loads((out / RUN).read_text()) if (out / RUN).exists() else None
+    if not fresh and before == json.loads(json.dumps(run | {"finished": True}, default=str)):
         logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
-        return json.loads((out / "results.json").read_text())
+        results = json.loads((out / "results.json").read_text())
+        return {key: value for key, value in results.items() if key != "tables"}
+    resume = _checkpoint_to_resume(out, run, before, fresh)
     set_seed(args.seed)
-    dataset = load_training_data(stage, data_args, args.seed)
-    tokenizer = load_tokenizer(model_args, dataset, getattr(args, "max_length", 128))
-    dev_sets = load_dev_sets(data_args)
-    tokenized = tokenize_parallel(
-        dataset, tokenizer, max_length=getattr(args, "max_length", 128), cache_dir=data_args.cache_dir
-    )
-    trainer = build_trainer(stage, model_args, data_args, args, dataset, tokenized, tokenizer, dev_sets)
+    with args.main_process_first(desc="data"):  # who comes second finds the caches
+        dataset = load_training_data(stage, data_args, args.seed)
+        max_length = getattr(args, "max_length", 128)
+        tokenizer = load_tokenizer(model_args, dataset, max_length)
+        dev_sets = load_dev_sets(data_args)
+        tokenized = tokenize_parallel(
+            dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir
+        )
+        trainer_options = {}
+        if data_args.guide and stage in ("contrastive", "hard_negatives"):
+            key = f"{data_args.guide} {_trained_with(data_args.guide)}"
+            guide = guide_encoder(data_args.guide)
+            trainer_options["guide"] = guide_embeddings(dataset, guide, key, data_args.cache_dir)
+    trainer = build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **trainer_options)
+    if trainer.is_world_process_zero():
+        out.mkdir(parents=True, exist_ok=True)
+        (out / RUN).write_text(json.dumps(run | {"finished": False}, indent=2, default=str))
     start = time.time()
-    resume = None if fresh or not out.is_dir() else get_last_checkpoint(str(out))
     trainer.train(resume_from_checkpoint=resume)
     seconds = time.time() - start
     model = trainer.accelerator.unwrap_model(trainer.model)
@@ -168,13 +238,46 @@ def train_recipe(path: Path, overrides: dict[str, Any] | None = None, *, fresh: 
     results = {"stage": stage, "seconds": round(seconds, 1), **metrics} | {
         k: getattr(trainer, k) for k in ("tokens_per_second",) if getattr(trainer, k, None)
     }
-    if trainer.is_world_process_zero():
+    if stage != "lexical":
+        trainer.save_model(str(out))  # every process takes part: under FSDP each holds a part of the weights
+    elif trainer.is_world_process_zero():
         model.save_pretrained(out)
+    if trainer.is_world_process_zero():
         tokenizer.save_pretrained(out)
         by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
-        (out / "results.json").write_text(json.dumps(results | {"tables": by_language}, indent=2, ensure_ascii=False))
-        done.write_text(json.dumps({"fingerprint": fingerprint, "stage": stage, "values": values}, indent=2, default=str))
+        (out / "results.json").write_text(
+            json.dumps(results | {"tables": by_language}, indent=2, ensure_ascii=False)
+        )
+        (out / RUN).write_text(json.dumps(run | {"finished": True}, indent=2, default=str))
     return results
+
+
+def _trained_with(name: str | None) -> Any:
+    """What this package trained a checkpoint with: what builds on it is only as finished as it is."""
+    file = Path(name or "") / RUN
+    return json.loads(file.read_text()) if name and file.exists() else None
+
+
+def _checkpoint_to_resume(out: Path, run: dict, before: dict | None, fresh: bool) -> str | None:
+    """The last checkpoint of the same run; a longer one (more steps) is the same run too."""
+
+    def settings(r: dict) -> dict:
+        values = {key: value for key, value in r["values"].items() if key not in MAY_CHANGE}
+        return json.loads(json.dumps(r | {"values": values, "finished": None}, default=str))
+
+    checkpoint = get_last_checkpoint(str(out)) if out.is_dir() else None
+    if checkpoint is None:
+        return None
+    if not fresh and before is not None and settings(before) == settings(run):
+        return checkpoint
+    if not fresh:
+        raise ValueError(
+            f"{out} holds checkpoints of other settings; --fresh replaces them, or give another output_dir"
+        )
+    if int(os.environ.get("RANK", 0)) == 0:
+        for folder in out.glob("checkpoint-*"):
+            shutil.rmtree(folder)  # or a later resume would take an old one for the newest
+    return None
 
 
 def load_training_data(stage: str, args: DataArguments, seed: int) -> Dataset:
@@ -192,7 +295,9 @@ def load_training_data(stage: str, args: DataArguments, seed: int) -> Dataset:
         if "hard_negatives" in dataset.column_names:
             dataset = dataset.remove_columns("hard_negatives")
         dataset = dataset.add_column("hard_negatives", column)
-        dataset = dataset.filter(lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn")
+        dataset = dataset.filter(
+            lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn"
+        )
     return dataset
 
 
@@ -201,7 +306,9 @@ def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int):
         return AutoTokenizer.from_pretrained(name)
     from .vocabulary import train_tokenizer
 
-    texts = concatenate_datasets([dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")])
+    texts = concatenate_datasets(
+        [dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")]
+    )
     return train_tokenizer((row["text"] for row in texts), args.vocab_size, max_length=max_length)
 
 
@@ -224,15 +331,14 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
     return dev_sets
 
 
-def build_trainer(stage, model_args, data_args, args, dataset, tokenized, tokenizer, dev_sets):
+def build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **options):
     _, trainer_class = STAGES[stage]
     if stage == "lexical":
         return trainer_class(args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets)
     model = load_model(model_args, tokenizer, _languages(tokenized))
-    options = {}
-    if data_args.guide and stage in ("contrastive", "hard_negatives"):
-        options["guide"] = guide_embeddings(dataset, guide_encoder(data_args.guide), data_args.guide, data_args.cache_dir)
-    return trainer_class(model, args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets, **options)
+    return trainer_class(
+        model, args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets, **options
+    )
 
 
 def guide_encoder(name: str):
@@ -257,10 +363,18 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
     """EchoConfig of a new model; `shape` holds its fields, and `decoder_layers` where the decoder is shallower."""
     shape = dict(shape)
     decoder_layers = shape.pop("decoder_layers", shape.get("num_hidden_layers"))
+    known = {f.name for f in fields(EchoConfig)}
+    if unknown := sorted(set(shape) - known):  # transformers would take it as an attribute and go on
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        raise ValueError(
+            f"unknown shape field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else "")
+        )
     own = {k: shape.pop(k) for k in ("pooling", "final_norm") if k in shape}
     names = ("pad", "bos", "eos", "cls", "sep")
     ids = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id", None) for n in names}
-    common = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
+    common = (
+        {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
+    )
     decoder = EchoDecoderConfig(
         **common | {"num_hidden_layers": decoder_layers}, decoder_start_token_id=ids["bos_token_id"]
     )
@@ -294,7 +408,9 @@ def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, An
     report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
     if stage == "lexical":
         report["parameters"] = {"bag": model_args.vocab_size * (args.dim + 1)}
-        return report | {"memory_gib": {"weights, gradients, AdamW": 16 * model_args.vocab_size * args.dim / 2**30}}
+        return report | {
+            "memory_gib": {"weights, gradients, AdamW": 16 * model_args.vocab_size * args.dim / 2**30}
+        }
     if model_args.model_name_or_path and not model_args.shape:
         config = EchoConfig.from_pretrained(model_args.model_name_or_path)
     else:
@@ -313,7 +429,9 @@ def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, An
     }
     parts["other"] = count(model) - sum(parts.values())
     layers = config.num_hidden_layers + config.decoder.num_hidden_layers
-    activations = 34 * args.max_tokens * config.hidden_size * (layers if not args.gradient_checkpointing else 2)
+    activations = (
+        34 * args.max_tokens * config.hidden_size * (layers if not args.gradient_checkpointing else 2)
+    )
     trained = count(model.decoder) if stage == "decoder" else count(model)
     memory = {
         "weights": 4 * count(model) / 2**30,
@@ -333,3 +451,16 @@ def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, An
     if data_args.train_data and (data_args.train_data == "builtin" or Path(data_args.train_data).exists()):
         report["data"] = {"pairs": len(load_parallel(data_args.train_data, **data_args.data_options))}
     return report
+
+
+def run_script(doc: str, default: str) -> None:
+    """`python train_scripts/N_stage.py [RECIPE] [key=value ...]`: what `hf-echo train` does, for launchers."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", nargs="?", default=default, help=f"YAML file or name, default {default}")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
+    args = parser.parse_args()
+    if "=" in args.recipe:
+        args.recipe, args.overrides = default, [args.recipe, *args.overrides]
+    for path in find_recipes(args.recipe):
+        results = train_recipe(path, parse_overrides(args.overrides))
+        print(json.dumps(results, indent=2, ensure_ascii=False, default=float))

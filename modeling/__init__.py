@@ -4,4 +4,11 @@ from .configuration_echo import EchoConfig, EchoDecoderConfig
 from .modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
 from .tokenization_echo import EchoTokenizer
 
-__all__ = ["EchoConfig", "EchoDecoder", "EchoDecoderConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer"]
+__all__ = [
+    "EchoConfig",
+    "EchoDecoder",
+    "EchoDecoderConfig",
+    "EchoEncoder",
+    "EchoForTranslation",
+    "EchoTokenizer",
+]

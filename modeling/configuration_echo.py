@@ -48,7 +48,9 @@ class EchoDecoderConfig(LlamaConfig):
     embedding_size: int = 1024
     bottleneck: bool = True
     tie_word_embeddings: bool = True
-    is_encoder_decoder: bool = True  # its "encoder output" is the embedding, so generate() treats it as seq2seq
+    is_encoder_decoder: bool = (
+        True  # its "encoder output" is the embedding, so generate() treats it as seq2seq
+    )
     cls_token_id: int | None = None
     sep_token_id: int | None = None
 

@@ -90,7 +90,12 @@ def _step(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
         keys[:, :, position:end] = key
         values[:, :, position:end] = attention.v_proj(normed).view(split).transpose(1, 2)
         attended = F.scaled_dot_product_attention(
-            query, keys[:, :, :end], values[:, :, :end], is_causal=new > 1, scale=attention.scaling, enable_gqa=True
+            query,
+            keys[:, :, :end],
+            values[:, :, :end],
+            is_causal=new > 1,
+            scale=attention.scaling,
+            enable_gqa=True,
         )
         hidden = hidden + attention.o_proj(attended.transpose(1, 2).reshape(batch, new, -1)) + constant
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))

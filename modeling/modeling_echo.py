@@ -18,7 +18,11 @@ from torch import nn
 from transformers import Cache, DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions, Seq2SeqLMOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+)
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import (
     LlamaAttention,
@@ -132,7 +136,9 @@ class EchoEncoder(EchoPreTrainedModel):
         self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.num_hidden_layers))
         for layer in self.layers:
             layer.self_attn.is_causal = False  # or an unpadded batch is silently causal in SDPA
-        self.norm = LlamaRMSNorm(config.hidden_size, config.rms_norm_eps) if config.final_norm else nn.Identity()
+        self.norm = (
+            LlamaRMSNorm(config.hidden_size, config.rms_norm_eps) if config.final_norm else nn.Identity()
+        )
         self.rotary_emb = LlamaRotaryEmbedding(config)
         self.projection = EchoProjection(config.hidden_size, config.embedding_size)
         self.gradient_checkpointing = False
@@ -186,17 +192,26 @@ class EchoEncoder(EchoPreTrainedModel):
             make_mask = create_causal_mask
             kwargs["is_causal"] = True
         mask = make_mask(
-            config=self.config, inputs_embeds=inputs_embeds, attention_mask=attention_mask, past_key_values=None
+            config=self.config,
+            inputs_embeds=inputs_embeds,
+            attention_mask=attention_mask,
+            past_key_values=None,
         )
         position_embeddings = self.rotary_emb(inputs_embeds, position_ids=position_ids)
         hidden = inputs_embeds
         for layer in self.layers:
             hidden = layer(
-                hidden, attention_mask=mask, position_ids=position_ids, position_embeddings=position_embeddings, **kwargs
+                hidden,
+                attention_mask=mask,
+                position_ids=position_ids,
+                position_embeddings=position_embeddings,
+                **kwargs,
             )
         hidden = self.norm(hidden)
         embedding = self.pool(hidden, attention_mask, overflow_to_sample_mapping)
-        return EchoEncoderOutput(last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding)
+        return EchoEncoderOutput(
+            last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding
+        )
 
     def pool(
         self,
@@ -208,7 +223,9 @@ class EchoEncoder(EchoPreTrainedModel):
         if attention_mask is None:
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
         if self.config.pooling == "cls":
-            first = attention_mask.long().argmax(-1)  # the first token that is no padding, wherever padding stands
+            first = attention_mask.long().argmax(
+                -1
+            )  # the first token that is no padding, wherever padding stands
             pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), first]
         else:
             weight = attention_mask.to(hidden.dtype)[..., None]
@@ -234,7 +251,10 @@ class EchoCrossAttention(nn.Module):
         self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
         self.scaling = self.head_dim**-0.5
         self.is_causal = False
-        heads, kv_heads = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        heads, kv_heads = (
+            config.num_attention_heads * self.head_dim,
+            config.num_key_value_heads * self.head_dim,
+        )
         self.q_proj = nn.Linear(config.hidden_size, heads, bias=config.attention_bias)
         self.k_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
         self.v_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
@@ -273,7 +293,9 @@ class EchoCrossAttention(nn.Module):
             if cache is not None:
                 key, value = cache.update(key, value, self.layer_idx)
                 past_key_values.is_updated[self.layer_idx] = True
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
         dropout = self.config.attention_dropout if self.training else 0.0
         output, weights = attend(
             self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, is_causal=False
@@ -360,7 +382,9 @@ class EchoDecoderModel(EchoPreTrainedModel):
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+            past_key_values = EncoderDecoderCache(
+                DynamicCache(config=self.config), DynamicCache(config=self.config)
+            )
         past = past_key_values.get_seq_length() if past_key_values is not None else 0
         if position_ids is None:
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
@@ -478,7 +502,9 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         logits = self.lm_head(outputs.last_hidden_state[:, keep])
         loss = None
         if labels is not None:
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100)
+            loss = nn.functional.cross_entropy(
+                logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100
+            )
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
@@ -491,7 +517,9 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
     def generate(self, inputs=None, *, sentence_embedding: torch.Tensor | None = None, **kwargs):
         """transformers' generate; `sentence_embedding` (batch, embedding_size) stands for the encoder."""
         if sentence_embedding is not None:
-            kwargs["encoder_outputs"] = BaseModelOutput(last_hidden_state=sentence_embedding[:, None].to(self.dtype))
+            kwargs["encoder_outputs"] = BaseModelOutput(
+                last_hidden_state=sentence_embedding[:, None].to(self.dtype)
+            )
         return super().generate(inputs, **kwargs)
 
 
@@ -531,9 +559,10 @@ class EchoForTranslation(EchoPreTrainedModel):
             config = EchoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
         if getattr(config, "decoder", None) is not None:
             return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
-        if Path(pretrained_model_name_or_path).is_dir() and not (
-            Path(pretrained_model_name_or_path) / DECODER_FOLDER
-        ).is_dir():
+        if (
+            Path(pretrained_model_name_or_path).is_dir()
+            and not (Path(pretrained_model_name_or_path) / DECODER_FOLDER).is_dir()
+        ):
             raise FileNotFoundError(
                 f"{pretrained_model_name_or_path} holds an encoder only: no folder {DECODER_FOLDER}/ to translate with"
             )
@@ -541,7 +570,9 @@ class EchoForTranslation(EchoPreTrainedModel):
         if config._attn_implementation:  # AutoModel has moved it there
             kwargs.setdefault("attn_implementation", config._attn_implementation)
         encoder = EchoEncoder.from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
-        decoder = EchoDecoder.from_pretrained(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs)
+        decoder = EchoDecoder.from_pretrained(
+            pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs
+        )
         return cls.from_parts(encoder, decoder)
 
     @classmethod
@@ -651,4 +682,3 @@ class EchoForTranslation(EchoPreTrainedModel):
         """Write the release layout: encoder in the root, decoder in `decoder/` (who only embeds never loads it)."""
         self.encoder.save_pretrained(folder, **kwargs)
         self.decoder.save_pretrained(Path(folder) / DECODER_FOLDER, **kwargs)
-

@@ -1,8 +1,8 @@
 """`pipeline("sonar-translation", model=...)`: texts, or embeddings of any encoder of the space, to text.
 
-    translate = pipeline("sonar-translation", model="org/omnisonar")
-    translate(["Bonjour le monde."], src_lang="fra_Latn", tgt_lang="eng_Latn")      # [{"translation_text": ...}]
-    translate(embeddings, tgt_lang="deu_Latn", num_beams=4)                          # (n, embedding_size) array
+translate = pipeline("sonar-translation", model="org/omnisonar")
+translate(["Bonjour le monde."], src_lang="fra_Latn", tgt_lang="eng_Latn")      # [{"translation_text": ...}]
+translate(embeddings, tgt_lang="deu_Latn", num_beams=4)                          # (n, embedding_size) array
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class SonarTranslationPipeline(Pipeline):
             inputs = [{"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)]
         elif isinstance(inputs, (list, tuple)) and isinstance(src_lang, (list, tuple)):
             if len(src_lang) != len(inputs):
-                raise ValueError(f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one a text")
+                raise ValueError(
+                    f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one a text"
+                )
             inputs = [{"text": text, "lang": lang} for text, lang in zip(inputs, src_lang)]
         elif src_lang is not None:
             kwargs["src_lang"] = src_lang
@@ -61,7 +63,9 @@ class SonarTranslationPipeline(Pipeline):
     def preprocess(self, inputs, src_lang=None, on_long="warn"):
         if isinstance(inputs, dict) and "embedding" in inputs:
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
-        text, lang = (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
+        text, lang = (
+            (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
+        )
         if not isinstance(text, str):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
         previous, self.tokenizer.on_long = self.tokenizer.on_long, on_long
@@ -71,7 +75,11 @@ class SonarTranslationPipeline(Pipeline):
             self.tokenizer.on_long = previous
         if on_long == "split":  # the pieces of a text make one embedding, so that a batch has one row a text
             with torch.inference_mode():
-                return {"sentence_embedding": self.model.encoder(**encoded.to(self.device)).sentence_embedding.cpu()}
+                return {
+                    "sentence_embedding": self.model.encoder(
+                        **encoded.to(self.device)
+                    ).sentence_embedding.cpu()
+                }
         return dict(encoded)
 
     def _forward(self, inputs, tgt_lang="eng_Latn", generate_kwargs=None):
@@ -82,7 +90,9 @@ class SonarTranslationPipeline(Pipeline):
         if embedding is None and bottleneck:
             embedding = self.model.encoder(**inputs).sentence_embedding
         if embedding is not None and not bottleneck:
-            raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
+            raise ValueError(
+                "this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings"
+            )
         if embedding is not None:
             inputs = {"sentence_embedding": embedding.to(self.model.dtype)}
             if set(options) == {"max_new_tokens"}:

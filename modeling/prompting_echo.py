@@ -40,7 +40,9 @@ def language_name(code: str | None) -> str:
     name = LANGUAGE_NAMES.get(code)
     if name is None:
         near = difflib.get_close_matches(code, LANGUAGE_NAMES, n=3, cutoff=0.5) or ["fra_Latn"]
-        raise ValueError(f"unknown language code {code!r}; codes look like {', '.join(near)} (ISO 639-3 and script)")
+        raise ValueError(
+            f"unknown language code {code!r}; codes look like {', '.join(near)} (ISO 639-3 and script)"
+        )
     return name
 
 

@@ -19,7 +19,9 @@ DEFAULT_PROMPT = "unspecified"
 def sentence_transformer_prompts(languages: list[str] | None = None) -> dict[str, str]:
     """One prompt a language: ``{"unspecified": "Unspecified language:\\x1f", "fra_Latn": "French:\\x1f", ...}``."""
     codes = languages or sorted(LANGUAGE_NAMES)
-    return {DEFAULT_PROMPT: encoder_prompt() + PROMPT_END} | {c: encoder_prompt(c) + PROMPT_END for c in codes}
+    return {DEFAULT_PROMPT: encoder_prompt() + PROMPT_END} | {
+        c: encoder_prompt(c) + PROMPT_END for c in codes
+    }
 
 
 def write_sentence_transformer_files(folder: str | Path, languages: list[str] | None = None) -> None:
@@ -27,7 +29,12 @@ def write_sentence_transformer_files(folder: str | Path, languages: list[str] | 
     folder = Path(folder)
     files = {
         "modules.json": [
-            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}
+            {
+                "idx": 0,
+                "name": "0",
+                "path": "",
+                "type": "sentence_transformers.base.modules.transformer.Transformer",
+            }
         ],
         "sentence_bert_config.json": {
             "transformer_task": "feature-extraction",

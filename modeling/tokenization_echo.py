@@ -132,15 +132,21 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         message = f"{cut} of {len(encoded.encodings)} texts are longer than {max_length or self.model_max_length} tokens"
         if self.on_long == "error":
             raise ValueError(f"{message}; shorten them, or load with on_long='split' or on_long='warn'")
-        logger.warning("%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them", message)
+        logger.warning(
+            "%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them", message
+        )
 
-    def decoder_prompt_ids(self, target_lang: str, provenance: str = "primary", source_lang: str | None = None):
+    def decoder_prompt_ids(
+        self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
+    ):
         """Ids that a decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
         text = decoder_prompt(target_lang, provenance, source_lang)
         return [self.bos_token_id, *self.encode(text, add_special_tokens=False), self.sep_token_id]
 
     @classmethod
-    def from_backend(cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs):
+    def from_backend(
+        cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs
+    ):
         """Wrap a `tokenizers.Tokenizer`: CLS, SEP and pad are added (bos and eos where missing), old ids are kept."""
         backend = Tokenizer.from_str(backend.to_str())
         backend.add_special_tokens([AddedToken(t, special=True) for t in (CLS, bos, SEP, eos, PAD)])
@@ -148,7 +154,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         backend.no_truncation()
         ids = {t: backend.token_to_id(t) for t in (CLS, bos, SEP, eos)}
         backend.post_processor = processors.TemplateProcessing(
-            single=f"{CLS} {bos} $A {eos}", pair=f"{CLS} {bos} $A {SEP} $B:1 {eos}:1", special_tokens=list(ids.items())
+            single=f"{CLS} {bos} $A {eos}",
+            pair=f"{CLS} {bos} $A {SEP} $B:1 {eos}:1",
+            special_tokens=list(ids.items()),
         )
         # Prompt and sentence each start with a space, as the template prints them, and sub-words are then those of
         # mid-sentence text. SentencePiece-like tokenizers do that themselves.

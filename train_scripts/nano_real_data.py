@@ -32,15 +32,22 @@ def read(corpora: Path, name: str, **equal) -> pd.DataFrame:
 def pairs_of_nway(table: pd.DataFrame, key: str, provenance: str = "primary") -> pd.DataFrame:
     """Rows (key, lang, text) -> X->eng pairs of equal key."""
     table = table[table.lang.isin(LANGUAGES)].rename(columns={key: "id"})[["id", "lang", "text"]]
-    english = table[table.lang == ENG].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
+    english = (
+        table[table.lang == ENG].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
+    )
     joined = table[table.lang != ENG].merge(english, on="id")
     return schema(joined.text, joined.lang, joined.target, provenance)
 
 
 def schema(source, source_lang, target, provenance: str = "primary") -> pd.DataFrame:
     return pd.DataFrame(
-        {"source": list(source), "source_lang": list(source_lang), "target": list(target), "target_lang": ENG,
-         "provenance": provenance}  # fmt: skip
+        {
+            "source": list(source),
+            "source_lang": list(source_lang),
+            "target": list(target),
+            "target_lang": ENG,
+            "provenance": provenance,
+        }  # fmt: skip
     )
 
 
@@ -91,7 +98,10 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     parts.append(english_pairs(read(corpora, "african_news.parquet", split="train")))
     table = pd.concat(parts, ignore_index=True).drop_duplicates(["source", "source_lang", "target"])
     held_out = {text.strip().lower() for t in dev.values() for text in t.text}
-    clean = ~(table.source.str.strip().str.lower().isin(held_out) | table.target.str.strip().str.lower().isin(held_out))
+    clean = ~(
+        table.source.str.strip().str.lower().isin(held_out)
+        | table.target.str.strip().str.lower().isin(held_out)
+    )
     table = table[clean & (table.source.str.strip() != "") & (table.target.str.strip() != "")]
     # An untranslated interface string teaches nothing.
     return table[table.source.str.lower() != table.target.str.lower()].reset_index(drop=True)
@@ -106,7 +116,9 @@ def write_tokenizer(train: pd.DataFrame, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()

@@ -57,7 +57,9 @@ class TranslationCollator:
         batch = {
             "input_ids": pad([ids for ids in encoder], self.tokenizer.pad_token_id),
             "decoder_input_ids": pad([ids[:-1] for ids, _ in decoder], self.tokenizer.pad_token_id),
-            "labels": pad([np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]] for ids, prompt in decoder], IGNORE),
+            "labels": pad(
+                [np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]] for ids, prompt in decoder], IGNORE
+            ),
             "target_key": torch.tensor([row["target_key"] for row in rows]),
             "index": torch.tensor([row["index"] for row in rows]),
         }

@@ -39,13 +39,18 @@ def guide_embeddings(
         encode: (texts, lang) -> (len(texts), d), such as `hf_echo.evaluation.sentence_transformer_encoder(model)`.
         name: what the cache is keyed by beside the data: the guide's name or path and revision.
     """
-    folder = Path(cache_dir) / f"guide-{hashlib.sha256(f'{name}:{dataset._fingerprint}'.encode()).hexdigest()[:16]}"
+    folder = (
+        Path(cache_dir)
+        / f"guide-{hashlib.sha256(f'{name}:{dataset._fingerprint}'.encode()).hexdigest()[:16]}"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     texts: dict[tuple[str, str], int] = {}
     index = {}
     for side in ("source", "target"):
         pairs = zip(dataset[f"{side}_lang"], dataset[side])
-        index[side] = np.fromiter((texts.setdefault(pair, len(texts)) for pair in pairs), np.int64, len(dataset))
+        index[side] = np.fromiter(
+            (texts.setdefault(pair, len(texts)) for pair in pairs), np.int64, len(dataset)
+        )
     order = sorted(range(len(texts)), key=list(texts).__getitem__)  # by language, so that a call has one
     keys = list(texts)
     place = np.empty(len(keys), np.int64)

@@ -69,7 +69,9 @@ class TokenizedParallel(torch.utils.data.Dataset):
             row[name] = self.names[name][self.labels[name][i]]
         row["target_key"] = int(self.labels["target_key"][i])
         if self.negatives is not None:
-            row["negatives"] = [self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])]
+            row["negatives"] = [
+                self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])
+            ]
         return row
 
     def lengths(self, *, encoder_sides: int = 1, prefix: int = 0, prompt: int = 0) -> np.ndarray:
@@ -81,7 +83,9 @@ class TokenizedParallel(torch.utils.data.Dataset):
     def with_negatives_only(self) -> TokenizedParallel:
         """The rows that have a hard negative (stage 3)."""
         if self.negatives is None:
-            raise ValueError("the data have no hard_negatives; hf_echo.synthesis.hard_negatives_for makes them for English")
+            raise ValueError(
+                "the data have no hard_negatives; hf_echo.synthesis.hard_negatives_for makes them for English"
+            )
         return self.select(np.flatnonzero(np.diff(self.negative_rows) > 0))
 
     def select(self, rows: np.ndarray) -> TokenizedParallel:
@@ -95,17 +99,25 @@ class TokenizedParallel(torch.utils.data.Dataset):
             negatives = pick(self.negatives, np.concatenate(spans) if spans else np.zeros(0, np.int64))
             negative_rows = np.concatenate([[0], np.cumsum(counts)])
         labels = {name: column[rows] for name, column in self.labels.items()}
-        return TokenizedParallel(pick(self.source, rows), pick(self.target, rows), labels, self.names, negatives, negative_rows)
+        return TokenizedParallel(
+            pick(self.source, rows), pick(self.target, rows), labels, self.names, negatives, negative_rows
+        )
 
     def save(self, folder: str | Path) -> None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name, array in self._arrays().items():
             np.save(folder / f"{name}.npy", array)
-        (folder / "names.json").write_text(json.dumps(self.names))  # last: its presence says that the rest is whole
+        (folder / "names.json").write_text(
+            json.dumps(self.names)
+        )  # last: its presence says that the rest is whole
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        arrays = {f"{side}_{k}": v for side in ("source", "target") for k, v in getattr(self, side)._asdict().items()}
+        arrays = {
+            f"{side}_{k}": v
+            for side in ("source", "target")
+            for k, v in getattr(self, side)._asdict().items()
+        }
         arrays |= {f"label_{k}": v for k, v in self.labels.items()}
         if self.negatives is not None:
             arrays |= {f"negatives_{k}": v for k, v in self.negatives._asdict().items()}
@@ -130,7 +142,12 @@ class TokenizedParallel(torch.utils.data.Dataset):
 
 
 def tokenize_parallel(
-    dataset: Dataset, tokenizer, *, max_length: int = 128, cache_dir: str | Path | None = None, progress: bool = True
+    dataset: Dataset,
+    tokenizer,
+    *,
+    max_length: int = 128,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
 ) -> TokenizedParallel:
     """Tokenize a dataset of the parallel schema once; with `cache_dir` a second call only opens files.
 
@@ -142,7 +159,9 @@ def tokenize_parallel(
         if (folder / "names.json").exists():
             return TokenizedParallel.load(folder)
     names: dict[str, dict[str, int]] = {name: {} for name in ("source_lang", "target_lang", "provenance")}
-    parts: dict[str, list] = {name: [] for name in (*names, "source", "target", "target_key", "negatives", "counts")}
+    parts: dict[str, list] = {
+        name: [] for name in (*names, "source", "target", "target_key", "negatives", "counts")
+    }
     cut = 0
 
     def encode(texts: list[str]) -> Ragged:
@@ -158,7 +177,10 @@ def tokenize_parallel(
             parts[side].append(encode(batch[side]))
         for name, seen in names.items():
             parts[name].append(np.array([seen.setdefault(v, len(seen)) for v in batch[name]], np.int16))
-        keys = [int.from_bytes(hashlib.blake2b(t.encode(), digest_size=8).digest(), "little", signed=True) for t in batch["target"]]
+        keys = [
+            int.from_bytes(hashlib.blake2b(t.encode(), digest_size=8).digest(), "little", signed=True)
+            for t in batch["target"]
+        ]
         parts["target_key"].append(np.array(keys, np.int64))
         if has_negatives:
             lists = [n or [] for n in batch["hard_negatives"]]

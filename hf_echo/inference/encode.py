@@ -22,14 +22,15 @@ def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
     """Whether bf16 matrix products are native here (AMX or AVX-512 BF16 on x86, BF16 on ARM and GPUs)."""
     if torch.device(device).type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)() or getattr(
-        torch.cpu, "_is_amx_tile_supported", lambda: False
-    )()
+    supported = (
+        getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()
+        or getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
+    )
     return torch.device(device).type == "cpu" and bool(supported)
 
 
 def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dtype:
-    """"auto": bf16 where it is native, else fp32."""
+    """ "auto": bf16 where it is native, else fp32."""
     if isinstance(dtype, torch.dtype):
         return dtype
     names = {"auto": torch.bfloat16 if has_fast_bf16(device) else torch.float32, "bf16": torch.bfloat16,
@@ -96,7 +97,11 @@ def encode(
         for row, (_, piece) in zip(ids, rows):
             row[: len(piece)] = torch.as_tensor(piece)
         lengths = torch.tensor([len(piece) for _, piece in rows])
-        mask = None if int(lengths[0]) == longest else (torch.arange(longest) < lengths[:, None]).to(model.device)
+        mask = (
+            None
+            if int(lengths[0]) == longest
+            else (torch.arange(longest) < lengths[:, None]).to(model.device)
+        )
         vectors = model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
         owners = np.array([owner for owner, _ in rows])
         np.add.at(sums, owners, vectors * lengths.numpy()[:, None])
@@ -131,7 +136,9 @@ def _pieces(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iter
             for i in range(0, len(body) if on_long == "split" else 1, room):
                 yield row, ids[:head] + body[i : i + room] + ids[-1:]
     if long and on_long == "error":
-        raise ValueError(f"{len(long)} texts are longer than {limit} tokens, the first is row {long[0] + 1}; use split")
+        raise ValueError(
+            f"{len(long)} texts are longer than {limit} tokens, the first is row {long[0] + 1}; use split"
+        )
     if long and on_long == "warn":
         logger.warning(
             "%d of %d texts are longer than %d tokens and were cut; on_long='split' averages their pieces, "

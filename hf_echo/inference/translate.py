@@ -45,12 +45,16 @@ def translate(
     if not len(inputs):
         return []
     if not model.bottleneck:
-        return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, num_beams, max_new_tokens, batch_size)
+        return _translate_tokens(
+            model, tokenizer, inputs, source_lang, prompt, num_beams, max_new_tokens, batch_size
+        )
     if isinstance(inputs, np.ndarray):
         embeddings, order = inputs, np.arange(len(inputs))
     else:
         embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
-        order = np.argsort([len(text) for text in inputs], kind="stable")  # rows that end together share a batch
+        order = np.argsort(
+            [len(text) for text in inputs], kind="stable"
+        )  # rows that end together share a batch
     texts = [""] * len(inputs)
     for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
         rows = order[start : start + batch_size]
@@ -73,15 +77,23 @@ def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **m
     return ids[:, len(prompt) :]
 
 
-def _translate_tokens(model, tokenizer, texts, source_lang, prompt, num_beams, max_new_tokens, batch_size) -> list[str]:
+def _translate_tokens(
+    model, tokenizer, texts, source_lang, prompt, num_beams, max_new_tokens, batch_size
+) -> list[str]:
     """Stage 1: the decoder reads all encoder states."""
     if isinstance(texts, np.ndarray):
         raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
     out: list[str] = []
     for start in range(0, len(texts), batch_size):
         part = list(texts[start : start + batch_size])
-        lang = source_lang if source_lang is None or isinstance(source_lang, str) else source_lang[start : start + batch_size]
-        batch = tokenizer(part, lang=lang, padding=True, truncation=True, return_tensors="pt").to(model.device)
+        lang = (
+            source_lang
+            if source_lang is None or isinstance(source_lang, str)
+            else source_lang[start : start + batch_size]
+        )
+        batch = tokenizer(part, lang=lang, padding=True, truncation=True, return_tensors="pt").to(
+            model.device
+        )
         ids = _generate(model, prompt, num_beams, max_new_tokens, **batch)
         out += [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
     return out

@@ -16,10 +16,14 @@ class ContrastiveConfig(EchoTrainingConfig):
     """OS 5: 10k steps, lr 3e-4, 6k tokens a device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
 
     learning_rate: float = field(default=3e-4, metadata={"help": "AdamW's initial learning rate"})
-    max_tokens: int = field(default=6000, metadata={"help": "padded tokens of a batch on one device, all sides together"})
+    max_tokens: int = field(
+        default=6000, metadata={"help": "padded tokens of a batch on one device, all sides together"}
+    )
     contrastive_weight: float = field(default=0.05, metadata={"help": "alpha of OS Eq. 4 and 6"})
     margin: float = field(default=0.3, metadata={"help": "m of OS Eq. 2"})
-    margin_space: str = field(default="cosine", metadata={"help": "take the margin off the 'cosine' or off the 'logit'"})
+    margin_space: str = field(
+        default="cosine", metadata={"help": "take the margin off the 'cosine' or off the 'logit'"}
+    )
     logit_scale: float = field(default=100.0, metadata={"help": "tau, the scale of the cosine"})
     radius: float = field(default=0.5, metadata={"help": "r of OS Eq. 3, used where there is a guide"})
 
@@ -72,6 +76,8 @@ class ContrastiveTrainer(EchoTrainer):
         )  # fmt: skip
         if self.guide is not None:
             rows = inputs["index"].cpu().numpy()
-            source_guide, target_guide = (torch.from_numpy(side[rows]).to(target.device).float() for side in self.guide)
+            source_guide, target_guide = (
+                torch.from_numpy(side[rows]).to(target.device).float() for side in self.guide
+            )
             options |= {"guide_source": source_guide, "guide_target": gather_with_grad(target_guide)[0]}
         return target, options

@@ -23,4 +23,6 @@ class DecoderTrainer(EchoTrainer):
         model.encoder.requires_grad_(False)
 
     def loss_parts(self, model, inputs):
-        return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}
+        return {"translation": self.forward(model, inputs).loss}, {
+            "translation": self.args.translation_weight
+        }

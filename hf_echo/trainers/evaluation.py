@@ -19,7 +19,9 @@ class DevSet:
     target_lang: str = "eng_Latn"
 
 
-def evaluate_sets(model, tokenizer, dev_sets: Mapping[str, DevSet], *, prefix: str = "eval", tables: dict | None = None):
+def evaluate_sets(
+    model, tokenizer, dev_sets: Mapping[str, DevSet], *, prefix: str = "eval", tables: dict | None = None
+):
     """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent."""
     was_training = model.training
     model.eval()

@@ -16,7 +16,9 @@ class HardNegativesConfig(ContrastiveConfig):
     """OS 5: 15k steps, lr 1e-5, 5 negatives, 1.2k tokens a device, gamma 0.8."""
 
     learning_rate: float = field(default=1e-5, metadata={"help": "AdamW's initial learning rate"})
-    max_tokens: int = field(default=1200, metadata={"help": "padded tokens of a batch on one device, all sides together"})
+    max_tokens: int = field(
+        default=1200, metadata={"help": "padded tokens of a batch on one device, all sides together"}
+    )
     max_negatives: int = field(default=5, metadata={"help": "hard negatives a source sentence"})
     gamma: float = field(default=0.8, metadata={"help": "weight of the hard negatives in OS Eq. 5"})
 
@@ -26,7 +28,9 @@ class HardNegativesTrainer(ContrastiveTrainer):
 
     def __init__(self, model, args: HardNegativesConfig, *, train_dataset, **kwargs):
         if train_dataset.negatives is None:
-            raise ValueError("stage 3 needs hard_negatives in its data; the built-in corpus and `hf-echo data` make them")
+            raise ValueError(
+                "stage 3 needs hard_negatives in its data; the built-in corpus and `hf-echo data` make them"
+            )
         self.encoder_sides = 2 + args.max_negatives
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
@@ -45,6 +49,8 @@ class HardNegativesTrainer(ContrastiveTrainer):
         target, options = self.gathered(embeddings[n : 2 * n], inputs)
         index = inputs["negative_index"]
         negatives = embeddings[index.clamp(min=0)]
-        parts = split_softmax_parts(embeddings[:n], target, negatives, index >= 0, gamma=self.args.gamma, **options)
+        parts = split_softmax_parts(
+            embeddings[:n], target, negatives, index >= 0, gamma=self.args.gamma, **options
+        )
         parts["total_contrastive"] = parts.pop("total")
         return parts

@@ -30,11 +30,15 @@ class LexicalConfig(TrainingArguments):
     rows: int = field(default=1024, metadata={"help": "pairs a batch (per process), of similar length"})
     dim: int = field(default=256, metadata={"help": "embedding size"})
     logit_scale: float = field(default=30.0, metadata={"help": "scale of the cosine in the softmax"})
-    language_drop: float = field(default=0.25, metadata={"help": "probability of the unspecified-language prompt"})
+    language_drop: float = field(
+        default=0.25, metadata={"help": "probability of the unspecified-language prompt"}
+    )
     learning_rate: float = field(default=5e-3, metadata={"help": "Adam's initial learning rate"})
     lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
     weight_decay: float = field(default=0.0, metadata={"help": "none: rare tokens would fade"})
-    metric_for_best_model: str | None = field(default="xsim", metadata={"help": "what the best checkpoint is best at"})
+    metric_for_best_model: str | None = field(
+        default="xsim", metadata={"help": "what the best checkpoint is best at"}
+    )
     greater_is_better: bool | None = field(default=False, metadata={"help": "xsim is an error rate"})
 
 
@@ -49,7 +53,9 @@ class SubwordBag(nn.Module):
 
     def forward(self, ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
         """ids: (tokens,) of all rows; offsets: (rows,) where each begins."""
-        return F.embedding_bag(ids, self.embedding.weight * self.log_weight.exp()[:, None], offsets, mode="sum")
+        return F.embedding_bag(
+            ids, self.embedding.weight * self.log_weight.exp()[:, None], offsets, mode="sum"
+        )
 
     def weighted(self) -> torch.Tensor:
         """(vocab, dim), the weight folded into the vector."""
@@ -75,7 +81,9 @@ class LexicalTrainer(Trainer):
 
     loss_is_scaled_for_ga = False
 
-    def __init__(self, args: LexicalConfig, *, train_dataset: TokenizedParallel, tokenizer, dev_sets=None, **kwargs):
+    def __init__(
+        self, args: LexicalConfig, *, train_dataset: TokenizedParallel, tokenizer, dev_sets=None, **kwargs
+    ):
         model = SubwordBag(len(tokenizer), args.dim)
         collator = BagCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
         args.remove_unused_columns = False
@@ -112,7 +120,10 @@ class LexicalTrainer(Trainer):
 def bag_config(tokenizer, dim: int, languages: list[str] | None = None, **kwargs) -> EchoConfig:
     """An encoder that can be a bag: mean pooling, no final norm; the rest as given."""
     ids = {f"{t}_token_id": getattr(tokenizer, f"{t}_token_id") for t in ("pad", "bos", "eos", "cls", "sep")}
-    shape = dict(num_hidden_layers=0, num_attention_heads=1, num_key_value_heads=1, intermediate_size=dim) | kwargs
+    shape = (
+        dict(num_hidden_layers=0, num_attention_heads=1, num_key_value_heads=1, intermediate_size=dim)
+        | kwargs
+    )
     return EchoConfig(vocab_size=len(tokenizer), hidden_size=dim, embedding_size=dim, pooling="mean", final_norm=False,
                       languages=languages, max_position_embeddings=tokenizer.model_max_length, **ids, **shape)  # fmt: skip
 

@@ -18,4 +18,6 @@ class Seq2SeqTrainer(EchoTrainer):
     bottleneck = False
 
     def loss_parts(self, model, inputs):
-        return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}
+        return {"translation": self.forward(model, inputs).loss}, {
+            "translation": self.args.translation_weight
+        }

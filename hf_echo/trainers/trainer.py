@@ -26,14 +26,22 @@ from .evaluation import DevSet, evaluate_sets
 class EchoTrainingConfig(TrainingArguments):
     """TrainingArguments with the papers' optimiser (OS 5) and batches by tokens."""
 
-    max_tokens: int = field(default=8192, metadata={"help": "padded tokens of a batch on one device, all sides together"})
-    max_rows: int | None = field(default=None, metadata={"help": "pairs of a batch on one device, no limit by default"})
-    max_length: int = field(default=128, metadata={"help": "tokens of a text; longer ones are cut, with a warning"})
+    max_tokens: int = field(
+        default=8192, metadata={"help": "padded tokens of a batch on one device, all sides together"}
+    )
+    max_rows: int | None = field(
+        default=None, metadata={"help": "pairs of a batch on one device, no limit by default"}
+    )
+    max_length: int = field(
+        default=128, metadata={"help": "tokens of a text; longer ones are cut, with a warning"}
+    )
     language_drop: float = field(
-        default=0.0, metadata={"help": "probability that a text is encoded as 'Unspecified language' (OS p_unk)"}
+        default=0.0,
+        metadata={"help": "probability that a text is encoded as 'Unspecified language' (OS p_unk)"},
     )
     decoder_fraction: float = field(
-        default=1.0, metadata={"help": "share of a batch's pairs that the decoder reads, to save time on a small machine"}
+        default=1.0,
+        metadata={"help": "share of a batch's pairs that the decoder reads, to save time on a small machine"},
     )
     translation_weight: float = field(default=1.0, metadata={"help": "beta of OS Eq. 4 and 6"})
     learning_rate: float = field(default=4e-4, metadata={"help": "AdamW's initial learning rate"})
@@ -41,14 +49,18 @@ class EchoTrainingConfig(TrainingArguments):
     lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "learning rate schedule"})
     warmup_steps: float = field(default=2000, metadata={"help": "steps of linear warm-up"})
     max_grad_norm: float = field(default=1.0, metadata={"help": "gradients are clipped to this norm"})
-    metric_for_best_model: str | None = field(default="xsim", metadata={"help": "what the best checkpoint is best at"})
+    metric_for_best_model: str | None = field(
+        default="xsim", metadata={"help": "what the best checkpoint is best at"}
+    )
     greater_is_better: bool | None = field(default=False, metadata={"help": "xsim is an error rate"})
 
     def __post_init__(self):
         super().__post_init__()
         self.remove_unused_columns = False
         if self.max_tokens < 1 or self.max_length < 1:
-            raise ValueError(f"max_tokens={self.max_tokens} and max_length={self.max_length} must be at least 1")
+            raise ValueError(
+                f"max_tokens={self.max_tokens} and max_length={self.max_length} must be at least 1"
+            )
         if not 0 <= self.language_drop <= 1:
             raise ValueError(f"language_drop is a probability, not {self.language_drop}")
         if not 0 < self.decoder_fraction <= 1:
@@ -82,7 +94,9 @@ class EchoTrainer(Trainer):
 
     loss_is_scaled_for_ga = False  # our losses are means over a batch, whatever keywords the model accepts
     bottleneck = True
-    encoder_sides = 1  # texts of a row that are encoded: the source; stage 2 adds the target, stage 3 negatives
+    encoder_sides = (
+        1  # texts of a row that are encoded: the source; stage 2 adds the target, stage 3 negatives
+    )
 
     def __init__(
         self,
@@ -120,12 +134,17 @@ class EchoTrainer(Trainer):
         for name, module in model.named_modules():
             if name in bottleneck:
                 module.requires_grad_(model.bottleneck)
-            elif (".cross_attn." in name or "cross_attention" in name) and name.rpartition(".")[2] in attention:
+            elif (".cross_attn." in name or "cross_attention" in name) and name.rpartition(".")[
+                2
+            ] in attention:
                 module.requires_grad_(not model.bottleneck)
 
     def make_collator(self, args: EchoTrainingConfig, tokenizer) -> TranslationCollator:
         return TranslationCollator(
-            tokenizer, language_drop=args.language_drop, decoder_fraction=args.decoder_fraction, seed=args.seed
+            tokenizer,
+            language_drop=args.language_drop,
+            decoder_fraction=args.decoder_fraction,
+            seed=args.seed,
         )
 
     def get_train_dataloader(self) -> DataLoader:
@@ -160,7 +179,9 @@ class EchoTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         self._tokens += int(inputs["attention_mask"].sum()) + int((inputs["labels"] != IGNORE).sum())
         parts, weights = self.loss_parts(model, inputs)
-        if self.args.world_size > 1:  # ranks hold different numbers of rows and tokens; a mean is over all of them
+        if (
+            self.args.world_size > 1
+        ):  # ranks hold different numbers of rows and tokens; a mean is over all of them
             device = inputs["labels"].device
             rows = rank_weight(len(inputs["index"]), device)
             tokens = rank_weight(int((inputs["labels"] != IGNORE).sum()), device)
