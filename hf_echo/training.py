@@ -1,4 +1,4 @@
-"""From a recipe (YAML) to a trained checkpoint: data, tokenizer, model, trainer, in this order and nothing else.
+"""From a recipe (YAML) to a trained checkpoint: data, tokenizer, model, trainer, in this order.
 
 A recipe is one stage. A folder of recipes, in the order of their names, is a journey. Every field can be overridden;
 a run that was killed goes on from its last checkpoint, a stage that is finished is not trained again.
@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,8 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
         raise ValueError(f"{path} must hold `field: value` lines, not a {type(values).__name__}")
     for key, value in (overrides or {}).items():
         key, dot, inner = key.partition(".")  # shape.hidden_size=64 changes one entry of shape
+        if dot and not isinstance(values.get(key) or {}, dict):
+            raise ValueError(f"{path}: {key}.{inner} cannot be set, {key} is {values[key]!r}")
         values[key] = {**(values.get(key) or {}), inner: value} if dot else value
     stage = values.pop("stage", None)
     if stage not in STAGES:
@@ -143,7 +145,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
         raise ValueError(
             f"{path}: unknown field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else "")
         )
-    values = {key: _checked(f"{path}: {key}", value, known[key].type) for key, value in values.items()}
+    values = {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
     values.setdefault("use_cpu", not torch.cuda.is_available())
     values.setdefault("report_to", "none")
     return stage, *HfArgumentParser(kinds).parse_dict(dict(values)), values
@@ -158,16 +160,19 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _checked(name: str, value: Any, kind: Any) -> Any:
-    """The value, where a field of this annotation can hold it (1e3 is a whole number too)."""
-    kinds = [part.strip() for part in (kind.__name__ if isinstance(kind, type) else str(kind)).split("|")]
-    python = {"int": int, "float": (int, float), "bool": bool, "str": str, "dict": dict, "None": type(None)}
+def _checked(name: str, value: Any, field: Field) -> Any:
+    """The value, where the field can hold it (1e3 is a whole number too)."""
+    if value is None and field.default is None:
+        return None
+    kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    kinds = [part.strip() for part in kind.split("|") if part.strip() != "None"]
+    python = {"int": int, "float": (int, float), "bool": bool, "str": str, "dict": dict}
     if not set(kinds) <= set(python):
         return value  # enumerations and such, which transformers checks
     if "int" in kinds and isinstance(value, float) and value.is_integer():
         return int(value)
     if not any(isinstance(value, python[k]) and (k == "bool" or not isinstance(value, bool)) for k in kinds):
-        raise ValueError(f"{name} is {value!r}; it must be {' or '.join(k for k in kinds if k != 'None')}")
+        raise ValueError(f"{name} is {value!r}; it must be {' or '.join(kinds)}")
     return value
 
 

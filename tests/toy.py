@@ -15,15 +15,25 @@ from hf_echo.vocabulary import train_tokenizer
 
 WORDS = {
     "eng_Latn": ["one two four nine", "red blue old small", "cat dog bird fish", "sleeps runs eats waits"],
-    "fra_Latn": ["un deux quatre neuf", "rouge bleu vieux petit", "chat chien oiseau poisson", "dort court mange attend"],
-    "rus_Cyrl": ["один два четыре девять", "красный синий старый малый", "кот пёс птица рыба", "спит бежит ест ждёт"],
-}  # fmt: skip
+    "fra_Latn": [
+        "un deux quatre neuf",
+        "rouge bleu vieux petit",
+        "chat chien oiseau poisson",
+        "dort court mange attend",
+    ],
+    "rus_Cyrl": [
+        "один два четыре девять",
+        "красный синий старый малый",
+        "кот пёс птица рыба",
+        "спит бежит ест ждёт",
+    ],
+}
 LANGUAGES = list(WORDS)
 MEANINGS = list(product(range(4), repeat=4))
 
 
 def say(meaning: tuple[int, ...], lang: str) -> str:
-    words = [group.split()[i] for group, i in zip(WORDS[lang], meaning)]
+    words = [group.split()[i] for group, i in zip(WORDS[lang], meaning, strict=True)]
     return " ".join(words) + "."
 
 
@@ -36,11 +46,19 @@ def parallel_rows(part: str = "train") -> list[dict]:
     """X -> English, with the three sentences that differ in one word as hard negatives."""
     rows = []
     for number, meaning in enumerate(split(part)):
-        near = [tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning)) for k in range(1 + number % 3)]
+        near = [
+            tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning)) for k in range(1 + number % 3)
+        ]
         for lang in ("fra_Latn", "rus_Cyrl"):
             rows.append(
-                dict(source=say(meaning, lang), source_lang=lang, target=say(meaning, "eng_Latn"), target_lang="eng_Latn",
-                     provenance="primary", hard_negatives=[say(m, "eng_Latn") for m in near])  # fmt: skip
+                dict(
+                    source=say(meaning, lang),
+                    source_lang=lang,
+                    target=say(meaning, "eng_Latn"),
+                    target_lang="eng_Latn",
+                    provenance="primary",
+                    hard_negatives=[say(m, "eng_Latn") for m in near],
+                )
             )
     return rows
 
@@ -59,13 +77,33 @@ def make_tokenizer() -> EchoTokenizer:
     return train_tokenizer([*texts, *prompts], 400, max_length=64, progress=False)
 
 
-def make_model(tokenizer: EchoTokenizer, *, seed: int = 7, decoder: dict | None = None, **changes) -> EchoForTranslation:
+def make_model(
+    tokenizer: EchoTokenizer, *, seed: int = 7, decoder: dict | None = None, **changes
+) -> EchoForTranslation:
     """Hidden and embedding size 32, one encoder and one decoder layer."""
     torch.manual_seed(seed)
-    roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")}
-    shape = dict(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
-                 num_key_value_heads=1, head_dim=16, embedding_size=32, max_position_embeddings=64) | roles | changes  # fmt: skip
+    roles = {
+        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
+        for role in ("cls", "sep", "bos", "eos", "pad")
+    }
+    shape = (
+        dict(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=16,
+            embedding_size=32,
+            max_position_embeddings=64,
+        )
+        | roles
+        | changes
+    )
     own = {name: shape.pop(name) for name in ("pooling", "final_norm") if name in shape}
     start = {"decoder_start_token_id": tokenizer.bos_token_id}
-    config = EchoConfig(**shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**shape | start | (decoder or {})))
+    config = EchoConfig(
+        **shape, **own, languages=LANGUAGES, decoder=EchoDecoderConfig(**shape | start | (decoder or {}))
+    )
     return EchoForTranslation(config)

@@ -21,7 +21,16 @@ SCRIPT = Path(__file__).parent / "two_processes.py"
 @pytest.fixture(scope="module")
 def two(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("two")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(SCRIPT), str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        str(SCRIPT),
+        str(out),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -43,7 +52,9 @@ def assert_same_run(have: Path, want: Path) -> None:
     have_weights, want_weights = weights(have), weights(want)
     assert have_weights.keys() == want_weights.keys()
     for name, weight in want_weights.items():
-        torch.testing.assert_close(have_weights[name], weight, atol=1e-5, rtol=0, msg=lambda m, name=name: f"{name}: {m}")
+        torch.testing.assert_close(
+            have_weights[name], weight, atol=1e-5, rtol=0, msg=lambda m, name=name: f"{name}: {m}"
+        )
     have_log, want_log = (torch.load(folder / "log.pt") for folder in (have, want))
     assert have_log["metrics"] == pytest.approx(want_log["metrics"])
     for a, b in zip(have_log["log"][:3], want_log["log"][:3], strict=True):

@@ -1,6 +1,6 @@
 """Trains the toy stages under torchrun; a test compares the weights with those of one process.
 
-    torchrun --standalone --nproc_per_node 2 two_processes.py OUT
+torchrun --standalone --nproc_per_node 2 two_processes.py OUT
 """
 
 from __future__ import annotations
@@ -26,13 +26,28 @@ def build(run: str, toy, world: int, output_dir, **changes):
     config, trainer = getattr(trainers, f"{name}Config"), getattr(trainers, f"{name}Trainer")
     tokenizer = toy.make_tokenizer()
     data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
-    options = dict(output_dir=str(output_dir), max_steps=3, learning_rate=0.5, optim="sgd", lr_scheduler_type="constant",
-                   warmup_steps=0, logging_steps=1, save_strategy="no", report_to="none", use_cpu=True,
-                   disable_tqdm=True) | changes  # fmt: skip
+    options = (
+        dict(
+            output_dir=str(output_dir),
+            max_steps=3,
+            learning_rate=0.5,
+            optim="sgd",
+            lr_scheduler_type="constant",
+            warmup_steps=0,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        | changes
+    )
     dev_sets = {"toy": trainers.DevSet(toy.nway_rows())}
     if stage == "lexical":
         torch.manual_seed(5)
-        data = data.select(np.arange(40))  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
+        data = data.select(
+            np.arange(40)
+        )  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
         args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
         return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
     args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
@@ -40,7 +55,9 @@ def build(run: str, toy, world: int, output_dir, **changes):
     if run == "guided":
         rng = np.random.default_rng(0)
         extra["guide"] = [rng.normal(size=(len(data), 6)).astype(np.float32) + 1 for _ in range(2)]
-    return trainer(toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
+    return trainer(
+        toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra
+    )
 
 
 def force_fsdp(trainer) -> None:
@@ -50,10 +67,13 @@ def force_fsdp(trainer) -> None:
     from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
     plugin = FullyShardedDataParallelPlugin(
-        fsdp_version=2, auto_wrap_policy="transformer_based_wrap", reshard_after_forward=True,
-        transformer_cls_names_to_wrap=["LlamaDecoderLayer", "EchoDecoderLayer"], state_dict_type="FULL_STATE_DICT",
+        fsdp_version=2,
+        auto_wrap_policy="transformer_based_wrap",
+        reshard_after_forward=True,
+        transformer_cls_names_to_wrap=["LlamaDecoderLayer", "EchoDecoderLayer"],
+        state_dict_type="FULL_STATE_DICT",
         cpu_ram_efficient_loading=False,
-    )  # fmt: skip
+    )
     for state in (AcceleratorState._shared_state, PartialState._shared_state):
         state.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
     trainer.is_fsdp_enabled = True
@@ -75,7 +95,9 @@ if __name__ == "__main__":
         trainer = build(run, toy, world=2, output_dir=out / run)
         assert trainer.args.world_size == 2 and trainer.accelerator.num_processes == 2
         finish(trainer, out / run)
-    checkpointed = build("contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True)
+    checkpointed = build(
+        "contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True
+    )
     finish(checkpointed, out / "checkpointed")
     for run in ("contrastive", "seq2seq"):
         trainer = build(run, toy, world=2, output_dir=out / f"fsdp_{run}")

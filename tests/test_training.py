@@ -1,0 +1,323 @@
+"""Recipes: read, checked, trained end to end from files, resumed, skipped, and described without training."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from transformers import TrainerCallback
+
+import hf_echo.training as training
+from hf_echo.modeling import EchoForTranslation
+from hf_echo.training import dry_run, find_recipes, new_config, parse_overrides, read_recipe, train_recipe
+
+# OS Table 36, "large"
+LARGE = dict(
+    hidden_size=2048,
+    intermediate_size=8192,
+    num_hidden_layers=16,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=64,
+    embedding_size=1024,
+)
+SHAPE = dict(
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
+    embedding_size=32,
+)
+SMALL = dict(
+    vocab_size=400,
+    shape=SHAPE,
+    max_length=32,
+    max_tokens=2000,
+    learning_rate=1e-2,
+    warmup_steps=2,
+    max_steps=6,
+    logging_steps=2,
+    save_steps=3,
+    dev_negatives=2,
+    disable_tqdm=True,
+)
+
+
+@pytest.fixture
+def place(toy, tmp_path):
+    """A folder with train.tsv, dev.parquet and recipe(...), which writes a YAML file."""
+    columns = ["source", "source_lang", "target", "target_lang", "provenance"]
+    lines = ["\t".join(columns)] + ["\t".join(row[c] for c in columns) for row in toy.parallel_rows()]
+    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pq.write_table(
+        pa.Table.from_pylist([row | {"id": str(row["id"])} for row in toy.nway_rows()]),
+        tmp_path / "dev.parquet",
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def recipe(place):
+    def write(name: str = "a", stage: str = "seq2seq", **values):
+        data = dict(train_data=str(place / "train.tsv"), dev_data={"toy": str(place / "dev.parquet")})
+        where = dict(output_dir=str(place / name), cache_dir=str(place / "cache"))
+        path = place / f"{name}.yaml"
+        values = {"stage": stage} | data | where | SMALL | values
+        if stage == "lexical":
+            values = {k: v for k, v in values.items() if k not in ("max_tokens", "max_length")}
+        path.write_text(yaml.safe_dump(values))
+        return path
+
+    return write
+
+
+def weights(folder) -> dict[str, torch.Tensor]:
+    return EchoForTranslation.from_pretrained(folder).state_dict()
+
+
+def equal(a: dict, b: dict) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_from_yaml_to_checkpoint(recipe, place, caplog):
+    path = recipe()
+    results = train_recipe(path)
+    assert results["stage"] == "seq2seq" and results["seconds"] > 0 and results["tokens_per_second"] > 0
+    assert 0 <= results["eval_xsim"] <= 100 and results["eval_toy_xsim"] == results["eval_xsim"]
+    assert (
+        results["eval_toy_xsimpp"] >= results["eval_toy_xsim"]
+    )  # hard negatives by rule: the toy sentences hold numbers
+    written = json.loads((place / "a" / "results.json").read_text())
+    assert {key: written[key] for key in results} == results
+    languages = {row["lang"]: row for row in written["tables"]["toy"]["rows"]}
+    assert {"fra_Latn", "rus_Cyrl"} <= set(languages) and languages["fra_Latn"]["count"] == 32
+    model = EchoForTranslation.from_pretrained(place / "a")
+    assert not model.bottleneck and model.config.hidden_size == 32
+    assert model.config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
+
+    before, when = weights(place / "a"), (place / "a" / "model.safetensors").stat().st_mtime_ns
+    with caplog.at_level(logging.WARNING):
+        assert train_recipe(path) == results
+    assert "trained already" in caplog.text
+    assert (place / "a" / "model.safetensors").stat().st_mtime_ns == when
+    train_recipe(path, fresh=True)
+    assert (place / "a" / "model.safetensors").stat().st_mtime_ns > when
+    assert equal(weights(place / "a"), before)  # trained once more, to the same end
+
+
+def test_stages_follow_each_other(recipe, place):
+    """Lexical, seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
+    train_recipe(recipe("0", "lexical", rows=64, dim=32))
+    bag = {"pooling": "mean", "final_norm": False}
+    train_recipe(recipe("1", bag=str(place / "0"), shape=SHAPE | bag))
+    train_recipe(recipe("2", "contrastive", model_name_or_path=str(place / "1"), guide=str(place / "0")))
+    train_recipe(recipe("3", "hard_negatives", model_name_or_path=str(place / "2"), rule_negatives=3))
+    train_recipe(recipe("4", "decoder", model_name_or_path=str(place / "3")))
+    states = {n: weights(place / n) for n in "1234"}
+    assert EchoForTranslation.from_pretrained(place / "2").bottleneck
+    for before, after in ("12", "23"):
+        name = "encoder.layers.0.self_attn.q_proj.weight"
+        moved = (states[after][name] - states[before][name]).abs().max()
+        assert 0 < moved < 0.2, (before, after)  # a new model would be further off
+    encoder = {name: w for name, w in states["3"].items() if name.startswith("encoder.")}
+    assert equal(encoder, {name: states["4"][name] for name in encoder})
+    assert not equal(states["3"], states["4"])
+    assert len(list((place / "cache").glob("guide-*/*.npy"))) == 1
+
+
+def test_stage_behind_a_changed_stage_is_trained_again(recipe, place):
+    train_recipe(recipe("1"))
+    second = recipe("2", "contrastive", model_name_or_path=str(place / "1"))
+    train_recipe(second)
+    first = weights(place / "2")
+    train_recipe(recipe("1", seed=9), fresh=True)
+    with pytest.raises(ValueError, match="checkpoints of other settings; --fresh replaces them"):
+        train_recipe(second)
+    train_recipe(second, fresh=True)
+    assert not equal(weights(place / "2"), first)
+
+
+class Stop(TrainerCallback):
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def test_killed_run_goes_on(recipe, place, monkeypatch):
+    train_recipe(recipe("whole", "contrastive", language_drop=0.3))
+    path = recipe("killed", "contrastive", language_drop=0.3)
+    build = training.build_trainer
+
+    def dying(*args, **kwargs):
+        trainer = build(*args, **kwargs)
+        trainer.add_callback(Stop(5))
+        return trainer
+
+    monkeypatch.setattr(training, "build_trainer", dying)
+    with pytest.raises(KeyboardInterrupt):
+        train_recipe(path)
+    monkeypatch.undo()
+    assert [p.name for p in (place / "killed").glob("checkpoint-*")] == ["checkpoint-3"]
+    with pytest.raises(ValueError, match="checkpoints of other settings"):
+        train_recipe(path, {"learning_rate": 0.5})
+    train_recipe(path)
+    assert equal(weights(place / "killed"), weights(place / "whole"))
+    train_recipe(path, {"max_steps": 8})  # a longer run of the same settings goes on as well
+    assert (
+        json.loads((place / "killed" / "checkpoint-8" / "trainer_state.json").read_text())["global_step"] == 8
+    )
+
+
+def test_fresh_drops_old_checkpoints(recipe, place):
+    train_recipe(recipe(max_steps=9))
+    train_recipe(recipe(max_steps=3, learning_rate=1e-3), fresh=True)
+    assert [p.name for p in (place / "a").glob("checkpoint-*")] == ["checkpoint-3"]
+
+
+def test_values_and_overrides(recipe):
+    path = recipe(learning_rate="PUT")
+    path.write_text(path.read_text().replace("PUT", "4e-4"))
+    pairs = [
+        "max_steps=1e2",
+        "shape.hidden_size=64",
+        "warmup_steps=0.1",
+        "gamma_=1",
+        "guide=null",
+        "data_options={n: 5}",
+    ]
+    overrides = parse_overrides(pairs)
+    assert overrides.pop("gamma_") == 1
+    stage, model, data, args, _ = read_recipe(path, overrides)
+    assert (stage, args.learning_rate, args.max_steps, args.warmup_steps) == ("seq2seq", 4e-4, 100, 0.1)
+    assert model.shape == SHAPE | {"hidden_size": 64} and data.guide is None and data.data_options == {"n": 5}
+    assert parse_overrides(["a=-1.5e+3", "b=.5e1", "c=e3", "d=a=b"]) == {
+        "a": -1500.0,
+        "b": 5.0,
+        "c": "e3",
+        "d": "a=b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"lerning_rate": 1}, "unknown field 'lerning_rate', did you mean 'learning_rate'"),
+        ({"stage": "seq2sec"}, "stage is 'seq2sec'; it must be one of lexical, seq2seq, contrastive"),
+        ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
+        ({"max_steps": "many"}, "max_steps is 'many'; it must be int"),
+        ({"max_steps": 2.5}, "max_steps is 2.5"),
+        ({"learning_rate": True}, "learning_rate is True; it must be float"),
+        ({"shape": 3}, "shape is 3; it must be dict"),
+        ({"max_steps.a": 3}, "max_steps.a cannot be set, max_steps is 6"),
+        ({"logging_steps": None}, "logging_steps is None; it must be"),
+        ({"language_drop": 2.0}, "language_drop is a probability"),
+        ({"decoder_fraction": 0.0}, "decoder_fraction must be above 0"),
+    ],
+)
+def test_wrong_fields(recipe, overrides, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read_recipe(recipe(), overrides)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "is not YAML"),
+        ("- a\n", "must hold `field: value` lines, not a list"),
+        ("", "stage is None"),
+    ],
+)
+def test_wrong_files(place, text, message):
+    (place / "bad.yaml").write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        read_recipe(place / "bad.yaml")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("pair", ["max_steps", "=3", "a=[1"])
+def test_wrong_overrides(pair):
+    with pytest.raises(ValueError, match="no override; write key=value|not a YAML value"):
+        parse_overrides([pair])
+
+
+def test_wrong_shapes(toy_tokenizer):
+    with pytest.raises(ValueError, match="unknown shape field 'hiden_size', did you mean 'hidden_size'"):
+        new_config({"hiden_size": 3}, toy_tokenizer)
+
+
+def test_missing_data(recipe):
+    with pytest.raises(ValueError, match="train_data is missing"):
+        train_recipe(recipe(train_data=None))
+
+
+def test_find_recipes(recipe, place):
+    assert find_recipes(str(recipe("1_x"))) == [place / "1_x.yaml"]
+    folder = place / "journey"
+    folder.mkdir()
+    with pytest.raises(FileNotFoundError, match="no recipe"):
+        find_recipes(str(folder))
+    for name in ("2_b", "1_a", "notes"):
+        (folder / f"{name}.yaml").write_text("stage: seq2seq")
+    assert [p.stem for p in find_recipes(str(folder))] == ["1_a", "2_b"]
+    with pytest.raises(FileNotFoundError, match="no recipe 'nono'.*nano"):
+        find_recipes("nono")
+    assert [p.stem[0] for p in find_recipes("nano")] == [str(i) for i in range(len(find_recipes("nano")))]
+    assert find_recipes("nano/1_seq2seq") == [find_recipes("nano")[1]]
+
+
+def test_package_recipes_are_valid():
+    paths = sorted(training.RECIPES.rglob("[0-9]*.yaml"))
+    assert len(paths) >= 4
+    for path in paths:
+        read_recipe(path)
+
+
+def test_dry_run_of_large(recipe, monkeypatch):
+    """No data, no tokenizer, no weights: sizes of OS section 5 from the shape of OS Table 36."""
+    monkeypatch.setattr(training, "load_parallel", None)
+    steps = dict(max_steps=100_000, learning_rate=4e-4, warmup_steps=2000, max_tokens=8192)
+    path = recipe("large", train_data="corpus/of/200/languages", vocab_size=256_232, shape=LARGE, **steps)
+    report = dry_run(path)
+    parts = report["parameters"]
+    attention, mlp = 2 * 2048 * 2048 + 2 * 2048 * 512, 3 * 2048 * 8192
+    layer = attention + mlp + 2 * 2048
+    assert parts["encoder embeddings"] == parts["decoder embeddings (tied)"] == 256_232 * 2048
+    assert parts["encoder layers"] == 16 * layer
+    assert parts["decoder layers"] == 16 * (layer + attention + 2048)
+    assert parts["other"] == 2 * 2048 * 1024 + 2 * 2048  # two projections, two norms
+    assert sum(value for name, value in parts.items() if name != "total") == parts["total"]
+    encoder = parts["encoder embeddings"] + parts["encoder layers"] + 2048 * 1024 + 2048
+    assert encoder == pytest.approx(1.5e9, rel=0.01)  # OS 5
+    # OS 5 says 1.8B. That is cross-attention with as many key heads as query heads (1.77B); with the
+    # self-attention's 8 key heads, whose weights OS 4.2 copies, it is 1.67B.
+    assert parts["total"] - encoder == pytest.approx(1.67e9, rel=0.01)
+    memory = report["memory_gib"]
+    assert memory["weights"] == pytest.approx(4 * parts["total"] / 2**30)
+    assert memory["gradients and AdamW"] == pytest.approx(3 * memory["weights"])
+    assert memory["total"] == pytest.approx(sum(v for k, v in memory.items() if k != "total"))
+    assert report["steps"] == 100_000 and report["batches"]["tokens a step"] == 8192 and "data" not in report
+
+
+def test_dry_run_of_other_stages(recipe, place, toy):
+    small = dry_run(recipe("d", "decoder"))
+    whole = dry_run(recipe("s"))
+    assert whole["data"] == {"pairs": len(toy.parallel_rows())}
+    assert small["memory_gib"]["gradients and AdamW"] < whole["memory_gib"]["gradients and AdamW"]
+    assert dry_run(recipe("l", "lexical", rows=8, dim=32))["parameters"] == {"bag": 400 * 33}
+    train_recipe(recipe("a", max_steps=1))
+    from_checkpoint = dry_run(recipe("b", "contrastive", model_name_or_path=str(place / "a"), shape={}))
+    model = EchoForTranslation.from_pretrained(place / "a")
+    assert from_checkpoint["parameters"]["total"] == sum(p.numel() for p in model.parameters())
+    assert np.isfinite(list(from_checkpoint["memory_gib"].values())).all()
