@@ -12,7 +12,7 @@ REMOTE_CODE = {
 }
 REMOTE_DECODER_CODE = {
     "AutoConfig": "configuration_echo.EchoDecoderConfig",
-    "AutoModelForSeq2SeqLM": "modeling_echo.EchoDecoder",
+    "AutoModelForSeq2SeqLM": "modeling_echo_decoder.EchoDecoder",
 }
 REMOTE_PIPELINES = {
     "sonar-translation": {

@@ -43,6 +43,9 @@ class EchoTrainingConfig(TrainingArguments):
         default=1.0,
         metadata={"help": "share of a batch's pairs that the decoder reads, to save time on a small machine"},
     )
+    freeze: list[str] = field(
+        default_factory=list, metadata={"help": "parameters that do not learn, by the start of their names: [encoder.]"}
+    )
     translation_weight: float = field(default=1.0, metadata={"help": "beta of OS Eq. 4 and 6"})
     learning_rate: float = field(default=4e-4, metadata={"help": "AdamW's initial learning rate"})
     adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of AdamW"})
@@ -110,6 +113,12 @@ class EchoTrainer(Trainer):
     ):
         model.bottleneck = self.bottleneck
         self.freeze(model)
+        if args.freeze:
+            frozen = [p for name, p in model.named_parameters() if name.startswith(tuple(args.freeze))]
+            if not frozen:
+                raise ValueError(f"freeze={args.freeze} is the start of no parameter's name; try [encoder.]")
+            for parameter in frozen:
+                parameter.requires_grad_(False)
         self.tokenizer, self.dev_sets = tokenizer, dict(dev_sets or {})
         self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._tokens, self._seconds = 0, 0.0

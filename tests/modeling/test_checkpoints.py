@@ -133,4 +133,4 @@ def test_configuration_comes_back(make_config, tmp_path):
     assert again.get_text_config() is again and again.get_text_config(decoder=True) is again.decoder
     written = json.loads((tmp_path / "config.json").read_text())
     assert written["auto_map"]["AutoModel"] == "modeling_echo.EchoEncoder"
-    assert written["decoder"]["auto_map"]["AutoModelForSeq2SeqLM"] == "modeling_echo.EchoDecoder"
+    assert written["decoder"]["auto_map"]["AutoModelForSeq2SeqLM"] == "modeling_echo_decoder.EchoDecoder"

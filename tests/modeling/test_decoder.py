@@ -8,7 +8,7 @@ from transformers import LlamaForCausalLM
 from transformers.modeling_outputs import BaseModelOutput
 
 from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, EchoEncoder, EchoForTranslation
-from hf_echo.modeling.modeling_echo import EchoCrossAttention
+from hf_echo.modeling.modeling_echo_decoder import EchoCrossAttention
 
 from .conftest import LANGUAGES, TEXTS
 
