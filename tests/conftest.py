@@ -1,28 +1,25 @@
-"""The toy world of `toy.py` for every test folder."""
+"""The toy world of `toy.py` for every test folder; imported when a test asks for it."""
 
 from __future__ import annotations
 
 import pytest
-import torch
-
-from . import toy as toy_world
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
 def toy():
-    return toy_world
+    from . import toy
+
+    return toy
 
 
 @pytest.fixture(scope="session")
-def toy_tokenizer():
-    return toy_world.make_tokenizer()
+def toy_tokenizer(toy):
+    return toy.make_tokenizer()
 
 
 @pytest.fixture(scope="session")
-def toy_data(toy_tokenizer):
+def toy_data(toy, toy_tokenizer):
     """The train split, tokenized, with hard negatives."""
     from hf_echo.data.tokenized import tokenize_parallel
 
-    return tokenize_parallel(toy_world.dataset(), toy_tokenizer, progress=False)
+    return tokenize_parallel(toy.dataset(), toy_tokenizer, progress=False)

@@ -13,6 +13,8 @@ from datasets import Dataset
 from hf_echo.modeling import EchoConfig, EchoDecoderConfig, EchoForTranslation, EchoTokenizer
 from hf_echo.vocabulary import train_tokenizer
 
+torch.set_num_threads(1)
+
 WORDS = {
     "eng_Latn": ["one two four nine", "red blue old small", "cat dog bird fish", "sleeps runs eats waits"],
     "fra_Latn": [

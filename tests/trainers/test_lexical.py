@@ -1,0 +1,158 @@
+"""Stage 0: the bag of sub-words learns, is a checkpoint of its own, and is what an encoder starts as."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+from hf_echo.inference import encode
+from hf_echo.trainers import DevSet, LexicalConfig, LexicalTrainer, bag_encoder, start_from_bag
+
+BAG = dict(
+    hidden_size=16, embedding_size=16, head_dim=8, pooling="mean", final_norm=False, num_hidden_layers=2
+)
+TEXTS = ["un chat rouge dort.", "", "one two <SEP> nine", "Кот!  спит", "zebra 12 ∑ éèê 猫", "a" * 40]
+LANGUAGES = ["fra_Latn", "eng_Latn", None, "rus_Cyrl", "jpn_Jpan", None]
+
+
+@pytest.fixture
+def make_trainer(toy, toy_data, toy_tokenizer, tmp_path):
+    def make(**fields):
+        defaults = dict(
+            output_dir=str(tmp_path / "bag"),
+            rows=64,
+            dim=16,
+            max_steps=60,
+            learning_rate=2e-2,
+            logging_steps=5,
+            save_strategy="no",
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+        )
+        torch.manual_seed(0)
+        dev = {"toy": DevSet(toy.nway_rows())}
+        args = LexicalConfig(**defaults | fields)
+        return LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, dev_sets=dev)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def bag(toy_tokenizer):
+    """An untrained bag with weights other than one."""
+    from hf_echo.trainers.lexical import SubwordBag
+
+    torch.manual_seed(4)
+    bag = SubwordBag(len(toy_tokenizer), 16)
+    bag.log_weight.data.normal_()
+    return bag
+
+
+def test_it_learns(make_trainer):
+    trainer = make_trainer()
+    before = trainer.evaluate()["eval_xsim"]
+    trainer.train()
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    assert losses[-1] < 0.3 * losses[0]
+    assert trainer.evaluate()["eval_xsim"] < before / 4
+    assert trainer.model.log_weight.std() > 0  # some words tell more than others
+
+
+def test_loss_by_hand(make_trainer, toy_data):
+    """Both directions of the softmax at scale 30; equal targets are no negatives of each other."""
+    trainer = make_trainer(language_drop=0.0)
+    trainer.model.log_weight.data.normal_()
+    rows = [toy_data[i] for i in (0, 1, 8, 15, 40)]
+    batch = trainer.data_collator(rows)
+    table = (
+        (trainer.model.embedding.weight * trainer.model.log_weight.exp()[:, None]).detach().double().numpy()
+    )
+
+    def embed(side):
+        collator = trainer.data_collator
+        vectors = [table[collator.encoder_ids(row[side], row[f"{side}_lang"])].sum(0) for row in rows]
+        return np.array(vectors) / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    logits = 30.0 * embed("source") @ embed("target").T
+    logits[[0, 1], [1, 0]] = -np.inf
+    losses = []
+    for direction in (logits, logits.T):
+        losses.append(np.mean(np.log(np.exp(direction).sum(1)) - np.diag(direction)))
+    assert trainer.compute_loss(trainer.model, batch).item() == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_language_drop(make_trainer, toy_data):
+    trainer = make_trainer(language_drop=1.0)
+    batch = trainer.data_collator([toy_data[0]])
+    want = trainer.data_collator.encoder_ids(toy_data[0]["source"], None)
+    assert batch["ids"][: len(want)].tolist() == want.tolist()
+
+
+def test_bag_encoder_is_the_bag(bag, toy_tokenizer):
+    encoder = bag_encoder(bag, toy_tokenizer, ["fra_Latn"])
+    vectors = encode(encoder, toy_tokenizer, TEXTS, LANGUAGES)
+    for text, lang, vector in zip(TEXTS, LANGUAGES, vectors, strict=True):
+        ids = torch.tensor(toy_tokenizer(text, lang=lang)["input_ids"])
+        want = bag(ids, torch.tensor([0]))[0] / len(ids)
+        torch.testing.assert_close(torch.from_numpy(vector), want.detach(), atol=1e-6, rtol=1e-5)
+
+
+def test_bag_opens_as_other_checkpoints_do(bag, toy_tokenizer, tmp_path):
+    encoder = bag_encoder(bag, toy_tokenizer, ["fra_Latn", "rus_Cyrl"])
+    encoder.save_pretrained(tmp_path)
+    toy_tokenizer.save_pretrained(tmp_path)
+    want = encode(encoder, toy_tokenizer, TEXTS[:4], ["fra_Latn"] * 4)
+    again, tokenizer = AutoModel.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    np.testing.assert_array_equal(encode(again, tokenizer, TEXTS[:4], ["fra_Latn"] * 4), want)
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(model.encode(TEXTS[:4], prompt_name="fra_Latn"), want, atol=1e-6)
+    assert model.get_embedding_dimension() == 16
+
+
+def test_start_from_bag(bag, toy, toy_tokenizer):
+    """Before a step is trained the encoder is the bag, for any text; each layer can learn all the same."""
+    model = toy.make_model(toy_tokenizer, **BAG)
+    teacher = bag_encoder(bag, toy_tokenizer)
+    assert start_from_bag(model, teacher) is model
+    rng = np.random.default_rng(0)
+    texts = TEXTS + ["".join(map(chr, rng.integers(32, 0x2000, size=rng.integers(1, 40)))) for _ in range(50)]
+    have, want = (encode(m, toy_tokenizer, texts, None, on_long="split") for m in (model, teacher))
+    np.testing.assert_allclose(have, want, atol=1e-6)
+    cosine = F.cosine_similarity(torch.from_numpy(have), torch.from_numpy(want))
+    assert cosine.min() > 1 - 1e-5
+
+    batch = toy_tokenizer(TEXTS[:1], lang="fra_Latn", return_tensors="pt")
+    model(**batch).sentence_embedding.square().sum().backward()
+    for (
+        layer
+    ) in model.encoder.layers:  # what is zero gets a gradient, so the layer wakes up with the first step
+        assert layer.self_attn.o_proj.weight.grad.abs().max() > 0
+        assert layer.mlp.down_proj.weight.grad.abs().max() > 0
+
+
+def test_start_from_bag_gives_the_decoder_its_words(bag, toy, toy_tokenizer):
+    """Directions of the bag, the size of a fresh decoder: tied to the output, long vectors would be sure of all."""
+    model = start_from_bag(toy.make_model(toy_tokenizer, **BAG), bag_encoder(bag, toy_tokenizer))
+    words, vectors = model.decoder.model.embed_tokens.weight, bag.weighted()
+    assert model.decoder.lm_head.weight is words
+    assert F.cosine_similarity(words, vectors).min() > 1 - 1e-5
+    torch.testing.assert_close(words.norm(dim=1), torch.full((len(words),), 0.02 * 16**0.5))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 32}, r"the bag is \(400, 16\) \(vocabulary, size\), the encoder \(400, 32\)"),
+        ({"pooling": "cls"}, "needs pooling='mean' and final_norm=False"),
+        ({"final_norm": True}, "needs pooling='mean' and final_norm=False"),
+    ],
+)
+def test_an_encoder_that_cannot_be_the_bag(bag, toy, toy_tokenizer, changes, message):
+    model = toy.make_model(toy_tokenizer, **BAG | changes)
+    with pytest.raises(ValueError, match=message):
+        start_from_bag(model, bag_encoder(bag, toy_tokenizer))
