@@ -115,7 +115,7 @@ def test_bag_opens_as_other_checkpoints_do(bag, toy_tokenizer, tmp_path):
 
 
 def test_start_from_bag(bag, toy, toy_tokenizer):
-    """Before a step is trained the encoder is the bag, for any text; each layer can learn all the same."""
+    """Before a step is trained the encoder is the bag, for any text; each layer can learn."""
     model = toy.make_model(toy_tokenizer, **BAG)
     teacher = bag_encoder(bag, toy_tokenizer)
     assert start_from_bag(model, teacher) is model
@@ -136,7 +136,7 @@ def test_start_from_bag(bag, toy, toy_tokenizer):
 
 
 def test_start_from_bag_gives_the_decoder_its_words(bag, toy, toy_tokenizer):
-    """Directions of the bag, the size of a fresh decoder: tied to the output, long vectors would be sure of all."""
+    """Directions of the bag, size of a fresh decoder: the output is tied, long vectors would be too sure."""
     model = start_from_bag(toy.make_model(toy_tokenizer, **BAG), bag_encoder(bag, toy_tokenizer))
     words, vectors = model.decoder.model.embed_tokens.weight, bag.weighted()
     assert model.decoder.lm_head.weight is words

@@ -80,7 +80,7 @@ def test_with_gradient_accumulation(make_trainer, step):
 
 
 def test_with_dropout_and_workers(make_trainer, toy, toy_tokenizer):
-    """Dropout draws from torch's generator, whose state is in the checkpoint; loader workers change nothing."""
+    """Dropout draws from torch's generator, whose state is in the checkpoint; workers change nothing."""
     options = COMMON | {
         "logging_steps": 1,
         "dataloader_num_workers": 1,

@@ -75,3 +75,21 @@ def test_gradient_checkpointing_in_two_processes(two):
 @pytest.mark.parametrize("run", ["contrastive", "seq2seq"])
 def test_fsdp2_is_ddp(run, two):
     assert_same_run(two / f"fsdp_{run}", two / run)
+
+
+def test_fsdp2_file_is_what_accelerate_reads():
+    """Parsed by accelerate itself, which refuses unknown keys, down to what it tells its children."""
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    import hf_echo.modeling as modeling
+
+    file = Path(__file__).parents[2] / "train_scripts" / "accelerate" / "fsdp2.yaml"
+    args = launch_command_parser().parse_args(["--config_file", str(file), "script.py", "max_steps=1"])
+    args, _, _ = _validate_launch_command(args)
+    environment = prepare_multi_gpu_env(args)
+    assert (environment["ACCELERATE_USE_FSDP"], environment["FSDP_VERSION"]) == ("true", "2")
+    assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
+    assert environment["FSDP_STATE_DICT_TYPE"] == "FULL_STATE_DICT"
+    wrapped = environment["FSDP_TRANSFORMER_CLS_TO_WRAP"].split(",")
+    assert set(wrapped) == set(modeling.EchoForTranslation._no_split_modules)
