@@ -108,11 +108,21 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     def pair_ids(self, prompts: list[str], texts: list[str]) -> list[list[int]]:
         """Ids of the encoder layout without truncation or padding: the fast way in, lists and nothing else."""
+        encodings = self._bare_backend().encode_batch_fast(list(zip(prompts, texts, strict=True)))
+        return [encoding.ids for encoding in encodings]
+
+    def text_ids(self, texts: list[str]) -> list[list[int]]:
+        """Ids of the texts alone, as they stand in the layout, without anything round them."""
+        encodings = self._bare_backend().encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def _bare_backend(self) -> Tokenizer:
+        """A call leaves its truncation and padding behind in the backend; this takes them off again."""
         backend = self.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = True
-        return [encoding.ids for encoding in backend.encode_batch_fast(list(zip(prompts, texts)))]
+        return backend
 
     def _check_room(self, prompts: list[str], max_length: int) -> None:
         """A length that the language prefix fills alone would cut the prefix, or fail without a word of advice."""

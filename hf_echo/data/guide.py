@@ -39,15 +39,13 @@ def guide_embeddings(
         encode: (texts, lang) -> (len(texts), d), such as `hf_echo.evaluation.sentence_transformer_encoder(model)`.
         name: what the cache is keyed by beside the data: the guide's name or path and revision.
     """
-    folder = (
-        Path(cache_dir)
-        / f"guide-{hashlib.sha256(f'{name}:{dataset._fingerprint}'.encode()).hexdigest()[:16]}"
-    )
+    key = hashlib.sha256(f"{name}:{dataset._fingerprint}:{CHUNK}".encode()).hexdigest()[:16]
+    folder = Path(cache_dir) / f"guide-{key}"
     folder.mkdir(parents=True, exist_ok=True)
     texts: dict[tuple[str, str], int] = {}
     index = {}
     for side in ("source", "target"):
-        pairs = zip(dataset[f"{side}_lang"], dataset[side])
+        pairs = zip(dataset[f"{side}_lang"], dataset[side], strict=True)
         index[side] = np.fromiter(
             (texts.setdefault(pair, len(texts)) for pair in pairs), np.int64, len(dataset)
         )
@@ -78,7 +76,10 @@ def _embed(encode, chunk: list[tuple[str, str]]) -> np.ndarray:
         end = start
         while end < len(chunk) and chunk[end][0] == lang:
             end += 1
-        vectors.append(np.asarray(encode([text for _, text in chunk[start:end]], lang), np.float32))
+        found = np.asarray(encode([text for _, text in chunk[start:end]], lang), np.float32)
+        if found.ndim != 2 or len(found) != end - start:
+            raise ValueError(f"the guide gave an array {found.shape} for {end - start} texts in {lang}")
+        vectors.append(found)
         start = end
     matrix = np.concatenate(vectors)
     return matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)

@@ -153,7 +153,10 @@ def tokenize_parallel(
 
     Texts beyond `max_length` tokens are cut, and one warning says how many.
     """
+    if not len(dataset):
+        raise ValueError("there are no rows to tokenize: the training data are empty")
     if cache_dir is not None:
+        tokenizer.text_ids([])  # the key must not depend on what the tokenizer was last called with
         key = f"{dataset._fingerprint}:{max_length}:{tokenizer.backend_tokenizer.to_str()}"
         folder = Path(cache_dir) / f"tokenized-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         if (folder / "names.json").exists():
@@ -166,7 +169,7 @@ def tokenize_parallel(
 
     def encode(texts: list[str]) -> Ragged:
         nonlocal cut
-        ids = [e.ids for e in tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        ids = tokenizer.text_ids(texts)
         cut += sum(len(i) > max_length for i in ids)
         return Ragged.of(i[:max_length] for i in ids)
 

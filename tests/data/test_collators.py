@@ -1,0 +1,144 @@
+"""Batches: ids are EchoTokenizer's own, labels the shifted targets, negatives where they are said to be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from hf_echo.data.collators import IGNORE, TranslationCollator
+from hf_echo.data.tokenized import tokenize_parallel
+
+ROWS = [
+    dict(
+        source="un chat.",
+        source_lang="fra_Latn",
+        target="one cat.",
+        target_lang="eng_Latn",
+        provenance="mined",
+        hard_negatives=["two cats.", "a <SEP> dog.", "nine"],
+    ),
+    dict(
+        source="кот </s> спит",
+        source_lang="rus_Cyrl",
+        target="one cat.",
+        target_lang="eng_Latn",
+        provenance="primary",
+        hard_negatives=[],
+    ),
+    dict(
+        source="x = 1",
+        source_lang="python",
+        target="neuf 猫 oiseaux",
+        target_lang="fra_Latn",
+        provenance="code",
+        hard_negatives=["un"],
+    ),
+]
+
+
+@pytest.fixture
+def rows(toy_tokenizer):
+    tokenized = tokenize_parallel(Dataset.from_list(ROWS), toy_tokenizer, progress=False)
+    return [tokenized[i] for i in range(len(ROWS))]
+
+
+def unpadded(ids, mask):
+    return [row[keep.bool()].tolist() for row, keep in zip(ids, mask, strict=True)]
+
+
+def test_encoder_ids_are_the_tokenizers(rows, toy_tokenizer):
+    """Sources, then targets, then negatives: each as the tokenizer itself writes the text in its language."""
+    batch = TranslationCollator(toy_tokenizer, encode_targets=True, max_negatives=2)(rows)
+    texts = [(row["source"], row["source_lang"]) for row in ROWS] + [
+        (row["target"], row["target_lang"]) for row in ROWS
+    ]
+    texts += [(negative, row["target_lang"]) for row in ROWS for negative in row["hard_negatives"][:2]]
+    want = toy_tokenizer(
+        [t for t, _ in texts], lang=[code for _, code in texts], padding=True, return_tensors="pt"
+    )
+    assert torch.equal(batch["input_ids"], want["input_ids"])
+    assert torch.equal(batch["attention_mask"], want["attention_mask"])
+    assert batch["negative_index"].tolist() == [[6, 7], [-1, -1], [8, -1]]
+    assert batch["index"].tolist() == [0, 1, 2]
+    keys = batch["target_key"].tolist()
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_sides(rows, toy_tokenizer):
+    sources = TranslationCollator(toy_tokenizer)(rows)
+    assert len(sources["input_ids"]) == 3 and "negative_index" not in sources
+    targets = TranslationCollator(toy_tokenizer, encode_targets=True)(rows)
+    assert len(targets["input_ids"]) == 6
+    assert unpadded(targets["input_ids"], targets["attention_mask"])[:3] == unpadded(
+        sources["input_ids"], sources["attention_mask"]
+    )
+
+
+def test_labels_are_the_shifted_targets(rows, toy_tokenizer):
+    batch = TranslationCollator(toy_tokenizer)(rows)
+    for i, row in enumerate(ROWS):
+        prompt = toy_tokenizer.decoder_prompt_ids(row["target_lang"], row["provenance"], row["source_lang"])
+        whole = [*prompt, *toy_tokenizer.text_ids([row["target"]])[0], toy_tokenizer.eos_token_id]
+        length = len(whole) - 1
+        ids, labels = batch["decoder_input_ids"][i].tolist(), batch["labels"][i].tolist()
+        assert ids[:length] == whole[:-1] and set(ids[length:]) <= {toy_tokenizer.pad_token_id}
+        # Position t predicts token t + 1; the prompt is given, so it is not counted.
+        assert labels[:length] == [IGNORE] * (len(prompt) - 1) + whole[len(prompt) :]
+        assert set(labels[length:]) <= {IGNORE}
+        assert (
+            toy_tokenizer.decode([t for t in labels if t != IGNORE], skip_special_tokens=True)
+            == row["target"]
+        )
+    texts = [toy_tokenizer.decode(row) for row in batch["decoder_input_ids"]]
+    assert texts[0].startswith("<s> This is a possible mined translation in English:<SEP>")
+    assert texts[2].startswith("<s> This is a possible natural language explanation in French:<SEP>")
+
+
+def test_decoder_fraction(rows, toy_tokenizer):
+    whole = TranslationCollator(toy_tokenizer)(rows)
+    for fraction, count in ((1.0, 3), (0.67, 2), (0.34, 1), (0.01, 1)):
+        batch = TranslationCollator(toy_tokenizer, decoder_fraction=fraction)(rows)
+        assert len(batch["labels"]) == len(batch["decoder_input_ids"]) == count
+        assert len(batch["input_ids"]) == len(batch["index"]) == 3
+        length = batch["labels"].shape[1]
+        assert torch.equal(batch["labels"], whole["labels"][:count, :length])
+
+
+def test_language_drop(rows, toy_tokenizer):
+    none = toy_tokenizer(["un chat."], lang=None)["input_ids"][0]
+    named = toy_tokenizer(["un chat."], lang="fra_Latn")["input_ids"][0]
+    always = TranslationCollator(toy_tokenizer, language_drop=1.0)(rows)
+    assert unpadded(always["input_ids"], always["attention_mask"])[0] == none
+    many = rows * 100
+    for i, row in enumerate(many):
+        many[i] = row | {"index": i}
+    half = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)
+    batch = half(many)
+    found = unpadded(batch["input_ids"], batch["attention_mask"])[::3]
+    assert {tuple(ids) for ids in found} == {tuple(none), tuple(named)}
+    assert 30 < sum(ids == none for ids in found) < 70
+    # The same rows give the same batch in any process and epoch; another seed or other rows another one.
+    again = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=3)(many)
+    assert all(torch.equal(again[name], batch[name]) for name in batch)
+    other = TranslationCollator(toy_tokenizer, language_drop=0.5, seed=4)(many)
+    assert not np.array_equal(other["attention_mask"].sum(1), batch["attention_mask"].sum(1))
+    shifted = half([*many[3:], *many[:3]])
+    assert not np.array_equal(shifted["attention_mask"].sum(1)[:-3], batch["attention_mask"].sum(1)[3:])
+    # The decoder is always told the language.
+    assert torch.equal(
+        batch["decoder_input_ids"][:3], TranslationCollator(toy_tokenizer)(rows)["decoder_input_ids"]
+    )
+
+
+def test_overhead_is_what_the_layout_adds(rows, toy_tokenizer):
+    dataset = tokenize_parallel(Dataset.from_list(ROWS), toy_tokenizer, progress=False)
+    collator = TranslationCollator(toy_tokenizer, encode_targets=True)
+    overhead = collator.overhead(dataset)
+    lengths = dataset.lengths(encoder_sides=2, **overhead)
+    batch = collator(rows)
+    encoder, decoder = batch["attention_mask"].sum(1), (batch["labels"] != IGNORE).sum(1)
+    assert (encoder[:3].numpy() <= lengths[:, 0]).all() and (encoder[3:].numpy() <= lengths[:, 1]).all()
+    assert batch["labels"].shape[1] <= lengths[:, 2].max() and (decoder.numpy() <= lengths[:, 2]).all()
+    assert overhead["prefix"] == len(toy_tokenizer("", lang=None)["input_ids"])  # the longest name here

@@ -1,0 +1,126 @@
+"""Guide embeddings: each text once, kept through a crash, the rows of the data in their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+import hf_echo.data.guide as guide_module
+from hf_echo.data.guide import guide_embeddings
+
+ROWS = [
+    {
+        "source": f"texte {i % 5}",
+        "source_lang": ("fra_Latn", "deu_Latn")[i % 3 > 0],
+        "target": f"text {i % 4}",
+        "target_lang": "eng_Latn",
+    }
+    for i in range(20)
+] + [{"source": "text 1", "source_lang": "fra_Latn", "target": "text 1", "target_lang": "eng_Latn"}]
+
+
+class Encoder:
+    """Vectors of length 4 that tell text and language apart; it counts, and dies when it is told to."""
+
+    def __init__(self, dies_at: int | None = None):
+        self.calls, self.dies_at = [], dies_at
+
+    def __call__(self, texts, lang):
+        if len(self.calls) == self.dies_at:
+            raise RuntimeError("out of memory")
+        self.calls.append((list(texts), lang))
+        return np.stack([self.vector(text, lang) for text in texts])
+
+    @staticmethod
+    def vector(text, lang):
+        rng = np.random.default_rng(list(f"{text} {lang}".encode()))
+        return 3 * rng.normal(size=6)
+
+    @property
+    def seen(self):
+        return [(text, lang) for texts, lang in self.calls for text in texts]
+
+
+@pytest.fixture
+def dataset():
+    return Dataset.from_list(ROWS)
+
+
+def check(guides):
+    for side, rows in zip(("source", "target"), guides, strict=True):
+        assert len(rows) == len(ROWS)
+        want = np.array([Encoder.vector(row[side], row[f"{side}_lang"]) for row in ROWS])
+        want /= np.linalg.norm(want, axis=1, keepdims=True)
+        some = np.array([3, 20, 3, 0])
+        assert rows[some].dtype == np.float32
+        np.testing.assert_allclose(rows[some], want[some], atol=1e-3)  # kept in half precision
+        np.testing.assert_allclose(rows[np.arange(len(ROWS))], want, atol=1e-3)
+
+
+def test_values_and_duplicates(dataset, tmp_path):
+    encoder = Encoder()
+    check(guide_embeddings(dataset, encoder, "a guide", tmp_path))
+    texts = {(row[s], row[f"{s}_lang"]) for row in ROWS for s in ("source", "target")}
+    assert len(encoder.seen) == len(texts) and set(encoder.seen) == texts
+    # A language at a time: the same text in another language is another text.
+    assert sorted(lang for _, lang in encoder.calls) == ["deu_Latn", "eng_Latn", "fra_Latn"]
+    assert ("text 1", "fra_Latn") in texts and ("text 1", "eng_Latn") in texts
+
+
+def test_resumed_after_a_crash(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(guide_module, "CHUNK", 4)
+    dying = Encoder(dies_at=3)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        guide_embeddings(dataset, dying, "a guide", tmp_path)
+    folder = next(tmp_path.iterdir())
+    kept = sorted(file.name for file in folder.glob("*.npy"))
+    assert kept and not [name for name in kept if "part" in name]
+    heir = Encoder()
+    check(guide_embeddings(dataset, heir, "a guide", tmp_path))
+    done = 4 * len(kept)
+    everything = Encoder()
+    guide_embeddings(dataset, everything, "a guide", tmp_path / "elsewhere")
+    assert heir.seen == everything.seen[done:]  # what was on disk was not embedded again
+    never = Encoder(dies_at=0)
+    check(guide_embeddings(dataset, never, "a guide", tmp_path))
+
+
+def test_half_a_file_is_not_a_file(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(guide_module, "CHUNK", 4)
+    guide_embeddings(dataset, Encoder(), "a guide", tmp_path)
+    folder = next(tmp_path.iterdir())
+    (folder / "00001.npy").rename(folder / "00001.part.npy")  # killed while it was written
+    encoder = Encoder()
+    check(guide_embeddings(dataset, encoder, "a guide", tmp_path))
+    assert len(encoder.seen) == 4
+
+
+def test_another_guide_or_other_data_is_another_cache(dataset, tmp_path, monkeypatch):
+    guide_embeddings(dataset, Encoder(), "a guide", tmp_path)
+    for data, name in ((dataset, "another"), (dataset.select(range(5)), "a guide")):
+        encoder = Encoder()
+        guide_embeddings(data, encoder, name, tmp_path)
+        assert encoder.seen
+    for chunk in (4, 7):  # chunks of another size are no chunks of this cache
+        monkeypatch.setattr(guide_module, "CHUNK", chunk)
+        check(guide_embeddings(dataset, Encoder(), "a guide", tmp_path))
+
+
+def test_a_wrong_number_of_vectors_is_an_error(dataset, tmp_path):
+    with pytest.raises(ValueError, match=r"the guide gave an array \(1, 3\) for \d+ texts in deu_Latn"):
+        guide_embeddings(dataset, lambda texts, lang: np.ones((1, 3)), "a guide", tmp_path)
+
+
+def test_directly_against_an_echo_encoder(toy, toy_tokenizer, tmp_path):
+    from hf_echo.inference import encode
+
+    model = toy.make_model(toy_tokenizer).eval()
+    data = toy.dataset().select(range(30))
+    source, target = guide_embeddings(
+        data, lambda texts, lang: encode(model, toy_tokenizer, texts, lang), "toy", tmp_path
+    )
+    want = encode(model, toy_tokenizer, data["source"], data["source_lang"], normalize=True)
+    np.testing.assert_allclose(source[np.arange(30)], want, atol=1e-3)
+    want = encode(model, toy_tokenizer, data["target"], data["target_lang"], normalize=True)
+    np.testing.assert_allclose(target[np.arange(30)], want, atol=1e-3)
