@@ -166,6 +166,8 @@ def _checked(name: str, value: Any, field: Field) -> Any:
         return None
     kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
     kinds = [part.strip() for part in kind.split("|") if part.strip() != "None"]
+    if value is False and "bool" not in kinds:
+        return "no"  # YAML 1.1 reads an unquoted no as false, as in eval_strategy: no
     python = {"int": int, "float": (int, float), "bool": bool, "str": str, "dict": dict}
     if not set(kinds) <= set(python):
         return value  # enumerations and such, which transformers checks
