@@ -31,15 +31,16 @@ def greedy_decode(
         The new ids of each row, without prompt and end of sentence.
 
     Raises:
-        ValueError: the decoder attends all encoder tokens (stage 1).
+        ValueError: the decoder attends all encoder tokens (stage 1), or reads embeddings of another size.
     """
     config, model = decoder.config, decoder.model
     if not config.bottleneck:
         raise ValueError("greedy_decode works through the bottleneck; a stage-1 decoder needs generate()")
     device, batch = sentence_embedding.device, sentence_embedding.shape[0]
-    eos = config.eos_token_id if eos_token_id is None else eos_token_id
+    eos = decoder.generation_config.eos_token_id if eos_token_id is None else eos_token_id
+    ends = torch.tensor([] if eos is None else eos, device=device).flatten()  # Llama 3 has several
     length = len(prompt_ids) + max_new_tokens
-    memory = model.embedding_projection(sentence_embedding[:, None].to(decoder.dtype))
+    memory = model._read(sentence_embedding[:, None].to(decoder.dtype))
     constants = [layer.cross_attn.constant(memory) for layer in model.layers]
     shape = (batch, config.num_key_value_heads, length, config.head_dim)
     cache = [(memory.new_empty(shape), memory.new_empty(shape)) for _ in model.layers]
@@ -54,8 +55,8 @@ def greedy_decode(
         hidden = _step(model, ids, position, constants, cache, (cos, sin))
         position += ids.shape[1]
         token = (hidden @ head.T).argmax(-1)
-        going = token != eos
-        for row, value in zip(rows[going].tolist(), token[going].tolist()):
+        going = torch.isin(token, ends, invert=True)
+        for row, value in zip(rows[going].tolist(), token[going].tolist(), strict=True):
             output[row].append(value)
         if not bool(going.any()):
             break
@@ -80,7 +81,7 @@ def _step(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
     batch, new = ids.shape
     end = position + new
     cos, sin = rotary[0][:, position:end], rotary[1][:, position:end]
-    for layer, constant, (keys, values) in zip(model.layers, constants, cache):
+    for layer, constant, (keys, values) in zip(model.layers, constants, cache, strict=True):
         attention = layer.self_attn
         normed = layer.input_layernorm(hidden)
         split = (batch, new, -1, attention.head_dim)

@@ -40,6 +40,10 @@ class SonarTranslationPipeline(Pipeline):
         super().__init__(*args, batch_size=batch_size, **kwargs)
 
     def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs):
+        if tgt_lang is not None and not isinstance(tgt_lang, str):
+            raise ValueError(f"tgt_lang is one code for all texts of a call, not {tgt_lang!r}")
+        if generate_kwargs.get("num_return_sequences", 1) != 1:
+            raise ValueError("sonar-translation gives one translation a text; use model.generate for several")
         preprocess = {k: v for k, v in (("src_lang", src_lang), ("on_long", on_long)) if v is not None}
         forward = {"generate_kwargs": generate_kwargs} if generate_kwargs else {}
         return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
@@ -53,7 +57,7 @@ class SonarTranslationPipeline(Pipeline):
                 raise ValueError(
                     f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one a text"
                 )
-            inputs = [{"text": text, "lang": lang} for text, lang in zip(inputs, src_lang)]
+            inputs = [{"text": text, "lang": lang} for text, lang in zip(inputs, src_lang, strict=True)]
         elif src_lang is not None:
             kwargs["src_lang"] = src_lang
         if isinstance(inputs, (list, tuple)) and not len(inputs):

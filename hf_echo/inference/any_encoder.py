@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from transformers import AutoConfig
+from transformers.utils import cached_file
 
 from .encode import encode, load_encoder
 
 
 def any_encoder(name_or_path: str) -> Callable[[list[str], str | None], np.ndarray]:
     """Echo checkpoints take the fast path; other models are opened by sentence-transformers."""
-    try:
-        is_echo = AutoConfig.from_pretrained(name_or_path).model_type == "echo"
-    except (OSError, ValueError, KeyError):
-        is_echo = False  # a SentenceTransformer of other modules may have no config.json in its root
-    if is_echo:
+    if _is_echo(name_or_path):
         model, tokenizer = load_encoder(name_or_path)
         return lambda texts, lang=None: encode(model, tokenizer, texts, lang)
     from sentence_transformers import SentenceTransformer
@@ -24,3 +23,14 @@ def any_encoder(name_or_path: str) -> Callable[[list[str], str | None], np.ndarr
     from ..evaluation import sentence_transformer_encoder
 
     return sentence_transformer_encoder(SentenceTransformer(name_or_path))
+
+
+def _is_echo(name: str) -> bool:
+    """An Echo encoder and nothing behind it (a Dense or Normalize of somebody's own)."""
+    try:
+        if AutoConfig.from_pretrained(name).model_type != "echo":
+            return False
+    except (OSError, ValueError, KeyError):
+        return False  # a SentenceTransformer of other modules may have no config.json in its root
+    modules = cached_file(name, "modules.json", _raise_exceptions_for_missing_entries=False)
+    return modules is None or len(json.loads(Path(modules).read_text(encoding="utf-8"))) == 1

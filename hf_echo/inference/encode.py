@@ -80,33 +80,27 @@ def encode(
     Raises:
         ValueError: an unknown language, a wrong number of languages, a text that is too long under "error".
     """
+    if isinstance(texts, str):
+        raise ValueError("texts is one string; give a list of texts")
     # The model itself, not its encoder: under FSDP only the outermost forward gathers what is sharded at the root.
     limit = max_length or tokenizer.model_max_length
     size = model.config.embedding_size
     if not len(texts):
         return np.zeros((0, size), np.float32)
-    pieces = list(_pieces(tokenizer, list(texts), lang, limit, on_long))
+    pieces = list(pieces_of(tokenizer, list(texts), lang, limit, on_long))
     order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
     bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=not progress)
     for batch in _batches(order, [len(ids) for _, ids in pieces], max_tokens):
-        rows = [pieces[i] for i in batch]
-        longest = len(rows[-1][1])
-        ids = torch.full((len(rows), longest), tokenizer.pad_token_id)
-        for row, (_, piece) in zip(ids, rows):
-            row[: len(piece)] = torch.as_tensor(piece)
-        lengths = torch.tensor([len(piece) for _, piece in rows])
-        mask = (
-            None
-            if int(lengths[0]) == longest
-            else (torch.arange(longest) < lengths[:, None]).to(model.device)
-        )
+        ids, mask = padded([pieces[i][1] for i in batch], tokenizer.pad_token_id)
+        lengths = mask.sum(1).float().numpy()
+        mask = None if mask.all() else mask.to(model.device)
         vectors = model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
-        owners = np.array([owner for owner, _ in rows])
-        np.add.at(sums, owners, vectors * lengths.numpy()[:, None])
-        np.add.at(weight, owners, lengths.numpy())
-        bar.update(len(rows))
+        owners = np.array([pieces[i][0] for i in batch])
+        np.add.at(sums, owners, vectors * lengths[:, None])
+        np.add.at(weight, owners, lengths)
+        bar.update(len(batch))
     bar.close()
     embeddings = sums / weight[:, None]
     if normalize:
@@ -114,10 +108,12 @@ def encode(
     return embeddings
 
 
-def _pieces(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iterator[tuple[int, list[int]]]:
+def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iterator[tuple[int, list[int]]]:
     """(row, ids) of every text, or of every piece of it."""
     if on_long not in ("warn", "error", "split"):
         raise ValueError(f"on_long must be one of warn, error, split, not {on_long!r}")
+    if not (lang is None or isinstance(lang, str)) and len(lang) != len(texts):
+        raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
     long = []
     for start in range(0, len(texts), 10_000):
         part = texts[start : start + 10_000]
@@ -144,6 +140,15 @@ def _pieces(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iter
             "%d of %d texts are longer than %d tokens and were cut; on_long='split' averages their pieces, "
             "on_long='error' refuses them", len(long), len(texts), limit
         )  # fmt: skip
+
+
+def padded(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(rows, longest) ids filled up on the right, and their attention mask."""
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = torch.full((len(rows), int(lengths.max())), pad)
+    for line, row in zip(ids, rows, strict=True):
+        line[: len(row)] = torch.as_tensor(row)
+    return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
 
 
 def _batches(order: list[int], lengths: list[int], max_tokens: int) -> Iterator[list[int]]:

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from ..modeling.generation_echo import greedy_decode
-from .encode import encode, pick_device, pick_dtype
+from .encode import encode, padded, pick_device, pick_dtype, pieces_of
 
 
 def load_translator(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
@@ -26,7 +26,7 @@ def load_translator(name_or_path: str | Path, *, device: str | None = None, dtyp
 def translate(
     model,
     tokenizer,
-    inputs: Sequence[str] | np.ndarray,
+    inputs: Sequence[str] | np.ndarray | torch.Tensor,
     source_lang: str | Sequence[str | None] | None = None,
     target_lang: str = "eng_Latn",
     *,
@@ -40,21 +40,32 @@ def translate(
 
     Without beams and through the bottleneck the greedy loop of `modeling/generation_echo.py` is used, which gives the
     same tokens as `generate`.
+
+    Args:
+        source_lang: of the texts: a code for all, one a text, or None ("Unspecified language").
+        on_long: as in `encode`; a stage-1 checkpoint, whose decoder reads tokens, cannot "split".
+
+    Raises:
+        ValueError: an unknown language, embeddings of another size or for a stage-1 checkpoint.
     """
     prompt = tokenizer.decoder_prompt_ids(target_lang)
+    if isinstance(inputs, str):
+        raise ValueError("inputs is one string; give a list of texts")
     if not len(inputs):
         return []
+    if isinstance(inputs, torch.Tensor):
+        inputs = inputs.float().cpu().numpy()
     if not model.bottleneck:
-        return _translate_tokens(
-            model, tokenizer, inputs, source_lang, prompt, num_beams, max_new_tokens, batch_size
-        )
+        if isinstance(inputs, np.ndarray):
+            raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
+        options = dict(num_beams=num_beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress)
+        return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, on_long, **options)
     if isinstance(inputs, np.ndarray):
         embeddings, order = inputs, np.arange(len(inputs))
     else:
         embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
-        order = np.argsort(
-            [len(text) for text in inputs], kind="stable"
-        )  # rows that end together share a batch
+        # Rows that end together share a batch.
+        order = np.argsort([len(text) for text in inputs], kind="stable")
     texts = [""] * len(inputs)
     for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
         rows = order[start : start + batch_size]
@@ -63,7 +74,7 @@ def translate(
             ids = greedy_decode(model.decoder, vectors, prompt, max_new_tokens=max_new_tokens)
         else:
             ids = _generate(model, prompt, num_beams, max_new_tokens, sentence_embedding=vectors)
-        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True)):
+        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
             texts[row] = text.strip()
     return texts
 
@@ -78,22 +89,19 @@ def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **m
 
 
 def _translate_tokens(
-    model, tokenizer, texts, source_lang, prompt, num_beams, max_new_tokens, batch_size
+    model, tokenizer, texts, source_lang, prompt, on_long, *, num_beams, max_new_tokens, batch_size, progress
 ) -> list[str]:
     """Stage 1: the decoder reads all encoder states."""
-    if isinstance(texts, np.ndarray):
-        raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
-    out: list[str] = []
-    for start in range(0, len(texts), batch_size):
-        part = list(texts[start : start + batch_size])
-        lang = (
-            source_lang
-            if source_lang is None or isinstance(source_lang, str)
-            else source_lang[start : start + batch_size]
-        )
-        batch = tokenizer(part, lang=lang, padding=True, truncation=True, return_tensors="pt").to(
-            model.device
-        )
-        ids = _generate(model, prompt, num_beams, max_new_tokens, **batch)
-        out += [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+    if on_long == "split":
+        raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'")
+    pieces = list(pieces_of(tokenizer, list(texts), source_lang, tokenizer.model_max_length, on_long))
+    order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
+    out = [""] * len(pieces)
+    for start in tqdm(range(0, len(out), batch_size), desc="Translating", disable=not progress):
+        rows = order[start : start + batch_size]
+        ids, mask = padded([pieces[i][1] for i in rows], tokenizer.pad_token_id)
+        memory = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
+        ids = _generate(model, prompt, num_beams, max_new_tokens, **memory)
+        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
+            out[row] = text.strip()
     return out

@@ -1,0 +1,219 @@
+"""`encode`: the model's own embeddings, whatever the batches; order, long and empty texts."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.inference import encode, load_encoder
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.encode import pick_dtype
+
+LANGUAGES = ["fra_Latn", "rus_Cyrl", None, "eng_Latn", "jpn_Jpan"]
+WORDS = "un deux quatre neuf rouge bleu chat chien кот пёс птица 猫 é ∑ <SEP> </s> 12".split()
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """100 texts of 0 to 20 words, in no order."""
+    rng = np.random.default_rng(0)
+    return [" ".join(rng.choice(WORDS, size=rng.integers(0, 12))) for _ in range(98)] + ["", "  \t "]
+
+
+@pytest.fixture(scope="module")
+def langs(texts):
+    return [LANGUAGES[i % len(LANGUAGES)] for i in range(len(texts))]
+
+
+@pytest.fixture(scope="module")
+def model(toy_untrained):
+    return toy_untrained
+
+
+def one_by_one(model, tokenizer, texts, langs):
+    with torch.no_grad():
+        rows = [
+            model.encoder(**tokenizer(text, lang=lang, return_tensors="pt")).sentence_embedding[0]
+            for text, lang in zip(texts, langs, strict=True)
+        ]
+    return torch.stack(rows).numpy()
+
+
+@pytest.mark.parametrize("max_tokens", [1, 60, 300, 10**6])
+def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens):
+    want = one_by_one(model, toy_tokenizer, texts, langs)
+    have = encode(model, toy_tokenizer, texts, langs, max_tokens=max_tokens)
+    assert have.dtype == np.float32 and have.shape == (100, 32)
+    np.testing.assert_allclose(have, want, atol=3e-6)
+    assert np.abs(have[0] - have[1]).max() > 1e-2
+
+
+def test_batches_keep_the_budget(model, toy_tokenizer, texts, langs, monkeypatch):
+    sizes, forward = [], type(model.encoder).forward
+    monkeypatch.setattr(
+        type(model.encoder),
+        "forward",
+        lambda self, ids, **kw: sizes.append(ids.shape) or forward(self, ids, **kw),
+    )
+    encode(model.encoder, toy_tokenizer, texts, langs, max_tokens=200)
+    lengths = [
+        len(toy_tokenizer(text, lang=lang)["input_ids"]) for text, lang in zip(texts, langs, strict=True)
+    ]
+    assert sum(rows for rows, _ in sizes) == 100
+    assert all(rows * length <= 200 for rows, length in sizes)
+    assert sum(rows * length for rows, length in sizes) < 1.15 * sum(lengths)  # little of it is padding
+
+
+def test_encoder_and_whole_model_are_the_same(model, toy_tokenizer, texts):
+    a, b = (encode(m, toy_tokenizer, texts, "fra_Latn") for m in (model, model.encoder))
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(a, one_by_one(model, toy_tokenizer, texts, ["fra_Latn"] * 100), atol=3e-6)
+
+
+def test_default_is_the_unspecified_language(model, toy_tokenizer, texts):
+    have = encode(model, toy_tokenizer, texts)
+    np.testing.assert_allclose(have, one_by_one(model, toy_tokenizer, texts, [None] * 100), atol=3e-6)
+    named = encode(
+        model, toy_tokenizer, ["French:\x1f" + texts[0]]
+    )  # a prompt in the text counts, as elsewhere
+    np.testing.assert_allclose(named, encode(model, toy_tokenizer, texts[:1], "fra_Latn"), atol=3e-6)
+
+
+def test_normalize(model, toy_tokenizer, texts):
+    plain, unit = (encode(model, toy_tokenizer, texts, normalize=n) for n in (False, True))
+    np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_empty_and_white_space(model, toy_tokenizer):
+    vectors = encode(model, toy_tokenizer, ["", " ", "\n\t", "un"], "fra_Latn")
+    assert np.isfinite(vectors).all()
+    np.testing.assert_allclose(vectors[1:3], vectors[[0, 0]], atol=1e-6)
+    assert np.abs(vectors[3] - vectors[0]).max() > 1e-3
+    assert encode(model, toy_tokenizer, []).shape == (0, 32)
+
+
+# Beyond the model's length
+
+
+def prefix(tokenizer, lang):
+    return len(tokenizer("", lang=lang)["input_ids"]) - 1
+
+
+def test_long_texts_are_cut_with_a_warning(model, toy_tokenizer, caplog):
+    long = "un deux " * 40
+    with caplog.at_level(logging.WARNING):
+        have = encode(model, toy_tokenizer, ["un", long, "deux", long + "x"], "fra_Latn")
+    warnings = [r.getMessage() for r in caplog.records if r.name.startswith("hf_echo")]
+    assert len(warnings) == 1 and warnings[0].startswith(
+        "2 of 4 texts are longer than 64 tokens and were cut"
+    )
+    tokenizer_cuts = toy_tokenizer([long], lang="fra_Latn", truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        want = model.encoder(**tokenizer_cuts).sentence_embedding[0].numpy()
+    np.testing.assert_allclose(have[1], want, atol=3e-6)
+
+
+def test_long_texts_are_refused(model, toy_tokenizer):
+    with pytest.raises(ValueError, match="2 texts are longer than 64 tokens, the first is row 2; use split"):
+        encode(model, toy_tokenizer, ["un", "un " * 90, "un " * 90], on_long="error")
+
+
+def test_long_texts_are_split(model, toy_tokenizer):
+    """Pieces of as many tokens as fit, each behind the language's prefix, averaged by their tokens."""
+    long = "un chien rouge dort " * 30
+    ids = toy_tokenizer(long, lang="fra_Latn")["input_ids"]
+    head, tail = ids[: prefix(toy_tokenizer, "fra_Latn")], ids[-1:]
+    body, room = ids[len(head) : -1], 64 - len(head) - 1
+    pieces = [head + body[i : i + room] + tail for i in range(0, len(body), room)]
+    assert len(pieces) > 2 and max(map(len, pieces)) == 64 > len(pieces[-1])
+    with torch.no_grad():
+        vectors = [model.encoder(torch.tensor([piece])).sentence_embedding[0].numpy() for piece in pieces]
+    want = np.average(vectors, axis=0, weights=[len(piece) for piece in pieces])
+    have = encode(model, toy_tokenizer, ["un", long, "deux"], ["rus_Cyrl", "fra_Latn", None], on_long="split")
+    np.testing.assert_allclose(have[1], want, atol=3e-6)
+    short = encode(model, toy_tokenizer, ["un", "deux"], ["rus_Cyrl", None])
+    np.testing.assert_allclose(have[[0, 2]], short, atol=3e-6)
+    assert np.abs(have[1] - vectors[0]).max() > 1e-3
+
+
+def test_own_max_length(model, toy_tokenizer):
+    a = encode(
+        model, toy_tokenizer, ["un deux quatre"], "fra_Latn", max_length=prefix(toy_tokenizer, "fra_Latn") + 2
+    )
+    b = encode(model, toy_tokenizer, ["un"], "fra_Latn")
+    assert len(toy_tokenizer.text_ids(["un"])[0]) == 1
+    np.testing.assert_allclose(a, b, atol=3e-6)
+    with pytest.raises(ValueError, match="max_length=4 leaves no room beside the prompt"):
+        encode(model, toy_tokenizer, ["un deux"], "fra_Latn", max_length=4)
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ("un", {}, "texts is one string; give a list"),
+        (["un"], {"lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
+        (["un", "deux"], {"lang": ["fra_Latn"]}, "2 texts but 1 languages"),
+        (["un"], {"lang": ["fra_Latn", "fra_Latn"]}, "1 texts but 2 languages"),
+        (["un"], {"on_long": "cut"}, "on_long must be one of warn, error, split"),
+    ],
+)
+def test_wrong_arguments(model, toy_tokenizer, texts, options, message):
+    with pytest.raises(ValueError, match=message):
+        encode(model, toy_tokenizer, texts, **options)
+
+
+def test_dtypes():
+    assert pick_dtype("fp32", "cpu") is torch.float32 and pick_dtype("bf16", "cpu") is torch.bfloat16
+    assert pick_dtype(torch.float16, "cpu") is torch.float16
+    assert pick_dtype("auto", "cpu") in (torch.float32, torch.bfloat16)
+    with pytest.raises(ValueError, match="dtype must be one of auto, bf16"):
+        pick_dtype("fp64", "cpu")
+
+
+# From folders
+
+
+@pytest.mark.parametrize("kind", ["training", "release"])
+def test_load_encoder(toy_folders, toy_trained, toy_tokenizer, kind):
+    encoder, tokenizer = load_encoder(toy_folders[kind], dtype="fp32")
+    assert not encoder.training
+    want = encode(toy_trained, toy_tokenizer, ["un chat"], "fra_Latn")
+    np.testing.assert_allclose(encode(encoder, tokenizer, ["un chat"], "fra_Latn"), want, atol=1e-6)
+
+
+def test_bf16_is_close(toy_folders):
+    full, half = (load_encoder(toy_folders["release"], dtype=dtype) for dtype in ("fp32", "bf16"))
+    texts = ["un chat rouge dort.", "два кот", ""]
+    a, b = (encode(*pair, texts, "fra_Latn", normalize=True) for pair in (full, half))
+    assert b.dtype == np.float32 and (a * b).sum(1).min() > 0.999
+
+
+def test_any_encoder(toy_folders, toy_trained, toy_tokenizer, tmp_path):
+    """An Echo checkpoint, one with a module of somebody's own behind it, a model of quite another kind."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, StaticEmbedding
+
+    texts, static = (
+        ["un chat", "", "deux chien"],
+        StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=7),
+    )
+    want = encode(toy_trained, toy_tokenizer, texts, "fra_Latn")
+    np.testing.assert_allclose(any_encoder(str(toy_folders["release"]))(texts, "fra_Latn"), want, atol=1e-2)
+
+    longer = SentenceTransformer(str(toy_folders["release"]), device="cpu")
+    longer.append(Dense(32, 5, bias=False, activation_function=torch.nn.Identity()))
+    longer.save(str(tmp_path / "longer"))
+    found = any_encoder(str(tmp_path / "longer"))(texts, "fra_Latn")
+    np.testing.assert_allclose(found, want @ longer[1].linear.weight.detach().numpy().T, atol=1e-2)
+
+    other = SentenceTransformer(modules=[static], device="cpu")
+    other.save(str(tmp_path / "static"))
+    np.testing.assert_allclose(
+        any_encoder(str(tmp_path / "static"))(texts, "fra_Latn"), other.encode(texts), atol=1e-6
+    )
