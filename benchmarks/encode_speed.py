@@ -4,7 +4,7 @@
 
 Without files, texts of one to six sentences of the built-in corpus. `mixed` lines may be `code<TAB>text`. Without a
 model, random weights of the recipe nano-real's size with a tokenizer trained on the texts: speed does not depend on it.
-Rounds are interleaved (A B C, A B C, ...) and the best of each is taken; cosines are to the fp32 path of the same model.
+Rounds are interleaved (A B C, A B C, ...), the best of each is taken; cosines are to the fp32 path of the same model.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.training import new_config
 from hf_echo.vocabulary import train_tokenizer
+
+SORTED = "ST, Echo, fp32, sorted by tokens"
 
 
 def builtin_texts(n: int, languages) -> list[tuple[str, str]]:
@@ -123,7 +125,7 @@ def main() -> None:
             paths = {
                 "ST, plain bidirectional Llama, fp32": lambda texts=texts: plain.encode(texts, batch_size=32),
                 "ST, Echo, fp32": lambda prompted=prompted: st.encode(prompted, batch_size=32),
-                "ST, Echo, fp32, sorted by tokens": by_tokens,
+                SORTED: by_tokens,
                 "hf-echo encode, fp32": lambda texts=texts, langs=langs: encode(
                     encoder, tokenizer, texts, langs
                 ),
@@ -143,7 +145,7 @@ def main() -> None:
             for path, seconds in best.items():
                 row = {"sentences_per_second": round(len(texts) / seconds, 1),
                        "times_st": round(best["ST, Echo, fp32"] / seconds, 2),
-                       "times_st_sorted_by_tokens": round(best["ST, Echo, fp32, sorted by tokens"] / seconds, 2)}  # fmt: skip
+                       "times_st_sorted_by_tokens": round(best[SORTED] / seconds, 2)}  # fmt: skip
                 if "plain" not in path:
                     x = vectors[path]
                     cosine = (

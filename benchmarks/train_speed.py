@@ -3,8 +3,8 @@
     python benchmarks/train_speed.py --data train.parquet [--steps 6] [--threads 2]
 
 The plain loop: the same model and AdamW, fp32, rows in random order, a fixed number of rows a batch, all padded to the
-longest, logits of the whole vocabulary. Ours: token-budget batches of equal length, chunked cross-entropy, bf16 autocast
-where it is native. Both train stage 1 with about the same padded tokens a step; real tokens are counted.
+longest, logits of the whole vocabulary. Ours: token-budget batches of equal length, chunked cross-entropy, bf16
+autocast where it is native. Both train stage 1 with about the same padded tokens a step; real tokens are counted.
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ def main() -> None:
                              max_new_tokens=args.max_new_tokens)[:, len(prompt) :]  # fmt: skip
         return [row[: row.index(eos)] if eos in row else row for row in ids.tolist()]
 
-    eos = tokenizer.eos_token_id
+    eos, limit = tokenizer.eos_token_id, {"max_new_tokens": args.max_new_tokens}
     paths = {"generate, fp32": with_generate,
-             "greedy_decode, fp32": lambda v: greedy_decode(model.decoder, v, prompt, max_new_tokens=args.max_new_tokens)}  # fmt: skip
+             "greedy_decode, fp32": lambda v: greedy_decode(model.decoder, v, prompt, **limit)}  # fmt: skip
     if has_fast_bf16():
         half = load_translator(args.model, dtype="bf16")[0]
         paths["greedy_decode, bf16"] = lambda v: greedy_decode(
@@ -77,8 +77,11 @@ def main() -> None:
     report = {"threads": args.threads, "sentences": len(rows), "paths": {}}
     for name, seconds in best.items():
         same = sum(a == b for a, b in zip(found[name], found["generate, fp32"]))
-        report["paths"][name] = {"sentences_per_second": round(len(rows) / seconds, 1),
-                                 "times_generate": round(best["generate, fp32"] / seconds, 2), "same_outputs": same}  # fmt: skip
+        report["paths"][name] = {
+            "sentences_per_second": round(len(rows) / seconds, 1),
+            "times_generate": round(best["generate, fp32"] / seconds, 2),
+            "same_outputs": same,
+        }
         print(f"{name:24} {report['paths'][name]}")
     if args.json:
         args.json.write_text(json.dumps(report, indent=2))

@@ -56,8 +56,18 @@ STAGES = {
 }
 RECIPES = Path(__file__).parent / "recipes"
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
-MAY_CHANGE = {"max_steps", "num_train_epochs", "logging_steps", "save_steps", "save_total_limit", "eval_steps", "report_to",
-              "dataloader_num_workers", "disable_tqdm", "cache_dir"}  # fmt: skip
+MAY_CHANGE = {
+    "max_steps",
+    "num_train_epochs",
+    "logging_steps",
+    "save_steps",
+    "save_total_limit",
+    "eval_steps",
+    "report_to",
+    "dataloader_num_workers",
+    "disable_tqdm",
+    "cache_dir",
+}
 
 
 @dataclass

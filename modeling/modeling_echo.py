@@ -134,7 +134,7 @@ class EchoEncoder(EchoPreTrainedModel):
             input_ids: (batch, seq). Exactly one of this and `inputs_embeds` (batch, seq, hidden).
             attention_mask: (batch, seq), 1 for tokens, padding on either side.
             overflow_to_sample_mapping: (batch,), the text each row is a piece of (a tokenizer's
-                `return_overflowing_tokens`); the embedding of a text is then the mean of its pieces, weighted by tokens.
+                `return_overflowing_tokens`); a text's embedding is then the mean of its pieces, weighted by tokens.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")

@@ -139,7 +139,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or [])
         if not cut:
             return
-        message = f"{cut} of {len(encoded.encodings)} texts are longer than {max_length or self.model_max_length} tokens"
+        limit = max_length or self.model_max_length
+        message = f"{cut} of {len(encoded.encodings)} texts are longer than {limit} tokens"
         if self.on_long == "error":
             raise ValueError(f"{message}; shorten them, or load with on_long='split' or on_long='warn'")
         logger.warning(

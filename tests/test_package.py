@@ -29,7 +29,14 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 
 # tokenizers and huggingface_hub (the @strict of configs) come with transformers.
 # One file is written for, and only loaded by, sentence-transformers.
-MODELING_MAY_IMPORT = {"torch", "transformers", "numpy", "tokenizers", "huggingface_hub", *sys.stdlib_module_names}
+MODELING_MAY_IMPORT = {
+    "torch",
+    "transformers",
+    "numpy",
+    "tokenizers",
+    "huggingface_hub",
+    *sys.stdlib_module_names,
+}
 MODELING_EXTRA = {"sentence_transformer_echo.py": {"sentence_transformers"}}
 
 

@@ -2,7 +2,8 @@
 
     python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
 
-Writes train.parquet (parallel schema, X->eng), a tokenizer of 32k sub-words with all languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text
+Writes train.parquet (parallel schema, X->eng), a tokenizer of 32k sub-words with all languages in like parts, and
+dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text
 of a dev part, English or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
 """
 

@@ -28,7 +28,9 @@ def minilm() -> SentenceTransformer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -40,7 +42,10 @@ def main() -> None:
 
     systems: dict[str, dict] = {}
     tfidf = tfidf_encoder([row["text"] for table in rows.values() for row in table])
-    for label, encode in {"TF-IDF": tfidf, "MiniLM (English)": sentence_transformer_encoder(minilm())}.items():
+    for label, encode in {
+        "TF-IDF": tfidf,
+        "MiniLM (English)": sentence_transformer_encoder(minilm()),
+    }.items():
         systems[label] = {
             name: evaluate_xsim(encode, table, negatives=negatives[name], same_text_is_right=True)
             for name, table in rows.items()
@@ -49,12 +54,16 @@ def main() -> None:
     for results in sorted(args.folder.glob("[0-9]*/results.json")):
         systems[results.parent.name] = json.loads(results.read_text(encoding="utf-8"))["tables"]
 
-    lines = ["| system | " + " | ".join(f"{n} xsim | {n} xsim++" for n in SETS) + " |", "|---" + "|---:" * 8 + "|"]
+    lines = [
+        "| system | " + " | ".join(f"{n} xsim | {n} xsim++" for n in SETS) + " |",
+        "|---" + "|---:" * 8 + "|",
+    ]
     for label, tables in systems.items():
         cells = [f"{tables[n]['average'][m]:.1f}" for n in SETS for m in ("xsim", "xsimpp")]
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     langs = [row["lang"] for row in systems["TF-IDF"]["ntrex"]["rows"]]
-    lines += ["", "ntrex xsim by language:", "", "| system | " + " | ".join(langs) + " |", "|---" + "|---:" * len(langs) + "|"]
+    lines += ["", "ntrex xsim by language:", ""]
+    lines += ["| system | " + " | ".join(langs) + " |", "|---" + "|---:" * len(langs) + "|"]
     for label, tables in systems.items():
         by_lang = {row["lang"]: row["xsim"] for row in tables["ntrex"]["rows"]}
         lines.append(f"| {label} | " + " | ".join(f"{by_lang[lang]:.1f}" for lang in langs) + " |")

@@ -1,7 +1,8 @@
 """What a batch looks like: prompts and special tokens put round the ids of `TokenizedParallel` rows, then padding.
 
     input_ids           (rows, seq): the n sources; behind them, where asked for, n targets and all hard negatives
-    decoder_input_ids   (m, target): <s> prompt <SEP> sentence, of the first m <= n rows;  labels: the same shifted, prompt not counted (-100)
+    decoder_input_ids   (m, target): <s> prompt <SEP> sentence, of the first m <= n rows
+    labels              (m, target): the same shifted, the prompt not counted (-100)
     negative_index      (n, K): row of input_ids that holds a hard negative, -1 where there is none
     target_key          (n,): equal for equal target texts, which must not be each other's negatives
     index               (n,): row of the dataset (guide embeddings are looked up by it)

@@ -12,7 +12,7 @@ from ..inference.encode import encode
 
 @dataclass
 class DevSet:
-    """An n-way table (rows with id, lang, text) and, for xsim++, hard negatives of its English: id -> [(text, kind)]."""
+    """An n-way table (id, lang, text) and, for xsim++, hard negatives of its English: id -> [(text, kind)]."""
 
     rows: Any
     negatives: Mapping | None = None

@@ -88,8 +88,15 @@ class LexicalTrainer(Trainer):
         collator = BagCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
         args.remove_unused_columns = False
         self.dev_sets, self.tokenizer = dev_sets, tokenizer
-        super().__init__(model, args, data_collator=collator, train_dataset=train_dataset, eval_dataset=dev_sets or None,
-                         processing_class=tokenizer, **kwargs)  # fmt: skip
+        super().__init__(
+            model,
+            args,
+            data_collator=collator,
+            train_dataset=train_dataset,
+            eval_dataset=dev_sets or None,
+            processing_class=tokenizer,
+            **kwargs,
+        )
 
     def get_train_dataloader(self):
         sampler = TokenBudgetBatchSampler(
@@ -124,8 +131,17 @@ def bag_config(tokenizer, dim: int, languages: list[str] | None = None, **kwargs
         dict(num_hidden_layers=0, num_attention_heads=1, num_key_value_heads=1, intermediate_size=dim)
         | kwargs
     )
-    return EchoConfig(vocab_size=len(tokenizer), hidden_size=dim, embedding_size=dim, pooling="mean", final_norm=False,
-                      languages=languages, max_position_embeddings=tokenizer.model_max_length, **ids, **shape)  # fmt: skip
+    return EchoConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=dim,
+        embedding_size=dim,
+        pooling="mean",
+        final_norm=False,
+        languages=languages,
+        max_position_embeddings=tokenizer.model_max_length,
+        **ids,
+        **shape,
+    )
 
 
 def bag_encoder(bag: SubwordBag, tokenizer, languages: list[str] | None = None) -> EchoEncoder:
@@ -148,7 +164,8 @@ def start_from_bag(model: EchoForTranslation, bag: EchoEncoder) -> EchoForTransl
     encoder, decoder = model.encoder, model.decoder.model
     if encoder.embed_tokens.weight.shape != vectors.shape:
         raise ValueError(
-            f"the bag is {tuple(vectors.shape)} (vocabulary, size), the encoder {tuple(encoder.embed_tokens.weight.shape)}"
+            f"the bag is {tuple(vectors.shape)} (vocabulary, size), the encoder "
+            f"{tuple(encoder.embed_tokens.weight.shape)}"
         )
     if model.config.pooling != "mean" or model.config.final_norm:
         raise ValueError("an encoder that starts as a bag needs pooling='mean' and final_norm=False")

@@ -44,7 +44,8 @@ class EchoTrainingConfig(TrainingArguments):
         metadata={"help": "share of a batch's pairs that the decoder reads, to save time on a small machine"},
     )
     freeze: list[str] = field(
-        default_factory=list, metadata={"help": "parameters that do not learn, by the start of their names: [encoder.]"}
+        default_factory=list,
+        metadata={"help": "parameters that do not learn, by the start of their names: [encoder.]"},
     )
     translation_weight: float = field(default=1.0, metadata={"help": "beta of OS Eq. 4 and 6"})
     learning_rate: float = field(default=4e-4, metadata={"help": "AdamW's initial learning rate"})
@@ -182,7 +183,7 @@ class EchoTrainer(Trainer):
 
     @property
     def tokens_per_second(self) -> float:
-        """Real tokens (padding not counted), encoder and decoder together, by the time of training steps on this rank."""
+        """Real tokens (no padding) of encoder and decoder, by the time of training steps on this rank."""
         return round(self._tokens / self._seconds, 1) if self._seconds else 0.0
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
