@@ -19,13 +19,14 @@ def greedy_decode(
     prompt_ids: list[int],
     *,
     max_new_tokens: int = 128,
-    eos_token_id: int | None = None,
+    eos_token_id: int | list[int] | None = None,
 ) -> list[list[int]]:
     """
     Args:
         decoder: an EchoDecoder with `bottleneck=True`.
         sentence_embedding: (batch, embedding_size).
         prompt_ids: the decoder prompt, the same for all rows (one target language a call).
+        eos_token_id: one or several ends of a sentence, by default those of the decoder's generation config.
 
     Returns:
         The new ids of each row, without prompt and end of sentence.
@@ -37,6 +38,8 @@ def greedy_decode(
     if not config.bottleneck:
         raise ValueError("greedy_decode works through the bottleneck; a stage-1 decoder needs generate()")
     device, batch = sentence_embedding.device, sentence_embedding.shape[0]
+    if not batch:
+        return []
     eos = decoder.generation_config.eos_token_id if eos_token_id is None else eos_token_id
     ends = torch.tensor([] if eos is None else eos, device=device).flatten()  # Llama 3 has several
     length = len(prompt_ids) + max_new_tokens

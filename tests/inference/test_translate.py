@@ -1,0 +1,122 @@
+"""`translate`: the text that transformers' `generate` writes, in the order of the input, however it is batched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.inference import encode, load_translator, translate
+
+
+@pytest.fixture(scope="module")
+def sentences(toy):
+    """(text, language, English) of 64 held-out sentences of two languages, mixed."""
+    return [
+        (toy.say(m, lang), lang, toy.say(m, "eng_Latn"))
+        for m in toy.split("dev")
+        for lang in ("fra_Latn", "rus_Cyrl")
+    ]
+
+
+def one_by_one(model, tokenizer, texts, langs, target="eng_Latn", **options):
+    prompt, out = tokenizer.decoder_prompt_ids(target), []
+    for text, lang in zip(texts, langs, strict=True):
+        batch = tokenizer(text, lang=lang, return_tensors="pt")
+        ids = model.generate(**batch, decoder_input_ids=torch.tensor([prompt]), do_sample=False, **options)
+        out.append(tokenizer.decode(ids[0, len(prompt) :], skip_special_tokens=True).strip())
+    return out
+
+
+@pytest.mark.parametrize("batch_size", [7, 64])
+def test_trained_greedy_is_generate(toy_trained, toy_tokenizer, sentences, batch_size):
+    texts, langs, english = zip(*sentences, strict=True)
+    have = translate(toy_trained, toy_tokenizer, texts, langs, max_new_tokens=30, batch_size=batch_size)
+    assert have == one_by_one(toy_trained, toy_tokenizer, texts, langs, max_new_tokens=30)
+    assert np.mean([a == b for a, b in zip(have, english, strict=True)]) > 0.6  # and it is a translation
+
+
+def test_untrained_greedy_is_generate(toy_untrained, toy_tokenizer, sentences):
+    texts, langs, _ = zip(*sentences[:24], strict=True)
+    have = translate(toy_untrained, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15, batch_size=5)
+    assert have == one_by_one(toy_untrained, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15)
+    assert len(set(have)) > 5
+
+
+def test_beams(toy_trained, toy_tokenizer, sentences):
+    texts, langs, _ = zip(*sentences[:12], strict=True)
+    options = dict(num_beams=3, max_new_tokens=20)
+    have = translate(toy_trained, toy_tokenizer, texts, langs, batch_size=5, **options)
+    assert have == one_by_one(toy_trained, toy_tokenizer, texts, langs, **options)
+
+
+def test_from_embeddings(toy_trained, toy_tokenizer, sentences):
+    texts, langs, _ = zip(*sentences, strict=True)
+    want = translate(toy_trained, toy_tokenizer, texts, langs)
+    vectors = encode(toy_trained, toy_tokenizer, texts, langs)
+    assert translate(toy_trained, toy_tokenizer, vectors, batch_size=9) == want
+    assert translate(toy_trained, toy_tokenizer, torch.from_numpy(vectors)) == want
+    with pytest.raises(ValueError, match=r"was given \(64, 1, 31\)"):
+        translate(toy_trained, toy_tokenizer, vectors[:, 1:])
+
+
+def test_stage_one(toy, toy_tokenizer, sentences):
+    """Its decoder reads the states of all tokens: padding beside a short text must not be read."""
+    model = toy.make_model(toy_tokenizer, num_hidden_layers=2)
+    model.bottleneck = False
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+    model.eval()
+    texts = [text + " chat" * (i % 4) for i, (text, _, _) in enumerate(sentences[:15])]
+    langs = [lang for _, lang, _ in sentences[:15]]
+    for beams in (1, 2):
+        have = translate(model, toy_tokenizer, texts, langs, num_beams=beams, max_new_tokens=10, batch_size=4)
+        assert have == one_by_one(model, toy_tokenizer, texts, langs, num_beams=beams, max_new_tokens=10)
+    assert len(set(have)) > 5
+    with pytest.raises(ValueError, match="its decoder reads tokens, not sentence embeddings"):
+        translate(model, toy_tokenizer, np.ones((2, 32), np.float32))
+    with pytest.raises(ValueError, match="cannot join pieces"):
+        translate(model, toy_tokenizer, texts, langs, on_long="split")
+    with pytest.raises(ValueError, match="1 texts are longer than 64 tokens, the first is row 2"):
+        translate(model, toy_tokenizer, ["un", "un " * 80], on_long="error")
+
+
+def test_long_texts(toy_trained, toy_tokenizer, caplog):
+    long = "un chat rouge dort. " * 20
+    with caplog.at_level("WARNING"):
+        cut, whole = (
+            translate(toy_trained, toy_tokenizer, [long], "fra_Latn", on_long=o)[0] for o in ("warn", "split")
+        )
+    assert cut and whole and "1 of 1 texts are longer" in caplog.text
+    with pytest.raises(ValueError, match="longer than 64 tokens"):
+        translate(toy_trained, toy_tokenizer, [long], "fra_Latn", on_long="error")
+
+
+def test_empty_input(toy_trained, toy_tokenizer):
+    assert translate(toy_trained, toy_tokenizer, []) == []
+    assert translate(toy_trained, toy_tokenizer, np.zeros((0, 32), np.float32)) == []
+    assert len(translate(toy_trained, toy_tokenizer, ["", " "], "fra_Latn", max_new_tokens=3)) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inputs": "un chat"}, "inputs is one string; give a list"),
+        ({"target_lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
+        ({"source_lang": "fra"}, "unknown language code 'fra'"),
+        ({"source_lang": ["fra_Latn"]}, "2 texts but 1 languages"),
+    ],
+)
+def test_wrong_arguments(toy_trained, toy_tokenizer, options, message):
+    with pytest.raises(ValueError, match=message):
+        translate(toy_trained, toy_tokenizer, **{"inputs": ["un", "deux"]} | options)
+
+
+@pytest.mark.parametrize("kind", ["training", "release"])
+def test_load_translator(toy_folders, toy_trained, toy_tokenizer, sentences, kind):
+    model, tokenizer = load_translator(toy_folders[kind], dtype="fp32")
+    texts, langs, _ = zip(*sentences[:20], strict=True)
+    assert not model.training
+    assert translate(model, tokenizer, texts, langs) == translate(toy_trained, toy_tokenizer, texts, langs)

@@ -1,0 +1,112 @@
+"""`greedy_decode` gives the tokens of transformers' `generate`, row by row, wherever each row ends."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hf_echo.modeling import EchoForTranslation
+from hf_echo.modeling.generation_echo import greedy_decode
+
+
+@pytest.fixture
+def embeddings():
+    torch.manual_seed(3)
+    return torch.randn(40, 24) * 2
+
+
+def by_generate(model, embeddings, prompt, **options):
+    """New ids of each row up to the end of sentence, from transformers."""
+    ends = options.get("eos_token_id", model.decoder.config.eos_token_id)
+    ends = ends if isinstance(ends, list) else [ends]
+    start = torch.tensor([prompt] * len(embeddings))
+    ids = model.generate(sentence_embedding=embeddings, decoder_input_ids=start, do_sample=False, **options)
+    rows = []
+    for row in ids[:, len(prompt) :].tolist():
+        cut = next((i for i, token in enumerate(row) if token in ends), len(row))
+        rows.append(row[:cut])
+    return rows
+
+
+@pytest.fixture
+def prompt(tokenizer):
+    return tokenizer.decoder_prompt_ids("eng_Latn")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"decoder": {"num_hidden_layers": 1}},
+        {"num_key_value_heads": 4},
+        {"decoder": {"tie_word_embeddings": False}},
+    ],
+)
+def test_greedy_is_generate(make_model, embeddings, prompt, changes):
+    model = make_model(**changes)
+    want = by_generate(model, embeddings, prompt, max_new_tokens=12)
+    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=12) == want
+    assert len({tuple(row) for row in want}) > 10
+
+
+def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
+    """Any token may be the end: each of some dozen tokens ends rows here and there, and at last all of them."""
+    model = make_model()
+    with torch.no_grad():
+        for weight in model.decoder.parameters():
+            weight.mul_(3)  # restless: without it an untrained model soon writes one token for ever
+    free = by_generate(model, embeddings, prompt, max_new_tokens=20)
+    often = torch.tensor(free).flatten().bincount().topk(40).indices.tolist()
+    lengths = set()
+    for ends in (often[:1], often[:10], often):
+        want = by_generate(model, embeddings, prompt, max_new_tokens=20, eos_token_id=ends)
+        model.decoder.generation_config.eos_token_id = ends  # Llama 3 has several
+        assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20) == want
+        lengths |= {len(row) for row in want}
+        one = by_generate(model, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0])
+        assert (
+            greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0]) == one
+        )
+    assert len(lengths) > 6 and 20 in lengths
+    everything = list(range(model.config.vocab_size))
+    assert greedy_decode(model.decoder, embeddings, prompt, eos_token_id=everything) == [[]] * len(embeddings)
+
+
+def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt):
+    model = make_model()
+    whole = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=10)
+    alone = [greedy_decode(model.decoder, row[None], prompt, max_new_tokens=10)[0] for row in embeddings]
+    assert whole == alone
+    assert greedy_decode(model.decoder, embeddings[:0], prompt) == []
+
+
+def test_prompts_of_any_length(make_model, embeddings, prompt, tokenizer):
+    model = make_model()
+    for start in (prompt[:1], tokenizer.decoder_prompt_ids("fra_Latn", "back_translation")):
+        want = by_generate(model, embeddings, start, max_new_tokens=5)
+        assert greedy_decode(model.decoder, embeddings, start, max_new_tokens=5) == want
+
+
+def test_other_rotary_embeddings(make_model, embeddings, prompt):
+    rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
+    rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    model = make_model(rope_parameters=rope)
+    want = by_generate(model, embeddings, prompt, max_new_tokens=12)
+    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=12) == want
+
+
+def test_saved_and_opened(make_model, embeddings, prompt, tmp_path):
+    model = make_model()
+    model.save_release(tmp_path)
+    again = EchoForTranslation.from_pretrained(tmp_path)
+    want = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=8)
+    assert greedy_decode(again.decoder, embeddings, prompt, max_new_tokens=8) == want
+
+
+def test_what_it_cannot_do(make_model, embeddings, prompt):
+    model = make_model()
+    with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(40, 1, 23\)"):
+        greedy_decode(model.decoder, embeddings[:, 1:], prompt)
+    model.bottleneck = False
+    with pytest.raises(ValueError, match="a stage-1 decoder needs generate"):
+        greedy_decode(model.decoder, embeddings, prompt)

@@ -1,0 +1,154 @@
+"""pipeline("sonar-translation"): texts or embeddings in, translations out, with and without hf_echo."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import pipeline
+
+import hf_echo  # noqa: F401  (registers the pipeline)
+from hf_echo.inference import encode, translate
+
+from .pipeline_elsewhere import LANGUAGES, TEXTS, translate_all
+
+
+@pytest.fixture(scope="module")
+def pipe(toy_folders):
+    return pipeline("sonar-translation", model=str(toy_folders["release"]), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def want(toy_trained, toy_tokenizer):
+    """The translations of `hf_echo.inference`, which other tests hold against `generate`."""
+
+    def of(langs, target="eng_Latn", **options):
+        return translate(toy_trained, toy_tokenizer, TEXTS, langs, target, **options)
+
+    return of
+
+
+def texts_of(rows):
+    assert all(set(row) == {"translation_text"} for row in rows)
+    return [row["translation_text"] for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["training", "release"])
+def test_all_forms(toy_folders, want, kind):
+    have, french = translate_all(str(toy_folders[kind])), want("fra_Latn")
+    assert have == {
+        "one": french[:1],
+        "list": french,
+        "mixed": want(LANGUAGES),
+        "beams": want("fra_Latn", num_beams=2, max_new_tokens=15),
+        "small batches": want(LANGUAGES),
+        "embeddings": want(LANGUAGES),
+        "generator": french,
+        "to French": want(LANGUAGES, "fra_Latn", max_new_tokens=7),
+    }
+    assert french[0] == "one red cat sleeps."
+
+
+def test_without_hf_echo(toy_folders, tmp_path):
+    """trust_remote_code=True in a process that cannot import hf_echo gives the same, from both layouts."""
+    script, result = Path(__file__).parent / "pipeline_elsewhere.py", tmp_path / "result.json"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "PYTHONPATH"))}
+    environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    folders = [str(folder) for folder in toy_folders.values()]
+    command = [sys.executable, "-I", str(script), str(result), *folders]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    for folder, have in json.loads(result.read_text()).items():
+        here = translate_all(folder)
+        assert have.pop("task") == [here["one"][0], "sonar-translation"]
+        assert have == here
+
+
+def test_many_rows_keep_their_order(pipe, toy, toy_trained, toy_tokenizer):
+    sentences = [toy.say(m, lang) for m in toy.split("dev") for lang in ("fra_Latn", "rus_Cyrl")] + ["", "un"]
+    langs = ["fra_Latn", "rus_Cyrl"] * 32 + [None, "fra_Latn"]
+    expected = translate(toy_trained, toy_tokenizer, sentences, langs)
+    assert len(set(expected)) > 20
+    for batch_size in (1, 5, 64):
+        assert texts_of(pipe(sentences, src_lang=langs, batch_size=batch_size)) == expected
+    vectors = encode(toy_trained, toy_tokenizer, sentences, langs)
+    for rows in (vectors, torch.from_numpy(vectors), vectors.astype(np.float64)):
+        assert texts_of(pipe(rows, batch_size=9)) == expected
+    assert texts_of(pipe(vectors[3])) == expected[3:4]
+    dicts = [{"text": text, "lang": lang} for text, lang in zip(sentences, langs, strict=True)]
+    assert texts_of(pipe(row for row in dicts)) == expected
+
+
+def test_nothing_in_nothing_out(pipe):
+    assert pipe([]) == [] and pipe([], src_lang=[]) == [] and pipe(np.zeros((0, 32))) == []
+
+
+def test_defaults_at_construction(toy_folders, want):
+    pipe = pipeline(
+        "sonar-translation", model=str(toy_folders["release"]), src_lang="fra_Latn", tgt_lang="fra_Latn"
+    )
+    assert texts_of(pipe(TEXTS)) == want("fra_Latn", "fra_Latn")
+    assert texts_of(pipe(TEXTS, tgt_lang="eng_Latn")) == want("fra_Latn")
+
+
+def test_loaded_model(toy_trained, toy_tokenizer, want):
+    pipe = pipeline("sonar-translation", model=toy_trained, tokenizer=toy_tokenizer, device="cpu")
+    assert texts_of(pipe(TEXTS, src_lang="fra_Latn")) == want("fra_Latn")
+
+
+def test_sampling_goes_through_generate(pipe):
+    torch.manual_seed(0)
+    found = {
+        pipe(TEXTS[0], src_lang="fra_Latn", do_sample=True, temperature=5.0)[0]["translation_text"]
+        for _ in range(4)
+    }
+    assert len(found) > 1
+
+
+def test_stage_one(toy, toy_tokenizer):
+    model = toy.make_model(toy_tokenizer).eval()
+    model.bottleneck = False
+    pipe = pipeline("sonar-translation", model=model, tokenizer=toy_tokenizer, device="cpu")
+    options = dict(max_new_tokens=6)
+    for batch_size in (1, 3):
+        have = texts_of(pipe(TEXTS, src_lang=LANGUAGES, batch_size=batch_size, **options))
+        assert have == translate(model, toy_tokenizer, TEXTS, LANGUAGES, **options)
+    with pytest.raises(ValueError, match="its decoder reads tokens, not sentence embeddings"):
+        pipe(np.ones((2, 32), np.float32))
+
+
+def test_long_texts(pipe, toy_trained, toy_tokenizer, caplog):
+    texts = ["un chat rouge dort. " * 20, "deux chien"]
+    with caplog.at_level("WARNING"):
+        assert len(pipe(texts, src_lang="fra_Latn")) == 2
+    assert "texts are longer than 64 tokens and were cut" in caplog.text
+    with pytest.raises(ValueError, match="longer than 64 tokens"):
+        pipe(texts, src_lang="fra_Latn", on_long="error")
+    for batch_size in (1, 2):
+        have = texts_of(pipe(texts, src_lang="fra_Latn", on_long="split", batch_size=batch_size))
+        assert have == translate(toy_trained, toy_tokenizer, texts, "fra_Latn", on_long="split")
+    assert pipe.tokenizer.on_long == "warn"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "message"),
+    [
+        (["un"], {"src_lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
+        (["un"], {"tgt_lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
+        (["un", "deux"], {"src_lang": ["fra_Latn"]}, "2 texts but 1 src_lang"),
+        (["un"], {"tgt_lang": ["fra_Latn"]}, "tgt_lang is one code for all"),
+        (["un"], {"num_return_sequences": 2, "num_beams": 2}, "one translation a text"),
+        ([3], {}, "takes texts or embeddings, not int"),
+        (["un"], {"on_long": "cut"}, "on_long must be one of"),
+        (np.ones((1, 31), np.float32), {}, r"was given \(1, 1, 31\)"),
+    ],
+)
+def test_wrong_arguments(pipe, inputs, options, message):
+    with pytest.raises(ValueError, match=message):
+        pipe(inputs, **options)
