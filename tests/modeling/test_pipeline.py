@@ -82,7 +82,7 @@ def test_many_rows_keep_their_order(pipe, toy, toy_trained, toy_tokenizer):
         assert texts_of(pipe(rows, batch_size=9)) == expected
     assert texts_of(pipe(vectors[3])) == expected[3:4]
     dicts = [{"text": text, "lang": lang} for text, lang in zip(sentences, langs, strict=True)]
-    assert texts_of(pipe(row for row in dicts)) == expected
+    assert texts_of(list(pipe(row for row in dicts))) == expected
 
 
 def test_nothing_in_nothing_out(pipe):
