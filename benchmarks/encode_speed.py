@@ -26,6 +26,7 @@ import hf_echo  # noqa: F401
 from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
+from hf_echo.modeling.prompting_echo import language_name
 from hf_echo.training import new_config
 from hf_echo.vocabulary import train_tokenizer
 
@@ -110,6 +111,8 @@ def main() -> None:
         report = {"threads": args.threads, "native_bf16": bf16 is not None, "sets": {}}
         for name, rows in sets.items():
             langs, texts = [lang for lang, _ in rows], [text for _, text in rows]
+            # The plain model reads the same language names in front of the same texts.
+            named = [f"{language_name(lang)}: {text}" for lang, text in rows]
             prompted = [st.prompts[lang] + text for lang, text in rows]
             order = np.argsort([len(tokenizer(t, lang=lang)["input_ids"]) for lang, t in rows])
 
@@ -123,7 +126,7 @@ def main() -> None:
                 return out
 
             paths = {
-                "ST, plain bidirectional Llama, fp32": lambda texts=texts: plain.encode(texts, batch_size=32),
+                "ST, plain bidirectional Llama, fp32": lambda named=named: plain.encode(named, batch_size=32),
                 "ST, Echo, fp32": lambda prompted=prompted: st.encode(prompted, batch_size=32),
                 SORTED: by_tokens,
                 "hf-echo encode, fp32": lambda texts=texts, langs=langs: encode(

@@ -10,15 +10,18 @@ from typing import Annotated
 
 import typer
 
+PLAIN = {"rich_markup_mode": None}  # help as plain text: boxes cut long option names off
+
 app = typer.Typer(
     name="hf-echo",
     help="Cross-lingual sentence embeddings (ECHO, Omnilingual SONAR): train, measure, use.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    **PLAIN,
 )
-evaluate_app = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_args_is_help=True)
-convert_app = typer.Typer(help="Make an Echo checkpoint from another model.", no_args_is_help=True)
+evaluate_app = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_args_is_help=True, **PLAIN)
+convert_app = typer.Typer(help="Make an Echo checkpoint from another model.", no_args_is_help=True, **PLAIN)
 app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(convert_app, name="convert")
 
@@ -71,7 +74,7 @@ def encode(
     out: Annotated[Path, typer.Argument(help="out.npy or out.parquet (text and embedding).")],
     model: Model,
     lang: Annotated[str | None, typer.Option(help="Language of the texts; unspecified by default.")] = None,
-    max_tokens: Annotated[int, typer.Option(help="Padded tokens of a batch.")] = 4096,
+    max_tokens: Annotated[int | None, typer.Option(help="Padded tokens of a batch; fits the device.")] = None,
     normalize: Annotated[bool, typer.Option(help="Divide each embedding by its length.")] = False,
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
@@ -138,6 +141,8 @@ def release(
     """Turn a training checkpoint into a release: encoder in the root, decoder in decoder/."""
     from . import inference
 
+    if out.resolve() == checkpoint.resolve():
+        raise ValueError(f"{out} is the checkpoint itself: a release needs a folder of its own")
     model, tokenizer = inference.load_translator(checkpoint, dtype="fp32")
     model.save_release(out)
     tokenizer.save_pretrained(out)
@@ -202,7 +207,7 @@ def evaluate_xsim(
         flat = [(i, text, kind) for i, row in enumerate(hard_negatives_for(targets)) for text, kind in row]
         if not flat:
             raise ValueError(f"no hard negatives could be made from {target}: is it English?")
-        owners, texts, kinds = zip(*flat)
+        owners, texts, kinds = zip(*flat, strict=True)
         hard = xsimpp(
             x,
             y,
@@ -255,7 +260,7 @@ def read_lines(path: Path) -> list[str]:
                 f"no file {path}; give a text file with one sentence a line, or - for standard input"
             )
         data, name = path.read_bytes(), str(path)
-    lines = data.split(b"\n")
+    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")  # an editor's byte order mark is no text
     lines = lines[:-1] if lines[-1] == b"" else lines
     texts = []
     for number, line in enumerate(lines, 1):

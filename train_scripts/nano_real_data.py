@@ -2,7 +2,7 @@
 
     python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
 
-Writes train.parquet (parallel schema, X->eng), a tokenizer of 32k sub-words with all languages in like parts, and
+Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stages 2 and 3), a tokenizer of 32k sub-words with all languages in like parts, and
 dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text
 of a dev part, English or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
 """
@@ -108,6 +108,12 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return table[table.source.str.lower() != table.target.str.lower()].reset_index(drop=True)
 
 
+def strict(train: pd.DataFrame) -> pd.DataFrame:
+    """Stages 2 and 3 (OS 4.4): primary sources only, each text once in the corpus, and sentences, no single words."""
+    table = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
+    return table.drop_duplicates("target").drop_duplicates("source").reset_index(drop=True)
+
+
 def write_tokenizer(train: pd.DataFrame, out: Path) -> None:
     """At most 60,000 sentences a language and 150,000 English ones."""
     parts = [g.source.sample(min(len(g), 60_000), random_state=0) for _, g in train.groupby("source_lang")]
@@ -131,7 +137,9 @@ def main() -> None:
         table.to_parquet(args.out / f"dev_{name}.parquet")
         print(f"dev_{name}: {table.id.nunique()} ids, {len(table)} rows")
     train = train_table(args.corpora, dev)
-    train.sample(frac=1, random_state=0).reset_index(drop=True).to_parquet(args.out / "train.parquet")
+    train = train.sample(frac=1, random_state=0).reset_index(drop=True)
+    train.to_parquet(args.out / "train.parquet")
+    strict(train).to_parquet(args.out / "train_strict.parquet")
     write_tokenizer(train, args.out / "tokenizer")
     print(f"train: {len(train)} pairs\n{train.source_lang.value_counts().to_string()}")
 

@@ -44,11 +44,26 @@ def pick_device(device: str | torch.device | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
+def folder_or_name(name_or_path: str | Path) -> str:
+    """As transformers takes it, which would ask the Hub for a path that is not there, and blame the network.
+
+    Raises:
+        FileNotFoundError: it reads like a path, and there is nothing.
+    """
+    name = str(name_or_path)
+    is_path = isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
+    if is_path and not Path(name).exists():
+        raise FileNotFoundError(
+            f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
+        )
+    return name
+
+
 def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
     """(EchoEncoder, EchoTokenizer) of a folder or Hub name, on the device and in the dtype that is fast there."""
-    device = pick_device(device)
-    tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
-    model = AutoModel.from_pretrained(str(name_or_path), dtype=pick_dtype(dtype, device))
+    device, name = pick_device(device), folder_or_name(name_or_path)
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    model = AutoModel.from_pretrained(name, dtype=pick_dtype(dtype, device))
     return model.to(device).eval(), tokenizer
 
 
@@ -59,7 +74,7 @@ def encode(
     texts: Sequence[str],
     lang: str | Sequence[str | None] | None = None,
     *,
-    max_tokens: int = 4096,
+    max_tokens: int | None = None,
     max_length: int | None = None,
     on_long: str = "warn",
     normalize: bool = False,
@@ -70,7 +85,7 @@ def encode(
     Args:
         model, tokenizer: an EchoEncoder (or EchoForTranslation) and its EchoTokenizer.
         lang: a code for all, one a text, or None ("Unspecified language").
-        max_tokens: padded tokens of a batch.
+        max_tokens: padded tokens of a batch; by default 1,536 on a CPU, whose caches hold that much, else 16,384.
         on_long: "warn" cuts texts beyond the model's length and says how many, "error" refuses them by row number,
             "split" encodes the pieces and averages them by tokens.
 
@@ -85,6 +100,7 @@ def encode(
     # The model itself, not its encoder: under FSDP only the outermost forward gathers what is sharded at the root.
     limit = max_length or tokenizer.model_max_length
     size = model.config.embedding_size
+    max_tokens = max_tokens or (1_536 if model.device.type == "cpu" else 16_384)
     if not len(texts):
         return np.zeros((0, size), np.float32)
     pieces = list(pieces_of(tokenizer, list(texts), lang, limit, on_long))
