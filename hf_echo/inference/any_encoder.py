@@ -10,19 +10,20 @@ import numpy as np
 from transformers import AutoConfig
 from transformers.utils import cached_file
 
-from .encode import encode, load_encoder
+from .encode import encode, load_encoder, opening
 
 
 def any_encoder(name_or_path: str) -> Callable[[list[str], str | None], np.ndarray]:
     """Echo checkpoints take the fast path; other models are opened by sentence-transformers."""
-    if _is_echo(name_or_path):
-        model, tokenizer = load_encoder(name_or_path)
-        return lambda texts, lang=None: encode(model, tokenizer, texts, lang)
-    from sentence_transformers import SentenceTransformer
+    with opening(name_or_path) as name:
+        if _is_echo(name):
+            model, tokenizer = load_encoder(name)
+            return lambda texts, lang=None: encode(model, tokenizer, texts, lang)
+        from sentence_transformers import SentenceTransformer
 
-    from ..evaluation import sentence_transformer_encoder
+        from ..evaluation import sentence_transformer_encoder
 
-    return sentence_transformer_encoder(SentenceTransformer(name_or_path))
+        return sentence_transformer_encoder(SentenceTransformer(name))
 
 
 def _is_echo(name: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -44,11 +45,11 @@ def pick_device(device: str | torch.device | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def folder_or_name(name_or_path: str | Path) -> str:
-    """As transformers takes it, which would ask the Hub for a path that is not there, and blame the network.
+@contextmanager
+def opening(name_or_path: str | Path):
+    """Gives the name as transformers takes it, and errors that say what could not be opened.
 
-    Raises:
-        FileNotFoundError: it reads like a path, and there is nothing.
+    transformers would ask the Hub for a path that is not there, for most of a minute, and then blame the network.
     """
     name = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
@@ -56,14 +57,22 @@ def folder_or_name(name_or_path: str | Path) -> str:
         raise FileNotFoundError(
             f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
         )
-    return name
+    try:
+        yield name
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileNotFoundError(
+            f"{name!r} is no folder and not on the Hub: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
     """(EchoEncoder, EchoTokenizer) of a folder or Hub name, on the device and in the dtype that is fast there."""
-    device, name = pick_device(device), folder_or_name(name_or_path)
-    tokenizer = AutoTokenizer.from_pretrained(name)
-    model = AutoModel.from_pretrained(name, dtype=pick_dtype(dtype, device))
+    device = pick_device(device)
+    with opening(name_or_path) as name:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModel.from_pretrained(name, dtype=pick_dtype(dtype, device))
     return model.to(device).eval(), tokenizer
 
 

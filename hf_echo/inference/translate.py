@@ -11,14 +11,15 @@ from tqdm.auto import tqdm
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from ..modeling.generation_echo import greedy_decode
-from .encode import encode, padded, pick_device, pick_dtype, pieces_of
+from .encode import encode, opening, padded, pick_device, pick_dtype, pieces_of
 
 
 def load_translator(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
     """(EchoForTranslation, EchoTokenizer) of a training checkpoint or release folder, local or on the Hub."""
     device = pick_device(device)
-    tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
-    model = AutoModelForSeq2SeqLM.from_pretrained(str(name_or_path), dtype=pick_dtype(dtype, device))
+    with opening(name_or_path) as name:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=pick_dtype(dtype, device))
     return model.to(device).eval(), tokenizer
 
 
@@ -57,8 +58,12 @@ def translate(
         inputs = inputs.float().cpu().numpy()
     if not model.bottleneck:
         if isinstance(inputs, np.ndarray):
-            raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
-        options = dict(num_beams=num_beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress)
+            raise ValueError(
+                "this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings"
+            )
+        options = dict(
+            num_beams=num_beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress
+        )
         return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, on_long, **options)
     if isinstance(inputs, np.ndarray):
         embeddings, order = inputs, np.arange(len(inputs))
@@ -93,7 +98,9 @@ def _translate_tokens(
 ) -> list[str]:
     """Stage 1: the decoder reads all encoder states."""
     if on_long == "split":
-        raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'")
+        raise ValueError(
+            "a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'"
+        )
     pieces = list(pieces_of(tokenizer, list(texts), source_lang, tokenizer.model_max_length, on_long))
     order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
     out = [""] * len(pieces)
