@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -321,3 +325,24 @@ def test_dry_run_of_other_stages(recipe, place, toy):
     model = EchoForTranslation.from_pretrained(place / "a")
     assert from_checkpoint["parameters"]["total"] == sum(p.numel() for p in model.parameters())
     assert np.isfinite(list(from_checkpoint["memory_gib"].values())).all()
+
+
+def test_script_in_two_processes(recipe, place):
+    """torchrun of a stage's script: one process prepares the data, both train, one checkpoint of whole weights."""
+    bag = {"pooling": "mean", "final_norm": False}
+    train_recipe(recipe("0", "lexical", rows=64, dim=32, max_steps=2))
+    steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1)
+    options = dict(guide=str(place / "0"), bag=str(place / "0"), shape=SHAPE | bag, **steps)
+    script = Path(__file__).parents[1] / "train_scripts" / "2_contrastive.py"
+    path = recipe("two", "contrastive", **options)
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script), str(path)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads((place / "two" / "recipe.json").read_text())["finished"]
+    train_recipe(recipe("one", "contrastive", **options | {"max_rows": 32}))
+    one, two = weights(place / "one"), weights(place / "two")
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, atol=1e-5, rtol=0)
