@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
@@ -61,6 +62,19 @@ def test_it_learns(make_trainer):
     assert losses[-1] < 0.3 * losses[0]
     assert trainer.evaluate()["eval_xsim"] < before / 4
     assert trainer.model.log_weight.std() > 0  # some words tell more than others
+
+
+def test_best_checkpoint(make_trainer, tmp_path, monkeypatch):
+    import hf_echo.trainers.lexical as lexical
+
+    errors = iter([40.0, 10.0, 30.0])
+    monkeypatch.setattr(lexical, "evaluate_sets", lambda *a, **k: {"eval_xsim": next(errors)})
+    steps = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
+    trainer = make_trainer(max_steps=6, load_best_model_at_end=True, **steps)
+    trainer.train()
+    assert trainer.state.best_metric == 10.0
+    best = load_file(tmp_path / "bag" / "checkpoint-4" / "model.safetensors")
+    assert all(torch.equal(weight, best[name]) for name, weight in trainer.model.state_dict().items())
 
 
 def test_loss_by_hand(make_trainer, toy_data):

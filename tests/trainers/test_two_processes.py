@@ -77,6 +77,13 @@ def test_fsdp2_is_ddp(run, two):
     assert_same_run(two / f"fsdp_{run}", two / run)
 
 
+@pytest.mark.parametrize("how", ["resumed", "fsdp_resumed"])
+def test_resumed_run_is_the_unbroken_one(how, two):
+    whole, again = weights(two / how / "whole"), weights(two / how / "again")
+    assert all(torch.equal(again[name], weight) for name, weight in whole.items())
+    assert not torch.equal(whole["encoder.norm.weight"], torch.ones(32))
+
+
 def test_fsdp2_file_is_what_accelerate_reads():
     """Parsed by accelerate itself, which refuses unknown keys, down to what it tells its children."""
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser

@@ -87,6 +87,17 @@ def finish(trainer, out: Path) -> None:
         torch.save({"log": trainer.state.log_history, "metrics": metrics}, out / "log.pt")
 
 
+def train_and_resume(toy, out: Path, prepare) -> None:
+    """Four steps unbroken into out/whole; the last two again from its checkpoint into out/again."""
+    options = dict(max_steps=4, save_strategy="steps", save_steps=2, optim="adamw_torch", learning_rate=1e-2)
+    for name, checkpoint in (("whole", None), ("again", str(out / "whole" / "checkpoint-2"))):
+        trainer = build("contrastive", toy, world=2, output_dir=out / name, language_drop=0.3, **options)
+        prepare(trainer)
+        torch.manual_seed(len(name))
+        trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.save_model(str(out / name))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     toy, out = runpy.run_path(str(Path(__file__).parents[1] / "toy.py")), Path(sys.argv[1])
@@ -99,9 +110,11 @@ if __name__ == "__main__":
         "contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True
     )
     finish(checkpointed, out / "checkpointed")
+    train_and_resume(toy, out / "resumed", lambda trainer: None)
     for run in ("contrastive", "seq2seq"):
         trainer = build(run, toy, world=2, output_dir=out / f"fsdp_{run}")
         force_fsdp(trainer)
         finish(trainer, out / f"fsdp_{run}")
         assert type(trainer.model_wrapped).__name__.startswith("FSDP")
+    train_and_resume(toy, out / "fsdp_resumed", force_fsdp)
     torch.distributed.destroy_process_group()
