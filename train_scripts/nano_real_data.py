@@ -2,7 +2,7 @@
 
     python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
 
-Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stages 2 and 3), a tokenizer of 32k sub-words with all languages in like parts, and
+Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all languages in like parts, and
 dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text
 of a dev part, English or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
 """
@@ -109,7 +109,7 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def strict(train: pd.DataFrame) -> pd.DataFrame:
-    """Stages 2 and 3 (OS 4.4): primary sources only, each text once in the corpus, and sentences, no single words."""
+    """OS 4.4: primary sources only, each text once in the corpus; and sentences, no single words (stage 3)."""
     table = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
     return table.drop_duplicates("target").drop_duplicates("source").reset_index(drop=True)
 
