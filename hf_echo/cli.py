@@ -60,8 +60,9 @@ def train(
     fresh: Annotated[bool, typer.Option(help="Train again although the stage is finished.")] = False,
 ) -> None:
     """Train a recipe: one stage, or every stage of a folder in order. A killed run goes on where it was."""
-    from .training import dry_run as describe
-    from .training import find_recipes, parse_overrides, train_recipe
+    from .dry_run import dry_run as describe
+    from .recipe import find_recipes, parse_overrides
+    from .training import train_recipe
 
     values = parse_overrides(overrides or [])
     for path in find_recipes(recipe):

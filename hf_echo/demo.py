@@ -12,8 +12,9 @@ from rich.table import Table
 from .data.builtin import LANGUAGES, builtin_nway, dev_set
 from .evaluation import translation_scores
 from .inference import load_translator, translate
+from .recipe import find_recipes
 from .trainers import DevSet, evaluate_sets
-from .training import find_recipes, train_recipe
+from .training import train_recipe
 
 STAGES = ("lexical", "seq2seq", "contrastive", "hard_negatives")
 HELD_OUT = 300  # meanings of the test split, which no stage trains or picks its checkpoint on

@@ -11,35 +11,24 @@ import difflib
 import json
 import logging
 import os
-import re
 import shutil
 import time
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from datasets import Dataset, concatenate_datasets
-from transformers import AutoTokenizer, HfArgumentParser, set_seed
+from transformers import AutoTokenizer, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from .data import load_nway, load_parallel
 from .data.guide import guide_embeddings
 from .data.tokenized import tokenize_parallel
 from .modeling import EchoConfig, EchoDecoderConfig, EchoEncoder, EchoForTranslation
+from .recipe import STAGES, DataArguments, ModelArguments, find_recipes, parse_overrides, read_recipe
 from .trainers import (
-    ContrastiveConfig,
-    ContrastiveTrainer,
-    DecoderConfig,
-    DecoderTrainer,
     DevSet,
-    HardNegativesConfig,
-    HardNegativesTrainer,
-    LexicalConfig,
-    LexicalTrainer,
-    Seq2SeqConfig,
-    Seq2SeqTrainer,
     bag_encoder,
     evaluate_sets,
     start_from_bag,
@@ -47,14 +36,6 @@ from .trainers import (
 
 logger = logging.getLogger(__name__)
 
-STAGES = {
-    "lexical": (LexicalConfig, LexicalTrainer),
-    "seq2seq": (Seq2SeqConfig, Seq2SeqTrainer),
-    "contrastive": (ContrastiveConfig, ContrastiveTrainer),
-    "hard_negatives": (HardNegativesConfig, HardNegativesTrainer),
-    "decoder": (DecoderConfig, DecoderTrainer),
-}
-RECIPES = Path(__file__).parent / "recipes"
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
 MAY_CHANGE = {
     "max_steps",
@@ -68,138 +49,6 @@ MAY_CHANGE = {
     "disable_tqdm",
     "cache_dir",
 }
-
-
-@dataclass
-class ModelArguments:
-    """Where the model comes from: a checkpoint, or a shape with a tokenizer of its own."""
-
-    model_name_or_path: str | None = field(
-        default=None, metadata={"help": "checkpoint to start from (folder or Hub)"}
-    )
-    tokenizer_name_or_path: str | None = field(default=None, metadata={"help": "default: the checkpoint's"})
-    vocab_size: int = field(
-        default=16_000, metadata={"help": "of a tokenizer trained on the data, where none is given"}
-    )
-    shape: dict = field(
-        default_factory=dict, metadata={"help": "EchoConfig fields of a new model; decoder_layers too"}
-    )
-    bag: str | None = field(
-        default=None, metadata={"help": "stage-0 checkpoint that a new model starts from"}
-    )
-
-
-@dataclass
-class DataArguments:
-    """What it is trained and measured on."""
-
-    train_data: str | None = field(default=None, metadata={"help": "file, folder, Hub name or 'builtin'"})
-    data_options: dict = field(default_factory=dict, metadata={"help": "further arguments of load_parallel"})
-    dev_data: dict = field(default_factory=dict, metadata={"help": "name: n-way file, or 'builtin'"})
-    rule_negatives: int = field(
-        default=0, metadata={"help": "hard negatives by rule for each English target"}
-    )
-    rule_negatives_limit: int | None = field(
-        default=None, metadata={"help": "on this many pairs, chosen by the seed"}
-    )
-    dev_negatives: int = field(
-        default=5, metadata={"help": "hard negatives a dev sentence for xsim++, 0 for none"}
-    )
-    guide: str | None = field(
-        default=None, metadata={"help": "SentenceTransformer or Echo checkpoint for OS Eq. 3"}
-    )
-    cache_dir: str = field(default="outputs/cache", metadata={"help": "tokenized data and guide embeddings"})
-
-
-def find_recipes(name: str) -> list[Path]:
-    """A YAML file, a folder of them, or the name of either among the package's recipes (`nano`, `nano/1_seq2seq`).
-
-    Raises:
-        FileNotFoundError: there is none; the message lists those of the package.
-    """
-    for path in (Path(name), RECIPES / name, RECIPES / f"{name}.yaml"):
-        if path.is_file():
-            return [path]
-        if path.is_dir() and (found := sorted(path.glob("[0-9]*.yaml"))):
-            return found
-    known = sorted({str(p.parent.relative_to(RECIPES)) for p in RECIPES.rglob("[0-9]*.yaml")})
-    raise FileNotFoundError(
-        f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}"
-    )
-
-
-def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
-    """(stage, ModelArguments, DataArguments, stage Config, the values as read).
-
-    Raises:
-        ValueError: no YAML mapping, an unknown stage or field (named with those that exist), a value of a wrong kind.
-    """
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold `field: value` lines, not a {type(values).__name__}")
-    for key, value in (overrides or {}).items():
-        key, dot, inner = key.partition(".")  # shape.hidden_size=64 changes one entry of shape
-        if dot and not isinstance(values.get(key) or {}, dict):
-            raise ValueError(f"{path}: {key}.{inner} cannot be set, {key} is {values[key]!r}")
-        values[key] = {**(values.get(key) or {}), inner: value} if dot else value
-    stage = values.pop("stage", None)
-    if stage not in STAGES:
-        raise ValueError(f"{path}: stage is {stage!r}; it must be one of {', '.join(STAGES)}")
-    kinds = (ModelArguments, DataArguments, STAGES[stage][0])
-    known = {f.name: f for kind in kinds for f in fields(kind) if f.init}
-    if unknown := sorted(set(values) - set(known)):
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        raise ValueError(
-            f"{path}: unknown field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else "")
-        )
-    values = {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
-    values.setdefault("use_cpu", not torch.cuda.is_available())
-    values.setdefault("report_to", "none")
-    return stage, *HfArgumentParser(kinds).parse_dict(dict(values)), values
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 reads 1e-3 as text; a recipe means the number."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
-
-
-def _checked(name: str, value: Any, field: Field) -> Any:
-    """The value, where the field can hold it (1e3 is a whole number too)."""
-    if value is None and field.default is None:
-        return None
-    kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
-    kinds = [part.strip() for part in kind.split("|") if part.strip() != "None"]
-    if value is False and "bool" not in kinds:
-        return "no"  # YAML 1.1 reads an unquoted no as false, as in eval_strategy: no
-    python = {"int": int, "float": (int, float), "bool": bool, "str": str, "dict": dict}
-    if not set(kinds) <= set(python):
-        return value  # enumerations and such, which transformers checks
-    if "int" in kinds and isinstance(value, float) and value.is_integer():
-        return int(value)
-    if not any(isinstance(value, python[k]) and (k == "bool" or not isinstance(value, bool)) for k in kinds):
-        raise ValueError(f"{name} is {value!r}; it must be {' or '.join(kinds)}")
-    return value
-
-
-def parse_overrides(pairs: list[str]) -> dict[str, Any]:
-    """["max_steps=100", "shape.hidden_size=64"] -> values as YAML reads them."""
-    out: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise ValueError(f"{pair!r} is no override; write key=value, for example max_steps=100")
-        try:
-            out[key] = yaml.load(value, _Loader)
-        except yaml.YAMLError:
-            raise ValueError(f"{pair!r}: {value!r} is not a YAML value; quote it") from None
-    return out
 
 
 def train_recipe(
@@ -400,74 +249,6 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
 
 def _languages(tokenized) -> list[str]:
     return sorted(set(tokenized.names["source_lang"]) | set(tokenized.names["target_lang"]))
-
-
-class _VocabularyOnly:
-    """Stands for a tokenizer that is not here (a dry run of `large`)."""
-
-    model_max_length = 512
-    pad_token_id = bos_token_id = eos_token_id = cls_token_id = sep_token_id = None
-
-    def __init__(self, size: int):
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-
-def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a recipe would train, without training: sizes by part, tokens and memory. No weight is allocated.
-
-    Memory is an estimate for one device without sharding: fp32 weights, gradients and two AdamW moments, and per token
-    and layer the activations that a Llama block keeps (about 34 hidden sizes in bf16, Korthikanti et al. 2022).
-    """
-    stage, model_args, data_args, args, _ = read_recipe(path, overrides)
-    report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
-    if stage == "lexical":
-        report["parameters"] = {"bag": model_args.vocab_size * (args.dim + 1)}
-        return report | {
-            "memory_gib": {"weights, gradients, AdamW": 16 * model_args.vocab_size * args.dim / 2**30}
-        }
-    if model_args.model_name_or_path and not model_args.shape:
-        config = EchoConfig.from_pretrained(model_args.model_name_or_path)
-    else:
-        config = new_config(model_args.shape, _VocabularyOnly(model_args.vocab_size))
-    with torch.device("meta"):
-        model = EchoForTranslation(config)
-
-    def count(module) -> int:
-        return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
-
-    parts = {
-        "encoder embeddings": count(model.encoder.embed_tokens),
-        "encoder layers": count(model.encoder.layers),
-        "decoder embeddings (tied)": count(model.decoder.model.embed_tokens),
-        "decoder layers": count(model.decoder.model.layers),
-    }
-    parts["other"] = count(model) - sum(parts.values())
-    layers = config.num_hidden_layers + config.decoder.num_hidden_layers
-    activations = (
-        34 * args.max_tokens * config.hidden_size * (layers if not args.gradient_checkpointing else 2)
-    )
-    trained = count(model.decoder) if stage == "decoder" else count(model)
-    memory = {
-        "weights": 4 * count(model) / 2**30,
-        "gradients and AdamW": 12 * trained / 2**30,
-        "activations": activations / 2**30,
-    }
-    report |= {
-        "parameters": parts | {"total": count(model)},
-        "batches": {
-            "tokens a device": args.max_tokens,
-            "devices": args.world_size,
-            "accumulation": args.gradient_accumulation_steps,
-            "tokens a step": args.max_tokens * args.world_size * args.gradient_accumulation_steps,
-        },
-        "memory_gib": memory | {"total": sum(memory.values())},
-    }
-    if data_args.train_data and (data_args.train_data == "builtin" or Path(data_args.train_data).exists()):
-        report["data"] = {"pairs": len(load_parallel(data_args.train_data, **data_args.data_options))}
-    return report
 
 
 def run_script(doc: str, default: str) -> None:

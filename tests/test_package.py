@@ -21,7 +21,7 @@ LAYERS = [
     {"modeling"},
     {"losses", "languages", "language_table", "data", "vocabulary", "convert"},
     {"trainers", "evaluation", "mining", "synthesis", "inference"},
-    {"reports", "hub", "training"},
+    {"reports", "hub", "training", "recipe", "dry_run"},
     {"cli", "demo"},
 ]
 IGNORE = shutil.ignore_patterns("__pycache__")

@@ -18,8 +18,10 @@ import yaml
 from transformers import TrainerCallback
 
 import hf_echo.training as training
+from hf_echo.dry_run import dry_run
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.training import dry_run, find_recipes, new_config, parse_overrides, read_recipe, train_recipe
+from hf_echo.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
+from hf_echo.training import new_config, train_recipe
 
 # OS Table 36, "large"
 LARGE = dict(
@@ -282,7 +284,7 @@ def test_find_recipes(recipe, place):
 
 
 def test_package_recipes_are_valid():
-    paths = sorted(training.RECIPES.rglob("[0-9]*.yaml"))
+    paths = sorted(RECIPES.rglob("[0-9]*.yaml"))
     assert len(paths) >= 4
     for path in paths:
         read_recipe(path)

@@ -2,9 +2,9 @@
 
     python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
 
-Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all languages in like parts, and
-dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text
-of a dev part, English or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
+Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
+languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text of a dev part, English
+or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
 """
 
 from __future__ import annotations
