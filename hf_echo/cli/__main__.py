@@ -1,0 +1,5 @@
+"""`python -m hf_echo.cli`, for torchrun and accelerate launch."""
+
+from . import main
+
+main()

@@ -1,0 +1,27 @@
+"""hf-echo convert: an Echo checkpoint from another model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .common import PLAIN, example
+
+commands = typer.Typer(help="Make an Echo checkpoint from another model.", no_args_is_help=True, **PLAIN)
+
+
+@commands.command("llama", **example("hf-echo convert llama HuggingFaceTB/SmolLM2-135M outputs/smollm2-echo"))
+def convert_llama(
+    source: Annotated[str, typer.Argument(help="LlamaForCausalLM: folder, Hub name or GGUF file.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the Echo checkpoint.")],
+    embedding_size: Annotated[int, typer.Option(help="Size of the sentence embedding.")] = 1024,
+    pooling: Annotated[str, typer.Option(help="cls or mean.")] = "cls",
+    cross_attention: Annotated[str, typer.Option(help="copy (of self-attention) or random.")] = "copy",
+) -> None:
+    """An encoder-decoder from a language model: bidirectional encoder, decoder with cross-attention (OS 4.2)."""
+    from ..convert import convert_llama as run
+
+    run(source, out, embedding_size=embedding_size, pooling=pooling, cross_attention=cross_attention)
+    typer.echo(f"{out}: ready for stage 1 (hf-echo train ... model_name_or_path={out})", err=True)

@@ -1,0 +1,94 @@
+"""hf-echo encode, translate, release: what is done with a finished model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .common import Dtype, Model, OnLong, example, read_lines
+
+commands = typer.Typer()
+
+
+@commands.command(**example("hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy"))
+def encode(
+    source: Annotated[Path, typer.Argument(help="Texts, one a line; - is standard input.")],
+    out: Annotated[Path, typer.Argument(help="out.npy or out.parquet (text and embedding).")],
+    model: Model,
+    lang: Annotated[str | None, typer.Option(help="Language of the texts; unspecified by default.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Padded tokens of a batch; fits the device.")] = None,
+    normalize: Annotated[bool, typer.Option(help="Divide each embedding by its length.")] = False,
+    dtype: Dtype = "auto",
+    on_long: OnLong = "warn",
+) -> None:
+    """Embed texts, fast: batches of equal token count, bf16 where the machine has it. Rows keep their order."""
+    import numpy as np
+
+    from .. import inference
+
+    if out.suffix not in (".npy", ".parquet"):
+        raise ValueError(f"{out}: the file name must end in .npy or .parquet")
+    texts = read_lines(source)
+    encoder, tokenizer = inference.load_encoder(model, dtype=dtype)
+    vectors = inference.encode(
+        encoder,
+        tokenizer,
+        texts,
+        lang,
+        max_tokens=max_tokens,
+        normalize=normalize,
+        on_long=on_long,
+        progress=True,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".npy":
+        np.save(out, vectors)
+    else:
+        from datasets import Dataset
+
+        Dataset.from_dict({"text": texts, "embedding": vectors}).to_parquet(out)
+    typer.echo(f"{out}: {vectors.shape[0]} x {vectors.shape[1]}", err=True)
+
+
+@commands.command(
+    **example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn")
+)
+def translate(
+    model: Model,
+    target: Annotated[str, typer.Option("--to", help="Language to write.")],
+    source_lang: Annotated[str | None, typer.Option("--from", help="Language of the texts.")] = None,
+    source: Annotated[Path, typer.Argument(help="Texts, one a line; - is standard input.")] = Path("-"),
+    num_beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 1,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Length limit of a translation.")] = 128,
+    dtype: Dtype = "auto",
+    on_long: OnLong = "warn",
+) -> None:
+    """Translate line by line through the sentence embedding: one line in, one line out."""
+    from .. import inference
+
+    texts = read_lines(source)
+    translator, tokenizer = inference.load_translator(model, dtype=dtype)
+    for line in inference.translate(
+        translator, tokenizer, texts, source_lang, target, num_beams=num_beams, max_new_tokens=max_new_tokens,
+        on_long=on_long, progress=sys.stderr.isatty(),
+    ):  # fmt: skip
+        typer.echo(" ".join(line.split()))
+
+
+@commands.command(**example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release"))
+def release(
+    checkpoint: Annotated[Path, typer.Argument(help="Training checkpoint.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the release.")],
+) -> None:
+    """Turn a training checkpoint into a release: encoder in the root, decoder in decoder/."""
+    from .. import inference
+
+    if out.resolve() == checkpoint.resolve():
+        raise ValueError(f"{out} is the checkpoint itself: a release needs a folder of its own")
+    model, tokenizer = inference.load_translator(checkpoint, dtype="fp32")
+    model.save_release(out)
+    tokenizer.save_pretrained(out)
+    typer.echo(f"{out}: AutoModel, SentenceTransformer and pipeline('sonar-translation') open it", err=True)
