@@ -1,0 +1,220 @@
+"""Counts one tokenizer's tokens, words, characters, bytes, unused entries and round-trip failures by language.
+
+The text itself is counted, without special or layout tokens. Texts pass in blocks; of each language a few sums and
+one bit for each token are kept. `report` puts tokenizers side by side.
+"""
+
+from __future__ import annotations
+
+import copy
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from tokenizers import Tokenizer
+from tqdm.auto import tqdm
+
+from ..data import schema
+from ..data.formats import Part, open_file, open_hub
+from ..data.tables import BadRows, Plan, checked_tables, list_files
+from ..languages import LANGUAGES
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerFast
+
+ALL = "all"
+CHUNK = 1000  # texts encoded at once
+EXAMPLES = 3  # failures kept
+MEANS = ("tokens_per_sentence", "tokens_per_word", "tokens_per_character", "bytes_per_token")
+# Writing that puts no space between words (or only between phrases, or after each syllable): no tokens per word.
+NO_WORDS = {"Hans", "Hant", "Jpan", "Khmr", "Laoo", "Mymr", "Thai", "Tibt", "Yiii"}
+
+
+@dataclass
+class Fertility:
+    """One tokenizer on one language, one script, or all.
+
+    Attributes:
+        level: "language", "script" or "all". `name` is then the code, the script's English name, or "all".
+        languages, sentences: how many were counted.
+        tokens_per_sentence: the fertility of ECHO D and OS Table 16.
+        tokens_per_word: words as white space divides them; None where the script writes no such words. For a script
+            or all, over the languages that have them.
+        tokens_per_character: characters are code points of the NFC text, white space among them.
+        bytes_per_token: UTF-8 bytes of the NFC text for each token; 1 is a tokenizer of bytes.
+        unused: share of the vocabulary (special tokens left out) that no text of these languages used.
+        failures: texts that decode(encode(text)) does not give back. Both sides are compared in NFC and without
+            outer white space, which layouts strip on purpose.
+        ratio: tokens_per_sentence over that of the report's first tokenizer.
+        examples: the first failures (lang, text, decoded), at most three.
+    """
+
+    tokenizer: str
+    level: str
+    name: str
+    script: str
+    languages: int
+    sentences: int
+    tokens_per_sentence: float
+    tokens_per_word: float | None
+    tokens_per_character: float
+    bytes_per_token: float
+    unused: float
+    failures: int
+    ratio: float | None = None
+    examples: list[dict[str, str]] = field(default_factory=list)
+
+
+def texts_by_language(
+    data: str | PathLike | Dataset | Sequence[str | PathLike | Dataset],
+    split: str | None,
+    on_bad_row: str,
+    progress: bool,
+) -> Iterator[tuple[str, list[str]]]:
+    """(language, at most CHUNK texts of it) in order of the blocks of the files."""
+    one = isinstance(data, (str, PathLike)) or hasattr(data, "features")
+    parts = [part for source in ([data] if one else data) for part in _parts(source, split)]
+    if not parts:
+        raise ValueError("no data to report on: give at least one table with the columns lang and text")
+    columns = {"lang": "lang", "text": "text"}
+    for part in parts:
+        if not set(columns) <= set(part.columns):
+            raise ValueError(f"{part.label} has no columns lang and text; found: {', '.join(part.columns)}")
+    plans = [Plan(part, columns, split if "split" in part.columns else None) for part in parts]
+    bad, seen = BadRows(on_bad_row), 0
+    with tqdm(desc="vocabulary report", unit=" texts", unit_scale=True, disable=not progress) as bar:
+        for table in checked_tables(plans, _good_rows, bad, streaming=True):
+            by_lang: dict[str, list[str]] = {}
+            for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
+                by_lang.setdefault(lang, []).append(text)
+            for lang, texts in by_lang.items():
+                for i in range(0, len(texts), CHUNK):
+                    yield lang, texts[i : i + CHUNK]
+                    bar.update(len(texts[i : i + CHUNK]))
+            seen += len(table)
+    bad.report()
+    if not seen:
+        of_split = f" of split {split!r}" if split else ""
+        raise ValueError(f"{parts[0].label}: no row{of_split} to report on")
+
+
+def _parts(source: str | PathLike | Dataset, split: str | None) -> list[Part]:
+    if hasattr(source, "features"):
+        return [open_hub("the dataset", source)]
+    if not Path(source).exists():
+        raise FileNotFoundError(f"{source}: no such file or folder")
+    return [open_file(path) for path in list_files(Path(source), split)]
+
+
+def _good_rows(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
+    arrays, odd = {}, {}
+    for name in ("lang", "text"):
+        arrays[name], odd[name] = schema.text_array(block[name])
+    return schema.keep_good(pa.table(arrays), odd, _check_row, texts=("text",), languages=("lang",))
+
+
+def _check_row(row: Mapping[str, Any]) -> str | None:
+    return schema.check_language("lang", row["lang"]) or schema.check_text("text", row["text"])
+
+
+class _Counts:
+    """Sums over the texts of one language, and one bit for each token that occurred."""
+
+    def __init__(self, size: int) -> None:
+        self.sentences = self.tokens = self.words = self.characters = self.bytes = self.failures = 0
+        self.used = np.zeros(-(-size // 8), np.uint8)
+        self.examples: list[dict[str, str]] = []
+
+
+class Probe:
+    """One tokenizer and its counts by language; the tokenizer itself is not changed."""
+
+    def __init__(self, name: str, tokenizer: PreTrainedTokenizerFast | Tokenizer) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if not isinstance(backend, Tokenizer):
+            raise ValueError(f"tokenizer {name!r} is a {type(tokenizer).__name__}, not a fast tokenizer")
+        self.name, self.backend = name, copy.deepcopy(backend)
+        self.backend.no_truncation()
+        self.backend.no_padding()
+        self.backend.encode_special_tokens = True  # "<s>" in a text is text
+        special = {i for i, token in self.backend.get_added_tokens_decoder().items() if token.special}
+        ids = set(self.backend.get_vocab(with_added_tokens=True).values())
+        self.size = len(ids)
+        self.ordinary = np.zeros(max(ids) + 1, bool)
+        self.ordinary[list(ids - special)] = True
+        self.counts: dict[str, _Counts] = {}
+
+    def add(self, lang: str, texts: list[str]) -> None:
+        """Count texts (NFC) of a language."""
+        encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encodings]
+        decoded = self.backend.decode_batch(ids, skip_special_tokens=False)
+        counts = self.counts.setdefault(lang, _Counts(len(self.ordinary)))
+        counts.sentences += len(texts)
+        counts.tokens += sum(map(len, ids))
+        counts.words += sum(len(text.split()) for text in texts)
+        counts.characters += sum(map(len, texts))
+        counts.bytes += sum(len(text.encode()) for text in texts)
+        used = np.zeros(len(self.ordinary), bool)
+        used[np.fromiter((i for row in ids for i in row), np.int64)] = True
+        counts.used |= np.packbits(used)
+        for text, back in zip(texts, decoded, strict=True):
+            if unicodedata.normalize("NFC", back).strip() != text.strip():
+                counts.failures += 1
+                if len(counts.examples) < EXAMPLES:
+                    counts.examples.append({"lang": lang, "text": text, "decoded": back})
+
+    def rows(self) -> list[Fertility]:
+        """Languages by code, then scripts, then all. A script and all are plain means over their languages."""
+        languages = [self._language(lang, counts) for lang, counts in sorted(self.counts.items())]
+        scripts: dict[str, list[Fertility]] = {}
+        for row in languages:
+            scripts.setdefault(row.script, []).append(row)
+        means = [self._mean("script", script, rows) for script, rows in sorted(scripts.items())]
+        return [*languages, *means, self._mean(ALL, ALL, languages)]
+
+    def _language(self, lang: str, counts: _Counts) -> Fertility:
+        has_words = "_" in lang and lang.split("_")[1] not in NO_WORDS
+        return Fertility(
+            tokenizer=self.name,
+            level="language",
+            name=lang,
+            script=LANGUAGES[lang].script or "none (code)",
+            languages=1,
+            sentences=counts.sentences,
+            tokens_per_sentence=counts.tokens / counts.sentences,
+            tokens_per_word=counts.tokens / counts.words if has_words else None,
+            tokens_per_character=counts.tokens / counts.characters,
+            bytes_per_token=counts.bytes / max(counts.tokens, 1),  # a lossy tokenizer may find none
+            unused=self._unused(counts.used),
+            failures=counts.failures,
+            examples=counts.examples,
+        )
+
+    def _mean(self, level: str, name: str, rows: list[Fertility]) -> Fertility:
+        means: dict[str, Any] = {}
+        for measure in MEANS:
+            values = [getattr(row, measure) for row in rows if getattr(row, measure) is not None]
+            means[measure] = sum(values) / len(values) if values else None
+        return Fertility(
+            tokenizer=self.name,
+            level=level,
+            name=name,
+            script=name,
+            languages=len(rows),
+            sentences=sum(row.sentences for row in rows),
+            **means,
+            unused=self._unused(np.bitwise_or.reduce([self.counts[row.name].used for row in rows])),
+            failures=sum(row.failures for row in rows),
+            examples=[example for row in rows for example in row.examples][:EXAMPLES],
+        )
+
+    def _unused(self, used: np.ndarray) -> float:
+        bits = np.unpackbits(used, count=len(self.ordinary)).astype(bool)
+        return 1 - int((bits & self.ordinary).sum()) / max(int(self.ordinary.sum()), 1)

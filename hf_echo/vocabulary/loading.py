@@ -1,0 +1,34 @@
+"""Opens a tokenizer wherever it lies: a folder, a tokenizer.json, a GGUF file, or a name on the Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from ..convert.llama import _locate, _read
+
+
+def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
+    """A fast tokenizer.
+
+    Raises:
+        FileNotFoundError: there is none at `source`. ValueError: what is there is no tokenizer, or not a fast one.
+    """
+    path = Path(source)
+    if path.is_file() and path.suffix == ".json":
+        try:
+            return PreTrainedTokenizerFast(tokenizer_file=str(path))
+        except Exception as error:  # tokenizers raises plain Exceptions
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{path} is no tokenizer.json: {reason}") from None
+    if path.is_dir() and (path / "tokenizer.json").is_file():
+        place, options = str(path), {}
+    else:
+        place, options = _locate(source)
+    tokenizer = _read(AutoTokenizer, source, place, **options)
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        raise ValueError(
+            f"{source} is a {type(tokenizer).__name__}; a fast tokenizer (tokenizer.json) is needed"
+        )
+    return tokenizer

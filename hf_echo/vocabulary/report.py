@@ -1,0 +1,147 @@
+"""How well tokenizers fit languages: tokens per sentence (fertility) and what goes with it, old against new.
+
+    vocabulary_report({"llama3": old, "ours": new}, "dev.parquet").to_markdown()
+
+A language is one row a tokenizer; a script, and "all", are plain means over their languages, each counting once, as
+the papers average over the 200 languages of FLORES (ECHO D: 79 -> 44 tokens per sentence). It knows nothing of how a
+tokenizer was made; `loading` opens them, `fertility` counts, `plot` draws.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from .fertility import ALL, MEANS, Fertility, Probe, texts_by_language
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+MEASURES = (*MEANS, "unused", "failures")
+
+
+@dataclass
+class VocabularyReport:
+    """Rows for each tokenizer and language, script, and all; `sizes` are the vocabularies' sizes, the base first."""
+
+    sizes: dict[str, int]
+    rows: list[Fertility]
+
+    @property
+    def base(self) -> str:
+        return next(iter(self.sizes))
+
+    def get(self, tokenizer: str, name: str = ALL) -> Fertility:
+        """The row of a tokenizer and a language code, a script's English name, or "all"."""
+        for row in self.rows:
+            if row.tokenizer == tokenizer and row.name == name:
+                return row
+        raise ValueError(f"the report has no row for tokenizer {tokenizer!r} and {name!r}")
+
+    def level(self, level: str) -> dict[str, dict[str, Fertility]]:
+        """{name: {tokenizer: row}} of "language", "script" or "all"; the base's highest fertility comes first."""
+        table: dict[str, dict[str, Fertility]] = {}
+        for row in self.rows:
+            if row.level == level:
+                table.setdefault(row.name, {})[row.tokenizer] = row
+        return dict(sorted(table.items(), key=lambda item: -item[1][self.base].tokens_per_sentence))
+
+    def to_row(self) -> dict[str, Any]:
+        """The means over all languages as one flat dict, `measure/tokenizer`."""
+        overall = self.level(ALL)[ALL]
+        base = overall[self.base]
+        row: dict[str, Any] = {"languages": base.languages, "sentences": base.sentences}
+        for measure in (*MEASURES, "ratio"):
+            row |= {f"{measure}/{name}": getattr(overall[name], measure) for name in self.sizes}
+        return row
+
+    def to_json(self, indent: int | None = 2) -> str:
+        content = {"base": self.base, "sizes": self.sizes, "rows": [asdict(row) for row in self.rows]}
+        return json.dumps(content, ensure_ascii=False, indent=indent)
+
+    def to_markdown(self, by: str = "script", measure: str = "tokens_per_sentence", digits: int = 1) -> str:
+        """A table with tokenizers side by side: scripts (or languages) as rows, the last one over all languages.
+        `by="all"`: every measure as a row, over all languages.
+
+        Raises:
+            ValueError: `by` is not script, language or all, or there is no such measure.
+        """
+        if by not in ("script", "language", ALL):
+            raise ValueError(f"by={by!r} is not script, language or all")
+        if measure not in MEASURES:
+            raise ValueError(f"measure={measure!r} is not one of {', '.join(MEASURES)}")
+        overall = self.level(ALL)[ALL]
+        if by == ALL:
+            rows: list[list[Any]] = [
+                ["over all languages", *self.sizes],
+                ["tokens in all", *self.sizes.values()],
+            ]
+            rows += [[m.replace("_", " "), *self._values(overall, m, 3)] for m in (*MEASURES, "ratio")]
+            return _markdown(rows)
+        ratios = [n for n in self.sizes if n != self.base and measure == "tokens_per_sentence"]
+        header = [by, "script" if by == "language" else "languages", "sentences", *self.sizes]
+        rows = [header + [f"{name} / {self.base}" for name in ratios]]
+        for name, cells in {**self.level(by), ALL: overall}.items():
+            base = cells[self.base]
+            line = [name, base.script if by == "language" else base.languages, base.sentences]
+            line += self._values(cells, measure, digits)
+            rows.append(line + [_text(cells[n].ratio, 2) for n in ratios])
+        return _markdown(rows)
+
+    def _values(self, cells: Mapping[str, Fertility], measure: str, digits: int) -> list[str]:
+        return [_text(getattr(cells[name], measure), digits) for name in self.sizes]
+
+
+def _text(value: float | int | None, digits: int) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
+
+
+def _markdown(rows: Sequence[Sequence[Any]]) -> str:
+    rule = ["---"] + ["---:"] * (len(rows[0]) - 1)
+    lines = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
+
+
+def vocabulary_report(
+    tokenizers: Mapping[str, PreTrainedTokenizerFast | Tokenizer],
+    data: str | PathLike | Dataset | Sequence[str | PathLike | Dataset],
+    *,
+    split: str | None = None,
+    on_bad_row: str = "error",
+    progress: bool = True,
+) -> VocabularyReport:
+    """Measure tokenizers on the same texts; the first one is the base that the others are compared with.
+
+    Args:
+        tokenizers: name -> fast tokenizer of transformers, or of `tokenizers`. They are not changed.
+        data: files or folders (Parquet, TSV, JSONL), or Datasets, with the columns lang and text.
+        split: of a folder whose file names tell splits apart, or of a table with a column `split`; None reads all.
+        on_bad_row: "error", or "skip" with one warning.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no tokenizer or one that is not fast, no columns lang and text, a bad row, no row at all.
+    """
+    if not tokenizers:
+        raise ValueError("no tokenizer to report on: give at least one")
+    probes = [Probe(name, tokenizer) for name, tokenizer in tokenizers.items()]
+    for lang, texts in texts_by_language(data, split, on_bad_row, progress):
+        texts = [unicodedata.normalize("NFC", text) for text in texts]
+        for probe in probes:
+            probe.add(lang, texts)
+    by_probe = [probe.rows() for probe in probes]
+    for rows in by_probe:
+        for row, base in zip(rows, by_probe[0], strict=True):
+            if base.tokens_per_sentence:
+                row.ratio = row.tokens_per_sentence / base.tokens_per_sentence
+    return VocabularyReport(
+        {probe.name: probe.size for probe in probes}, [r for rows in by_probe for r in rows]
+    )

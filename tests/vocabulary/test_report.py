@@ -1,0 +1,258 @@
+"""The vocabulary report against counts written out by hand, on tokenizers whose tokens are known."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from hf_echo.modeling import EchoTokenizer
+from hf_echo.vocabulary.loading import load_tokenizer
+from hf_echo.vocabulary.report import vocabulary_report
+
+ROWS = [
+    {"lang": "fra_Latn", "text": "Le chat dort."},
+    {"lang": "fra_Latn", "text": "Été à Genève"},
+    {"lang": "eng_Latn", "text": "The cat"},
+    {"lang": "tha_Thai", "text": "แมวหลับ"},
+    {"lang": "rus_Cyrl", "text": "Кот спит, кот ест."},
+]
+
+
+def byte_tokenizer(merges: tuple[tuple[str, str], ...] = ()) -> Tokenizer:
+    """256 bytes, and these merges."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {token: i for i, token in enumerate([*alphabet, *("".join(pair) for pair in merges)])}
+    backend = Tokenizer(models.BPE(vocab, list(merges)))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def report(tokenizers, rows=ROWS, **options):
+    return vocabulary_report(tokenizers, Dataset.from_list(rows), progress=False, **options)
+
+
+def of(lang: str) -> list[str]:
+    return [row["text"] for row in ROWS if row["lang"] == lang]
+
+
+def test_byte_tokenizer_has_a_token_a_byte():
+    found = report({"bytes": byte_tokenizer()})
+    for lang in ("fra_Latn", "eng_Latn", "tha_Thai", "rus_Cyrl"):
+        row, texts = found.get("bytes", lang), of(lang)
+        size = sum(len(text.encode()) for text in texts)
+        assert row.sentences == len(texts) and row.languages == 1
+        assert row.tokens_per_sentence == size / len(texts)
+        assert row.tokens_per_character == size / sum(map(len, texts))
+        assert row.bytes_per_token == 1 and row.failures == 0 and row.ratio == 1
+        assert row.unused == pytest.approx(1 - len(set("".join(texts).encode())) / 256)
+    assert found.get("bytes", "fra_Latn").tokens_per_word == (13 + 16) / 6
+    assert found.get("bytes", "tha_Thai").tokens_per_word is None
+    assert found.sizes == {"bytes": 256}
+
+
+def test_scripts_and_all_are_means_over_languages():
+    found = report({"bytes": byte_tokenizer()})
+    latin, everything = found.get("bytes", "Latin"), found.get("bytes")
+    assert (latin.languages, latin.sentences) == (2, 3)
+    assert latin.tokens_per_sentence == (14.5 + 7) / 2  # French counts once, with two sentences
+    assert latin.tokens_per_word == ((13 + 16) / 6 + 7 / 2) / 2
+    sentences = [14.5, 7, len(of("tha_Thai")[0].encode()), len(of("rus_Cyrl")[0].encode())]
+    assert (everything.languages, everything.sentences) == (4, 5)
+    assert everything.tokens_per_sentence == sum(sentences) / 4
+    # Thai writes no words: the mean is over the other three languages.
+    assert everything.tokens_per_word == pytest.approx((29 / 6 + 7 / 2 + sentences[3] / 4) / 3)
+    used = set("".join(row["text"] for row in ROWS).encode())  # a union, no mean
+    assert everything.unused == pytest.approx(1 - len(used) / 256)
+
+
+def test_old_and_new_side_by_side():
+    """Two merges: "ca" + "t", of which the texts hold one "cat"; "c" + "a" stands inside, "z" + "z" nowhere."""
+    merges = (("c", "a"), ("ca", "t"), ("z", "z"))
+    found = report({"old": byte_tokenizer(), "new": byte_tokenizer(merges)})
+    english = found.get("new", "eng_Latn")
+    assert english.tokens_per_sentence == 5 and english.ratio == 5 / 7
+    assert english.bytes_per_token == 7 / 5
+    assert english.unused == pytest.approx(1 - 5 / 259)  # T, h, e, space, cat
+    assert found.get("old", "eng_Latn").ratio == 1
+    assert found.get("new", "rus_Cyrl").ratio == 1
+    row = found.to_row()
+    assert row["languages"] == 4 and row["sentences"] == 5
+    assert row["ratio/new"] == row["tokens_per_sentence/new"] / row["tokens_per_sentence/old"] < 1
+    assert json.loads(json.dumps(row)) == row
+
+    content = json.loads(found.to_json())
+    assert content["base"] == "old" and content["sizes"] == {"old": 256, "new": 259}
+    assert len(content["rows"]) == 2 * (4 + 3 + 1)
+    (thai,) = [r for r in content["rows"] if r["tokenizer"] == "new" and r["name"] == "tha_Thai"]
+    assert thai["tokens_per_word"] is None and thai["script"] == "Thai"
+
+    lines = found.to_markdown("language").splitlines()
+    assert lines[0] == "| language | script | sentences | old | new | new / old |"
+    assert [line.split(" | ")[0] for line in lines[2:]] == [
+        "| rus_Cyrl", "| tha_Thai", "| fra_Latn", "| eng_Latn", "| all"
+    ]  # fmt: skip
+    assert lines[5] == "| eng_Latn | Latin | 1 | 7.0 | 5.0 | 0.71 |"
+    assert found.to_markdown().splitlines()[2].startswith("| Cyrillic | 1 | 1 |")
+    words = found.to_markdown("language", "tokens_per_word", 3).splitlines()
+    assert words[0] == "| language | script | sentences | old | new |"
+    assert words[3] == "| tha_Thai | Thai | 1 | - | - |"
+    assert "| failures | 0 | 0 |" in found.to_markdown("all")
+
+
+def test_lossy_tokenizer_is_found_out():
+    lossy = byte_tokenizer()
+    lossy.normalizer = normalizers.Lowercase()
+    rows = [{"lang": "deu_Latn", "text": f"Satz {i}"} for i in range(5)] + [
+        {"lang": "deu_Latn", "text": "klein"}
+    ]
+    found = report({"good": byte_tokenizer(), "lossy": lossy}, rows)
+    assert found.get("good").failures == 0
+    row = found.get("lossy", "deu_Latn")
+    assert row.failures == 5
+    assert row.examples == [
+        {"lang": "deu_Latn", "text": f"Satz {i}", "decoded": f"satz {i}"} for i in range(3)
+    ]
+    assert found.get("lossy").failures == 5
+
+
+def test_normal_forms_and_outer_space_are_no_failure():
+    """One tokenizer keeps NFD as it is, one composes, and our layout strips and puts a space in front."""
+    composing = byte_tokenizer()
+    composing.normalizer = normalizers.NFC()
+    text = unicodedata.normalize("NFD", "Été à Genève")
+    layout = EchoTokenizer.from_backend(byte_tokenizer())
+    rows = [{"lang": "fra_Latn", "text": f" {text}"}]
+    found = report({"keeps": byte_tokenizer(), "composes": composing, "layout": layout}, rows)
+    assert [found.get(name).failures for name in found.sizes] == [0, 0, 0]
+    size = len(" Été à Genève".encode())
+    assert {found.get(name).tokens_per_sentence for name in found.sizes} == {size}
+
+
+def test_layout_and_special_tokens_are_not_counted():
+    """CLS, BOS, EOS are left out, special entries are no unused vocabulary, and a text that spells one is text."""
+    tokenizer = EchoTokenizer.from_backend(byte_tokenizer())
+    tokenizer(["a text that is cut and padded"], truncation=True, max_length=32, padding="max_length")
+    rows = [{"lang": "eng_Latn", "text": "a</s>b"}]
+    row = report({"echo": tokenizer}, rows).get("echo", "eng_Latn")
+    assert row.tokens_per_sentence == len(" a</s>b") and row.failures == 0
+    assert row.unused == pytest.approx(1 - 7 / 256)
+    assert tokenizer.backend_tokenizer.padding is not None  # the caller's tokenizer is as it was
+
+
+def test_files_splits_and_blocks(tmp_path, monkeypatch):
+    """The same figures from Parquet, TSV and JSONL, whatever the size of the pieces."""
+    import hf_echo.data.formats as formats
+    import hf_echo.vocabulary.fertility as fertility
+
+    whole = report({"bytes": byte_tokenizer()}).to_json()
+    table = pa.Table.from_pylist([{**row, "split": "dev"} for row in ROWS] + [{**ROWS[0], "split": "train"}])
+    pq.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "b.tsv").write_text(
+        "lang\ttext\n" + "".join(f"{r['lang']}\t{r['text']}\n" for r in ROWS), "utf-8"
+    )
+    (tmp_path / "c1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[:2]), "utf-8")
+    (tmp_path / "c2.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[2:]), "utf-8")
+    monkeypatch.setattr(formats, "BLOCK", 2)
+    monkeypatch.setattr(fertility, "CHUNK", 1)
+    places = [(tmp_path / "a.parquet", "dev"), (tmp_path / "b.tsv", None),
+              ([tmp_path / "c1.jsonl", str(tmp_path / "c2.jsonl")], None)]  # fmt: skip
+    for data, split in places:
+        found = vocabulary_report({"bytes": byte_tokenizer()}, data, split=split, progress=False)
+        assert found.to_json() == whole
+
+
+def test_loading(tmp_path):
+    backend = byte_tokenizer((("c", "a"),))
+    backend.save(str(tmp_path / "tokenizer.json"))
+    EchoTokenizer.from_backend(backend).save_pretrained(tmp_path / "folder")
+    for source in (tmp_path / "tokenizer.json", tmp_path, tmp_path / "folder"):
+        tokenizer = load_tokenizer(source)
+        assert tokenizer.encode("cat", add_special_tokens=False)[-2:] == backend.encode("cat").ids
+    (tmp_path / "broken.json").write_text("{}")
+    with pytest.raises(ValueError, match="broken.json is no tokenizer.json") as error:
+        load_tokenizer(tmp_path / "broken.json")
+    assert "\n" not in str(error.value)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        load_tokenizer(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "rows, message",
+    [
+        (
+            [{"lang": "fra_Latn", "text": "a"}, {"lang": "fra_latn", "text": "b"}],
+            "dataset:2: lang: .*fra_Latn",
+        ),
+        ([{"lang": "fra_Latn", "text": "  "}], "dataset:1: text is empty"),
+        ([{"language": "fra_Latn", "text": "a"}], "no columns lang and text; found: language, text"),
+    ],
+)
+def test_bad_rows(rows, message):
+    with pytest.raises(ValueError, match=message) as error:
+        report({"bytes": byte_tokenizer()}, rows)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_rows_can_be_skipped(caplog):
+    rows = [{"lang": "fra_Latn", "text": "abc"}, {"lang": "fra_Latn", "text": ""}]
+    assert report({"bytes": byte_tokenizer()}, rows, on_bad_row="skip").get("bytes").sentences == 1
+    assert "skipped 1 bad row" in caplog.text
+
+
+def test_other_errors(tmp_path):
+    tokenizers = {"bytes": byte_tokenizer()}
+    with pytest.raises(ValueError, match="no tokenizer to report on"):
+        report({})
+    with pytest.raises(ValueError, match="'slow' is a str, not a fast tokenizer"):
+        report({"slow": "gpt2"})
+    with pytest.raises(FileNotFoundError, match="no.parquet: no such file"):
+        vocabulary_report(tokenizers, tmp_path / "no.parquet")
+    with pytest.raises(ValueError, match="no data"):
+        vocabulary_report(tokenizers, [])
+    (tmp_path / "a.tsv").write_text("lang\ttext\tsplit\nfra_Latn\tchat\ttrain\n")
+    with pytest.raises(ValueError, match="no row of split 'dev'"):
+        vocabulary_report(tokenizers, tmp_path / "a.tsv", split="dev", progress=False)
+    found = report(tokenizers)
+    with pytest.raises(ValueError, match="by='family'"):
+        found.to_markdown("family")
+    with pytest.raises(ValueError, match="measure='speed'"):
+        found.to_markdown(measure="speed")
+    with pytest.raises(ValueError, match="no row for tokenizer 'bytes' and 'deu_Latn'"):
+        found.get("bytes", "deu_Latn")
+
+
+def test_plot_of_two_hundred_languages(tmp_path):
+    pytest.importorskip("matplotlib")
+    from hf_echo.languages import LANGUAGES
+    from hf_echo.vocabulary.plot import plot_report
+
+    codes = [code for code, language in LANGUAGES.items() if language.nllb]
+    rows = [{"lang": code, "text": f"cat {i}" * (1 + i % 3)} for i, code in enumerate(codes)]
+    found = report({"old": byte_tokenizer(), "new": byte_tokenizer((("c", "a"),))}, rows)
+    plot_report(found, tmp_path / "new_folder" / "plot.svg")
+    plot_report(report({"bytes": byte_tokenizer()}), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    drawn = (tmp_path / "new_folder" / "plot.svg").read_text()
+    assert all(
+        f"<!-- {text} -->" in drawn for text in [*codes, "tokens per sentence", "Latin", "other scripts"]
+    )
+    assert f"<!-- new: {found.get('new').tokens_per_sentence:.1f} -->" in drawn
+    with pytest.raises(ValueError, match="cannot draw a .txt; use .png"):
+        plot_report(found, tmp_path / "plot.txt")
+
+
+def test_plot_without_matplotlib(tmp_path, monkeypatch):
+    import sys
+
+    from hf_echo.vocabulary.plot import plot_report
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"hf-echo\[plots\]"):
+        plot_report(report({"bytes": byte_tokenizer()}), tmp_path / "a.png")
