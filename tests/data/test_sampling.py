@@ -1,0 +1,102 @@
+"""Proportions against figures worked out by hand, and what must hold for any sizes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hf_echo.data.sampling import natural, temperature, two_step, unimax
+
+
+def test_unimax_top_n_by_hand():
+    # level 100 (the second largest); c has a tenth and is lifted to it; d stops at 100 x 0.5 = 50
+    shares = unimax({"a": 1000, "b": 100, "c": 10, "d": 0.5}, top_n=2, max_upsampling=100)
+    assert shares == pytest.approx({"a": 100 / 350, "b": 100 / 350, "c": 100 / 350, "d": 50 / 350})
+
+
+def test_unimax_with_fewer_languages_than_top_n_is_uniform():
+    assert unimax({"a": 7, "b": 1, "c": 300}) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
+
+
+def test_unimax_of_the_paper_by_hand():
+    # budget 111, x2: c takes 2 of its 37, b 20 of the 54.5 that are each one's share then, a the other 89
+    shares = unimax({"a": 100, "b": 10, "c": 1}, top_n=None, max_upsampling=2)
+    assert shares == pytest.approx({"a": 89 / 111, "b": 20 / 111, "c": 2 / 111})
+    # x100: c could take 100 and b 1000, so all three share alike
+    assert unimax({"a": 100, "b": 10, "c": 1}, top_n=None) == pytest.approx(dict.fromkeys("abc", 1 / 3))
+
+
+def test_unimax_without_upsampling_is_natural():
+    sizes = {"a": 0.1, "b": 0.2, "c": 0.7, "d": 1 / 3}
+    assert unimax(sizes, top_n=None, max_upsampling=1) == pytest.approx(natural(sizes))
+
+
+def published_unimax(sizes: dict[str, float], budget: float, max_epochs: float) -> dict[str, float]:
+    """Algorithm 1 of Chung et al., step by step."""
+    left, spent = budget, {}
+    order = sorted(sizes, key=sizes.get)
+    for i, lang in enumerate(order):
+        share = left / (len(order) - i)
+        epochs = share / sizes[lang]
+        spent[lang] = max_epochs * sizes[lang] if epochs > max_epochs else share
+        left -= spent[lang]
+    return {lang: spent[lang] / sum(spent.values()) for lang in sizes}
+
+
+@pytest.mark.parametrize("top_n", [None, 1, 5, 30])
+@pytest.mark.parametrize("max_upsampling", [1, 3, 100])
+def test_unimax_of_any_sizes(top_n, max_upsampling):
+    rng = random.Random(0)
+    sizes = {f"l{i}": rng.lognormvariate(0, 4) for i in range(30)}
+    shares = unimax(sizes, top_n=top_n, max_upsampling=max_upsampling)
+    assert list(shares) == list(sizes)
+    assert sum(shares.values()) == pytest.approx(1)
+    by_size = sorted(sizes, key=sizes.get)
+    assert all(shares[a] <= shares[b] * (1 + 1e-12) for a, b in zip(by_size, by_size[1:], strict=False))
+    # the cap: against the level of those that are not capped, nobody stands for more than max_upsampling x
+    level = sorted(sizes.values())[-top_n] if top_n else max(shares.values()) * sum(sizes.values())
+    top = shares[by_size[-1]]
+    assert all(shares[x] * level / top <= max_upsampling * sizes[x] * (1 + 1e-9) for x in sizes)
+    if top_n:
+        assert all(shares[x] == pytest.approx(top) for x in by_size[-top_n:])
+    else:
+        assert shares == pytest.approx(published_unimax(sizes, sum(sizes.values()), max_upsampling))
+    shuffled = dict(rng.sample(list(sizes.items()), len(sizes)))
+    assert unimax(shuffled, top_n=top_n, max_upsampling=max_upsampling) == shares
+    doubled = unimax({x: 2 * n for x, n in sizes.items()}, top_n=top_n, max_upsampling=max_upsampling)
+    assert doubled == pytest.approx(shares)
+
+
+def test_temperature_and_natural_by_hand():
+    sizes = {"a": 9, "b": 1}
+    assert natural(sizes) == {"a": 0.9, "b": 0.1}
+    assert temperature(sizes, 0.5) == pytest.approx({"a": 0.75, "b": 0.25})
+    assert temperature(sizes, 0) == {"a": 0.5, "b": 0.5}
+
+
+def test_two_step_by_hand():
+    # sources 100 and 4: 10 to 2; in the first 8 to 6
+    shares = two_step({"web": {"a": 64, "b": 36}, "radio": {"a": 4}})
+    assert shares["web"] == pytest.approx({"a": 10 / 12 * 8 / 14, "b": 10 / 12 * 6 / 14})
+    assert shares["radio"] == pytest.approx({"a": 2 / 12})
+    assert sum(p for languages in shares.values() for p in languages.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: unimax({}), "no sizes"),
+        (lambda: unimax({"fra_Latn": 3, "deu_Latn": 0}), "'deu_Latn' has size 0"),
+        (lambda: natural({"fra_Latn": -1}), "'fra_Latn' has size -1"),
+        (lambda: natural({"fra_Latn": float("nan")}), "size nan"),
+        (lambda: unimax({"a": 1}, max_upsampling=0.5), "max_upsampling=0.5"),
+        (lambda: unimax({"a": 1}, top_n=0), "top_n=0"),
+        (lambda: temperature({"a": 1}, -1), "exponent=-1"),
+        (lambda: two_step({"web": {}}), "source 'web' has no language"),
+    ],
+)
+def test_wrong_values_are_named(call, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
