@@ -1,0 +1,203 @@
+"""Count the words of corpora, by language and kind of text, into one file (`counts_file.WordCounts`).
+
+The main process reads (blocks of rows of any file that the package reads), worker processes split and count; a shard of
+blocks that is finished lies on disk next to `out` and is not counted again when an interrupted count is started once
+more. Neither the corpora nor the tables need to fit into memory: the tables of a worker are bounded, and in the end
+they are summed language by language.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from ..data.tables import BadRows
+from ..languages import is_language
+from .counts_file import WordCounts
+from .counts_shards import Counted, Settings, Shard, count_shard, finished_parts, part_meta, read_part
+from .counts_sources import KINDS, Opened, Source, open_sources
+from .counts_tables import write_counts
+from .pretokenizer import PATTERNS
+
+__all__ = ["KINDS", "Source", "WordCounts", "count_words"]
+
+logger = logging.getLogger(__name__)
+
+SHARD_BLOCKS = 10  # of formats.BLOCK rows
+
+
+def count_words(
+    sources: str | os.PathLike | Source | Sequence[str | os.PathLike | Source | Iterable[tuple[str, str]]],
+    out: str | os.PathLike,
+    *,
+    pattern: str = "echo",
+    kind: str | None = None,
+    lang: str | None = None,
+    split: str | None = "train",
+    processes: int = 2,
+    max_word_length: int = 100,
+    max_words: int = 1_000_000,
+    on_bad_row: str = "error",
+    progress: bool = True,
+) -> WordCounts:
+    """Count words by language and kind into the file `out`.
+
+    Args:
+        sources: files or folders (Parquet, JSONL, TSV of pairs or of lang and text; .txt, see `counts_sources`),
+            `Source` where one needs other settings than the rest, or iterables of (lang, text).
+        out: the Parquet file to write. Finished shards lie in ``<out>.parts`` until it is there; the same call again
+            resumes an interrupted count (iterables are counted anew). More sources may be added then.
+        pattern: the pre-tokenizer, one of `pretokenizer.PATTERNS`.
+        kind: "parallel" or "monolingual" for all sources; None: pairs are parallel, the rest monolingual.
+        lang: of plain text whose file name has no language code, and of tables without a column for it.
+        split: what to count of files with a column ``split``, and of folders whose file names tell splits apart.
+        processes: 1 counts in this process.
+        max_word_length: longer words are cut into pieces of so many characters.
+        max_words: different words that a process holds before it writes them out (about 200 bytes each).
+        on_bad_row: "error", or "skip" with one warning.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: bad rows (file:line), a file without rows, unknown columns or
+            language codes, a file that changed since the interrupted count, an unknown pattern.
+        RuntimeError: a worker process was killed.
+    """
+    if pattern not in PATTERNS:
+        raise ValueError(f"pattern={pattern!r} is not one of {', '.join(PATTERNS)}")
+    for name, value in {
+        "processes": processes,
+        "max_word_length": max_word_length,
+        "max_words": max_words,
+    }.items():
+        if value < 1:
+            raise ValueError(f"{name}={value} is not 1 or more")
+    out, bad = Path(out), BadRows(on_bad_row)
+    opened = open_sources(sources, kind, lang, split)
+    parts = out.with_name(f"{out.name}.parts")
+    how = {"pattern": pattern, "regex": PATTERNS[pattern], "max_word_length": max_word_length}
+    _resume(parts, {**how, "shard_blocks": SHARD_BLOCKS, "on_bad_row": on_bad_row}, opened)
+    settings = Settings(parts, pattern, max_word_length, max_words, on_bad_row == "skip")
+    with tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
+        for counted in _count_all(
+            _shards(opened, parts, bar), partial(count_shard, settings=settings), processes
+        ):
+            for line, reason in counted.bad:
+                bad.add(counted.label, line, reason)
+            if not bad.skip:
+                bad.report(" so far")
+            bar.update(counted.rows)
+    bad.report()
+    counts = _merge(opened, parts, out, how, progress)
+    shutil.rmtree(parts)
+    if unknown := [code for code in counts.languages if not is_language(code)]:
+        logger.warning("counted %d languages outside the table: %s", len(unknown), ", ".join(unknown[:20]))
+    return counts
+
+
+def _resume(parts: Path, how: dict[str, Any], opened: Sequence[Opened]) -> None:
+    """Make the folder of parts, or check that what it holds was counted from these files in this way."""
+    manifest = parts / "manifest.json"
+    known: dict[str, Any] = {}
+    if manifest.exists():
+        earlier = json.loads(manifest.read_text(encoding="utf-8"))
+        mend = f"call it as before, or delete {parts} to count everything anew"
+        if changed := [name for name in how if earlier["how"].get(name) != how[name]]:
+            raise ValueError(f"{parts} holds an interrupted count with another {changed[0]}: {mend}")
+        known = earlier["sources"]
+        for source in opened:
+            before, now = known.get(source.label), source.identity
+            if before and now and (changed := [name for name in now if before[name] != now[name]]):
+                raise ValueError(
+                    f"{source.label} has changed ({changed[0]}) since its count was interrupted: {mend}"
+                )
+    parts.mkdir(parents=True, exist_ok=True)
+    sources = known | {source.label: source.identity for source in opened if source.identity}
+    unfinished = parts / "manifest.json.unfinished"
+    unfinished.write_text(json.dumps({"how": how, "sources": sources}), encoding="utf-8")
+    unfinished.replace(manifest)
+    for source in opened:
+        if source.identity is None:
+            for file in parts.glob(f"{source.key}-*"):
+                file.unlink()
+
+
+def _shards(opened: Sequence[Opened], parts: Path, bar: tqdm) -> Iterator[Shard]:
+    """What is not yet counted, read as it is asked for."""
+    for source in opened:
+        done = finished_parts(parts, source.key)
+        bar.update(sum(part.figures["rows_read"] for part in done.values()))
+        bar.set_postfix_str(Path(source.label).name)
+        last = next((number for number, part in done.items() if part.figures["last"]), None)
+        if last is not None and len(done) == last + 1:
+            continue
+        blocks, number = iter(source.blocks()), 0
+        ahead = list(islice(blocks, SHARD_BLOCKS))
+        while ahead:
+            current, ahead = ahead, list(islice(blocks, SHARD_BLOCKS))
+            if number not in done:
+                yield Shard(
+                    source.label,
+                    source.key,
+                    number,
+                    not ahead,
+                    source.kind,
+                    source.sides,
+                    source.split,
+                    current,
+                )
+            number += 1
+
+
+def _count_all(shards: Iterator[Shard], count, processes: int) -> Iterator[Counted]:
+    """In worker processes, with no more shards in memory than keep them busy."""
+    if processes == 1:
+        yield from map(count, shards)
+        return
+    pool = ProcessPoolExecutor(processes)
+    try:
+        running: set[Future] = set()
+        for shard in shards:
+            running.add(pool.submit(count, shard))
+            if len(running) > processes:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        yield from (future.result() for future in running)
+    except BrokenProcessPool:
+        raise RuntimeError(
+            "a counting process was killed (out of memory?): the same call resumes; fewer processes or a smaller"
+            " max_words need less"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _merge(
+    opened: Sequence[Opened], folder: Path, out: Path, how: dict[str, Any], progress: bool
+) -> WordCounts:
+    readers: dict[tuple[str, str], list] = {}
+    sentences: dict[tuple[str, str], int] = {}
+    for source in opened:
+        parts = finished_parts(folder, source.key).values()
+        if not sum(part.figures["rows"] for part in parts):
+            of_split = f" of split {source.split!r}" if source.split is not None else ""
+            raise ValueError(
+                f"{source.label}: no row{of_split} to count; leave it out (what is counted is kept)"
+            )
+        for part in parts:
+            for lang, rows in part.figures["sentences"].items():
+                sentences[lang, source.kind] = sentences.get((lang, source.kind), 0) + rows
+            for file in part.files:
+                for batch, lang in enumerate(part_meta(file)["langs"]):
+                    readers.setdefault((lang, source.kind), []).append(partial(read_part, file, batch))
+    write_counts(out, readers, sentences, how, progress=progress)
+    return WordCounts.load(out)
