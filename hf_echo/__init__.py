@@ -1,19 +1,32 @@
 """hf-echo: cross-lingual, cross-modal sentence embeddings (ECHO, Omnilingual SONAR) that live on the Hugging Face Hub.
 
-Importing the package registers its models with transformers, after which these need no trust_remote_code:
+After `import hf_echo` these need no trust_remote_code:
 
     AutoModel.from_pretrained(name), SentenceTransformer(name), pipeline("sonar-translation", model=name)
+
+The import itself is light. transformers finds the class of a configuration by its model type; here it is told the
+names of ours, and `hf_echo.modeling`, which brings half of transformers and registers all the rest, is imported when
+one of them, or a class below, is first asked for.
 """
 
 from __future__ import annotations
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
-from transformers.pipelines import PIPELINE_REGISTRY
+import importlib
+import sys
+from typing import TYPE_CHECKING
 
-from .modeling.configuration_echo import EchoConfig, EchoDecoderConfig
-from .modeling.modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
-from .modeling.pipeline_echo import SonarTranslationPipeline
-from .modeling.tokenization_echo import EchoTokenizer
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+if TYPE_CHECKING:
+    from .modeling import (
+        EchoConfig,
+        EchoDecoder,
+        EchoDecoderConfig,
+        EchoEncoder,
+        EchoForTranslation,
+        EchoTokenizer,
+        SonarTranslationPipeline,
+    )
 
 __version__ = "0.1.0.dev0"
 __all__ = [
@@ -27,19 +40,18 @@ __all__ = [
 ]
 
 
-def _register() -> None:
-    AutoConfig.register("echo", EchoConfig, exist_ok=True)
-    AutoConfig.register("echo_decoder", EchoDecoderConfig, exist_ok=True)
-    AutoModel.register(EchoConfig, EchoEncoder, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
-    AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
-    PIPELINE_REGISTRY.register_pipeline(
-        "sonar-translation",
-        pipeline_class=SonarTranslationPipeline,
-        pt_model=AutoModelForSeq2SeqLM,
-        type="text",
-    )
+def __getattr__(name: str):
+    if name != "modeling" and name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    modeling = importlib.import_module(f"{__name__}.modeling")
+    return modeling if name == "modeling" else getattr(modeling, name)
 
 
-_register()
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "modeling"})
+
+
+# What transformers has for its own models: model type -> name of the class, and the module that holds it.
+for _model_type, _name in {"echo": "EchoConfig", "echo_decoder": "EchoDecoderConfig"}.items():
+    CONFIG_MAPPING._mapping[_model_type] = _name
+    CONFIG_MAPPING._modules[_model_type] = sys.modules[__name__]

@@ -1,7 +1,14 @@
-"""What a checkpoint needs to run. Pushed to the Hub beside the weights; torch and transformers only."""
+"""What a checkpoint needs to run. Pushed to the Hub beside the weights; torch and transformers only.
+
+Importing this folder registers its classes with transformers; hf_echo/__init__.py names the configurations.
+"""
+
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_echo import EchoConfig, EchoDecoderConfig
 from .modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
+from .pipeline_echo import SonarTranslationPipeline
 from .tokenization_echo import EchoTokenizer
 
 __all__ = [
@@ -11,4 +18,13 @@ __all__ = [
     "EchoEncoder",
     "EchoForTranslation",
     "EchoTokenizer",
+    "SonarTranslationPipeline",
 ]
+
+AutoModel.register(EchoConfig, EchoEncoder, exist_ok=True)
+AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
+AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
+AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
+PIPELINE_REGISTRY.register_pipeline(
+    "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSeq2SeqLM, type="text"
+)

@@ -119,10 +119,19 @@ def test_modeling_travels_alone():
 
 
 def test_import_is_light():
-    heavy = "datasets sentence_transformers sklearn faiss sacrebleu gguf".split()
-    code = f"import sys, hf_echo; print(*[name for name in {heavy!r} if name in sys.modules])"
+    """Beyond what `from transformers import AutoModel` brings, the import of the package costs nothing."""
+    heavy = (
+        "datasets sentence_transformers sklearn faiss sacrebleu gguf hf_echo.modeling transformers.pipelines "
+    )
+    heavy += "transformers.modeling_utils transformers.models.llama.modeling_llama"
+    code = f"""if True:
+        import sys, hf_echo
+        print(*[name for name in {heavy.split()!r} if name in sys.modules])
+        print(set(hf_echo.__all__) <= set(dir(hf_echo)), hasattr(hf_echo, "EchoDecoders"))
+        print(*[name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name])
+        print(hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder)"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert done.stdout.split("\n") == ["", "True False", "", "True", ""]
 
 
 @pytest.fixture(scope="module")
