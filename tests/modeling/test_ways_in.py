@@ -6,6 +6,7 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from .ways_in import LANGUAGES, TEXTS, open_all
 
 HERE = Path(__file__).parent
 MODELING = Path(hf_echo.modeling.__file__).parent
+ON_HUB = ("tester/training", "tester/release")
 PUSH = """
 import sys
 from huggingface_hub import HfApi
@@ -55,9 +57,8 @@ def here(folders) -> dict[str, dict]:
 
 
 @pytest.fixture(scope="module")
-def elsewhere(folders, tmp_path_factory) -> dict[str, dict]:
-    """The results in a process that cannot import hf_echo, from folders and from a Hub on this machine."""
-    place = tmp_path_factory.mktemp("elsewhere")
+def hub(folders, tmp_path_factory) -> Iterator[dict[str, str]]:
+    """The environment of a Hub on this machine that holds both layouts."""
     server = runpy.run_path(str(HERE.parent / "hub_server.py"))["start"]()
     hub = {
         "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
@@ -65,13 +66,19 @@ def elsewhere(folders, tmp_path_factory) -> dict[str, dict]:
         "HF_HUB_DISABLE_XET": "1",
     }
     try:
-        names = [str(folder) for folder in folders.values()]
-        run("-c", PUSH, *names, cwd=place, **hub)
-        script, result = str(HERE / "ways_in.py"), str(place / "result.pt")
-        run("-I", script, result, *names, "tester/training", "tester/release", cwd=place, **hub)
+        run("-c", PUSH, *map(str, folders.values()), cwd=tmp_path_factory.mktemp("push"), **hub)
+        yield hub
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture(scope="module")
+def elsewhere(folders, hub, tmp_path_factory) -> dict[str, dict]:
+    """The results in a process that cannot import hf_echo, from folders and from the Hub."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    script, result = str(HERE / "ways_in.py"), str(place / "result.pt")
+    run("-I", script, result, *map(str, folders.values()), *ON_HUB, cwd=place, **hub)
     code = {path.name for path in MODELING.glob("*_echo*.py")}
     assert all({path.name for path in folder.glob("*.py")} == code for folder in place.glob("result.pt.*"))
     found = torch.load(result)
@@ -103,6 +110,18 @@ def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
         assert torch.equal(have[way], want[way]), way
     for way in again:  # SentenceTransformer.save() in that process wrote a folder that opens as well
         assert torch.equal(again[way], want[way]), way
+
+
+def test_by_name_after_import_it_is_the_same(here, hub, tmp_path):
+    """`import hf_echo` and a name on the Hub: nothing has to be trusted, whichever way in is the first."""
+    result = str(tmp_path / "result.pt")
+    run(str(HERE / "ways_in.py"), "--installed", result, *ON_HUB, cwd=tmp_path, **hub)
+    found, want = torch.load(result), here["training"]
+    assert set(found) == set(ON_HUB)
+    for name, results in found.items():
+        assert results.keys() == want.keys()
+        for way in want:
+            assert torch.equal(results[way], want[way]), (name, way)
 
 
 def test_sentence_transformer_prompts(folders):

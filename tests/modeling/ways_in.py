@@ -1,13 +1,17 @@
-"""Opens an Echo model in the ways a stranger would. Run as a script it does so without hf_echo.
+"""Opens an Echo model in the ways a stranger would. Run as a script it does so without hf_echo, or after importing it.
 
     python ways_in.py RESULT.pt NAME...
+    python ways_in.py --installed RESULT.pt NAME...
 
-A test imports `open_all` for the same results in a process with hf_echo: the two must be equal bit by bit.
+A test imports `open_all` for the same results in its own process: all must be equal bit by bit.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+from collections.abc import Callable
 
 TEXTS = ["Le chat dort.", "Die Katze schläft auf dem roten Teppich, und der Hund auch.", "", "고양이가 잔다."]
 LANGUAGES = ["fra_Latn", "deu_Latn", "eng_Latn", "kor_Hang"]
@@ -61,15 +65,71 @@ def open_all(name: str, *, save_to: str | None = None, decoder: bool = True, **o
     return results
 
 
-if __name__ == "__main__":
-    sys.meta_path.insert(0, WithoutHfEcho())
-    import torch
+def first_ways(name: str) -> list[tuple[str, Callable]]:
+    """(class to come, way to it): what a program may do first after `import hf_echo`."""
+    import transformers
+    from sentence_transformers import SentenceTransformer
 
-    result_file, *names = sys.argv[1:]
+    import hf_echo
+
+    def of(auto: str):
+        return lambda: getattr(transformers, auto).from_pretrained(name)
+
+    def from_config():
+        return transformers.AutoModel.from_config(hf_echo.EchoConfig(vocab_size=9, hidden_size=32))
+
+    return [
+        ("EchoConfig", of("AutoConfig")),
+        ("EchoEncoder", of("AutoModel")),
+        ("EchoEncoder", from_config),
+        ("EchoForTranslation", of("AutoModelForSeq2SeqLM")),
+        ("EchoTokenizer", of("AutoTokenizer")),
+        ("SentenceTransformer", lambda: SentenceTransformer(name, device="cpu")),
+        ("SonarTranslationPipeline", lambda: transformers.pipeline("sonar-translation", name, device="cpu")),
+        ("EchoDecoder", lambda: hf_echo.EchoDecoder.from_pretrained(name)),
+    ]
+
+
+def try_first_ways(name: str) -> None:
+    """Each way in a fork of this process, in which nothing has asked for a class of hf_echo yet."""
+    for want, way in first_ways(name):
+        assert "hf_echo.modeling" not in sys.modules
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                found = type(way()).__name__
+                assert found == want, f"{name}: {found} instead of {want}"
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0, f"{name}: no {want} after `import hf_echo` alone"
+
+
+def installed(names: list[str]) -> dict[str, dict]:
+    import hf_echo  # noqa: F401  (its import is all that is needed)
+
+    try_first_ways(names[-1])
+    return {name: open_all(name) for name in names}
+
+
+def elsewhere(names: list[str], result_file: str) -> dict[str, dict]:
+    sys.meta_path.insert(0, WithoutHfEcho())
     results = {}
     for number, name in enumerate(names):
         again = f"{result_file}.{number}"
         results[name] = open_all(name, save_to=again, trust_remote_code=True)
         results[f"{name} saved again"] = open_all(again, decoder=False, trust_remote_code=True)
     assert "hf_echo" not in sys.modules
-    torch.save(results, result_file)
+    return results
+
+
+if __name__ == "__main__":
+    import torch
+
+    arguments = [a for a in sys.argv[1:] if a != "--installed"]
+    result_file, *names = arguments
+    found = installed(names) if "--installed" in sys.argv else elsewhere(names, result_file)
+    torch.save(found, result_file)
