@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import copy
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +18,11 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
-from ..data import schema
-from ..data.formats import Part, open_file, open_hub
-from ..data.tables import BadRows, Plan, checked_tables, list_files
-from ..languages import LANGUAGES
+from ..data.tables import BadRows
+from ..language_table import SCRIPTS
+from .counts_sources import open_sources, rows_of
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
 
 ALL = "all"
@@ -49,8 +46,8 @@ class Fertility:
         tokens_per_character: characters are code points of the NFC text, white space among them.
         bytes_per_token: UTF-8 bytes of the NFC text for each token; 1 is a tokenizer of bytes.
         unused: share of the vocabulary (special tokens left out) that no text of these languages used.
-        failures: texts that decode(encode(text)) does not give back. Both sides are compared in NFC and without
-            outer white space, which layouts strip on purpose.
+        failures: texts that decode(encode(text)) does not give back. Compared in NFC and without outer white space,
+            which is never counted (layouts strip it, or put a space in front).
         ratio: tokens_per_sentence over that of the report's first tokenizer.
         examples: the first failures (lang, text, decoded), at most three.
     """
@@ -72,55 +69,55 @@ class Fertility:
 
 
 def texts_by_language(
-    data: str | PathLike | Dataset | Sequence[str | PathLike | Dataset],
-    split: str | None,
-    on_bad_row: str,
-    progress: bool,
+    data: Any, split: str | None, on_bad_row: str, progress: bool
 ) -> Iterator[tuple[str, list[str]]]:
-    """(language, at most CHUNK texts of it) in order of the blocks of the files."""
-    one = isinstance(data, (str, PathLike)) or hasattr(data, "features")
-    parts = [part for source in ([data] if one else data) for part in _parts(source, split)]
-    if not parts:
-        raise ValueError("no data to report on: give at least one table with the columns lang and text")
-    columns = {"lang": "lang", "text": "text"}
-    for part in parts:
-        if not set(columns) <= set(part.columns):
-            raise ValueError(f"{part.label} has no columns lang and text; found: {', '.join(part.columns)}")
-    plans = [Plan(part, columns, split if "split" in part.columns else None) for part in parts]
+    """(language, at most CHUNK texts of it) in order of the blocks of the files; of pairs both sides."""
     bad, seen = BadRows(on_bad_row), 0
-    with tqdm(desc="vocabulary report", unit=" texts", unit_scale=True, disable=not progress) as bar:
-        for table in checked_tables(plans, _good_rows, bad, streaming=True):
-            by_lang: dict[str, list[str]] = {}
-            for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
-                by_lang.setdefault(lang, []).append(text)
-            for lang, texts in by_lang.items():
-                for i in range(0, len(texts), CHUNK):
-                    yield lang, texts[i : i + CHUNK]
-                    bar.update(len(texts[i : i + CHUNK]))
-            seen += len(table)
+    sources = open_sources(_sources(data), None, None, split)
+    with tqdm(desc="Tokenizing", unit=" texts", unit_scale=True, disable=not progress) as bar:
+        for source, block in ((each, block) for each in sources for block in each.blocks()):
+            for line, reason in block.bad:
+                bad.add(source.label, line, reason)
+            for side in source.sides:
+                table, wrong = rows_of(block, side, source.split)
+                for line, reason in wrong:
+                    bad.add(source.label, line, reason)
+                if not bad.skip:
+                    bad.report(" so far")
+                for lang, texts in _by_language(table):
+                    yield lang, texts
+                    bar.update(len(texts))
+                    seen += len(texts)
     bad.report()
     if not seen:
         of_split = f" of split {split!r}" if split else ""
-        raise ValueError(f"{parts[0].label}: no row{of_split} to report on")
+        raise ValueError(f"{sources[0].label}: no row{of_split} to report on")
 
 
-def _parts(source: str | PathLike | Dataset, split: str | None) -> list[Part]:
-    if hasattr(source, "features"):
-        return [open_hub("the dataset", source)]
-    if not Path(source).exists():
-        raise FileNotFoundError(f"{source}: no such file or folder")
-    return [open_file(path) for path in list_files(Path(source), split)]
+def _sources(data: Any) -> list[Any]:
+    """As `open_sources` wants them: a Dataset is an iterable of (lang, text) to it."""
+    each = [data] if isinstance(data, (str, PathLike)) or hasattr(data, "features") else list(data)
+    for source in each:
+        names = getattr(source, "column_names", None) or ("lang", "text")
+        if not {"lang", "text"} <= set(names):
+            raise ValueError(f"the dataset has no columns lang and text; found: {', '.join(names)}")
+    return [((r["lang"], r["text"]) for r in s) if hasattr(s, "features") else s for s in each]
 
 
-def _good_rows(block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
-    arrays, odd = {}, {}
-    for name in ("lang", "text"):
-        arrays[name], odd[name] = schema.text_array(block[name])
-    return schema.keep_good(pa.table(arrays), odd, _check_row, texts=("text",), languages=("lang",))
+def _by_language(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
+    texts: dict[str, list[str]] = {}
+    for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
+        texts.setdefault(lang, []).append(text)
+    for lang, those in texts.items():
+        yield from ((lang, those[i : i + CHUNK]) for i in range(0, len(those), CHUNK))
 
 
-def _check_row(row: Mapping[str, Any]) -> str | None:
-    return schema.check_language("lang", row["lang"]) or schema.check_text("text", row["text"])
+def script_of(lang: str) -> str:
+    """English name of a language's script; the four letters of its code where the table does not know them."""
+    if "_" not in lang:
+        return "none (code)"
+    code = lang.split("_")[1]
+    return SCRIPTS.get(code, code)
 
 
 class _Counts:
@@ -151,7 +148,7 @@ class Probe:
         self.counts: dict[str, _Counts] = {}
 
     def add(self, lang: str, texts: list[str]) -> None:
-        """Count texts (NFC) of a language."""
+        """Count texts (NFC, stripped) of a language."""
         encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
         decoded = self.backend.decode_batch(ids, skip_special_tokens=False)
@@ -165,7 +162,7 @@ class Probe:
         used[np.fromiter((i for row in ids for i in row), np.int64)] = True
         counts.used |= np.packbits(used)
         for text, back in zip(texts, decoded, strict=True):
-            if unicodedata.normalize("NFC", back).strip() != text.strip():
+            if unicodedata.normalize("NFC", back).strip() != text:
                 counts.failures += 1
                 if len(counts.examples) < EXAMPLES:
                     counts.examples.append({"lang": lang, "text": text, "decoded": back})
@@ -185,7 +182,7 @@ class Probe:
             tokenizer=self.name,
             level="language",
             name=lang,
-            script=LANGUAGES[lang].script or "none (code)",
+            script=script_of(lang),
             languages=1,
             sentences=counts.sentences,
             tokens_per_sentence=counts.tokens / counts.sentences,

@@ -12,6 +12,20 @@ MARKERS = "osD^vPX*"
 OTHER = "0.4"
 
 
+def check_plot(path: str | Path) -> Path:
+    """The path, where a plot can be drawn to it; see `plot_report`."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError:
+        raise ImportError("the plot needs matplotlib: pip install 'hf-echo[plots]'") from None
+    path = Path(path)
+    if path.suffix.lower().lstrip(".") not in FigureCanvasAgg.get_supported_filetypes():
+        raise ValueError(
+            f"{path}: cannot draw a {path.suffix or 'file without suffix'}; use .png, .svg or .pdf"
+        )
+    return path
+
+
 def plot_report(report: VocabularyReport, path: str | Path) -> None:
     """Languages from the highest fertility of the base down; the base is the open circle, others are filled.
 
@@ -21,18 +35,9 @@ def plot_report(report: VocabularyReport, path: str | Path) -> None:
     Raises:
         ImportError: matplotlib is missing. ValueError: a suffix that matplotlib does not know.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.lines import Line2D
-    except ImportError:
-        raise ImportError("the plot needs matplotlib: pip install 'hf-echo[plots]'") from None
-    path = Path(path)
-    known = FigureCanvasAgg.get_supported_filetypes()
-    if path.suffix.lower().lstrip(".") not in known:
-        raise ValueError(
-            f"{path}: cannot draw a {path.suffix or 'file without suffix'}; use .png, .svg or .pdf"
-        )
+    path = check_plot(path)
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     languages = report.level("language")
     colours = _colours(report)

@@ -122,19 +122,20 @@ def vocabulary_report(
 
     Args:
         tokenizers: name -> fast tokenizer of transformers, or of `tokenizers`. They are not changed.
-        data: files or folders (Parquet, TSV, JSONL), or Datasets, with the columns lang and text.
+        data: files or folders (Parquet, TSV, JSONL, and .txt with the language in the name; see `counts_sources`),
+            or Datasets, with the columns lang and text. Of a file of pairs both sides are measured.
         split: of a folder whose file names tell splits apart, or of a table with a column `split`; None reads all.
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no tokenizer or one that is not fast, no columns lang and text, a bad row, no row at all.
+        ValueError: no tokenizer or one that is not fast, no texts and languages, a bad row, no row at all.
     """
     if not tokenizers:
         raise ValueError("no tokenizer to report on: give at least one")
     probes = [Probe(name, tokenizer) for name, tokenizer in tokenizers.items()]
     for lang, texts in texts_by_language(data, split, on_bad_row, progress):
-        texts = [unicodedata.normalize("NFC", text) for text in texts]
+        texts = [unicodedata.normalize("NFC", text.strip()) for text in texts]
         for probe in probes:
             probe.add(lang, texts)
     by_probe = [probe.rows() for probe in probes]

@@ -131,8 +131,10 @@ def test_normal_forms_and_outer_space_are_no_failure():
     rows = [{"lang": "fra_Latn", "text": f" {text}"}]
     found = report({"keeps": byte_tokenizer(), "composes": composing, "layout": layout}, rows)
     assert [found.get(name).failures for name in found.sizes] == [0, 0, 0]
-    size = len(" Été à Genève".encode())
-    assert {found.get(name).tokens_per_sentence for name in found.sizes} == {size}
+    nfc, nfd = (len(unicodedata.normalize(form, text).encode()) for form in ("NFC", "NFD"))
+    tokens = [found.get(name).tokens_per_sentence for name in found.sizes]
+    assert tokens == [nfc, nfc, nfc + 1]  # all are given NFC; the layout's own space is a token here
+    assert nfd > nfc
 
 
 def test_layout_and_special_tokens_are_not_counted():
@@ -168,6 +170,16 @@ def test_files_splits_and_blocks(tmp_path, monkeypatch):
         assert found.to_json() == whole
 
 
+def test_pairs_and_languages_outside_the_table(tmp_path):
+    (tmp_path / "a.tsv").write_text("src_lang\tsrc\ttgt_lang\ttgt\neng_Latn\tcat\txyz_Grek\tγάτα\n", "utf-8")
+    (tmp_path / "xyz_Zzzz.txt").write_text("one\nthree\n")
+    found = vocabulary_report(
+        {"bytes": byte_tokenizer()}, [tmp_path / "a.tsv", tmp_path / "xyz_Zzzz.txt"], progress=False
+    )
+    assert [found.get("bytes", name).tokens_per_sentence for name in ("Latin", "Greek", "Zzzz")] == [3, 8, 4]
+    assert found.get("bytes", "xyz_Grek").script == "Greek"
+
+
 def test_loading(tmp_path):
     backend = byte_tokenizer((("c", "a"),))
     backend.save(str(tmp_path / "tokenizer.json"))
@@ -188,9 +200,9 @@ def test_loading(tmp_path):
     [
         (
             [{"lang": "fra_Latn", "text": "a"}, {"lang": "fra_latn", "text": "b"}],
-            "dataset:2: lang: .*fra_Latn",
+            "pairs 1:2: lang: .*fra_Latn",
         ),
-        ([{"lang": "fra_Latn", "text": "  "}], "dataset:1: text is empty"),
+        ([{"lang": "fra_Latn", "text": "  "}], "pairs 1:1: text is empty"),
         ([{"language": "fra_Latn", "text": "a"}], "no columns lang and text; found: language, text"),
     ],
 )
@@ -214,7 +226,7 @@ def test_other_errors(tmp_path):
         report({"slow": "gpt2"})
     with pytest.raises(FileNotFoundError, match="no.parquet: no such file"):
         vocabulary_report(tokenizers, tmp_path / "no.parquet")
-    with pytest.raises(ValueError, match="no data"):
+    with pytest.raises(ValueError, match="no sources"):
         vocabulary_report(tokenizers, [])
     (tmp_path / "a.tsv").write_text("lang\ttext\tsplit\nfra_Latn\tchat\ttrain\n")
     with pytest.raises(ValueError, match="no row of split 'dev'"):
@@ -253,6 +265,6 @@ def test_plot_without_matplotlib(tmp_path, monkeypatch):
 
     from hf_echo.vocabulary.plot import plot_report
 
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(ImportError, match=r"hf-echo\[plots\]"):
         plot_report(report({"bytes": byte_tokenizer()}), tmp_path / "a.png")
