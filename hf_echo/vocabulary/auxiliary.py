@@ -1,0 +1,141 @@
+"""Auxiliary token vectors for FOCUS: which tokens of the new vocabulary stand in the same company.
+
+The paper trains fastText on text tokenized by the new tokenizer. fastText has to be compiled; here the vectors are
+the truncated SVD of a PPMI matrix over the same windows, which is what such a model factorises (Levy and Goldberg
+2014). Vectors of fastText itself are read from a .vec file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+_TEXTS = 4096  # tokenized at a time
+_PAIRS = 20_000_000  # held before equal ones are merged
+
+
+def auxiliary_vectors(source, tokenizer, *, seed: int = 0) -> torch.Tensor:
+    """(tokenizer size, dim) from whatever is at hand; a token without a vector has a row of zeros.
+
+    Args:
+        source: an array or tensor of that shape, row i for token i; a .npy file of one; a .vec file of fastText or
+            word2vec, trained on lines of tokens as the tokenizer spells them; any other file: texts, one a line; or
+            an iterable of texts. Vectors are trained from texts.
+
+    Raises:
+        ValueError: another number of rows than tokens; a .vec file that names none of them; no text.
+    """
+    size = max(tokenizer.get_vocab().values()) + 1
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if not path.is_file():
+            raise FileNotFoundError(f"no file {path}; auxiliary is a .npy, a .vec or a text file")
+        if path.suffix == ".vec":
+            return _read_vec(path, tokenizer.get_vocab(), size)
+        if path.suffix != ".npy":
+            with path.open(encoding="utf-8") as lines:
+                return train_auxiliary(lines, tokenizer, seed=seed)
+        source = np.load(path)
+    if isinstance(source, (np.ndarray, torch.Tensor)):
+        vectors = torch.as_tensor(source).float()
+        if vectors.ndim != 2 or len(vectors) != size:
+            raise ValueError(
+                f"auxiliary has shape {tuple(vectors.shape)}, but the new tokenizer {size} tokens: one row each"
+            )
+        return vectors
+    return train_auxiliary(source, tokenizer, seed=seed)
+
+
+def _read_vec(path: Path, vocabulary: dict[str, int], size: int) -> torch.Tensor:
+    vectors = None
+    with path.open(encoding="utf-8") as lines:
+        next(lines, None)  # "count dim"
+        for number, line in enumerate(lines, 2):
+            token, *values = line.split(" ")
+            if token not in vocabulary:
+                continue
+            try:
+                vector = torch.tensor([float(value) for value in values if value.strip()])
+                vectors = torch.zeros(size, len(vector)) if vectors is None else vectors
+                vectors[vocabulary[token]] = vector
+            except (ValueError, RuntimeError):
+                raise ValueError(f"{path}:{number}: not a token and its numbers") from None
+    if vectors is None:
+        raise ValueError(f"{path} names none of the tokenizer's tokens; train it on lines of its tokens")
+    return vectors
+
+
+def train_auxiliary(
+    texts: Iterable[str], tokenizer, *, dim: int = 100, window: int = 5, min_count: int = 10, seed: int = 0
+) -> torch.Tensor:
+    """Vectors of the tokens that occur at least `min_count` times: PPMI over windows, truncated SVD.
+
+    Args:
+        texts: a text is a sentence or a line; windows do not cross its ends.
+        dim, min_count: as in the FOCUS package.
+        window: tokens on either side, fastText's default.
+
+    Returns:
+        (tokenizer size, dim); rows of rarer tokens are zero.
+    """
+    size = max(tokenizer.get_vocab().values()) + 1
+    left, right, count, frequency = _count_pairs(iter(texts), tokenizer, size, window)
+    keep = (frequency[left] >= min_count) & (frequency[right] >= min_count)
+    left, right, count = left[keep], right[keep], count[keep]
+    if not len(left):
+        raise ValueError(
+            f"auxiliary: no two tokens of the texts occur {min_count} times near each other; give more text"
+        )
+    smoothed = np.bincount(right, count, size) ** 0.75  # Levy et al. 2015: rare contexts count for less
+    pmi = np.log(count / np.bincount(left, count, size)[left] / (smoothed / smoothed.sum())[right])
+    seen = pmi > 0
+    index = torch.from_numpy(np.stack([left[seen], right[seen]]))
+    values = torch.from_numpy(pmi[seen]).float()
+    matrix = torch.sparse_coo_tensor(index, values, (size, size), check_invariants=False).coalesce()
+    rank = min(dim, int((frequency >= min_count).sum()))
+    with torch.random.fork_rng(devices=[]):  # svd_lowrank starts from a draw
+        torch.manual_seed(seed)
+        u, s, _ = torch.svd_lowrank(matrix, q=rank, niter=4)
+    vectors = u * s.sqrt()
+    vectors[torch.bincount(index[0], minlength=size) == 0] = 0
+    return vectors
+
+
+def _count_pairs(texts, tokenizer, size: int, window: int):
+    """Token pairs within `window` in either order: (left, right, count), each (pairs,); and counts a token."""
+    frequency = np.zeros(size, np.int64)
+    keys, counts, held = [], [], 0
+    bar = tqdm(desc="Auxiliary vectors", unit=" texts", leave=False)
+    while chunk := [text.strip() for text in islice(texts, _TEXTS)]:
+        bar.update(len(chunk))
+        rows = tokenizer.text_ids(chunk)
+        ids = np.concatenate([np.asarray(row, np.int64) for row in rows])
+        text = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        frequency += np.bincount(ids, minlength=size)
+        near = []
+        for step in range(1, window + 1):
+            same = text[step:] == text[:-step]
+            near.append(ids[:-step][same] * size + ids[step:][same])
+        key, count = np.unique(np.concatenate(near), return_counts=True)
+        keys, counts, held = [*keys, key], [*counts, count], held + len(key)
+        if held > _PAIRS:
+            key, count = _merged(keys, counts)
+            keys, counts, held = [key], [count], 0
+    bar.close()
+    if not keys:
+        raise ValueError("auxiliary: no texts to train vectors from")
+    key, count = _merged(keys, counts)
+    left, right = np.divmod(key, size)
+    key, count = _merged([left * size + right, right * size + left], [count, count])
+    left, right = np.divmod(key, size)
+    return left, right, count.astype(np.float64), frequency
+
+
+def _merged(keys: list[np.ndarray], counts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    key, place = np.unique(np.concatenate(keys), return_inverse=True)
+    return key, np.bincount(place, np.concatenate(counts)).astype(np.int64)

@@ -1,0 +1,106 @@
+"""Auxiliary vectors for FOCUS: windows against a double loop, PPMI and SVD against numpy, files against arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hf_echo.vocabulary import auxiliary
+from hf_echo.vocabulary.auxiliary import auxiliary_vectors, train_auxiliary
+
+
+@pytest.fixture(scope="module")
+def texts(toy):
+    return [row["text"] for row in toy.nway_rows("train")]
+
+
+def counted(tokenizer, texts, window) -> tuple[Counter, Counter]:
+    pairs, single = Counter(), Counter()
+    for text in texts:
+        ids = tokenizer.text_ids([text])[0]
+        single.update(ids)
+        for i, a in enumerate(ids):
+            pairs.update(
+                (a, ids[j]) for j in range(max(0, i - window), min(len(ids), i + window + 1)) if j != i
+            )
+    return pairs, single
+
+
+def test_windows(toy_tokenizer, texts, monkeypatch):
+    monkeypatch.setattr(auxiliary, "_TEXTS", 50)  # several chunks, merged on the way
+    monkeypatch.setattr(auxiliary, "_PAIRS", 400)
+    size = len(toy_tokenizer)
+    left, right, count, frequency = auxiliary._count_pairs(iter(texts[:300]), toy_tokenizer, size, 3)
+    pairs, single = counted(toy_tokenizer, texts[:300], 3)
+    assert {(a, b): c for a, b, c in zip(left.tolist(), right.tolist(), count.tolist())} == pairs
+    assert {i: c for i, c in enumerate(frequency.tolist()) if c} == single
+
+
+def test_vectors_equal_numpy(toy_tokenizer, texts):
+    have = train_auxiliary(texts, toy_tokenizer, dim=400, window=3, min_count=10)
+    pairs, single = counted(toy_tokenizer, texts, 3)
+    size = len(toy_tokenizer)
+    matrix = np.zeros((size, size))
+    for (a, b), c in pairs.items():
+        if min(single[a], single[b]) >= 10:
+            matrix[a, b] = c
+    context = matrix.sum(0) ** 0.75
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pmi = np.log(matrix / matrix.sum(1, keepdims=True) / (context / context.sum()))
+    u, s, _ = np.linalg.svd(np.where(matrix > 0, np.maximum(pmi, 0), 0))
+    np.testing.assert_allclose((have @ have.T).numpy(), (u * s) @ u.T, atol=2e-3)
+
+
+def test_words_of_one_place_are_neighbours(toy_tokenizer, texts):
+    vectors = train_auxiliary(texts, toy_tokenizer, dim=20).numpy()
+    vocabulary = toy_tokenizer.get_vocab()
+    groups = [["Ġun", "Ġdeux"], ["Ġvieux", "Ġrouge"]]
+    unit = {w: v / np.linalg.norm(v) for g in groups for w in g for v in [vectors[vocabulary[w]]]}
+    inside = [unit[a] @ unit[b] for g in groups for a in g for b in g if a != b]
+    across = [unit[a] @ unit[b] for a in groups[0] for b in groups[1]]
+    assert min(inside) > max(across)
+
+
+def test_rare_tokens_have_no_vector_and_seeds_are_kept(toy_tokenizer, texts):
+    vectors = train_auxiliary([*texts, "zzz"], toy_tokenizer, dim=5, seed=3)
+    assert not vectors[toy_tokenizer.text_ids(["zzz"])[0]].any()
+    assert np.array_equal(vectors, train_auxiliary([*texts, "zzz"], toy_tokenizer, dim=5, seed=3))
+
+
+def test_files(toy_tokenizer, texts, tmp_path):
+    vectors = train_auxiliary(texts, toy_tokenizer)
+    np.save(tmp_path / "a.npy", vectors.numpy())
+    rows = [f"{t} {' '.join(map(repr, vectors[i].tolist()))} " for t, i in toy_tokenizer.get_vocab().items()]
+    (tmp_path / "a.vec").write_text(
+        "\n".join([f"{len(rows)} 100", *rows, "unknown 1 2"]) + "\n", encoding="utf-8"
+    )
+    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    for source in (
+        tmp_path / "a.npy",
+        tmp_path / "a.vec",
+        str(tmp_path / "a.txt"),
+        vectors,
+        vectors.numpy(),
+        iter(texts),
+    ):
+        np.testing.assert_allclose(auxiliary_vectors(source, toy_tokenizer), vectors, atol=1e-6)
+
+
+def test_refuses(toy_tokenizer, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file"):
+        auxiliary_vectors(tmp_path / "none.vec", toy_tokenizer)
+    (tmp_path / "a.vec").write_text("1 2\nunknown 1 2\n")
+    with pytest.raises(ValueError, match="a.vec names none of the tokenizer's tokens"):
+        auxiliary_vectors(tmp_path / "a.vec", toy_tokenizer)
+    (tmp_path / "a.vec").write_text("2 2\na 1 2\nb 1 x\n")
+    with pytest.raises(ValueError, match="a.vec:3: not a token and its numbers"):
+        auxiliary_vectors(tmp_path / "a.vec", toy_tokenizer)
+    for texts, message in (
+        ([], "no texts to train"),
+        (["red"], "occur 10 times near each other"),
+        ([" "], "occur 10"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train_auxiliary(texts, toy_tokenizer)
