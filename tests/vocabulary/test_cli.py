@@ -1,0 +1,252 @@
+"""`hf-echo vocabulary`: each command end to end on tiny text; errors are one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoTokenizer
+
+import hf_echo.cli as cli
+from hf_echo.cli.vocabulary import read_recipe
+from hf_echo.modeling import EchoForTranslation, EchoTokenizer
+
+COMMANDS = ["count", "extend", "train", "swap", "report"]
+FRENCH = ["le chat dort", "le chat mange", "la chatte dort", "les chats dorment"]
+GREEK = ["η γάτα κοιμάται", "η γάτα τρώει", "οι γάτες κοιμούνται", "η γάτα"]
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """run(*arguments) -> (exit code, standard output, standard error), in this process."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["hf-echo", "vocabulary", *map(str, arguments)])
+        capfd.readouterr()
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capfd.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def refused(run):
+    """refused(message, *arguments): exit code 2 and one line that holds the message."""
+
+    def call(message: str, *arguments):
+        code, out, err = run(*arguments)
+        assert code == 2 and not out
+        assert message in err and err.startswith("hf-echo: ") and err.count("\n") == 1, err
+
+    return call
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Monolingual text and pairs, and n-way dev text."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "fra_Latn.txt").write_text("\n".join(FRENCH * 5) + "\n", "utf-8")
+    rows = "".join(f"fra_Latn\t{f}\tell_Grek\t{g}\n" for f, g in zip(FRENCH, GREEK, strict=True))
+    (folder / "pairs.tsv").write_text("source_lang\tsource\ttarget_lang\ttarget\n" + rows, "utf-8")
+    dev = "".join(f"{i}\tfra_Latn\t{f}\n{i}\tell_Grek\t{g}\n" for i, (f, g) in enumerate(zip(FRENCH, GREEK)))
+    (tmp_path / "dev.tsv").write_text("id\tlang\ttext\n" + dev, "utf-8")
+    return [folder / "fra_Latn.txt", folder / "pairs.tsv"]
+
+
+@pytest.fixture
+def counts(run, texts, tmp_path):
+    out = tmp_path / "counts.parquet"
+    code, text, err = run("count", *texts, "--out", out, "--processes", 1)
+    assert code == 0, err
+    assert json.loads(text)["languages"] == 2
+    return out
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A byte-level BPE without merges, as a folder."""
+    backend = Tokenizer(
+        models.BPE({b: i for i, b in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, [])
+    )
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    EchoTokenizer.from_backend(backend).save_pretrained(tmp_path / "old")
+    return tmp_path / "old"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0 and f"Example: hf-echo vocabulary {command} " in out
+
+
+def test_count(run, texts, tmp_path):
+    """Words of both patterns, the languages' figures, and one language given for a text that names none."""
+    code, out, _ = run("count", *texts, "--out", tmp_path / "a.parquet", "--processes", 1)
+    report = json.loads(out)
+    assert code == 0 and report["sentences"] == 28 and report["pattern"] == "echo"
+    rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    chat = {(r["lang"], r["kind"]): r["count"] for r in rows if r["word"] == " chat"}
+    assert chat == {("fra_Latn", "monolingual"): 10, ("fra_Latn", "parallel"): 2}
+    code, out, _ = run(
+        "count", texts[1], "--out", tmp_path / "b.parquet", "--pattern", "llama3", "--processes", 1
+    )
+    assert code == 0 and json.loads(out)["pattern"] == "llama3"
+
+
+def test_extend(run, counts, old, tmp_path):
+    code, out, err = run("extend", old, tmp_path / "new", "--counts", counts, "--merges", 20)
+    assert code == 0, err
+    before, after = AutoTokenizer.from_pretrained(old), AutoTokenizer.from_pretrained(tmp_path / "new")
+    assert json.loads(out)["tokens"] == len(after) == len(before) + 20
+    assert before.get_vocab().items() <= after.get_vocab().items()
+    ids = [t.encode("le chat", add_special_tokens=False) for t in (before, after)]
+    assert len(ids[1]) < len(ids[0])
+    size = len(before) + 20
+    code, _, err = run("extend", old, tmp_path / "same", "--counts", counts, "--vocab-size", size)
+    assert code == 0, err
+    assert AutoTokenizer.from_pretrained(tmp_path / "same").get_vocab() == after.get_vocab()
+
+
+def test_train_and_language_weights(run, counts, tmp_path):
+    """Greek gets what French loses when it counts a thousand times as much."""
+    tokens = {}
+    for weight in (1, 1000):
+        code, out, err = run("train", tmp_path / "t", "--counts", counts, "--vocab-size", 285, "--reserved", 4,
+                             "--language-weight", f"ell_Grek={weight}", "--max-length", 64)  # fmt: skip
+        assert code == 0, err
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "t")
+        assert json.loads(out)["tokens"] == len(tokenizer) == 285 and tokenizer.model_max_length == 64
+        tokens[weight] = [
+            len(tokenizer.encode(text, add_special_tokens=False)) for text in (FRENCH[0], GREEK[0])
+        ]
+    assert tokens[1000][0] > tokens[1][0] and tokens[1000][1] < tokens[1][1]
+
+
+def test_swap(run, counts, toy, toy_tokenizer, tmp_path):
+    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
+    toy_tokenizer.save_pretrained(tmp_path / "model")
+    run("train", tmp_path / "t", "--counts", counts, "--vocab-size", 300, "--reserved", 0)
+    code, out, err = run("swap", tmp_path / "model", tmp_path / "t", tmp_path / "swapped", "--init", "random")
+    assert code == 0, err
+    assert json.loads(out)["tokens"] == 300
+    assert EchoForTranslation.from_pretrained(tmp_path / "swapped").config.vocab_size >= 300
+    (tmp_path / "a.txt").write_text("\n".join(FRENCH * 20), "utf-8")
+    code, out, err = run("swap", tmp_path / "model", tmp_path / "t", tmp_path / "focus", "--init", "focus",
+                         "--auxiliary", tmp_path / "a.txt")  # fmt: skip
+    assert code == 0 and json.loads(out)["method"] == "focus", err
+
+
+def test_report(run, counts, old, tmp_path):
+    pytest.importorskip("matplotlib")
+    run("extend", old, tmp_path / "new", "--counts", counts, "--merges", 30)
+    code, out, err = run("report", old, tmp_path / "new", "--data", tmp_path / "dev.tsv", "--json", tmp_path / "r.json",
+                         "--markdown", tmp_path / "tables" / "r.md", "--plot", tmp_path / "r.svg")  # fmt: skip
+    assert code == 0, err
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert list(found["sizes"]) == ["old", "new"]
+    bytes_of = sum(len(f" {text}".encode()) for text in FRENCH) / len(FRENCH)
+    (row,) = [r for r in found["rows"] if r["tokenizer"] == "old" and r["name"] == "fra_Latn"]
+    assert row["tokens_per_sentence"] == bytes_of and row["failures"] == 0
+    assert "| script | languages | sentences | old | new | new / old |" in out
+    assert "| ell_Grek | Greek | 4 |" in (tmp_path / "tables" / "r.md").read_text()
+    assert "<!-- fra_Latn -->" in (tmp_path / "r.svg").read_text()
+
+
+def test_tokenizers_of_one_name(run, refused, old, texts, tmp_path):
+    """Folders of the same name are called by their whole paths."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "old").symlink_to(old)
+    code, out, _ = run("report", old, tmp_path / "b" / "old", "--data", tmp_path / "dev.tsv")
+    assert code == 0 and f"| {old} | {tmp_path / 'b' / 'old'} |" in out
+    refused("a tokenizer is given twice", "report", old, old, "--data", tmp_path / "dev.tsv")
+
+
+# Recipes
+
+
+def test_recipe_stands_in_for_options(run, counts, tmp_path):
+    recipe = tmp_path / "r.yaml"
+    fields = {"command": "train", "counts": str(counts), "vocab_size": 305, "reserved": 2}
+    recipe.write_text(yaml.safe_dump({**fields, "language_weight": {"ell_Grek": 3}, "top_languages": 1}))
+    code, out, err = run("train", tmp_path / "t", "--recipe", recipe)
+    assert code == 0 and json.loads(out)["tokens"] == 305, err
+    code, out, _ = run("train", tmp_path / "t", "--recipe", recipe, "--vocab-size", 300)
+    assert code == 0 and json.loads(out)["tokens"] == 300
+
+
+@pytest.mark.parametrize("name, command", [("200_languages", "extend"), ("omnilingual", "train")])
+def test_package_recipes(run, refused, old, counts, name, command, tmp_path):
+    """Every field is an option, and is used: Greek weighs twice, so counts without Korean are refused by name."""
+    arguments = [tmp_path / "t", "--recipe", name, "--counts", counts]
+    if command == "extend":
+        arguments.insert(0, old)
+    refused("kor_Hang", command, *arguments)
+    refused(f"no recipe of this command; it must say `command: {'train' if command == 'extend' else 'extend'}`",
+            *("train", tmp_path / "t") if command == "extend" else ("extend", old, tmp_path / "t"),
+            "--recipe", name, "--counts", counts)  # fmt: skip
+
+
+def test_bad_recipes(tmp_path, monkeypatch):
+    path = tmp_path / "r.yaml"
+    for text, message in {
+        "command: extend\nmerge: 4": "unknown field 'merge'; known are merges",
+        "merges: 4": "must say `command: extend`",
+        "- a": "must hold `field: value` lines, not a list",
+        "a: [": "is not YAML",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message) as error:
+            read_recipe(str(path), "extend", ["merges"])
+        assert "\n" not in str(error.value)
+    with pytest.raises(FileNotFoundError, match="no recipe 'nono'; give a YAML file or one of 200_languages"):
+        read_recipe("nono", "extend", ["merges"])
+
+
+# Bad input
+
+
+def test_bad_input(run, refused, counts, old, texts, tmp_path):
+    new, dev = tmp_path / "new", tmp_path / "dev.tsv"
+    refused("no such file", "count", tmp_path / "no.tsv", "--out", tmp_path / "c.parquet")
+    refused("pattern='gpt'", "count", texts[0], "--out", tmp_path / "c.parquet", "--pattern", "gpt")
+    refused("no.parquet", "extend", old, new, "--counts", tmp_path / "no.parquet", "--merges", 3)
+    refused("give either --merges or --vocab-size", "extend", old, new, "--counts", counts)
+    refused(
+        "vocab_size 261 must be above the 261", "extend", old, new, "--counts", counts, "--vocab-size", 261
+    )
+    refused(
+        "'llama3'",
+        "extend",
+        old,
+        new,
+        "--counts",
+        counts,
+        "--merges",
+        3,
+        "--pattern",
+        "llama3",
+        "--processes",
+        1,
+    )
+    weight = ("--language-weight", "ell_Grek")
+    refused(
+        "'ell_Grek' is not LANGUAGE=FACTOR", "train", new, "--counts", counts, "--vocab-size", 300, *weight
+    )
+    refused(
+        "deu_Latn", "train", new, "--counts", counts, "--vocab-size", 300, "--language-weight", "deu_Latn=2"
+    )
+    refused("20", "train", new, "--counts", counts, "--vocab-size", 20)
+    refused("holds no config.json", "swap", tmp_path, old, new)
+    refused("nowhere", "report", tmp_path / "nowhere", "--data", dev)
+    refused("no.tsv", "report", old, "--data", tmp_path / "no.tsv")
+    refused("cannot draw a .txt", "report", old, "--data", dev, "--plot", tmp_path / "a.txt")
