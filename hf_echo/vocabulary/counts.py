@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
 
+from ..data.formats import Block
 from ..data.tables import BadRows
 from ..languages import is_language
 from .counts_file import WordCounts
@@ -34,7 +34,8 @@ __all__ = ["KINDS", "Source", "WordCounts", "count_words"]
 
 logger = logging.getLogger(__name__)
 
-SHARD_BLOCKS = 10  # of formats.BLOCK rows
+SHARD_BLOCKS = 10  # of formats.BLOCK rows, fewer where the texts are long documents
+SHARD_CHARACTERS = 64_000_000
 
 
 def count_words(
@@ -64,7 +65,8 @@ def count_words(
         split: what to count of files with a column ``split``, and of folders whose file names tell splits apart.
         processes: 1 counts in this process.
         max_word_length: longer words are cut into pieces of so many characters.
-        max_words: different words that a process holds before it writes them out (about 200 bytes each).
+        max_words: different words (with their punctuation) that a process holds before it writes them out, some
+            hundred bytes each.
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
@@ -141,9 +143,9 @@ def _shards(opened: Sequence[Opened], parts: Path, bar: tqdm) -> Iterator[Shard]
         if last is not None and len(done) == last + 1:
             continue
         blocks, number = iter(source.blocks()), 0
-        ahead = list(islice(blocks, SHARD_BLOCKS))
+        ahead = _next_blocks(blocks)
         while ahead:
-            current, ahead = ahead, list(islice(blocks, SHARD_BLOCKS))
+            current, ahead = ahead, _next_blocks(blocks)
             if number not in done:
                 yield Shard(
                     source.label,
@@ -156,6 +158,17 @@ def _shards(opened: Sequence[Opened], parts: Path, bar: tqdm) -> Iterator[Shard]
                     current,
                 )
             number += 1
+
+
+def _next_blocks(blocks: Iterator[Block]) -> list[Block]:
+    taken: list[Block] = []
+    size = 0
+    while len(taken) < SHARD_BLOCKS and size < SHARD_CHARACTERS and (block := next(blocks, None)):
+        taken.append(block)
+        for column in block.columns.values():
+            is_arrow = hasattr(column, "nbytes")
+            size += column.nbytes if is_arrow else sum(len(v) for v in column if isinstance(v, str))
+    return taken
 
 
 def _count_all(shards: Iterator[Shard], count, processes: int) -> Iterator[Counted]:

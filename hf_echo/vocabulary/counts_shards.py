@@ -8,8 +8,8 @@ This is what a worker process runs; it knows neither the other shards nor the fi
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,44 +67,41 @@ def count_shard(shard: Shard, settings: Settings) -> Counted:
         return found
     texts = pa.concat_tables(tables)
     writer = _PartWriter(shard, settings)
-    for lang, times, chunk in _chunks(texts):
-        writer.add(lang, times, chunk)
+    of_lang = texts.group_by("lang", use_threads=False).aggregate([("text", "list")])
+    for lang, column in zip(*(of_lang[name].to_pylist() for name in ("lang", "text_list")), strict=True):
+        for start in range(0, len(column), CHUNK):
+            writer.add(lang, column[start : start + CHUNK])
     sentences = {v["values"]: v["counts"] for v in pc.value_counts(texts["lang"]).to_pylist()}
     writer.finish({"last": shard.last, "rows_read": read, "rows": len(texts), "sentences": sentences})
     return found
 
 
-def _chunks(texts: pa.Table) -> Iterator[tuple[str, int, list[str]]]:
-    """(lang, times, different texts that stand `times` times in the shard). Interface strings, and the English side
-    of n-way text, repeat a lot; a text is split once."""
-    grouped = texts.group_by(["lang", "text"], use_threads=False).aggregate([([], "count_all")])
-    runs = grouped.group_by(["lang", "count_all"], use_threads=False).aggregate([("text", "list")])
-    for lang, times, column in zip(
-        *(runs[name].to_pylist() for name in ("lang", "count_all", "text_list")), strict=True
-    ):
-        for start in range(0, len(column), CHUNK):
-            yield lang, times, column[start : start + CHUNK]
+def word_groups(text: str) -> list[str]:
+    """Pieces of a text that are split into words independently: `split_words` of each, one after the other, is that
+    of the text.
+
+    Cut at the spaces: no word has a space behind its first character, and none looks beyond the next space. With other
+    white space, or several spaces in a row, the text stays whole. Most groups are seen again and again, and the
+    regular expression, which is what costs time, need not.
+    """
+    groups = text.split()
+    return groups if " ".join(groups) == text.strip() else [text]
 
 
 class _PartWriter:
-    """Tables by language that are written out and emptied whenever they hold `max_words` words together."""
+    """Word groups by language, split and written out whenever they are `max_words` different ones together."""
 
     def __init__(self, shard: Shard, settings: Settings) -> None:
         self.stem, self.settings = f"{shard.key}-{shard.number:06d}", settings
         self.tables: dict[str, Counter[str]] = {}
-        self.words = self.pieces = 0
+        self.size = self.pieces = 0
 
-    def add(self, lang: str, times: int, texts: Iterable[str]) -> None:
+    def add(self, lang: str, texts: Iterable[str]) -> None:
         table = self.tables.setdefault(lang, Counter())
-        before, pattern = len(table), self.settings.pattern
-        words = chain.from_iterable(split_words(text, pattern) for text in texts)
-        if times == 1:
-            table.update(words)
-        else:
-            for word, count in Counter(words).items():
-                table[word] += count * times
-        self.words += len(table) - before
-        if self.words >= self.settings.max_words:
+        before = len(table)
+        table.update(chain.from_iterable(map(word_groups, texts)))
+        self.size += len(table) - before
+        if self.size >= self.settings.max_words:
             self._write(f"{self.stem}.{self.pieces}.arrow", {})
             self.pieces += 1
 
@@ -121,24 +118,31 @@ class _PartWriter:
             pa.ipc.new_file(sink, schema, options=options) as writer,
         ):
             for lang in langs:
-                table = _cut_long(self.tables[lang], self.settings.max_word_length)
+                table = self._words(self.tables.pop(lang))
                 arrays = [
                     pa.array(list(table), pa.large_string()),
                     pa.array(list(table.values()), pa.int64()),
                 ]
                 writer.write_batch(pa.record_batch(arrays, schema=schema))
         unfinished.replace(self.settings.parts / name)
-        self.tables, self.words = {}, 0
+        self.tables, self.size = {}, 0
+
+    def _words(self, groups: Counter[str]) -> dict[str, int]:
+        pattern, words = self.settings.pattern, defaultdict[str, int](int)
+        for group, count in groups.items():
+            for word in split_words(group, pattern):
+                words[word] += count
+        return _cut_long(words, self.settings.max_word_length)
 
 
-def _cut_long(table: Counter[str], length: int) -> Counter[str]:
+def _cut_long(words: defaultdict[str, int], length: int) -> dict[str, int]:
     """Words beyond `length` characters in pieces of it. No sub-word is that long, so nothing is lost to BPE but the
     merges across a cut; a line of base64 does not stay a word of its own."""
-    for word in [word for word in table if len(word) > length]:
-        count = table.pop(word)
+    for word in [word for word in words if len(word) > length]:
+        count = words.pop(word)
         for start in range(0, len(word), length):
-            table[word[start : start + length]] += count
-    return table
+            words[word[start : start + length]] += count
+    return words
 
 
 class Part(NamedTuple):

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -50,11 +51,15 @@ class Entry:
 
 
 def sum_by_word(table: pa.Table) -> pa.Table:
-    columns = [name for name in table.column_names if name != "word"]
-    result = table.group_by("word", use_threads=False).aggregate([(name, "sum") for name in columns])
-    return result.rename_columns([name.removesuffix("_sum") for name in result.column_names]).select(
-        ["word", *columns]
-    )
+    """One row a word, the other columns summed in the order of the rows (so floats come out the same each time)."""
+    words = table["word"].combine_chunks().dictionary_encode()  # several times faster than Table.group_by
+    rows, columns = words.indices.to_numpy(), {}
+    for name in table.column_names:
+        if name != "word":
+            values = table[name].to_numpy()
+            columns[name] = np.zeros(len(words.dictionary), values.dtype)
+            np.add.at(columns[name], rows, values)
+    return pa.table({"word": words.dictionary, **columns})
 
 
 def summed(tables: Iterable[pa.Table], column: str = "count") -> pa.Table:

@@ -17,6 +17,7 @@ from hf_echo.data import formats
 from hf_echo.data.sampling import unimax
 from hf_echo.vocabulary import counts as counting
 from hf_echo.vocabulary.counts import Source, WordCounts, count_words
+from hf_echo.vocabulary.counts_shards import word_groups
 from hf_echo.vocabulary.pretokenizer import PATTERNS, split_words
 
 FRA = ["le chat dort", "le chien dort aussi", "l'été, déjà !", "Le chat dort"]
@@ -106,6 +107,14 @@ def test_spilling_takes_place(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(counting.shutil, "rmtree", lambda folder: None)
     count(corpus, tmp_path / "c.parquet", max_words=2)
     assert list((tmp_path / "c.parquet.parts").glob("*.0.arrow"))
+
+
+def test_long_texts_make_shards_of_fewer_blocks(corpus, tmp_path, monkeypatch):
+    whole = count(corpus, tmp_path / "whole.parquet")
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 1)
+    failing(monkeypatch, -1, shards := [])
+    assert count(corpus, tmp_path / "c.parquet").path.read_bytes() == whole.path.read_bytes()
+    assert len(shards) == 10 + 8 + 5  # 29, 24 and 15 lines, three to a block
 
 
 def failing(monkeypatch, after: int, called: list) -> None:
@@ -247,6 +256,22 @@ def test_pairs_of_language_and_text(tmp_path):
         ("xyz_Latn", "parallel"): Counter({" été": 8}),
         ("por_Latn_BR", "parallel"): Counter({" uma": 4, " casa": 4}),
     }
+
+
+@pytest.mark.parametrize("pattern", list(PATTERNS))
+def test_groups_of_words_are_split_as_the_whole_text(pattern):
+    rng, many = random.Random(0), 0
+    letters = [*"ab1'.,-(’%_é🙂", "\u0301", "'s", "...", "123456", "ក្ម", "हूँ", "ཀ་", "中文", *" " * 6]
+    spaces = ["  ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2028", "\x1c", "\x85", "\u180e", "\u200b"]
+    for _ in range(3000):
+        bits = letters + spaces * rng.randrange(2)
+        text = "".join(rng.choices(bits, k=rng.randrange(1, 12)))
+        if text.strip():
+            groups = word_groups(text)
+            many += len(groups) > 1
+            words = [word for group in groups for word in split_words(group, pattern)]
+            assert words == split_words(text, pattern), text
+    assert many > 300
 
 
 def test_long_words_are_cut(tmp_path):
