@@ -60,7 +60,7 @@ MinCount = Annotated[int, typer.Option(min=1, help="Leave out words seen fewer t
 Recipe = Annotated[
     str | None,
     typer.Option(
-        callback=use_recipe, is_eager=True, help="YAML file of these options, or 200_languages, omnilingual."
+        callback=use_recipe, is_eager=True, help="YAML file of these options, or languages_200, omnilingual."
     ),
 ]
 

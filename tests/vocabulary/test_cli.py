@@ -184,7 +184,7 @@ def test_recipe_stands_in_for_options(run, counts, tmp_path):
     assert code == 0 and json.loads(out)["tokens"] == 300
 
 
-@pytest.mark.parametrize("name, command", [("200_languages", "extend"), ("omnilingual", "train")])
+@pytest.mark.parametrize("name, command", [("languages_200", "extend"), ("omnilingual", "train")])
 def test_package_recipes(run, refused, old, counts, name, command, tmp_path):
     """Every field is an option, and is used: Greek weighs twice, so counts without Korean are refused by name."""
     arguments = [tmp_path / "t", "--recipe", name, "--counts", counts]
@@ -208,7 +208,7 @@ def test_bad_recipes(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=message) as error:
             read_recipe(str(path), "extend", ["merges"])
         assert "\n" not in str(error.value)
-    with pytest.raises(FileNotFoundError, match="no recipe 'nono'; give a YAML file or one of 200_languages"):
+    with pytest.raises(FileNotFoundError, match="no recipe 'nono'; give a YAML file or one of languages_200"):
         read_recipe("nono", "extend", ["merges"])
 
 
