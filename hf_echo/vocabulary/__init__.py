@@ -1,5 +1,14 @@
-"""Tokenizers for Echo models. Extending, swapping and reporting come with the vocabulary issue."""
+"""Tokenizers for Echo models: count words, extend a tokenizer or train one, move a model onto it, report."""
 
-from .train import train_tokenizer
+from .extend import extend_tokenizer
+from .pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, split_words
+from .train import train_from_counts, train_tokenizer
 
-__all__ = ["train_tokenizer"]
+__all__ = [
+    "ECHO_PATTERN",
+    "LLAMA3_PATTERN",
+    "extend_tokenizer",
+    "split_words",
+    "train_from_counts",
+    "train_tokenizer",
+]

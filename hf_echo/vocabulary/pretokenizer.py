@@ -14,11 +14,13 @@ and joiners that follow no letter stay with their symbols. The words of a text, 
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from functools import lru_cache
 
 import regex
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, Tokenizer, pre_tokenizers
+from transformers import PreTrainedTokenizerBase
 
 # As published with Llama 3 (tiktoken's `pat_str`).
 LLAMA3_PATTERN = (
@@ -44,6 +46,9 @@ INSIDE = (
 ECHO_PATTERN = (
     rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{N}}{LETTERS}]?[{LETTERS}][{INSIDE}]*|\p{{N}}{{1,3}}"
     rf"| ?[^\s\p{{N}}{LETTERS}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+GPT2_PATTERN = (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # within ByteLevel
 )
 PATTERNS = {"llama3": LLAMA3_PATTERN, "echo": ECHO_PATTERN}
 
@@ -99,3 +104,49 @@ def _newer() -> frozenset[str]:
             *(rest for rest, _ in pre_tokenizers.Split(Regex(kind), "removed").pre_tokenize_str(known))
         )
     return frozenset(newer)
+
+
+def word_regex(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> str:
+    """The regular expression by which a byte-level tokenizer cuts words; see `with_pattern` for how it is found.
+
+    Raises:
+        ValueError: it has none.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    steps = _steps(json.loads(backend.to_str())["pre_tokenizer"])
+    if (split := _main_split(steps)) is not None:
+        return steps[split]["pattern"]["Regex"]
+    if any(step["type"] == "ByteLevel" and step["use_regex"] for step in steps):
+        return GPT2_PATTERN
+    raise ValueError("this tokenizer cuts its words by no regular expression")
+
+
+def with_pattern(content: dict | None, pattern: str) -> dict:
+    """The `pre_tokenizer` entry of a tokenizer.json with another word pattern, all its other steps as they were.
+
+    The last `Split` by a regular expression gets the new one (Llama 3, Qwen). Without such a step the GPT-2 expression
+    within `ByteLevel` is switched off, and a `Split` stands before it; what stood before (SmolLM2's `Digits`) stays.
+    """
+    steps = [dict(step) for step in _steps(content)]
+    new = {"type": "Split", "pattern": {"Regex": _regex(pattern)}, "behavior": "Isolated", "invert": False}
+    if (split := _main_split(steps)) is not None:
+        steps[split] = new
+    else:
+        steps.insert(next(i for i, step in enumerate(steps) if step["type"] == "ByteLevel"), new)
+    for step in steps:
+        if step["type"] == "ByteLevel":
+            step["use_regex"] = False
+    return {"type": "Sequence", "pretokenizers": steps}
+
+
+def _steps(content: dict | None) -> list[dict]:
+    if content is None:
+        return []
+    if content["type"] != "Sequence":
+        return [content]
+    return [inner for step in content["pretokenizers"] for inner in _steps(step)]
+
+
+def _main_split(steps: list[dict]) -> int | None:
+    splits = [i for i, step in enumerate(steps) if step["type"] == "Split" and "Regex" in step["pattern"]]
+    return splits[-1] if splits else None

@@ -1,0 +1,228 @@
+"""Continued BPE training (ECHO D, OS 4.1): more merges for a byte-level BPE tokenizer that keeps all it has.
+
+Old ids, merges and special tokens stay as they are; new tokens get the ids above the highest old one. Text whose words
+the old tokenizer wrote with tokens that no new merge joins gets the same ids as before. `merges` states the rule by
+which pairs are chosen. Words are taken in NFC, as they were counted; a tokenizer without a normalizer (Llama 3) does
+not gain one.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from tokenizers import Tokenizer, models
+from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerFast
+
+from .counts_file import WordCounts
+from .loading import load_tokenizer
+from .merges import Vocabulary, learn_merges
+from .pretokenizer import with_pattern, word_regex
+
+AnyTokenizer = TypeVar("AnyTokenizer", Tokenizer, PreTrainedTokenizerFast)
+NEVER_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
+MAX_TOKEN_BYTES = 48
+CHUNK = 10_000  # words that go to the Rust side at a time
+
+
+def extend_tokenizer(
+    tokenizer: AnyTokenizer | str | Path,
+    counts: Mapping[str, int] | WordCounts,
+    n_merges: int | None = None,
+    *,
+    vocab_size: int | None = None,
+    pattern: str | None = None,
+    min_count: int = 2,
+    max_token_bytes: int | None = MAX_TOKEN_BYTES,
+    progress: bool = True,
+) -> AnyTokenizer | PreTrainedTokenizerFast:
+    """Extend a byte-level BPE tokenizer by the most frequent merges of counted words.
+
+    Args:
+        tokenizer: not changed. A path (folder, tokenizer.json, GGUF file) or Hub name is read as a fast tokenizer.
+        counts: word, with its leading space -> frequency. Words that the tokenizer itself would cut are cut. Of a
+            file of counts (`WordCounts`) the balanced frequencies are taken.
+        n_merges: by how many tokens the vocabulary grows. Byte tokens that it lacks come first and count too;
+            merges that spell a token it has already are made besides.
+        vocab_size: instead of `n_merges`, the highest id + 1 of the result.
+        pattern: "echo" or "llama3" replaces the word pattern (`with_pattern`); None keeps the tokenizer's own.
+            Old merges stay valid, though another pattern may cut, and so write, some words otherwise.
+        min_count: pairs that count less are not merged.
+        max_token_bytes: longer tokens are not made; None makes any.
+
+    Returns:
+        A tokenizer of the same kind. Of classes that would rebuild themselves on loading and lose the pattern
+        (GPT2Tokenizer, LlamaTokenizer ...) a PreTrainedTokenizerFast.
+
+    Raises:
+        ValueError: it is not a byte-level BPE; the counts are empty, of another pre-tokenizer, or allow fewer
+            merges; n_merges or vocab_size leaves nothing to add.
+    """
+    if isinstance(tokenizer, (str, Path)):
+        tokenizer = load_tokenizer(tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    size = _size(backend)
+    if (n_merges is None) == (vocab_size is None):
+        raise ValueError("give either n_merges or vocab_size")
+    if n_merges is None:
+        n_merges = vocab_size - size
+        if n_merges <= 0:
+            raise ValueError(
+                f"vocab_size {vocab_size} must be above the {size} that the tokenizer has already"
+            )
+    elif n_merges <= 0:
+        raise ValueError(f"n_merges must be at least 1, not {n_merges}")
+
+    check_byte_level(backend)
+    if pattern is not None:
+        content = json.loads(backend.to_str())
+        content["pre_tokenizer"] = with_pattern(content["pre_tokenizer"], pattern)
+        backend = _like(backend, content)
+    if isinstance(counts, WordCounts):
+        counts.check_pattern(word_regex(backend))
+        counts = counts.balanced()
+    backend, given = grow(
+        backend, counts, n_merges, min_count=min_count, max_token_bytes=max_token_bytes, progress=progress
+    )
+    if given < n_merges:
+        raise ValueError(
+            f"the counts allow {given} new tokens, not {n_merges}: ask for {given}, count more text, or lower"
+            f" min_count (now {min_count})"
+        )
+    return backend if isinstance(tokenizer, Tokenizer) else _dressed(tokenizer, backend)
+
+
+def check_byte_level(backend: Tokenizer) -> None:
+    """Raises ValueError unless this is a byte-level BPE."""
+    content = json.loads(backend.to_str())
+    model = content["model"]
+    kind = model["type"]
+    if kind == "BPE":
+        affixes = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
+        if '"ByteLevel"' in json.dumps(content["pre_tokenizer"]) and not affixes:
+            return
+        kind = "SentencePiece-like BPE" if model.get("byte_fallback") else "BPE over characters"
+    raise ValueError(
+        f"only a byte-level BPE can be extended (Llama 3, Qwen, SmolLM2 ...), this tokenizer is {kind}:"
+        " take another, or train one from scratch"
+    )
+
+
+def grow(
+    backend: Tokenizer,
+    counts: Mapping[str, int],
+    n: int,
+    *,
+    min_count: int = 2,
+    max_token_bytes: int | None = MAX_TOKEN_BYTES,
+    progress: bool = True,
+) -> tuple[Tokenizer, int]:
+    """(the tokenizer with up to `n` more tokens, how many it got), see `extend_tokenizer`."""
+    content = json.loads(backend.to_str())
+    model = content["model"]
+    ids = dict(model["vocab"])
+    # In the model's vocabulary too, or `tokenizers` would number the added tokens anew when it loads the result.
+    added = {token["content"]: token["id"] for token in content["added_tokens"]}
+    ids.update(added)
+    new_ids = range(_size(backend), _size(backend) + n)
+    missing = [c for c in utf8_alphabet() if c not in ids][:n]
+    ids.update(zip(missing, new_ids))
+
+    merges = [
+        tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]
+    ]
+    vocabulary = Vocabulary(ids, merges, added.keys(), bool(model.get("ignore_merges")))
+    words = _cut(counts, content["pre_tokenizer"], progress)
+    given = learn_merges(
+        vocabulary,
+        words,
+        _segmented(vocabulary, words, progress),
+        new_ids[len(missing) :],
+        min_count=min_count,
+        max_token_bytes=max_token_bytes,
+        progress=progress,
+    )
+    model["vocab"], model["merges"] = vocabulary.ids, vocabulary.merges
+    return _like(backend, content), given + len(missing)
+
+
+def utf8_alphabet() -> list[str]:
+    """The characters that stand for bytes in byte-level tokens, without those that no UTF-8 text holds."""
+    return [c for byte, c in sorted(byte_characters().items()) if byte not in NEVER_IN_UTF8]
+
+
+def byte_characters() -> dict[int, str]:
+    """GPT-2's table: printable bytes are themselves, the others follow from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+def _cut(counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: bool) -> dict[str, int]:
+    """Words as the tokenizer cuts and writes them (in byte characters), none with a space that was not counted."""
+    if not counts:
+        raise ValueError("the counts are empty: count some text first")
+    content = json.loads(
+        json.dumps(pre_tokenizer).replace('"add_prefix_space": true', '"add_prefix_space": false')
+    )
+    bare = json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content}
+    split = Tokenizer.from_str(json.dumps(bare)).pre_tokenizer.pre_tokenize_str
+    words: dict[str, int] = {}
+    for word, count in tqdm(counts.items(), desc="words", disable=not progress, mininterval=0.5):
+        if count < 0 or count != int(count):
+            raise ValueError(f"counts must be whole numbers from 0 on: {word!r} has {count}")
+        for piece, _ in split(word):
+            words[piece] = words.get(piece, 0) + int(count)
+    return words
+
+
+def _segmented(
+    vocabulary: Vocabulary, words: Mapping[str, int], progress: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens of all words in a row, number of tokens of each word), by the merges so far."""
+    model = models.BPE(
+        vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges, fuse_unk=False
+    )
+    tokenizer = Tokenizer(model)
+    words = list(words)
+    tokens, lengths = [], []
+    for start in tqdm(
+        range(0, len(words), CHUNK), desc="present tokens", disable=not progress, mininterval=0.5
+    ):
+        chunk = words[start : start + CHUNK]
+        encoding = tokenizer.encode(chunk, is_pretokenized=True, add_special_tokens=False)
+        tokens.append(np.array(encoding.ids, dtype=np.int32))
+        lengths.append(np.bincount(np.array(encoding.word_ids, dtype=np.int64), minlength=len(chunk)))
+    return np.concatenate(tokens), np.concatenate(lengths)
+
+
+def _size(backend: Tokenizer) -> int:
+    return max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+
+def _like(backend: Tokenizer, content: dict[str, Any]) -> Tokenizer:
+    changed = Tokenizer.from_str(json.dumps(content))
+    changed.encode_special_tokens = backend.encode_special_tokens  # which tokenizer.json does not keep
+    return changed
+
+
+def _dressed(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer) -> PreTrainedTokenizerFast:
+    """The same transformers tokenizer round another backend."""
+    if "__init__" in type(tokenizer).__dict__ and type(tokenizer) is not PreTrainedTokenizerFast:
+        return PreTrainedTokenizerFast(
+            tokenizer_object=backend,
+            model_max_length=tokenizer.model_max_length,
+            padding_side=tokenizer.padding_side,
+            truncation_side=tokenizer.truncation_side,
+            chat_template=tokenizer.chat_template,
+            split_special_tokens=tokenizer.split_special_tokens,
+            **tokenizer.special_tokens_map,
+        )
+    dressed = copy.deepcopy(tokenizer)
+    dressed._tokenizer = backend
+    return dressed

@@ -1,0 +1,297 @@
+"""Learning byte-pair merges from weighted words, one most frequent pair after the other, exactly.
+
+The rule. At each step the words stand as the tokenizer segments them by then; the pair of neighbouring tokens with the
+highest weighted count is merged; of equal counts the smallest (left id, right id) wins. A pair that spells an existing
+token is merged into that token and makes no new one. A pair that spells a special token, or more than
+`max_token_bytes`, is never merged.
+
+How. All words lie in one row of token ids, linked to their neighbours, so that a merge is a dozen numpy calls over the
+places of its pair. Only the pairs that may still win are kept in Python (`_recount`), so memory is some 40 bytes a
+token of the distinct words, whatever their counts. One thread; the Rust trainer wants a word repeated as often as it
+counts and knows no old tokens (docs: `benchmarks/bpe_extend.py` compares the two).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from tqdm.auto import tqdm
+
+NONE = -1  # no neighbour; a place whose token was merged into its left neighbour
+TRACKED = 200_000  # so many pairs are kept in Python
+
+
+@dataclass
+class Vocabulary:
+    """What a byte-level BPE knows: spellings in byte characters, and merges by rank. Grows in place."""
+
+    ids: dict[str, int]
+    merges: list[tuple[str, str]]
+    forbidden: Collection[str] = ()
+    ignore_merges: bool = False  # a word that is a token is that token, whatever the merges say (Llama 3)
+    ranks: dict[tuple[int, int], tuple[int, int]] = field(init=False)  # (left, right) -> (rank, result)
+
+    def __post_init__(self):
+        ids = self.ids
+        self.ranks = {(ids[a], ids[b]): (rank, ids[a + b]) for rank, (a, b) in enumerate(self.merges)}
+
+    def segment(self, symbols: list[int]) -> tuple[list[int], list[int], set[int]]:
+        """Apply merges to the tokens of one word, lowest rank first, then leftmost, as the tokenizer does.
+
+        Returns:
+            The tokens, for each the index of the old token that it begins with, and what the merges made.
+        """
+        first, made = list(range(len(symbols))), set()
+        while True:
+            pairs = enumerate(zip(symbols, symbols[1:]))
+            known = [(self.ranks[pair], i) for i, pair in pairs if pair in self.ranks]
+            if not known:
+                return symbols, first, made
+            (_, result), i = min(known)
+            made.add(result)
+            symbols = [*symbols[:i], result, *symbols[i + 2 :]]
+            del first[i + 1]
+
+
+def learn_merges(
+    vocabulary: Vocabulary,
+    words: Mapping[str, int],
+    segmented: tuple[np.ndarray, np.ndarray],
+    new_ids: Sequence[int],
+    *,
+    min_count: int = 2,
+    max_token_bytes: int | None = None,
+    progress: bool = True,
+) -> int:
+    """Add the most frequent pairs to `vocabulary` until all `new_ids` are given away; returns how many were.
+
+    Args:
+        words: word in byte characters -> its count.
+        segmented: (tokens of all words in a row, number of tokens of each word), as `vocabulary` segments them.
+        min_count: a pair that counts less is not merged.
+    """
+    learner = _Learner(vocabulary, words, segmented, new_ids, min_count, max_token_bytes)
+    given = 0
+    with tqdm(total=len(new_ids), desc="merges", disable=not progress, mininterval=0.5) as bar:
+        while given < len(new_ids) and (pair := learner.most_frequent()):
+            made = learner.merge(*pair, new_ids[given])
+            given += made
+            bar.update(made)
+    return given
+
+
+class _Learner:
+    def __init__(self, vocabulary, words, segmented, new_ids, min_count, max_token_bytes):
+        self.vocabulary = vocabulary
+        self.spelling = {token_id: token for token, token_id in vocabulary.ids.items()}
+        self.bytes = np.zeros(max(*self.spelling, *new_ids) + 1, dtype=np.int32)
+        for token_id, token in self.spelling.items():
+            self.bytes[token_id] = len(token)
+        self.max_bytes = max_token_bytes or np.iinfo(np.int32).max
+        self.min_count = max(1, min_count)
+        self.refused: list[int] = []
+
+        symbols, lengths = segmented
+        mergeable = np.repeat(lengths > 1, lengths)
+        self.symbols = symbols[mergeable].astype(np.int32)
+        self.word = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)[mergeable]
+        self.weights = np.fromiter(words.values(), dtype=np.int64, count=len(words))
+        self.whole = {}
+        if vocabulary.ignore_merges:
+            self.whole = {word: i for i, (word, n) in enumerate(zip(words, lengths)) if n > 1}
+        self._recount()
+
+    # --- choosing
+
+    def most_frequent(self) -> tuple[int, int] | None:
+        """The pair to merge next, or None when none counts `min_count`."""
+        while True:
+            while self.heap:
+                count, key = heapq.heappop(self.heap)
+                left, right = key >> 32, key & 0xFFFFFFFF
+                true = self.counts.get(key, 0)
+                if self.spelling[left] + self.spelling[right] in self.vocabulary.forbidden:
+                    self.refused.append(key)
+                    continue
+                if true == -count:
+                    return left, right
+                if true >= self.threshold:
+                    heapq.heappush(self.heap, (-true, key))
+            if self.threshold <= self.min_count:
+                return None
+            self._recount()
+
+    def _recount(self) -> None:
+        """Close the gaps in the row, count all pairs, and keep the most frequent ones, all those of `threshold` up.
+
+        A pair below the threshold cannot win before those above it are used up, and it can only grow through a merge
+        into an existing token, which counts that token's pairs anew (`_count_around`).
+        """
+        alive = self.symbols != NONE
+        self.symbols, self.word = self.symbols[alive], self.word[alive]
+        n = len(self.symbols)
+        self.next = np.arange(1, n + 1, dtype=np.int32)
+        self.previous = np.arange(-1, n - 1, dtype=np.int32)
+        last = np.ones(n, dtype=bool)
+        last[:-1] = self.word[1:] != self.word[:-1]
+        self.next[last] = NONE
+        self.previous[1:][last[:-1]] = NONE
+
+        self.counts, self.places, self.heap = {}, {}, []
+        keys, totals, groups = self._pairs_at(np.flatnonzero(~last))
+        totals[np.isin(keys, self.refused)] = 0
+        if len(totals) > TRACKED:
+            self.threshold = max(self.min_count, int(np.partition(totals, -TRACKED)[-TRACKED]))
+        else:
+            self.threshold = self.min_count
+        for i in np.flatnonzero(totals >= self.threshold).tolist():
+            self._push(int(keys[i]), int(totals[i]), groups(i).copy())
+
+    def _pairs_at(self, places: np.ndarray):
+        """The pairs that begin at `places`: (keys, their counts, a function from the index of a key to its places)."""
+        left, right = self.symbols[places], self.symbols[self.next[places]]
+        allowed = self.bytes[left] + self.bytes[right] <= self.max_bytes
+        places = places[allowed]
+        keys = (left[allowed].astype(np.int64) << 32) | right[allowed]
+        order, starts = _grouped(keys)
+        places = places[order]
+        ends = np.append(starts[1:], len(places))
+        totals = _sums(self.weights[self.word[places]], starts)
+        return keys[order[starts]], totals, lambda i: places[starts[i] : ends[i]]
+
+    def _push(self, key: int, count: int, places: np.ndarray) -> None:
+        self.counts[key], self.places[key] = count, places
+        heapq.heappush(self.heap, (-count, key))
+
+    # --- merging
+
+    def merge(self, left: int, right: int, new_id: int) -> bool:
+        """Merge a pair everywhere; True where that made the new token."""
+        spelling = self.spelling[left] + self.spelling[right]
+        result = self.vocabulary.ids.setdefault(spelling, new_id)
+        self.vocabulary.ranks[left, right] = (len(self.vocabulary.merges), result)
+        self.vocabulary.merges.append((self.spelling[left], self.spelling[right]))
+        places = self._occurrences(left, right)
+        if result != new_id:
+            self._merge_into_old(places)
+            return False
+        self.spelling[new_id] = spelling
+        self.bytes[new_id] = len(spelling)
+        self._merge_into_new(places, left, right, new_id)
+        if (word := self.whole.pop(spelling, None)) is not None:
+            self._rewrite(word, self._read(word), [new_id], [0])
+        return True
+
+    def _occurrences(self, left: int, right: int) -> np.ndarray:
+        key = left << 32 | right
+        del self.counts[key]
+        places = self.places.pop(key)
+        places = places[self.symbols[places] == left]
+        after = self.next[places]
+        places = places[(after != NONE) & (self.symbols[after] == right)]
+        if left != right or len(places) < 2:
+            return places
+        # Of a run "aaaa" every other place, from its left end.
+        inner = np.zeros(len(places), dtype=bool)
+        inner[1:] = self.next[places[:-1]] == places[1:]
+        index = np.arange(len(places))
+        begin = np.maximum.accumulate(np.where(inner, 0, index))
+        return places[(index - begin) % 2 == 0]
+
+    def _merge_into_new(self, places: np.ndarray, left: int, right: int, new: int) -> None:
+        """The new token is nowhere else, so all its pairs are new, and counted here once and for all."""
+        gone = self.next[places]
+        after = self.next[gone]
+        before = self.previous[places]
+        self.symbols[places] = new
+        self.symbols[gone] = NONE
+        self.next[places] = after
+        inside = after != NONE
+        self.previous[after[inside]] = places[inside]
+
+        before = before[before != NONE]
+        before = before[
+            self.symbols[before] != NONE
+        ]  # else it was merged too: the pair is the other's right one
+        followed = places[inside]
+        for neighbours, starts_pair in ((before, True), (after[inside], False)):
+            symbols = self.symbols[neighbours]
+            at = neighbours if starts_pair else followed
+            order, starts = _grouped(symbols)
+            symbols, at = symbols[order[starts]], at[order]
+            totals = _sums(self.weights[self.word[at]], starts)
+            wanted = (totals >= self.threshold) & (self.bytes[symbols] + self.bytes[new] <= self.max_bytes)
+            ends = np.append(starts[1:], len(at))
+            for symbol, total, want, start, end in zip(
+                *(column.tolist() for column in (symbols, totals, wanted, starts, ends))
+            ):
+                if starts_pair:
+                    old, key = symbol << 32 | left, symbol << 32 | new
+                else:
+                    old, key = right << 32 | (left if symbol == new else symbol), new << 32 | symbol
+                if old in self.counts:
+                    self.counts[old] -= total
+                if want:
+                    self._push(key, total, at[start:end])
+
+    def _merge_into_old(self, places: np.ndarray) -> None:
+        """The result may take part in merges that the tokenizer knows, which then apply at once."""
+        made: set[int] = set()
+        for word in np.unique(self.word[places]).tolist():
+            old = self._read(word)
+            symbols, first, of_word = self.vocabulary.segment(self.symbols[old].tolist())
+            self._rewrite(word, old, symbols, first)
+            made |= of_word
+        self._count_around(made)
+
+    def _read(self, word: int) -> list[int]:
+        places = []
+        place = int(np.searchsorted(self.word, np.int32(word)))
+        while place != NONE:
+            places.append(place)
+            place = int(self.next[place])
+        return places
+
+    def _rewrite(self, word: int, places: list[int], symbols: list[int], first: list[int]) -> None:
+        """Give a word other tokens, each at the place of the old token `first` that it begins with."""
+        weight = int(self.weights[word])
+        old = self.symbols[places].tolist()
+        for row, change in ((old, -weight), (symbols, weight)):
+            for left, right in zip(row, row[1:]):
+                if left << 32 | right in self.counts:
+                    self.counts[left << 32 | right] += change
+        kept = [places[i] for i in first]
+        self.symbols[places] = NONE
+        self.symbols[kept] = symbols
+        self.next[kept] = [*kept[1:], NONE]
+        self.previous[kept] = [NONE, *kept[:-1]]
+
+    def _count_around(self, tokens: set[int]) -> None:
+        """Count all pairs anew that one of these tokens is in."""
+        if not tokens:
+            return
+        hits = np.flatnonzero(np.logical_or.reduce([self.symbols == token for token in tokens]))
+        before = self.previous[hits]
+        starts = np.union1d(before[before != NONE], hits[self.next[hits] != NONE])
+        keys, totals, groups = self._pairs_at(starts)
+        for i, (key, total) in enumerate(zip(keys.tolist(), totals.tolist())):
+            if total >= self.threshold:
+                self._push(key, total, groups(i))
+            else:
+                self.counts.pop(key, None)
+
+
+def _grouped(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(order that brings equal values together, where each group begins); places stay ascending in a group."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    first = np.ones(len(values), dtype=bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(first)
+
+
+def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    return np.add.reduceat(values, starts) if len(starts) else values[:0]
