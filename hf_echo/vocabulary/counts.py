@@ -12,6 +12,8 @@ import json
 import logging
 import os
 import shutil
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -176,7 +178,7 @@ def _count_all(shards: Iterator[Shard], count, processes: int) -> Iterator[Count
     if processes == 1:
         yield from map(count, shards)
         return
-    pool = ProcessPoolExecutor(processes)
+    pool = ProcessPoolExecutor(processes, initializer=_end_with_parent)
     try:
         running: set[Future] = set()
         for shard in shards:
@@ -192,6 +194,17 @@ def _count_all(shards: Iterator[Shard], count, processes: int) -> Iterator[Count
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A worker would wait for work for ever after a kill -9 of the main process."""
+
+    def watch(parent: int = os.getppid()) -> None:
+        while os.getppid() == parent:
+            time.sleep(2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _merge(
