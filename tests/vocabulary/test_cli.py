@@ -235,8 +235,6 @@ def test_bad_input(run, refused, counts, old, texts, tmp_path):
         3,
         "--pattern",
         "llama3",
-        "--processes",
-        1,
     )
     weight = ("--language-weight", "ell_Grek")
     refused(
