@@ -1,0 +1,192 @@
+"""Words: what Llama 3's pattern does to scripts with marks, and what ours does; everything else stays the same."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+from hf_echo.vocabulary.pretokenizer import (
+    ECHO_PATTERN,
+    GPT2_PATTERN,
+    LLAMA3_PATTERN,
+    PATTERNS,
+    pre_tokenizer,
+    split_words,
+    with_pattern,
+    word_regex,
+)
+
+# script: (text, its words by Llama 3, its words by our pattern), the first space left out.
+SCRIPTS = {
+    "Devanagari": ("हिन्दी में", "ह|िन|्द|ी| म|ें", "हिन्दी| में"),
+    "Bengali": ("বাংলা ভাষা", "ব|াং|ল|া| ভ|াষ|া", "বাংলা| ভাষা"),
+    "Tamil": ("தமிழ் மொழி", "தம|ிழ|்| ம|ொழ|ி", "தமிழ்| மொழி"),
+    "Sinhala, ZWJ": ("ශ්‍රී ලංකාව", "ශ|්‍|ර|ී| ල|ංක|ාව", "ශ්‍රී| ලංකාව"),
+    "Malayalam, ZWNJ": ("കണ്‌ണൂർ", "കണ|്‌|ണ|ൂർ", "കണ്‌ണൂർ"),
+    "Khmer": ("ភាសាខ្មែរ", "ភ|ាស|ាខ|្ម|ែរ", "ភាសាខ្មែរ"),
+    "Burmese": ("မြန်မာဘာသာ", "မ|ြန|်မ|ာဘ|ာသ|ာ", "မြန်မာဘာသာ"),
+    "Burmese, genitive": ("လူ၏ အခွင့်", "လ|ူ၏| အခ|ွင|့်", "လူ၏| အခွင့်"),
+    "Shan": ("လိၵ်ႈတႆး", "လ|ိၵ|်ႈ|တ|ႆး", "လိၵ်ႈတႆး"),
+    "Tibetan": ("བོད་ཡིག་ནི།", "བ|ོད|་ཡ|ིག|་ན|ི།", "བོད་ཡིག་ནི|།"),
+    "Thai": ("ภาษาไทยที่", "ภาษาไทยท|ี่", "ภาษาไทยที่"),
+    "Lao": ("ພາສາລາວນີ້", "ພາສາລາວນ|ີ້", "ພາສາລາວນີ້"),
+    "Arabic, harakat": ("كِتَابٌ جَدِيدٌ", "ك|ِت|َاب|ٌ| ج|َد|ِيد|ٌ", "كِتَابٌ| جَدِيدٌ"),
+    "Arabic, tatweel": ("كـــتاب", "كـــتاب", "كـــتاب"),
+    "Persian, ZWNJ": ("می‌خواهم", "می|‌خواهم", "می‌خواهم"),
+    "Sindhi, in": ("سنڌ ۾ آهي", "سنڌ| ۾| آهي", "سنڌ| ۾| آهي"),
+    "Hebrew, points": ("שָׁלוֹם", "ש|ָׁ|לו|ֹם", "שָׁלוֹם"),
+    "Hebrew, geresh": ("ג׳ירפה", "ג|׳ירפה", "ג׳ירפה"),
+    "Thaana": ("ދިވެހި", "ދ|ިވ|ެހ|ި", "ދިވެހި"),
+    "N'Ko": ("ߒߞߏ ߞߊ߲ ߊ߬", "ߒߞߏ| ߞߊ|߲| ߊ|߬", "ߒߞߏ| ߞߊ߲| ߊ߬"),
+    "N'Ko, apostrophe": ("ߊߴߊ", "ߊߴߊ", "ߊߴߊ"),
+    "Ol Chiki": ("ᱥᱟᱱᱛᱟᱲᱤ ᱚᱞᱹ", "ᱥᱟᱱᱛᱟᱲᱤ| ᱚᱞᱹ", "ᱥᱟᱱᱛᱟᱲᱤ| ᱚᱞᱹ"),
+    "Ge'ez": ("ሰላም፡ዓለም", "ሰላም|፡ዓለም", "ሰላም|፡ዓለም"),
+    "Armenian": ("Ինչո՞ւ ես", "Ինչո|՞ւ| ես", "Ինչո՞ւ| ես"),
+    "Adlam": ("𞤀𞤁𞤂𞤢𞤥𞥄", "𞤀𞤁𞤂𞤢𞤥|𞥄", "𞤀𞤁𞤂𞤢𞤥𞥄"),
+    "Meetei Mayek": ("ꯃꯩꯇꯩꯂꯣꯟ", "ꯃ|ꯩꯇ|ꯩꯂ|ꯣꯟ", "ꯃꯩꯇꯩꯂꯣꯟ"),
+    "Mongolian": ("ᠮᠣᠩᠭᠣᠯ᠎ᠠ", "ᠮᠣᠩᠭᠣᠯ|᠎ᠠ", "ᠮᠣᠩᠭᠣᠯ᠎ᠠ"),
+    "Yoruba": ("ọ̀rọ̀ wọ̀nyí", "ọ|̀rọ|̀| wọ|̀nyí", "ọ̀rọ̀| wọ̀nyí"),
+    "modifier apostrophe": ("hawaiʻi gaʼa", "hawaiʻi| gaʼa", "hawaiʻi| gaʼa"),
+    "tone colon": ("a꞉bo", "a|꞉bo", "a꞉bo"),
+    "Chinese, zero": ("二〇二四年", "二|〇|二四年", "二〇二四年"),
+}
+# English, French, German, Greek, Russian, Chinese, Japanese, code, symbols.
+SAME = [
+    "I'll say it's 12345 o'clock, don't you think?  They'VE gone...\n\nYes!",
+    "L'été où l'on était là-bas, aujourd'hui, à 20 % : « Ça va ? »",
+    "Die Straßenbahn fährt über die Brücke; „ja“, sagte er – für 3,50 €.",
+    "Η Ελλάδα είναι όμορφη. Москва — столица; объём ёлки й.",
+    "他在2024年去了北京。私はカタカナ・ひらがなを書く。한국어 문장입니다.",
+    'def f(x: int) -> str:\n\treturn f"{x!r:>10}"  # it\'s\r\n\r\n    @cache\n  x_1 += 0x1F;\n',
+    "<div class='a-b'>&amp;</div> https://example.org/?q=1&r=%20 a@b.c #tag 1️⃣ ½ x² Ⅳ",
+    "👩‍❤️‍👨 👍🏽 🏳️‍🌈❤️❤️ ☕️!!! ⓘ️ ←→ ☺︎",
+    "   leading,\ttabs \t and trailing   ",
+    "\u00a0no-break\u202f; ideographic\u3000space\u2028line",
+]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_words_of_a_script(name):
+    text, llama3, ours = SCRIPTS[name]
+    text, llama3, ours = (unicodedata.normalize("NFC", " " + t) for t in (text, llama3, ours))
+    assert split_words(text, "llama3") == llama3.split("|")
+    assert split_words(text) == ours.split("|")
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_other_text_is_split_as_by_llama3(text):
+    assert split_words(text) == split_words(text, "llama3")
+
+
+def rust_words(text: str, pattern: str) -> list[str]:
+    text = unicodedata.normalize("NFC", " " + text.strip())
+    split = pre_tokenizers.Split(Regex(PATTERNS[pattern]), "isolated")
+    return [word for word, _ in split.pre_tokenize_str(text)] if text != " " else []
+
+
+# Letters with marks and joiners, contractions in odd cases (ſ is an s to (?i:)), and anything else, newest Unicode too.
+TEXTS = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [*"aZ1 \n\r\t'.़̀ि្་՞׳〇۾", "\u200c", "\u200d", "\u200b", "'ſ", "'S", "'Re", "\u3000", "\x85"]
+        ),
+        st.sampled_from([chr(c) for c in (0x0C5C, 0x1ACF, 0x11DB0, 0x11DE0, 0x16EA0, 0x10D4A)]),
+        st.text(max_size=3),
+    ),
+    max_size=30,
+).map("".join)
+
+
+@given(TEXTS, st.sampled_from(sorted(PATTERNS)))
+@settings(max_examples=300, deadline=None)
+def test_words_join_to_the_text_and_are_those_of_the_rust_splitter(text, pattern):
+    words = split_words(text, pattern)
+    stripped = text.strip()
+    assert "".join(words) == (unicodedata.normalize("NFC", " " + stripped) if stripped else "")
+    assert words == rust_words(text, pattern)
+
+
+def test_every_character_gets_the_words_of_the_rust_splitter():
+    """The two engines know different versions of Unicode; a surrogate is no character."""
+    characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    for start in range(0, len(characters), 20_000):
+        text = "".join(f"a{c}b" for c in characters[start : start + 20_000])
+        assert split_words(text) == rust_words(text, "echo")
+
+
+def test_spaces_in_front():
+    assert split_words("a") == split_words(" a") == split_words(" \n a ") == [" a"]
+    assert split_words("") == split_words(" \n") == []
+    assert split_words("é") == [" é"]  # NFC
+
+
+def test_pre_tokenizer_writes_bytes():
+    (word, span), *rest = pre_tokenizer().pre_tokenize_str(" हि")
+    assert (word, span, rest) == ("Ġà¤¹à¤¿", (0, 3), [])
+    assert len(pre_tokenizer("llama3").pre_tokenize_str(" हि")) == 2
+
+
+def test_unknown_pattern():
+    for call in (split_words, lambda _, pattern: pre_tokenizer(pattern)):
+        with pytest.raises(ValueError, match="pattern must be one of llama3, echo, not 'gpt'"):
+            call("a", "gpt")
+
+
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+DIGITS = {"type": "Digits", "individual_digits": True}
+
+
+def split(regex: str) -> dict:
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+
+
+def sequence(*steps: dict) -> dict:
+    return {"type": "Sequence", "pretokenizers": list(steps)}
+
+
+def with_steps(content: dict) -> Tokenizer:
+    return Tokenizer.from_str(
+        json.dumps(json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content})
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "regex", "new"),
+    [
+        (sequence(split(LLAMA3_PATTERN), BYTES), LLAMA3_PATTERN, sequence(split(ECHO_PATTERN), BYTES)),
+        (BYTES | {"use_regex": True}, GPT2_PATTERN, sequence(split(ECHO_PATTERN), BYTES)),
+        (
+            sequence(DIGITS, BYTES | {"use_regex": True}),
+            GPT2_PATTERN,
+            sequence(DIGITS, split(ECHO_PATTERN), BYTES),
+        ),
+        (sequence(split("x"), split("y"), BYTES), "y", sequence(split("x"), split(ECHO_PATTERN), BYTES)),
+    ],
+)
+def test_with_pattern(old, regex, new):
+    assert word_regex(with_steps(old)) == regex
+    assert with_pattern(old, "echo") == new
+    assert word_regex(with_steps(new)) == ECHO_PATTERN
+    with_steps(new).pre_tokenizer.pre_tokenize_str(" a")
+
+
+def test_gpt2_pattern_is_that_within_byte_level():
+    inside = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    outside = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(GPT2_PATTERN), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    for text in [*SAME, *(text for text, _, _ in SCRIPTS.values())]:
+        assert inside.pre_tokenize_str(text) == outside.pre_tokenize_str(text)
+
+
+def test_no_regular_expression():
+    with pytest.raises(ValueError, match="cuts its words by no regular expression"):
+        word_regex(with_steps(BYTES))
