@@ -214,7 +214,8 @@ def plot_cost_grid(grid: CostGrid, path: str | Path) -> None:
         grid.ratio, cmap="PiYG", norm=LogNorm(1 / widest, widest), origin="lower", aspect="auto"
     )
     for (i, j), value in np.ndenumerate(grid.ratio):
-        axes.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=8)
+        ink = "white" if abs(np.log(value)) > 0.7 * np.log(widest) else "black"
+        axes.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=8, color=ink)
     axes.set_xticks(range(len(grid.outputs)), [f"{n:,}" for n in grid.outputs], rotation=45)
     axes.set_yticks(range(len(grid.documents)), [f"{n:,}" for n in grid.documents])
     axes.set(xlabel="output tokens", ylabel="document tokens", title=f"FLOPs of {grid.baseline} / Spectrum")
