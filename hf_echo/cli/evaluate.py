@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from . import analyse
 from .common import PLAIN, Json, Model, example, print_report, read_lines
 
 commands = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_args_is_help=True, **PLAIN)
@@ -93,3 +94,6 @@ def evaluate_translation(
     )
     scores = translation_scores(hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang)
     print_report({"model": model, **scores.to_row()}, out)
+
+
+analyse.add_to(commands)

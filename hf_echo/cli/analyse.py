@@ -1,0 +1,113 @@
+"""hf-echo evaluate geometry, cost: commands of `evaluate` that look at a space and at what a model takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .common import Json, Model, example, print_report, read_lines
+
+
+def add_to(commands: typer.Typer) -> None:
+    """Puts these commands beside the others of `hf-echo evaluate`."""
+    commands.command("geometry", **example(
+        "hf-echo evaluate geometry --model M --data nway.parquet --json geometry.json"
+    ))(geometry)  # fmt: skip
+    commands.command("cost", **example(
+        "hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn"
+    ))(cost)  # fmt: skip
+
+
+def geometry(
+    model: Model,
+    data: Annotated[Path, typer.Option(help="n-way table: columns id (or verse_id, index_id), lang, text.")],
+    lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
+    split: Annotated[str | None, typer.Option(help="Only rows whose column `split` says this.")] = None,
+    shrinkage: Annotated[float, typer.Option(help="Of the covariances behind the invariance.")] = 0.01,
+    out: Json = None,
+) -> None:
+    """Spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM of the sentences that all languages have."""
+    from tempfile import TemporaryDirectory
+
+    from ..data import load_nway
+    from ..evaluation.geometry import evaluate_geometry
+    from ..evaluation.language_arrays import encode_parallel
+    from ..inference.any_encoder import any_encoder
+
+    rows = load_nway(data, split=split)
+    with TemporaryDirectory() as folder:
+        parts = encode_parallel(any_encoder(model), rows, folder, lang, progress=True)
+        found = evaluate_geometry(parts, shrinkage=shrinkage)
+    by_language = found.by_language().rows
+    curve = found.singular_values.tolist()
+    print_report(
+        {"model": model, **found.to_row(), "by_language": by_language, "singular_values": curve}, out
+    )
+
+
+def cost(
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Folder or Hub name; without it Spectrum's grid.")
+    ] = None,
+    texts: Annotated[Path | None, typer.Option(help="Measure the speed on these texts, one a line.")] = None,
+    lang: Annotated[str | None, typer.Option(help="Their language.")] = None,
+    tokens: Annotated[list[int] | None, typer.Option(help="FLOPs at this length; may be repeated.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds, after one to warm up.")] = 3,
+    plot: Annotated[Path | None, typer.Option(help="Write the heat map of OS Figure 8 here (.png).")] = None,
+    out: Json = None,
+) -> None:
+    """FLOPs of a text by its length and sentences a second of a model; or, without one, OS Figure 8."""
+    from ..evaluation import cost as flops
+
+    report: dict = {}
+    if model is not None:
+        report = {"model": model, "encoder_flops": _encoder_flops(model, tokens or [20, 128, 512])}
+        if texts is not None:
+            report["speed"] = _speed(model, read_lines(texts), lang, rounds)
+    elif texts is not None:
+        raise ValueError(f"--texts {texts} needs --model: nothing to measure")
+    if model is None or plot is not None:
+        grid = flops.cost_grid()
+        report["grid"] = {
+            "baseline": grid.baseline,
+            "documents": grid.documents.tolist(),
+            "outputs": grid.outputs.tolist(),
+            "ratio": grid.ratio.round(3).tolist(),
+        }
+        if plot is not None:
+            flops.plot_cost_grid(grid, plot)
+    print_report(report, out)
+
+
+def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
+    """None where the model is no Llama: its FLOPs are not known here."""
+    from transformers import AutoConfig
+
+    from ..evaluation.cost import Stack, encoder_flops
+    from ..inference.encode import opening
+
+    with opening(model) as name:
+        config = AutoConfig.from_pretrained(name)
+    if config.model_type not in ("echo", "llama"):
+        return None
+    return {length: encoder_flops(Stack.of(config), length) for length in lengths}
+
+
+def _speed(model: str, texts: list[str], lang: str | None, rounds: int) -> dict:
+    from transformers import AutoTokenizer
+
+    from ..evaluation.speed import measure_speed
+    from ..inference.any_encoder import any_encoder
+    from ..inference.encode import opening
+    from ..modeling import EchoTokenizer
+
+    with opening(model) as name:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+
+    def count_tokens(texts, lang):
+        prompt = {"lang": lang} if isinstance(tokenizer, EchoTokenizer) else {}
+        return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
+
+    return measure_speed(any_encoder(model), texts, lang, count_tokens=count_tokens, rounds=rounds).to_row()
