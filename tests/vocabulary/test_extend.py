@@ -1,0 +1,374 @@
+"""Continued BPE training against a reference that asks the Rust tokenizer itself at every step."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerFast
+
+from hf_echo.modeling import EchoTokenizer
+from hf_echo.vocabulary import extend_tokenizer, merges, split_words, train_tokenizer
+from hf_echo.vocabulary.extend import _segmented
+from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_tokenizer, word_regex
+
+ENGLISH = [
+    "the cat sat on the mat",
+    "these cats are not the other ones",
+    "a hat on that cat",
+    "it's 2024, isn't it?",
+]
+HINDI = ["हिन्दी में लिखी किताब", "यह किताब हिन्दी की है", "किताबें अच्छी हैं"]
+TEXTS = [*ENGLISH, *HINDI, "👩‍❤️‍👨 <SEP> \x00\x14", "Ñandú\u0085 \U000e0067 \U0010ffff"]
+
+
+def counted(texts: list[str], pattern: str = "echo", times: int = 3) -> dict[str, int]:
+    counts = Counter(word for text in texts for word in split_words(text, pattern))
+    return {word: count * times for word, count in counts.items()}
+
+
+def llama3_like(ignore_merges: bool = True) -> Tokenizer:
+    """256 bytes and English merges; special tokens after them and not in the model's vocabulary, as in Llama 3."""
+    tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    tokenizer.pre_tokenizer = pre_tokenizer("llama3")
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        ENGLISH * 9, trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
+    )
+    tokenizer.add_special_tokens(
+        [AddedToken(t, special=True) for t in ("<|begin|>", "<|end|>", "<|spare_0|>")]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|begin|> $A", special_tokens=[("<|begin|>", tokenizer.token_to_id("<|begin|>"))]
+    )
+    return tokenizer
+
+
+# --- the rule
+
+
+def random_case(seed: int):
+    """An old vocabulary over a, b, c, d, some tokens of which no merge reaches, in odd order, and words with counts."""
+    r = random.Random(seed)
+    letters = "abcd"[: r.randint(1, 4)]
+
+    def word(longest: int) -> str:
+        return "".join(r.choice(letters) for _ in range(r.randint(1, longest)))
+
+    ids = {c: i for i, c in enumerate("abcd")}
+    old = []
+    for _ in range(r.randint(0, 15)):
+        left, right = r.choice(list(ids)), r.choice(list(ids))
+        if len(left + right) < 6 and (left, right) not in old and left + right not in ids:
+            ids[left + right] = max(ids.values()) + r.randint(1, 2)
+            old.append((left, right))
+    for _ in range(r.randint(0, 6)):
+        ids.setdefault(word(5), max(ids.values()) + 1)
+    r.shuffle(old)
+    words = {word(12): r.randint(1, 50) for _ in range(r.randint(3, 60))}
+    forbidden = {w for w in ("ab", "abc", "ba") if r.random() < 0.2 and w not in ids}
+    return (
+        ids,
+        old,
+        words,
+        forbidden,
+        r.random() < 0.4,
+        r.randint(1, 25),
+        r.choice([1, 2, 5]),
+        r.choice([None, 4]),
+    )
+
+
+def reference(ids, old, words, forbidden, ignore_merges, n, min_count, max_bytes):
+    """Tokenize all words anew at each step, count the pairs, take the most frequent."""
+    ids, known = dict(ids), list(old)
+    next_id, free, last = max(ids.values()) + 1, 0, max(ids.values()) + n
+    while next_id <= last:
+        model = models.BPE(vocab=ids, merges=known, ignore_merges=ignore_merges)
+        counts = Counter()
+        for word, count in words.items():
+            tokens = [(t.id, t.value) for t in model.tokenize(word)]
+            for pair in zip(tokens, tokens[1:]):
+                counts[pair] += count
+        allowed = {
+            (-count, left[0], right[0]): (left[1], right[1])
+            for (left, right), count in counts.items()
+            if count >= min_count
+            and left[1] + right[1] not in forbidden
+            and len(left[1] + right[1]) <= (max_bytes or 99)
+        }
+        if not allowed:
+            break
+        known.append(allowed[min(allowed)])
+        spelling = "".join(known[-1])
+        if spelling in ids:
+            free += 1
+        else:
+            ids[spelling], next_id = next_id, next_id + 1
+    return ids, known, free
+
+
+@pytest.mark.parametrize("tracked", [1, 5, merges.TRACKED])
+def test_equals_the_reference(monkeypatch, tracked):
+    """`tracked` small: the counts of most pairs are forgotten and found again."""
+    monkeypatch.setattr(merges, "TRACKED", tracked)
+    into_old = 0
+    for seed in range(150):
+        ids, old, words, forbidden, ignore_merges, n, min_count, max_bytes = case = random_case(seed)
+        wanted_ids, wanted_merges, free = reference(*case)
+        vocabulary = merges.Vocabulary(dict(ids), list(old), forbidden, ignore_merges)
+        given_away = merges.learn_merges(
+            vocabulary,
+            words,
+            _segmented(vocabulary, words, progress=False),
+            range(max(ids.values()) + 1, max(ids.values()) + 1 + n),
+            min_count=min_count,
+            max_token_bytes=max_bytes,
+            progress=False,
+        )
+        assert vocabulary.merges == wanted_merges, seed
+        assert vocabulary.ids == wanted_ids, seed
+        assert given_away == len(wanted_ids) - len(ids)
+        into_old += free
+    assert into_old > 50  # merges that spell a token the vocabulary has did occur
+
+
+def test_counts_beyond_32_bits():
+    counts = {" xy": 3 * 10**12, " xyw": 1, " zw": 3 * 10**12 + 2}
+    extended = extend_tokenizer(llama3_like(), counts, 5, min_count=1, progress=False)
+    assert [extended.id_to_token(i) for i in range(293, 298)] == ["zw", "Ġzw", "xy", "Ġxy", "Ġxyw"]
+
+
+# --- what stays
+
+
+@pytest.mark.parametrize("ignore_merges", [True, False])
+def test_old_ids_merges_and_special_tokens_stay(ignore_merges):
+    old = llama3_like(ignore_merges)
+    extended = extend_tokenizer(old, counted(HINDI, "llama3"), 30, progress=False)
+    before, after = json.loads(old.to_str()), json.loads(extended.to_str())
+    assert before["added_tokens"] == after["added_tokens"]
+    n = len(before["model"]["merges"])
+    assert (
+        after["model"]["merges"][:n] == before["model"]["merges"] and len(after["model"]["merges"]) == n + 30
+    )
+    assert old.get_vocab().items() <= extended.get_vocab().items()
+    assert extended.get_vocab_size() == 293 + 30 == max(extended.get_vocab().values()) + 1
+    assert sorted(set(extended.get_vocab().values()) - set(old.get_vocab().values())) == list(range(293, 323))
+    for text in ENGLISH:
+        assert extended.encode(text).ids == old.encode(text).ids
+    assert extended.encode("<|begin|>a<|spare_0|>").ids[0] == old.token_to_id("<|begin|>")
+    assert len(extended.encode(HINDI[0]).ids) < len(old.encode(HINDI[0]).ids)
+    # and once more, from what the first round wrote
+    twice = extend_tokenizer(
+        Tokenizer.from_str(extended.to_str()), counted(ENGLISH, "llama3"), 5, progress=False
+    )
+    assert extended.get_vocab().items() <= twice.get_vocab().items()
+    assert twice.get_vocab_size() == 328
+
+
+def test_words_are_taken_as_the_tokenizer_cuts_them():
+    """Counts of the wider pattern, a tokenizer that cuts at marks: no token crosses such a cut."""
+    own = extend_tokenizer(llama3_like(), counted(HINDI), 20, progress=False)
+    assert (
+        own.get_vocab()
+        == extend_tokenizer(llama3_like(), counted(HINDI, "llama3"), 20, progress=False).get_vocab()
+    )
+
+
+def test_another_pattern():
+    counts = {" हिन्दी": 9, " में": 9, " it": 5}
+    kept = extend_tokenizer(llama3_like(), counts, 8, progress=False)
+    wider = extend_tokenizer(llama3_like(), counts, 19, pattern="echo", progress=False)
+    assert (word_regex(kept), word_regex(wider)) == (LLAMA3_PATTERN, ECHO_PATTERN)
+    assert len(wider.encode(" हिन्दी में", add_special_tokens=False).ids) == 2
+    for text in ENGLISH:
+        assert wider.encode(text).ids == kept.encode(text).ids
+
+
+def test_vocab_size_instead_of_n_merges():
+    assert (
+        extend_tokenizer(llama3_like(), counted(HINDI), vocab_size=300, progress=False).get_vocab_size()
+        == 300
+    )
+
+
+def test_missing_bytes_are_added_first():
+    """SmolLM2's vocabulary lacks bytes, and loses the characters that they are in."""
+    old = llama3_like()
+    content = json.loads(old.to_str())
+    for byte in ("Ĕ", "ó", "À"):  # 0x14; 0xF3, first byte of tag characters; 0xC0, which no UTF-8 text holds
+        content["model"]["vocab"][f"unused {byte}"] = content["model"]["vocab"].pop(byte)
+    old = Tokenizer.from_str(json.dumps(content))
+    text = "\x14 \U000e0067"
+    assert old.decode(old.encode(text).ids) != text
+    extended = extend_tokenizer(old, counted(HINDI), 5, progress=False)
+    assert [extended.id_to_token(i) for i in (293, 294)] == ["Ĕ", "ó"]
+    assert extended.get_vocab_size() == 293 + 5 and extended.token_to_id("À") is None
+    assert extended.decode(extended.encode(text).ids) == text
+
+
+def test_special_tokens_are_never_spelt_by_merges():
+    old = llama3_like(ignore_merges=False)
+    old.add_special_tokens(["ab"])
+    counts = {"ab": 100, "abc": 100, "xy": 1}
+    extended = extend_tokenizer(old, counts, 2, min_count=1, progress=False)
+    extended.encode_special_tokens = True
+    assert old.token_to_id("ab") not in extended.encode("ab").ids
+    assert [extended.id_to_token(i) for i in (294, 295)] == ["bc", "abc"]
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=150, deadline=None)
+def test_round_trip_and_offsets(text):
+    tokenizer = EXTENDED
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.decode(encoding.ids, skip_special_tokens=False) == text
+    end = 0
+    for (
+        start,
+        stop,
+    ) in encoding.offsets:  # in order and without a gap; tokens of one character's bytes share its span
+        assert start <= end <= stop
+        end = stop
+    assert end == len(text)
+
+
+EXTENDED = extend_tokenizer(llama3_like(), counted(HINDI), 40, pattern="echo", progress=False)
+
+
+# --- kinds of tokenizer
+
+
+def test_echo_tokenizer(tmp_path):
+    old = train_tokenizer(ENGLISH * 3, 290, max_length=64, progress=False)
+    old.on_long = "error"
+    extended = extend_tokenizer(old, counted(HINDI), 30, progress=False)
+    assert type(extended) is EchoTokenizer and len(extended) == 320 and len(old) == 290
+    extended.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False)
+    for tokenizer in (extended, EchoTokenizer.from_pretrained(tmp_path), loaded):
+        assert (tokenizer.cls_token_id, tokenizer.bos_token_id, tokenizer.sep_token_id) == (0, 1, 2)
+        assert (tokenizer.model_max_length, tokenizer.init_kwargs["on_long"]) == (64, "error")
+        for text in TEXTS:
+            ids = tokenizer.encode(text, add_special_tokens=False)
+            assert tokenizer.decode(ids) == text and not set(ids) & set(tokenizer.all_special_ids)
+    for text in ENGLISH:
+        assert extended(text, lang="eng_Latn").input_ids == old(text, lang="eng_Latn").input_ids
+    assert extended(ENGLISH, padding=True, return_tensors="pt").input_ids.shape[0] == 4
+
+
+def test_fast_tokenizer_folder_and_file(tmp_path):
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=llama3_like(), bos_token="<|begin|>", eos_token="<|end|>", model_max_length=99
+    )
+    fast.save_pretrained(tmp_path / "old")
+    extended = extend_tokenizer(tmp_path / "old", counted(HINDI), 30, pattern="echo", progress=False)
+    extended.save_pretrained(tmp_path / "new")
+    loaded = AutoTokenizer.from_pretrained(tmp_path / "new")
+    assert (loaded.bos_token, loaded.eos_token, loaded.model_max_length) == ("<|begin|>", "<|end|>", 99)
+    assert loaded(HINDI).input_ids == extended(HINDI).input_ids != fast(HINDI).input_ids
+    file = extend_tokenizer(
+        tmp_path / "old" / "tokenizer.json", counted(HINDI), 30, pattern="echo", progress=False
+    )
+    assert file.backend_tokenizer.get_vocab() == extended.get_vocab()
+
+
+def test_gpt2_class_keeps_the_new_pattern_through_save_and_load(tmp_path):
+    byte_level = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {token: i for i, token in enumerate([*byte_level, "<|endoftext|>"])}
+    old = GPT2Tokenizer(vocab=vocab, merges=[])
+    extended = extend_tokenizer(old, counted(HINDI), 30, pattern="echo", progress=False)
+    extended.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert word_regex(loaded) == ECHO_PATTERN and loaded.eos_token == "<|endoftext|>"
+    assert loaded(HINDI).input_ids == extended(HINDI).input_ids
+    assert loaded.decode(loaded(HINDI[0]).input_ids) == HINDI[0]
+
+
+# --- bad input
+
+
+def other_kinds():
+    word_piece = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
+    word_piece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    unigram = Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0))
+    unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+    sentencepiece = Tokenizer(models.BPE({"<unk>": 0, "▁": 1}, [], byte_fallback=True))
+    sentencepiece.normalizer = normalizers.Prepend("▁")
+    clip = Tokenizer(models.BPE({"a": 0, "a</w>": 1}, [], end_of_word_suffix="</w>"))
+    clip.pre_tokenizer = pre_tokenizers.ByteLevel()
+    return {
+        "WordPiece": word_piece,
+        "Unigram": unigram,
+        "SentencePiece-like BPE": sentencepiece,
+        "BPE over characters": clip,
+    }
+
+
+@pytest.mark.parametrize("kind", other_kinds())
+def test_not_byte_level(kind):
+    with pytest.raises(
+        ValueError, match=f"only a byte-level BPE can be extended .* this tokenizer is {kind}: take"
+    ):
+        extend_tokenizer(other_kinds()[kind], {" a": 1}, 1, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("counts", "options", "message"),
+    [
+        ({" a": 1}, {"n_merges": 0}, "n_merges must be at least 1, not 0"),
+        (
+            {" a": 1},
+            {"vocab_size": 293},
+            "vocab_size 293 must be above the 293 that the tokenizer has already",
+        ),
+        ({" a": 1}, {"vocab_size": 100}, "vocab_size 100 must be above the 293"),
+        ({" a": 1}, {}, "give either n_merges or vocab_size"),
+        ({" a": 1}, {"n_merges": 1, "vocab_size": 400}, "give either n_merges or vocab_size"),
+        ({" a": 1}, {"n_merges": 1, "pattern": "gpt"}, "pattern must be one of llama3, echo, not 'gpt'"),
+        ({}, {"n_merges": 1}, "the counts are empty: count some text first"),
+        ({" a": 1.5}, {"n_merges": 1}, "whole numbers from 0 on: ' a' has 1.5"),
+        ({" a": -1}, {"n_merges": 1}, "whole numbers from 0 on: ' a' has -1"),
+        (
+            {" xyz": 2, " q": 1},
+            {"n_merges": 9},
+            "the counts allow 3 new tokens, not 9: ask for 3, count more text",
+        ),
+        ({" xyz": 0}, {"n_merges": 1, "min_count": 0}, "the counts allow 0 new tokens, not 1"),
+    ],
+)
+def test_bad_input(counts, options, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        extend_tokenizer(llama3_like(), counts, progress=False, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_counts_file(tmp_path):
+    from hf_echo.vocabulary.counts import count_words
+
+    counts = count_words(
+        [[("hin_Deva", text) for text in HINDI * 3]], tmp_path / "counts.parquet", processes=1, progress=False
+    )
+    with pytest.raises(
+        ValueError, match="was counted with the pre-tokenizer 'echo', the tokenizer has 'llama3'"
+    ):
+        extend_tokenizer(llama3_like(), counts, 10, progress=False)
+    extended = extend_tokenizer(llama3_like(), counts, 10, pattern="echo", progress=False)
+    wanted = extend_tokenizer(llama3_like(), counts.balanced(), 10, pattern="echo", progress=False)
+    assert extended.get_vocab() == wanted.get_vocab()
