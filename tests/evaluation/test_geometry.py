@@ -153,6 +153,15 @@ def test_invariance_of_known_gaussians():
     assert invariance([("a", same), ("b", same[::-1])]).invariance == pytest.approx(0, abs=1e-9)
 
 
+def test_invariance_of_samples_of_one_distribution_is_the_sampling_noise():
+    rng = np.random.default_rng(0)
+    n, d = 300, 12
+    parts = [(f"l{i}", rng.normal(size=(n, d))) for i in range(40)]
+    assert invariance(parts, shrinkage=0).invariance == pytest.approx(
+        d * (d + 3) / (2 * (n - d - 2)), rel=0.05
+    )
+
+
 def test_measures_do_not_change_when_the_space_is_turned_shifted_or_scaled():
     parts = space()
     turn = ortho_group.rvs(8, random_state=0)
