@@ -1,0 +1,149 @@
+"""Tokenizers from scratch: the Rust trainer's own merges, fixed places, what cannot be."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from hf_echo.modeling import EchoTokenizer
+from hf_echo.vocabulary import split_words, train_from_counts, train_tokenizer
+from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_tokenizer, word_regex
+
+TEXTS = ["the cat sat on the mat", "हिन्दी में लिखी किताब", "བོད་ཡིག་ནི།", "it's 2024, isn't it?"]
+SPECIAL = ["<CLS>", "<s>", "<SEP>", "</s>", "<pad>"]
+
+
+def made_words(seed: int) -> dict[str, int]:
+    r = random.Random(seed)
+    syllables = ["ka", "to", "ri", "ह", "िन", "ོད་", "s", "é"]
+    words = (" " + "".join(r.choices(syllables, k=r.randint(1, 5))) for _ in range(120))
+    return {word: r.randint(1, 40) for word in words}
+
+
+def merges_of(tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    return [tuple(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("pattern", ["llama3", "echo"])
+def test_merges_are_those_of_the_rust_trainer(seed, pattern):
+    counts = made_words(seed)
+    rust = Tokenizer(models.BPE())
+    rust.pre_tokenizer = pre_tokenizer(pattern)
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + 60,
+        min_frequency=2,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    rust.train_from_iterator((word for word, count in counts.items() for _ in range(count)), trainer)
+    ours = train_from_counts(counts, 5 + 256 + 60, pattern=pattern, max_token_bytes=None, progress=False)
+    assert merges_of(ours.backend_tokenizer) == merges_of(rust)
+    assert [t for t, _ in sorted(ours.get_vocab().items(), key=lambda item: item[1])] == SPECIAL + [
+        t for t, _ in sorted(rust.get_vocab().items(), key=lambda item: item[1])
+    ]
+
+
+@pytest.mark.parametrize(("size", "n_reserved"), [(263, 0), (320, 0), (320, 16), (300, 3)])
+def test_fixed_places(size, n_reserved, tmp_path):
+    tokenizer = train_from_counts(made_words(0), size, n_reserved=n_reserved, max_length=77, progress=False)
+    reserved = [f"<reserved_{i}>" for i in range(n_reserved)]
+    tokenizer.save_pretrained(tmp_path)
+    for each in (tokenizer, EchoTokenizer.from_pretrained(tmp_path)):
+        assert len(each) == size == max(each.get_vocab().values()) + 1
+        assert each.convert_ids_to_tokens(range(5 + n_reserved)) == SPECIAL + reserved
+        assert [
+            each.cls_token_id,
+            each.bos_token_id,
+            each.sep_token_id,
+            each.eos_token_id,
+            each.pad_token_id,
+        ] == [*range(5)]
+        assert each.convert_ids_to_tokens([5 + n_reserved, 5 + n_reserved + 255]) == ["!", "Ń"]
+        assert each.model_max_length == 77
+        for text in [*TEXTS, "<reserved_0><SEP> </s>", "\U0010ffff\x00é🐈"]:  # spelt in a text, they are text
+            ids = each.encode(text, add_special_tokens=False)
+            assert each.decode(ids) == text and min(ids) >= 5 + n_reserved
+
+
+def test_texts_and_their_counts_give_the_same():
+    counts = Counter(word for text in TEXTS * 3 for word in split_words(text))
+    by_texts = train_tokenizer(iter(TEXTS * 3), 300, max_length=64, progress=False)
+    by_counts = train_from_counts(counts, 300, max_length=64, progress=False)
+    assert by_texts.backend_tokenizer.to_str() == by_counts.backend_tokenizer.to_str()
+    assert word_regex(by_texts) == ECHO_PATTERN
+    assert word_regex(train_tokenizer(TEXTS * 3, 300, pattern="llama3", progress=False)) == LLAMA3_PATTERN
+
+
+def test_the_wider_pattern_makes_words_one_token():
+    words = ["हिन्दी", "བོད་ཡིག"]
+    ours = train_tokenizer(words * 9, 400, progress=False)
+    assert [len(ours.encode(word, add_special_tokens=False)) for word in words] == [1, 1]
+    llama3 = train_tokenizer(words * 9, 400, pattern="llama3", progress=False)
+    assert [len(llama3.encode(word, add_special_tokens=False)) for word in words] == [4, 4]
+
+
+def test_max_token_bytes():
+    counts = {"abcdefghijkl": 9}  # six pairs, then three of four bytes
+    tokenizer = train_from_counts(counts, 261 + 9, max_token_bytes=4, progress=False)
+    assert tokenizer.tokenize("abcdefghijkl")[1:] == ["abcd", "efgh", "ijkl"]
+    with pytest.raises(ValueError, match="allow a vocabulary of 270"):
+        train_from_counts(counts, 261 + 10, max_token_bytes=4, progress=False)
+    assert train_from_counts(counts, 261 + 11, progress=False).tokenize("abcdefghijkl")[1:] == [
+        "abcdefghijkl"
+    ]
+
+
+def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
+    tokenizer = train_tokenizer(["a b ab ab"], 400, progress=False)
+    assert len(tokenizer) == 263  # "ab" and " ab"
+    assert "the texts allow a vocabulary of 263, not 400" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("counts", "size", "options", "message"),
+    [
+        (
+            {" ab": 2},
+            400,
+            {},
+            "the counts allow a vocabulary of 263, not 400: ask for 263, count more text, or lower",
+        ),
+        (
+            {" ab": 2},
+            261,
+            {},
+            r"vocab_size must be above 261 \(256 bytes, 5 special and 0 reserved tokens\), not 261",
+        ),
+        ({" ab": 2}, 277, {"n_reserved": 16}, r"must be above 277 \(256 bytes, 5 special and 16 reserved"),
+        ({" ab": 2}, 300, {"n_reserved": -1}, "n_reserved must be 0 or more, not -1"),
+        ({" ab": 2}, 300, {"pattern": "gpt"}, "pattern must be one of llama3, echo, not 'gpt'"),
+        ({}, 300, {}, "the counts are empty"),
+    ],
+)
+def test_bad_input(counts, size, options, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        train_from_counts(counts, size, progress=False, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_text():
+    with pytest.raises(ValueError, match="empty"):
+        train_tokenizer(["", "  "], 300, progress=False)
+
+
+def test_counts_of_another_pattern(tmp_path):
+    from hf_echo.vocabulary.counts import count_words
+
+    counts = count_words(
+        [[("hin_Deva", text) for text in TEXTS * 3]], tmp_path / "counts.parquet", processes=1, progress=False
+    )
+    with pytest.raises(
+        ValueError, match="'echo', the new tokenizer has 'llama3': count again with pattern 'llama3'"
+    ):
+        train_from_counts(counts, 300, pattern="llama3", progress=False)
+    assert len(train_from_counts(counts, 300, progress=False)) == 300
