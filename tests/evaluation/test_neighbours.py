@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from hf_echo.evaluation import mutual_neighbours, nearest_neighbours
-from hf_echo.evaluation.neighbours import PRECISIONS, unit_rows
+from hf_echo.evaluation import bounds, mutual_neighbours, nearest_neighbours, pruned_search
+from hf_echo.evaluation.neighbours import unit_rows
 
 
 def families(rows: int, dimensions: int, noise: float, seed: int = 0) -> np.ndarray:
@@ -24,62 +24,97 @@ def brute_force(x, y, k):
     return np.take_along_axis(scores, order, 1), order
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+def decaying(rows: int, dimensions: int, noise: float, seed: int = 0) -> np.ndarray:
+    """As `families`, with variances that fall off as those of real embeddings do: the short bound is used."""
+    return families(rows, dimensions, noise, seed) * (np.arange(1, dimensions + 1) ** -0.7).astype(np.float32)
+
+
+def assert_exact(found, x, y, k):
+    scores, indices = brute_force(x, y, k)
+    np.testing.assert_array_equal(found.indices, indices)
+    np.testing.assert_array_equal(found.scores, scores)
+
+
+@pytest.mark.parametrize("memory", [1, 40_000, 10**7])
 @pytest.mark.parametrize("noise", [1.0, 1e-2, 1e-4, 0.0])
-def test_equals_brute_force_in_both_directions_down_to_exact_duplicates(noise, precision):
+def test_equals_brute_force_in_both_directions_down_to_exact_duplicates(noise, memory):
     y = families(333, 24, noise)
     x = y[np.random.default_rng(1).permutation(333)[:210]] * 3.0
-    forward, backward = mutual_neighbours(x, y, 4, block_size=100, precision=precision)
-    for found, truth in ((forward, brute_force(x, y, 4)), (backward, brute_force(y, x, 4))):
-        np.testing.assert_array_equal(found.indices, truth[1])
-        np.testing.assert_array_equal(found.scores, truth[0])
+    forward, backward = mutual_neighbours(x, y, 4, memory=memory)
+    assert_exact(forward, x, y, 4)
+    assert_exact(backward, y, x, 4)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_block_size_changes_nothing(precision):
+@pytest.mark.parametrize("noise", [0.5, 0.05, 1e-4])
+@pytest.mark.parametrize("size", [32, 64, 96])
+def test_the_short_bound_changes_nothing(monkeypatch, noise, size):
+    """Whatever number of axes is taken, also one that bounds badly or nearly everything."""
+    monkeypatch.setattr(bounds, "SIZES", (size,))
+    monkeypatch.setattr(bounds, "PAIR", 0.0)  # pairs cost nothing: the short product always looks cheaper
+    x, y = decaying(1100, 160, noise), decaying(1000, 160, noise) + 0.01
+    made = bounds.short_bound(unit_rows(x), unit_rows(y), 4)
+    assert made.left.shape == (1100, size)
+    exact = unit_rows(x).double() @ unit_rows(y).double().T
+    assert bool((made.left @ made.right.T + made.slack >= exact).all())
+    forward, backward = mutual_neighbours(x, y, 4)
+    assert_exact(forward, x, y, 4)
+    assert_exact(backward, y, x, 4)
+    assert_exact(nearest_neighbours(x, y, 2, memory=60_000), x, y, 2)
+
+
+def test_the_short_bound_is_for_data_that_it_bounds():
+    """Families close together pay from a few axes on; rows without anything near need the whole product."""
+    near, far = families(1100, 256, 0.1), np.random.default_rng(0).normal(size=(1100, 256))
+    assert bounds.short_bound(unit_rows(near), unit_rows(near[::-1].copy()), 4).left.shape[1] <= 96
+    assert bounds.short_bound(unit_rows(far), unit_rows(far[::-1].copy()), 4) is None
+    assert bounds.short_bound(unit_rows(near[:900]), unit_rows(near), 4) is None  # too few to be worth it
+
+
+@pytest.mark.parametrize("memory", [1, 3_000, 50_000])
+def test_memory_changes_nothing(memory):
     x, y = families(301, 16, 0.05, seed=2), families(517, 16, 0.05, seed=3)
-    whole = mutual_neighbours(x, y, 3, block_size=10_000, precision=precision)
-    for block_size in (1, 33, 64, 200):
-        if block_size == 1:  # one product a pair: only a corner of the data
-            small = mutual_neighbours(x[:9], y[:9], 3, block_size=1, precision=precision)
-            again = mutual_neighbours(x[:9], y[:9], 3, precision=precision)
-            pairs = zip(small, again, strict=True)
-        else:
-            pairs = zip(
-                mutual_neighbours(x, y, 3, block_size=block_size, precision=precision), whole, strict=True
-            )
-        for left, right in pairs:
-            np.testing.assert_array_equal(left.indices, right.indices)
-            np.testing.assert_array_equal(left.scores, right.scores)
+    for found, whole in zip(
+        mutual_neighbours(x, y, 40, memory=memory), mutual_neighbours(x, y, 40), strict=True
+    ):
+        np.testing.assert_array_equal(found.indices, whole.indices)
+        np.testing.assert_array_equal(found.scores, whole.scores)
+
+
+def test_all_rows_may_be_asked_for():
+    x, y = families(37, 8, 0.5), families(70, 8, 0.5, seed=1)
+    assert_exact(nearest_neighbours(x, y, 70, memory=1), x, y, 70)
 
 
 def test_the_best_rows_may_all_come_last():
-    """Each block beats the one before: the threshold of the pruning never helps."""
+    """Each part of y beats the one before: what is known so far never helps."""
     rng = np.random.default_rng(0)
     direction = rng.normal(size=(1, 12))
     y = np.linspace(0.0, 3.0, 400)[:, None] * direction + rng.normal(size=(400, 12))
     x = direction + 0.01 * rng.normal(size=(70, 12))
-    found = nearest_neighbours(x, y, 5, block_size=64)
-    np.testing.assert_array_equal(found.indices, brute_force(x, y, 5)[1])
+    assert_exact(nearest_neighbours(x, y, 5, memory=1), x, y, 5)
 
 
 def test_collapsed_embeddings_are_searched_exactly():
     rng = np.random.default_rng(0)
-    x = (rng.normal(size=(1, 32)) + 1e-5 * rng.normal(size=(150, 32))).astype(np.float32)
+    x = (rng.normal(size=(1, 32)) + 1e-5 * rng.normal(size=(1100, 32))).astype(np.float32)
     y = (x + 1e-6 * rng.normal(size=x.shape)).astype(np.float32)
-    for precision in PRECISIONS:
-        found = nearest_neighbours(x, y, 4, precision=precision)
-        np.testing.assert_array_equal(found.indices, brute_force(x, y, 4)[1])
+    assert_exact(nearest_neighbours(x, y, 4), x, y, 4)
 
 
-def test_the_largest_temporary_is_one_block(monkeypatch):
-    from hf_echo.evaluation import neighbours
+def test_temporaries_stay_within_the_memory(monkeypatch):
+    sizes, product = [], pruned_search.product
 
-    sizes, product = [], neighbours._product
-    monkeypatch.setattr(neighbours, "_product", lambda a, b: sizes.append(out := product(a, b)) or out)
-    mutual_neighbours(families(500, 8, 0.5), families(700, 8, 0.5, seed=1), 4, block_size=96)
-    assert max(s.numel() for s in sizes) == 96 * 96
-    assert len(sizes) == 6 * 8  # one pass gives both directions
+    def measured(a, b, out=None):
+        sizes.append((len(a), len(b)))
+        return product(a, b, out=out)
+
+    monkeypatch.setattr(pruned_search, "product", measured)
+    x, y = families(2000, 8, 0.5), families(3000, 8, 0.5, seed=1)
+    mutual_neighbours(x, y, 4, memory=100_000)
+    assert max(a * b for a, b in sizes) <= 100_000
+    strips = [(a, b) for a, b in sizes if a == 32]
+    assert sum(a * b for a, b in sizes if b > 32) < 1.2 * 2000 * 3000  # one pass gives both directions
+    assert strips
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -95,8 +130,8 @@ def test_torch_and_numpy_of_any_float_type_agree(dtype):
 
 def test_sparse_rows_give_what_dense_rows_give():
     x, y = (sparse.random(40, 90, density=0.1, format="csr", random_state=s) for s in (0, 1))
-    dense = mutual_neighbours(x.toarray(), y.toarray(), 4, block_size=16)
-    for left, right in zip(mutual_neighbours(x, y, 4, block_size=16), dense, strict=True):
+    dense = mutual_neighbours(x.toarray(), y.toarray(), 4, memory=1)
+    for left, right in zip(mutual_neighbours(x, y, 4, memory=1), dense, strict=True):
         np.testing.assert_array_equal(left.indices, right.indices)
         np.testing.assert_allclose(left.scores, right.scores, atol=1e-7)
 
@@ -139,8 +174,19 @@ def test_a_lower_matmul_precision_of_torch_is_allowed_for():
         (np.ones((2, 3)), np.ones((5, 3)), 0, "k is 0"),
         (np.ones((0, 3)), np.ones((5, 3)), 1, r"x must be .* got shape \(0, 3\)"),
         (np.ones(3), np.ones((5, 3)), 1, r"got shape \(3,\)"),
-        (np.ones((2, 3)), np.full((5, 3), np.nan), 1, "y holds NaN"),
-        (torch.full((2, 3), torch.inf), torch.ones(5, 3), 1, "x holds NaN or infinite"),
+        (np.ones((2, 3)), np.array([[1, 2, 3], [4, np.nan, 6.0]]), 1, "y holds NaN.* first in row 1"),
+        (
+            sparse.csr_matrix(np.eye(3)),
+            sparse.csr_matrix(np.diag([1, 1, np.inf])),
+            1,
+            "y holds .* first in row 2",
+        ),
+        (
+            torch.full((2, 3), torch.inf),
+            torch.ones(5, 3),
+            1,
+            "x holds NaN or infinite values, first in row 0",
+        ),
         (sparse.csr_matrix(np.eye(3)), np.eye(3), 1, "sparse and the other dense"),
     ],
 )
@@ -150,8 +196,6 @@ def test_bad_input_is_refused_in_one_line(x, y, k, words):
     assert "\n" not in str(error.value)
 
 
-def test_unknown_precision_and_block_size():
-    with pytest.raises(ValueError, match="'int8'"):
-        nearest_neighbours(np.eye(3), np.eye(3), 1, precision="int8")
-    with pytest.raises(ValueError, match="block_size is 0"):
-        mutual_neighbours(np.eye(3), np.eye(3), 1, block_size=0)
+def test_impossible_memory():
+    with pytest.raises(ValueError, match="memory is 0"):
+        mutual_neighbours(np.eye(3), np.eye(3), 1, memory=0)

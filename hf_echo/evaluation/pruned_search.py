@@ -1,0 +1,197 @@
+"""The search behind `neighbours`: all pairs bounded by one short product, few pairs scored exactly.
+
+Contract: unit rows x (n, d) and y (m, d) in; the k best rows of y for each row of x, and of x for each row of
+y, out as sorted keys. The answer is exact: `neighbours` says what that means.
+
+What is done for a row and all that it may choose from (`_decide`):
+1. the pairs with the highest bounds are scored exactly; the k-th of them is a floor under the answer;
+2. all other pairs whose bound reaches the floor are scored too, and the rest cannot be in the answer.
+Both look at the maxima of 32 bounds first and open the few groups that matter. A row with too many pairs to
+score gets the whole product instead of the short one, and at last every pair in float64: collapsed embeddings
+cost time, never a wrong answer.
+
+Both directions share the product. It is made in strips of rows that stay in the processor's cache; of a strip
+only the maxima over 32 rows are kept for the other direction, which makes the few groups that it opens again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from .bounds import Bound, short_bound, whole_bound
+from .pair_scores import NO_PAIR, as_double, key_scores, pair_keys, pair_scores, product, take
+
+GROUP = 32
+SPARE = 2  # pairs beyond k that are scored for the floor
+AFFORDABLE = 1 / 40_000  # pairs scored by themselves in the time of one multiplication inside a product
+
+
+class Side(NamedTuple):
+    """One direction: rows of x look for rows of y. `keys` (n, k) is the answer so far, sorted."""
+
+    x: Any
+    y: Any
+    keys: torch.Tensor
+
+
+class Offer(NamedTuple):
+    """Bounds, for `rows` of x, of the rows `columns` of y in groups of 32.
+
+    `maxima` (rows, groups); `open(i, group)`, both (p,), gives (p, 32) bounds of rows[i], minus infinity where
+    a last group is not full.
+    """
+
+    rows: torch.Tensor
+    columns: slice
+    maxima: torch.Tensor
+    open: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    slack: float
+
+
+def search(
+    x: Any, y: Any, k: int, k_back: int | None, memory: int
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(keys (n, k) of y's rows for x, keys (m, k_back) of x's rows for y or None).
+
+    memory: how many floats the maxima, or a strip, may take (32 * 32 at least).
+    """
+    n, m = x.shape[0], y.shape[0]
+    device = x.device if isinstance(x, torch.Tensor) else None
+    forward = Side(x, y, torch.full((n, k), NO_PAIR, device=device))
+    backward = None if k_back is None else Side(y, x, torch.full((m, k_back), NO_PAIR, device=device))
+    bound = short_bound(x, y, k) or whole_bound(x, y)
+    wide = _full(memory // max(GROUP, n // GROUP))
+    for j in range(0, m, wide):
+        columns = slice(j, min(j + wide, m))
+        kept = []
+        for rows, bounds in _strips(bound, torch.arange(n, device=device), columns, memory):
+            _decide(forward, _offer(rows, columns, bounds, bound.slack), memory)
+            if backward is not None:
+                kept.append(_filled(bounds, -torch.inf).unflatten(0, (-1, GROUP)).amax(1))
+        if backward is not None:
+            _search_back(backward, bound, columns, torch.cat(kept), memory)
+    return forward.keys, None if backward is None else backward.keys
+
+
+def _strips(bound: Bound, rows: torch.Tensor, columns: slice, memory: int):
+    """Yields (some rows, their bounds with `columns`, the last group filled with minus infinity)."""
+    wide = columns.stop - columns.start
+    right = _filled(bound.right[columns])
+    height = min(8 * GROUP, _full(memory // 16 // right.shape[0]))
+    buffer = torch.empty(height, right.shape[0], device=rows.device)
+    for i in range(0, len(rows), height):
+        some = rows[i : i + height]
+        bounds = product(take(bound.left, some), right, out=buffer[: len(some)])
+        bounds[:, wide:] = -torch.inf
+        yield some, bounds
+
+
+def _offer(rows: torch.Tensor, columns: slice, bounds: torch.Tensor, slack: float) -> Offer:
+    groups = bounds.unflatten(1, (-1, GROUP))
+    flat = groups.flatten(0, 1)
+    count = groups.shape[1]
+    return Offer(rows, columns, groups.amax(2), lambda i, g: flat.index_select(0, i * count + g), slack)
+
+
+def _search_back(side: Side, bound: Bound, rows: slice, maxima: torch.Tensor, memory: int) -> None:
+    """Rows of y look for all rows of x. maxima: (groups of x, rows)."""
+    every = slice(0, side.y.shape[0])
+    height = _full(memory // 4 // len(maxima))
+    for i in range(rows.start, rows.stop, height):
+        some = torch.arange(i, min(i + height, rows.stop), device=maxima.device)
+        part = maxima[:, i - rows.start : some[-1] + 1 - rows.start].T.contiguous()
+
+        def open_again(i: torch.Tensor, group: torch.Tensor, some=some) -> torch.Tensor:
+            bounds = torch.full((len(i), GROUP), -torch.inf, device=i.device)
+            order = group.argsort()
+            present, counts = group[order].unique_consecutive(return_counts=True)
+            for g, at in zip(present.tolist(), order.split(counts.tolist()), strict=True):
+                left = bound.left[g * GROUP : (g + 1) * GROUP]
+                bounds[at, : left.shape[0]] = product(take(bound.right, some[i[at]]), left)
+            return bounds
+
+        _decide(side, Offer(some, every, part, open_again, bound.slack), memory)
+
+
+def _decide(side: Side, offer: Offer, memory: int, floor: torch.Tensor | None = None) -> None:
+    """Put the best of the offered pairs into `side.keys`. floor: (rows, 1), what the answer has already."""
+    rows, first, maxima = offer.rows, offer.columns.start, offer.maxima
+    keys = side.keys[rows]
+    k, top = keys.shape[1], min(keys.shape[1] + SPARE, maxima.shape[1])
+    floor = key_scores(keys[:, -1:]).clamp_min(-2) if floor is None else floor  # -2: below any cosine
+
+    groups = maxima.topk(top, dim=1).indices
+    every = torch.arange(len(rows), device=rows.device).repeat_interleave(top)
+    bounds = offer.open(every, groups.flatten()).view(len(rows), -1)
+    bounds, place = bounds.topk(min(k + SPARE, bounds.shape[1]), dim=1)
+    chosen = groups.gather(1, place // GROUP) * GROUP + place % GROUP
+    row, slot = (bounds >= floor - offer.slack).nonzero(as_tuple=True)
+    best = _merge(keys, row, _score(side, rows[row], first + chosen[row, slot]))
+    floor = torch.maximum(floor, key_scores(best[:, -1:]))
+
+    reach = maxima >= floor - offer.slack
+    width = offer.columns.stop - first
+    undecided = reach.sum(1) > max(8 * k, width * side.x.shape[1] * AFFORDABLE)
+    row, group = (reach & ~undecided[:, None]).nonzero(as_tuple=True)
+    values, least = offer.open(row, group), bounds[row, -1:]
+    hit, member = ((values >= (floor - offer.slack)[row]) & (values <= least)).nonzero(as_tuple=True)
+    row, column = row[hit], group[hit] * GROUP + member
+    new = (chosen[row] != column[:, None]).all(1)  # bounds may be equal to the last one chosen
+    row, column = row[new], column[new]
+    best = _merge(best, row, _score(side, rows[row], first + column))
+    side.keys[rows] = torch.where(undecided[:, None], keys, best)
+    if undecided.any():
+        _search_again(side, offer, undecided.nonzero().ravel(), floor, memory)
+
+
+def _search_again(side: Side, offer: Offer, which: torch.Tensor, floor: torch.Tensor, memory: int) -> None:
+    """The undecided rows by the whole product; what that does not decide, in float64."""
+    rows, columns = offer.rows[which], offer.columns
+    whole = whole_bound(side.x, side.y)
+    if offer.slack > whole.slack:
+        start = 0
+        for some, bounds in _strips(whole, rows, columns, memory):
+            at = which[start : start + len(some)]
+            _decide(side, _offer(some, columns, bounds, whole.slack), memory, floor[at])
+            start += len(some)
+        return
+    every, right = torch.arange(columns.start, columns.stop, device=rows.device), as_double(side.y[columns])
+    for some in rows.split(GROUP):
+        scores = product(as_double(take(side.x, some)), right).float()
+        keys = torch.cat([side.keys[some], pair_keys(scores, every)], dim=1)
+        side.keys[some] = keys.topk(side.keys.shape[1], dim=1).values
+
+
+def _score(side: Side, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    return pair_keys(pair_scores(side.x, side.y, rows, columns), columns)
+
+
+def _merge(keys: torch.Tensor, row: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """The best of `keys` (rows, k) and of the new keys of the rows `row`, which are in order."""
+    if not len(row):
+        return keys
+    counts = row.bincount(minlength=len(keys))
+    slot = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+    padded = torch.full((len(keys), int(counts.max())), NO_PAIR, device=keys.device)
+    padded[row, slot] = new
+    return torch.cat([keys, padded], dim=1).topk(keys.shape[1], dim=1).values
+
+
+def _full(size: int) -> int:
+    """`size` or less, in full groups; one at least."""
+    return max(1, size // GROUP) * GROUP
+
+
+def _filled(x: Any, value: float = 0.0) -> Any:
+    """x with rows added until its last group is full."""
+    missing = -x.shape[0] % GROUP
+    if not missing:
+        return x
+    if isinstance(x, torch.Tensor):
+        return torch.nn.functional.pad(x, (0, 0, 0, missing), value=value)
+    x = x.copy()
+    x.resize(x.shape[0] + missing, x.shape[1])
+    return x
