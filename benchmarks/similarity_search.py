@@ -6,9 +6,10 @@
 
 Made data: rows in families of five that differ by a small perturbation (what a sentence and its hard
 negatives look like), x a noisier copy of y. Both methods run alternately, each `--repeats` times, with the
-same number of threads (one by default); the best time of each counts. Neighbours are compared in both directions. Where they
-differ, `gain` is [smallest, largest] float64 cosine of our choice less theirs: 0 is an exact tie (we take the
-lowest index), a positive number is a float32 rounding of theirs, a clearly negative one would be our mistake.
+same number of threads (one by default); the best time of each counts. Neighbours are compared in both
+directions. Where they differ, `gain` is [smallest, largest] float64 cosine of our choice less theirs: 0 is an
+exact tie (we take the lowest index), a positive number is a float32 rounding of theirs, a clearly negative
+one would be our mistake.
 """
 
 from __future__ import annotations
@@ -104,8 +105,14 @@ def main() -> None:
         inputs = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         _, wall, cpu = timed(ours, x, y, options.k)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        figures = {"rows": [len(x), len(y)], "dimensions": x.shape[1], "seconds": round(wall, 1),
-                   "cpu_seconds": round(cpu, 1), "peak_mb": peak // 1024, "of_which_before_mb": inputs // 1024}  # fmt: skip
+        figures = {
+            "rows": [len(x), len(y)],
+            "dimensions": x.shape[1],
+            "seconds": round(wall, 1),
+            "cpu_seconds": round(cpu, 1),
+            "peak_mb": peak // 1024,
+            "of_which_before_mb": inputs // 1024,
+        }
         print(json.dumps(figures, indent=2))
         return
 

@@ -1,0 +1,190 @@
+"""Pairs of two collections of embeddings by margin score (Artetxe and Schwenk 2019; LASER's mine_bitexts).
+
+Contract: embeddings in, row numbers and scores out; what the rows say is not known here. The margins are those
+of `evaluation.xsim`. Which pairs are offered:
+    forward       each source with its best target
+    backward      each target with its best source
+    intersection  pairs that are both
+    max           both together, best score first, each row at most once (LASER's default)
+"Best" is the highest margin score among the k nearest neighbours by cosine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from ..evaluation.neighbours import Neighbours, mutual_neighbours
+from ..evaluation.xsim import MARGINS, margin_scores
+from .approximate import index_neighbours
+
+RETRIEVALS = ("max", "forward", "backward", "intersection")
+BLOCK = 65_536  # rows of one side that are in memory at a time
+
+
+class MinedPairs(NamedTuple):
+    """`scores` (p,) float64, best first; `sources`, `targets` (p,) int64 rows of the two collections."""
+
+    scores: np.ndarray
+    sources: np.ndarray
+    targets: np.ndarray
+
+    def above(self, threshold: float) -> MinedPairs:
+        """The pairs that score at least `threshold`."""
+        return MinedPairs(*(part[self.scores >= threshold] for part in self))
+
+    def pairs(self) -> list[tuple[int, int]]:
+        return list(zip(self.sources.tolist(), self.targets.tolist(), strict=True))
+
+
+def mine(
+    x: Any,
+    y: Any,
+    *,
+    k: int = 4,
+    margin: str | None = "ratio",
+    retrieval: str = "max",
+    threshold: float | None = None,
+    index: str | None = None,
+    block: int = BLOCK,
+    progress: bool = False,
+) -> MinedPairs:
+    """Pairs (row of x, row of y) that look like translations, best first.
+
+    Args:
+        x, y: (n, d) and (m, d) embeddings of any scale; arrays (memory-mapped will do), or lists of arrays that
+            follow one another (shards). Only `block` rows of a side are read at a time.
+        k: neighbours each way, for the margin and as candidates; fewer where there are fewer rows.
+        margin: "ratio", "distance" or None (the cosine itself).
+        retrieval: "max", "forward", "backward" or "intersection".
+        threshold: pairs below it are dropped; `best_threshold` finds one.
+        index: None searches exactly, block by block; a faiss index_factory string ("Flat", "IVF1024,Flat",
+            "IVF4096,PQ64" ...) searches that index, which is built in memory. Needs hf-echo[faiss].
+
+    Raises:
+        ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
+    """
+    if margin not in MARGINS:
+        raise ValueError(f"margin is {margin!r}, must be 'ratio', 'distance' or None")
+    if retrieval not in RETRIEVALS:
+        raise ValueError(f"retrieval is {retrieval!r}, must be one of {', '.join(RETRIEVALS)}")
+    if k < 1 or block < 1:
+        raise ValueError(f"k is {k} and block {block}, must be at least 1")
+    x, y = Blocks(x, block, "x"), Blocks(y, block, "y")
+    if x.width != y.width:
+        raise ValueError(f"x has {x.width} dimensions and y {y.width}: they must come from one model")
+    k = min(k, x.rows, y.rows)
+    if index is None:
+        forward, backward = _exact_neighbours(x, y, k, progress)
+    else:
+        forward, backward = index_neighbours(x, y, k, index), index_neighbours(y, x, k, index)
+    found = _retrieve(_best(forward, backward, margin), _best(backward, forward, margin), retrieval)
+    return found if threshold is None else found.above(threshold)
+
+
+class Blocks:
+    """A collection read block by block: iterate (first row, (rows, d) array). Broken rows are refused."""
+
+    def __init__(self, parts: Any, block: int, name: str):
+        self.parts = [np.asanyarray(p) for p in (parts if isinstance(parts, Sequence) else [parts])]
+        self.block, self.name = block, name
+        if not self.parts or any(p.ndim != 2 or 0 in p.shape for p in self.parts):
+            shapes = [p.shape for p in self.parts]
+            raise ValueError(
+                f"{name} must be (rows, dimensions) arrays with at least one of each, got {shapes}"
+            )
+        if len({p.shape[1] for p in self.parts}) > 1:
+            raise ValueError(
+                f"the parts of {name} differ in dimensions: {sorted({p.shape[1] for p in self.parts})}"
+            )
+        self.starts = np.cumsum([0, *(len(p) for p in self.parts)])
+        self.rows, self.width = int(self.starts[-1]), self.parts[0].shape[1]
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.block)
+
+    def __iter__(self):
+        for start in range(0, self.rows, self.block):
+            yield start, self.read(start, min(start + self.block, self.rows))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        pieces = [
+            part[max(start - first, 0) : stop - first]
+            for first, part in zip(self.starts, self.parts)
+            if first < stop and first + len(part) > start
+        ]
+        rows = np.concatenate(pieces) if len(pieces) > 1 else np.array(pieces[0])
+        bad = ~np.isfinite(rows).all(axis=1) | ~rows.any(axis=1)
+        if bad.any():
+            raise ValueError(
+                f"{self.name} row {start + int(bad.argmax())} is a NaN, infinite or zero embedding: "
+                "it has no direction to search in"
+            )
+        return rows
+
+
+def _exact_neighbours(x: Blocks, y: Blocks, k: int, progress: bool) -> tuple[Neighbours, Neighbours]:
+    forward, backward = _nothing(x.rows, k), _nothing(y.rows, k)
+    bar = tqdm(total=len(x) * len(y), desc="Searching", unit="block", disable=not progress)
+    for i, rows in x:
+        for j, columns in y:
+            there, back = mutual_neighbours(rows, columns, min(k, len(rows), len(columns)))
+            _keep_best(forward, i, there, j)
+            _keep_best(backward, j, back, i)
+            bar.update()
+    bar.close()
+    return forward, backward
+
+
+def _nothing(rows: int, k: int) -> Neighbours:
+    return Neighbours(np.full((rows, k), -np.inf, dtype=np.float32), np.full((rows, k), -1, dtype=np.int64))
+
+
+def _keep_best(best: Neighbours, start: int, new: Neighbours, offset: int) -> None:
+    """Blocks come in order of rows, so a stable sort leaves equal scores by lowest row."""
+    rows = slice(start, start + len(new.scores))
+    scores = np.concatenate([best.scores[rows], new.scores], axis=1)
+    indices = np.concatenate([best.indices[rows], new.indices + offset], axis=1)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : best.scores.shape[1]]
+    best.scores[rows] = np.take_along_axis(scores, order, axis=1)
+    best.indices[rows] = np.take_along_axis(indices, order, axis=1)
+
+
+def _best(forward: Neighbours, backward: Neighbours, margin: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """(score, row of the other side) of each row's best candidate."""
+    scores = forward.scores.astype(np.float64) if margin is None else margin_scores(forward, backward, margin)
+    scores = np.where(forward.indices < 0, -np.inf, scores)  # an approximate index may find fewer than k
+    rows, at = np.arange(len(scores)), scores.argmax(axis=1)
+    return scores[rows, at], forward.indices[rows, at]
+
+
+def _retrieve(there: tuple, back: tuple, retrieval: str) -> MinedPairs:
+    (score, target), (score_back, source) = there, back
+    own, own_back = np.arange(len(score)), np.arange(len(score_back))
+    if retrieval == "forward":
+        scores, sources, targets = score, own, target
+    elif retrieval == "backward":
+        scores, sources, targets = score_back, source, own_back
+    elif retrieval == "intersection":
+        both = (target >= 0) & (source[target] == own)
+        scores, sources, targets = score[both], own[both], target[both]
+    else:
+        scores = np.concatenate([score, score_back])
+        sources, targets = np.concatenate([own, source]), np.concatenate([target, own_back])
+    order = np.lexsort([targets, sources, -scores])
+    order = order[np.isfinite(scores[order])]
+    if retrieval == "max":
+        order = _each_once(order, sources, targets, len(own), len(own_back))
+    return MinedPairs(scores[order], sources[order], targets[order])
+
+
+def _each_once(order: np.ndarray, sources: np.ndarray, targets: np.ndarray, n: int, m: int) -> np.ndarray:
+    taken, taken_back, kept = bytearray(n), bytearray(m), []
+    for at, i, j in zip(order.tolist(), sources[order].tolist(), targets[order].tolist(), strict=True):
+        if not taken[i] and not taken_back[j]:
+            taken[i] = taken_back[j] = 1
+            kept.append(at)
+    return np.array(kept, dtype=np.int64)

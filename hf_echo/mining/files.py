@@ -1,0 +1,73 @@
+"""Two text files in, a file of mined pairs out, with all that is large kept on disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..evaluation.results import Result
+from .bitext import mine
+from .lines import TextLines
+from .shards import SHARD, Encode, encode_to_shards
+
+# a field is one line and holds no tab, whatever a reader takes for the end of a line
+BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+@dataclass(frozen=True)
+class MiningReport(Result):
+    """`sources` and `targets`: rows that were searched; `pairs` written to `out`."""
+
+    sources: int
+    targets: int
+    pairs: int
+    out: str
+    work: str
+
+
+def mine_files(
+    source: Path,
+    target: Path,
+    out: Path,
+    encode: Encode,
+    *,
+    work: Path | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    dedup: bool = False,
+    model: str = "",
+    shard: int = SHARD,
+    progress: bool = True,
+    **options,
+) -> MiningReport:
+    """Mine the lines of two files into a TSV of score, source, target (with a header), best first.
+
+    Blank lines are left out. Embeddings go to `work` (default: OUT.work), where a stopped run, or one with other
+    `options`, finds them again; neither texts nor embeddings are held in memory as a whole.
+
+    Args:
+        encode: (texts, lang) -> (len(texts), d).
+        dedup: of equal lines of a file only the first is a candidate.
+        options: those of `mine`.
+
+    Raises:
+        FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
+    """
+    work = work or out.with_name(out.name + ".work")
+    lines = [TextLines(path, dedup=dedup) for path in (source, target)]
+    x, y = (
+        encode_to_shards(rows, encode, lang, work / side, model=model, shard=shard, progress=progress)
+        for rows, lang, side in zip(lines, (source_lang, target_lang), ("source", "target"), strict=True)
+    )
+    found = mine(x, y, progress=progress, **options)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_name(out.name + ".part")
+    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("score\tsource\ttarget\n")
+        texts = (side.texts(rows) for side, rows in zip(lines, (found.sources, found.targets), strict=True))
+        for score, *pair in zip(found.scores.tolist(), *texts, strict=True):
+            file.write("\t".join([f"{score:.6f}", *(BREAKS.sub(" ", text) for text in pair)]) + "\n")
+    os.replace(unfinished, out)
+    return MiningReport(len(lines[0]), len(lines[1]), len(found.scores), str(out), str(work))
