@@ -1,13 +1,17 @@
 """Translations per second from embeddings: transformers' generate (fp32, greedy) against `greedy_decode`, in one run.
 
     python benchmarks/translate_speed.py --model outputs/demo/release [--threads 2]
+    python benchmarks/translate_speed.py --model outputs/demo/release --texts FILE --counting
 
 Held-out sentences of the built-in corpus, or --texts FILE with lines `code<TAB>text`. The fp32 outputs must be equal.
+With --counting the weights are replaced by some that write, for each text, as many tokens as the text has: the lengths
+of real sentences in a model of this shape, whatever it has learnt.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import time
 from pathlib import Path
@@ -21,68 +25,115 @@ from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling.generation_echo import greedy_decode
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--texts", type=Path)
+    parser.add_argument("--counting", action="store_true")
     parser.add_argument("-n", type=int, default=512)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--max-new-tokens", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=256, help="of greedy_decode; generate has also 64")
+    parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    if args.texts:
-        rows = [line.split("\t", 1) for line in args.texts.read_text(encoding="utf-8").splitlines()][: args.n]
-    else:
-        table = builtin_nway(args.n // len(LANGUAGES) + 1, split="test")
-        rows = [(row["lang"], row["text"]) for row in table][: args.n]
-    model, tokenizer = load_translator(args.model, dtype="fp32")
-    memory = torch.from_numpy(
-        encode(model, tokenizer, [text for _, text in rows], [lang for lang, _ in rows])
-    )
-    prompt = tokenizer.decoder_prompt_ids("eng_Latn")
+    return parser.parse_args()
 
-    def batches(run):
-        return [
-            ids
-            for i in range(0, len(memory), args.batch_size)
-            for ids in run(memory[i : i + args.batch_size])
-        ]
+
+def read_texts(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """(codes, texts)."""
+    if args.texts:
+        lines = args.texts.read_text(encoding="utf-8").splitlines()[: args.n]
+        return tuple(zip(*(line.split("\t", 1) for line in lines)))
+    table = builtin_nway(args.n // len(LANGUAGES) + 1, split="test")
+    return tuple(zip(*[(row["lang"], row["text"]) for row in table][: args.n]))
+
+
+@torch.no_grad()
+def count(decoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tensor:
+    """Gives the decoder weights that write the tokens length, length - 1, ... 1, eos; returns one embedding a length.
+
+    Token i calls for i - 1, and more loudly than the sentence calls for its first. All layers work, mostly for nothing.
+    """
+    size, model = max(lengths) + 2, decoder.model
+    if min(eos, prompt_end) < size:
+        raise ValueError(f"tokens {eos} and {prompt_end} are wanted for counting to {size}")
+    torch.manual_seed(0)
+    for layer in model.layers:
+        for part in (layer.self_attn.o_proj, layer.cross_attn.o_proj, layer.mlp.down_proj):
+            part.weight.zero_()
+    cross = model.layers[0].cross_attn
+    for part in (cross.v_proj, cross.o_proj, model.embedding_projection):
+        part.weight.normal_()
+    calls = torch.randn(size, decoder.config.embedding_size)  # row i calls for token i - 1
+    calls /= cross.constant(model.embedding_projection(calls[:, None])).norm(dim=-1)
+    states = cross.constant(model.embedding_projection(calls[:, None]))[:, 0]
+    model.norm.weight.fill_(1)
+    decoder.lm_head.weight = torch.nn.Parameter(torch.zeros_like(decoder.lm_head.weight))
+    decoder.lm_head.weight[1 : size - 1] = states[2:]
+    decoder.lm_head.weight[eos] = states[1]
+    model.embed_tokens.weight[:size] = 3 * states
+    model.embed_tokens.weight[prompt_end] = 0
+    return calls[torch.tensor(lengths) + 1]
+
+
+def main() -> None:
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    clock = (
+        time.process_time if args.threads == 1 else time.perf_counter
+    )  # other programs may run beside this one
+    model, tokenizer = load_translator(args.model, dtype="fp32")
+    prompt, eos = tokenizer.decoder_prompt_ids("eng_Latn"), tokenizer.eos_token_id
+    codes, texts = read_texts(args)
+    if args.counting:
+        lengths = [len(ids) for ids in tokenizer(list(texts), add_special_tokens=False).input_ids]
+        memory = count(model.decoder, [max(1, n) for n in lengths], eos, prompt[-1])
+    else:
+        memory = torch.from_numpy(encode(model, tokenizer, list(texts), list(codes)))
+    limit = {"max_new_tokens": args.max_new_tokens}
 
     @torch.no_grad()
     def with_generate(vectors):
         start = torch.tensor([prompt] * len(vectors))
-        ids = model.generate(sentence_embedding=vectors, decoder_input_ids=start, do_sample=False,
-                             max_new_tokens=args.max_new_tokens)[:, len(prompt) :]  # fmt: skip
-        return [row[: row.index(eos)] if eos in row else row for row in ids.tolist()]
+        ids = model.generate(sentence_embedding=vectors, decoder_input_ids=start, do_sample=False, **limit)
+        rows = ids[:, len(prompt) :].tolist()
+        return [row[: row.index(eos)] if eos in row else row for row in rows]
 
-    eos, limit = tokenizer.eos_token_id, {"max_new_tokens": args.max_new_tokens}
-    paths = {"generate, fp32": with_generate,
-             "greedy_decode, fp32": lambda v: greedy_decode(model.decoder, v, prompt, **limit)}  # fmt: skip
+    def greedy(translator):
+        return lambda v: greedy_decode(translator.decoder, v.to(translator.dtype), prompt, **limit)
+
+    large = args.batch_size
+    paths = {
+        "generate, fp32, 64 rows": (64, with_generate),
+        f"generate, fp32, {large} rows": (large, with_generate),
+        f"greedy_decode, fp32, {large} rows": (large, greedy(model)),
+    }
     if has_fast_bf16():
-        half = load_translator(args.model, dtype="bf16")[0]
-        paths["greedy_decode, bf16"] = lambda v: greedy_decode(
-            half.decoder, v.bfloat16(), prompt, max_new_tokens=args.max_new_tokens
-        )
+        paths[f"greedy_decode, bf16, {large} rows"] = (large, greedy(copy.deepcopy(model).bfloat16()))
     best, found = dict.fromkeys(paths, np.inf), {}
     for _ in range(args.rounds):
-        for name, run in paths.items():
-            start = time.perf_counter()
-            found[name] = batches(run)
-            best[name] = min(best[name], time.perf_counter() - start)
-    report = {"threads": args.threads, "sentences": len(rows), "paths": {}}
+        for name, (size, run) in paths.items():
+            start = clock()
+            found[name] = [ids for vectors in memory.split(size) for ids in run(vectors)]
+            best[name] = min(best[name], clock() - start)
+    reference, *_ = paths
+    written = np.array([len(ids) for ids in found[reference]])
+    report = {
+        "threads": args.threads,
+        "sentences": len(texts),
+        "tokens a sentence": {"mean": round(float(written.mean()), 1), "longest": int(written.max())},
+        "paths": {},
+    }
+    print(report["tokens a sentence"])
     for name, seconds in best.items():
-        same = sum(a == b for a, b in zip(found[name], found["generate, fp32"]))
         report["paths"][name] = {
-            "sentences_per_second": round(len(rows) / seconds, 1),
-            "times_generate": round(best["generate, fp32"] / seconds, 2),
-            "same_outputs": same,
+            "sentences_per_second": round(len(texts) / seconds, 1),
+            "times_generate": round(best[reference] / seconds, 2),
+            "same_outputs": sum(a == b for a, b in zip(found[name], found[reference])),
         }
-        print(f"{name:24} {report['paths'][name]}")
+        print(f"{name:34} {report['paths'][name]}")
     if args.json:
         args.json.write_text(json.dumps(report, indent=2))
 

@@ -1,15 +1,18 @@
 """Greedy decoding of sentence embeddings, for speed: the same tokens as `generate`, without its bookkeeping.
 
 Through the bottleneck a layer's cross-attention is one constant a sentence, so it is computed once; keys and values go
-into buffers of fixed size; a sentence that has ended leaves the batch. Beams, sampling and stage-1 decoding (full
-cross-attention) are `EchoForTranslation.generate`'s.
+into buffers of fixed size; a sentence that has ended leaves the batch, and one from its end takes its place. So batches
+can be large, which matrix products like, whatever the lengths of the sentences. Beams, sampling and stage-1 decoding
+(full cross-attention) are `EchoForTranslation.generate`'s.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+from transformers.models.llama.modeling_llama import rotate_half
 
 
 @torch.inference_mode()
@@ -46,61 +49,74 @@ def greedy_decode(
     memory = model._read(sentence_embedding[:, None].to(decoder.dtype))
     constants = [layer.cross_attn.constant(memory) for layer in model.layers]
     shape = (batch, config.num_key_value_heads, length, config.head_dim)
-    cache = [(memory.new_empty(shape), memory.new_empty(shape)) for _ in model.layers]
+    cache = [memory.new_empty(shape) for _ in range(2 * len(model.layers))]  # keys, values, keys, ...
     cos, sin = model.rotary_emb(memory, torch.arange(length, device=device)[None])
-    head = decoder.lm_head.weight
 
     output: list[list[int]] = [[] for _ in range(batch)]
     rows = torch.arange(batch, device=device)  # which sentence a row of the batch is
-    ids = torch.tensor([prompt_ids], device=device).expand(batch, -1)
+    ids = torch.tensor([prompt_ids], device=device)  # one row: up to the first constant all rows are the same
     position = 0
     for _ in range(max_new_tokens):
         hidden = _step(model, ids, position, constants, cache, (cos, sin))
         position += ids.shape[1]
-        token = (hidden @ head.T).argmax(-1)
+        token = _argmax(decoder.lm_head(hidden))
         going = torch.isin(token, ends, invert=True)
         for row, value in zip(rows[going].tolist(), token[going].tolist(), strict=True):
             output[row].append(value)
-        if not bool(going.any()):
+        left = int(going.sum())
+        if not left:
             break
-        ids = token[going][:, None]
-        if not bool(going.all()):
-            rows = rows[going]
-            constants = [constant[going] for constant in constants]
-            # Only what is filled is copied, into buffers that keep their length.
-            cache = [tuple(_keep(buffer, going, position) for buffer in pair) for pair in cache]
+        ids = token[:, None]
+        if left < len(rows):
+            free = (~going[:left]).nonzero()[:, 0]
+            last = left + going[left:].nonzero()[:, 0]
+            for tensor in (rows, ids, *constants):
+                tensor[free] = tensor[last]
+            for buffer in cache:  # only what is filled
+                buffer[free, :, :position] = buffer[last, :, :position]
+            rows, ids = rows[:left], ids[:left]
+            constants = [constant[:left] for constant in constants]
+            cache = [buffer[:left] for buffer in cache]
     return output
 
 
-def _keep(buffer: torch.Tensor, going: torch.Tensor, filled: int) -> torch.Tensor:
-    out = buffer.new_empty(int(going.sum()), *buffer.shape[1:])
-    out[:, :, :filled] = buffer[going, :, :filled]
-    return out
+def _argmax(logits: torch.Tensor) -> torch.Tensor:
+    """`logits.argmax(-1)`, on a CPU three times as fast: the best block, then the best in it."""
+    blocks = logits.unflatten(-1, (-1, math.gcd(logits.shape[-1], 64)))
+    best = blocks.amax(-1).argmax(-1, keepdim=True)
+    inside = blocks.take_along_dim(best[..., None], dim=-2).argmax(-1)
+    return (best * blocks.shape[-1] + inside)[:, 0]
 
 
 def _step(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
-    """(batch, new) ids at `position` -> (batch, hidden) normed state of the last one; the cache is filled."""
+    """(batch or 1, new) ids at `position` -> (batch, hidden) normed state of the last one; the cache is filled."""
     hidden = model.embed_tokens(ids)
-    batch, new = ids.shape
+    new = ids.shape[1]
     end = position + new
-    cos, sin = rotary[0][:, position:end], rotary[1][:, position:end]
-    for layer, constant, (keys, values) in zip(model.layers, constants, cache, strict=True):
-        attention = layer.self_attn
-        normed = layer.input_layernorm(hidden)
-        split = (batch, new, -1, attention.head_dim)
-        query = attention.q_proj(normed).view(split).transpose(1, 2)
-        key = attention.k_proj(normed).view(split).transpose(1, 2)
-        query, key = apply_rotary_pos_emb(query, key, cos, sin)
-        keys[:, :, position:end] = key
-        values[:, :, position:end] = attention.v_proj(normed).view(split).transpose(1, 2)
+    rotary = [part[:, position:end] for part in rotary]
+    for layer, constant, keys, values in zip(model.layers, constants, cache[::2], cache[1::2], strict=True):
+        attention, normed = layer.self_attn, layer.input_layernorm(hidden)
+        keys[:, :, position:end] = _rotate(_heads(attention.k_proj(normed), attention), *rotary)
+        values[:, :, position:end] = _heads(attention.v_proj(normed), attention)
+        if layer is model.layers[-1]:  # of all but the last token only keys and values are wanted
+            hidden, normed, *rotary = (part[:, -1:] for part in (hidden, normed, *rotary))
+        query = _rotate(_heads(attention.q_proj(normed), attention), *rotary)
         attended = F.scaled_dot_product_attention(
             query,
-            keys[:, :, :end],
-            values[:, :, :end],
-            is_causal=new > 1,
+            keys[: len(query), :, :end],
+            values[: len(query), :, :end],
+            is_causal=query.shape[2] > 1,
             scale=attention.scaling,
             enable_gqa=True,
         )
-        hidden = hidden + attention.o_proj(attended.transpose(1, 2).reshape(batch, new, -1)) + constant
+        hidden = hidden + attention.o_proj(attended.transpose(1, 2).flatten(2)) + constant
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
     return model.norm(hidden[:, -1])
+
+
+def _heads(states: torch.Tensor, attention) -> torch.Tensor:
+    return states.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+
+
+def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    return states * cos[:, None] + rotate_half(states) * sin[:, None]

@@ -33,7 +33,7 @@ def translate(
     *,
     num_beams: int = 1,
     max_new_tokens: int = 128,
-    batch_size: int = 64,
+    batch_size: int = 256,
     on_long: str = "warn",
     progress: bool = False,
 ) -> list[str]:
@@ -44,6 +44,7 @@ def translate(
 
     Args:
         source_lang: of the texts: a code for all, one a text, or None ("Unspecified language").
+        batch_size: decoder rows at a time; with beams every beam is a row.
         on_long: as in `encode`; a stage-1 checkpoint, whose decoder reads tokens, cannot "split".
 
     Raises:
@@ -54,6 +55,7 @@ def translate(
         raise ValueError("inputs is one string; give a list of texts")
     if not len(inputs):
         return []
+    batch_size = max(1, batch_size // max(1, num_beams))
     if isinstance(inputs, torch.Tensor):
         inputs = inputs.float().cpu().numpy()
     if not model.bottleneck:

@@ -43,10 +43,19 @@ def test_untrained_greedy_is_generate(toy_untrained, toy_tokenizer, sentences):
     assert len(set(have)) > 5
 
 
-def test_beams(toy_trained, toy_tokenizer, sentences):
+@pytest.mark.parametrize(("batch_size", "texts_a_batch"), [(2, 1), (17, 5), (256, 12)])
+def test_beams_are_rows(toy_trained, toy_tokenizer, sentences, monkeypatch, batch_size, texts_a_batch):
     texts, langs, _ = zip(*sentences[:12], strict=True)
-    options = dict(num_beams=3, max_new_tokens=20)
-    have = translate(toy_trained, toy_tokenizer, texts, langs, batch_size=5, **options)
+    options, seen, generate = dict(num_beams=3, max_new_tokens=20), [], toy_trained.generate
+
+    def watched(**kwargs):
+        seen.append(len(kwargs["sentence_embedding"]))
+        return generate(**kwargs)
+
+    monkeypatch.setattr(toy_trained, "generate", watched)
+    have = translate(toy_trained, toy_tokenizer, texts, langs, batch_size=batch_size, **options)
+    assert max(seen) == texts_a_batch and sum(seen) == 12
+    monkeypatch.undo()
     assert have == one_by_one(toy_trained, toy_tokenizer, texts, langs, **options)
 
 

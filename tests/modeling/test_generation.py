@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.modeling.generation_echo import greedy_decode
+from hf_echo.modeling.generation_echo import _argmax, greedy_decode
 
 
 @pytest.fixture
@@ -70,6 +70,15 @@ def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
     assert len(lengths) > 6 and 20 in lengths
     everything = list(range(model.config.vocab_size))
     assert greedy_decode(model.decoder, embeddings, prompt, eos_token_id=everything) == [[]] * len(embeddings)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 72, 640, 1000])
+def test_argmax_is_the_first_of_the_best(size):
+    """Whatever the vocabulary's size, and where several logits are equal, as in `torch.argmax` on a CPU."""
+    torch.manual_seed(1)
+    logits = torch.randint(0, 9, (50, size)).float() - 20
+    assert _argmax(logits).tolist() == [row.index(max(row)) for row in logits.tolist()]
+    assert _argmax(logits.bfloat16()).tolist() == _argmax(logits).tolist()
 
 
 def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt):
