@@ -7,7 +7,8 @@ table.
 from __future__ import annotations
 
 from .encoders import sentence_transformer_encoder, tfidf_encoder
-from .multilingual import evaluate_xsim
+from .groups import as_matrix, grouped, side_by_side
+from .multilingual import evaluate_xsim, pairs_as_nway, precomputed_encoder
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 from .results import Result, Table
 from .translation import TranslationResult, translation_scores
@@ -21,11 +22,16 @@ __all__ = [
     "TranslationResult",
     "XsimResult",
     "XsimppResult",
+    "as_matrix",
     "evaluate_xsim",
+    "grouped",
     "margin_scores",
     "mutual_neighbours",
     "nearest_neighbours",
+    "pairs_as_nway",
+    "precomputed_encoder",
     "sentence_transformer_encoder",
+    "side_by_side",
     "text_groups",
     "tfidf_encoder",
     "translation_scores",

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .checks import refuse_broken
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 from .results import Result
 
@@ -47,11 +48,12 @@ def xsim(x: Any, y: Any, *, margin: str | None = None, k: int = 4, gold: Any = N
         gold: (n,) group of each row of y (`text_groups` of the texts): a pick of the same group is right, so
             that two copies of one sentence are not an error. Default: only y[i] itself, as the papers do.
 
-    Zero rows have cosine 0 with everything; equal scores go to the lowest index (`neighbours`).
+    Equal scores go to the lowest index (`neighbours`). Rows without entries of a sparse matrix have cosine 0
+    with everything.
 
     Raises:
-        ValueError: x and y differ in rows or dimensions; empty, NaN, infinite; unknown margin; k < 1; gold's
-            length.
+        ValueError: x and y differ in rows or dimensions; empty; a NaN, infinite or zero row; unknown margin;
+            k < 1; gold's length.
     """
     check_pairs(x, y)
     predictions = best_matches(x, y, margin, k)
@@ -66,6 +68,8 @@ def best_matches(x: Any, y: Any, margin: str | None = None, k: int = 4) -> np.nd
         raise ValueError(f"margin is {margin!r}, must be None, 'ratio' or 'distance'")
     if k < 1:
         raise ValueError(f"k is {k}, must be at least 1")
+    refuse_broken(x, lambda row: f"x, row {row}")
+    refuse_broken(y, lambda row: f"y, row {row}")
     if margin is None:
         return nearest_neighbours(x, y, 1).indices[:, 0]
     forward, backward = mutual_neighbours(x, y, min(k, x.shape[0], y.shape[0]))

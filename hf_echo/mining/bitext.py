@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..evaluation.checks import refuse_broken
 from ..evaluation.neighbours import Neighbours, mutual_neighbours
 from ..evaluation.xsim import MARGINS, margin_scores
 from .approximate import index_neighbours
@@ -117,12 +118,7 @@ class Blocks:
             if first < stop and first + len(part) > start
         ]
         rows = np.concatenate(pieces) if len(pieces) > 1 else np.array(pieces[0])
-        bad = ~np.isfinite(rows).all(axis=1) | ~rows.any(axis=1)
-        if bad.any():
-            raise ValueError(
-                f"{self.name} row {start + int(bad.argmax())} is a NaN, infinite or zero embedding: "
-                "it has no direction to search in"
-            )
+        refuse_broken(rows, lambda row: f"{self.name}, row {start + row}")
         return rows
 
 

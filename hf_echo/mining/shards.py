@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..evaluation.checks import refuse_broken
 from .lines import TextLines
 
 SHARD = 16_384  # rows
@@ -67,12 +68,7 @@ def _encoded(lines: TextLines, encode: Encode, lang: str | None, start: int, sto
     vectors = np.asarray(encode(texts, lang), dtype=np.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise ValueError(f"the model gave shape {vectors.shape} for {len(texts)} lines of {lines.path}")
-    bad = ~np.isfinite(vectors).all(axis=1) | ~vectors.any(axis=1)
-    if bad.any():
-        line = lines.line_of(start + int(bad.argmax()))
-        raise ValueError(
-            f"{lines.path}:{line}: the model gave a NaN, infinite or zero embedding for this line"
-        )
+    refuse_broken(vectors, lambda row: f"{lines.path}:{lines.line_of(start + row)}")
     return vectors
 
 

@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from hf_echo.data import load_nway
 from hf_echo.evaluation import (
+    Table,
+    as_matrix,
     evaluate_xsim,
+    grouped,
+    pairs_as_nway,
+    precomputed_encoder,
     sentence_transformer_encoder,
+    side_by_side,
     text_groups,
     tfidf_encoder,
     xsim,
@@ -180,6 +187,13 @@ def test_a_real_sentence_transformer():
             "none for the 2 sentences of 'fra_Latn'",
         ),
         (ROWS, {"margin": "absolute"}, "margin is 'absolute'"),
+        (ROWS, {"direction": "both"}, "direction is 'both', must be one of to, from, all"),
+        (ROWS, {"direction": "from", "negatives": NEGATIVES}, "direction must be 'to', not 'from'"),
+        (
+            ROWS[:2] + nway("fra_Latn", "12") + nway("deu_Latn", "45"),
+            {"direction": "all"},
+            "none with an id of",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(rows, options, words):
@@ -188,6 +202,160 @@ def test_bad_input_is_refused_in_one_line(rows, options, words):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_a_broken_embedding_names_language_and_id(value):
+    def broken(texts, lang):
+        vectors = encode(texts, lang)
+        vectors[[i for i, t in enumerate(texts) if "two dogs" in t and lang == "deu_Latn"]] = value
+        return vectors
+
+    with pytest.raises(ValueError, match=r"'deu_Latn', id '4' \(row 3\): a NaN, infinite or zero embedding"):
+        evaluate_xsim(broken, ROWS)
+    with pytest.raises(ValueError, match=r"'eng_Latn', id 'hard negative of 3'"):
+        evaluate_xsim(
+            lambda t, lang: encode(t, lang) * [[v != "a white cat"] for v in t], ROWS, negatives=NEGATIVES
+        )
+
+
 def test_an_encoder_that_loses_rows_is_refused():
     with pytest.raises(ValueError, match=r"encode gave shape \(4, 16\) for 5 texts in 'eng_Latn'"):
         evaluate_xsim(lambda texts, lang: encode(texts[1:], lang), ROWS)
+
+
+# Directions
+
+
+def vectors_of(lang, ids):
+    return encode([ENGLISH[i] if lang == "eng_Latn" else f"{lang}:{ENGLISH[i]}" for i in ids], lang)
+
+
+def test_from_the_target_searches_each_language():
+    table = evaluate_xsim(encode, ROWS, direction="from", margin="ratio", k=2)
+    for row, (lang, ids) in zip(table.rows, [("fra_Latn", "1234"), ("deu_Latn", "12345")], strict=True):
+        found = xsim(vectors_of("eng_Latn", ids), vectors_of(lang, ids), margin="ratio", k=2)
+        assert row == {"lang": lang, "count": len(ids), "xsim": found.error_rate}
+    assert table.notes["direction"] == "from"
+
+
+def test_all_pairs_as_rows_and_as_a_matrix():
+    calls = []
+    counted = lambda texts, lang: calls.append(lang) or encode(texts, lang)  # noqa: E731
+    table = evaluate_xsim(counted, ROWS, direction="all")
+    assert sorted(calls) == ["deu_Latn", "eng_Latn", "fra_Latn"]  # each language once
+    assert len(table.rows) == 6
+    for row in table.rows:
+        ids = "1234" if "fra_Latn" in (row["lang"], row["target_lang"]) else "12345"
+        found = xsim(vectors_of(row["lang"], ids), vectors_of(row["target_lang"], ids))
+        assert (row["count"], row["xsim"]) == (len(ids), found.error_rate)
+    matrix = as_matrix(table)
+    assert [row["lang"] for row in matrix.rows] == ["fra_Latn", "deu_Latn", "eng_Latn"]
+    for row in table.rows:
+        assert next(r for r in matrix.rows if r["lang"] == row["lang"])[row["target_lang"]] == row["xsim"]
+    assert matrix.rows[0]["fra_Latn"] is None
+    with pytest.raises(
+        ValueError, match="needs the columns lang, target_lang and xsim; found lang, count, xsim"
+    ):
+        as_matrix(evaluate_xsim(encode, ROWS))
+
+
+# Groups and models
+
+
+def test_groups_by_script_family_and_resource():
+    values = {"fra_Latn": 1.0, "deu_Latn": 3.0, "rus_Cyrl": 8.0, "srp_Cyrl": 4.0, "python": 9.0}
+    table = Table([{"lang": lang, "count": 10, "xsim": v} for lang, v in values.items()]).with_average(
+        ["xsim"]
+    )
+    by_script = {row["script"]: (row["languages"], row["xsim"]) for row in grouped(table, "script").rows}
+    assert by_script == {"Latin": (2, 2.0), "Cyrillic": (2, 6.0), "none": (1, 9.0)}
+    assert grouped(table, "script").average == {"script": "average", "languages": 5, "xsim": 5.0}
+    assert {row["resource"]: row["languages"] for row in grouped(table, "resource").rows} == {
+        "high": 3,
+        "low": 1,
+        "none": 1,
+    }
+    family = {row["family"]: row["xsim"] for row in grouped(table, "family").rows}
+    assert sum(row["languages"] for row in grouped(table, "family").rows) == 5 and family["none"] == 9.0
+    pairs = evaluate_xsim(encode, ROWS, direction="all")
+    into = {row["target_lang"]: row["xsim"] for row in grouped(pairs, "target_lang").rows}
+    assert into["deu_Latn"] == np.mean([r["xsim"] for r in pairs.rows if r["target_lang"] == "deu_Latn"])
+    with pytest.raises(ValueError, match="by is 'continent'"):
+        grouped(table, "continent")
+    with pytest.raises(ValueError, match="needs a table with an average and a column 'target_lang'"):
+        grouped(table, "target_lang")
+
+
+def test_models_side_by_side_stand_on_the_same_languages():
+    one, two = evaluate_xsim(encode, ROWS), evaluate_xsim(encode, ROWS, direction="from")
+    table = side_by_side({"one": one, "two": two})
+    assert table.rows[1] == {"lang": "deu_Latn", "one": one.rows[1]["xsim"], "two": two.rows[1]["xsim"]}
+    assert table.average["two"] == two.average["xsim"]
+    less = evaluate_xsim(encode, ROWS, source_langs=["fra_Latn"])
+    with pytest.raises(ValueError, match=r"'less' has no xsim for 'deu_Latn' \(1 of 2 languages missing\)"):
+        side_by_side({"one": one, "less": less})
+
+
+# Shapes of data: one interface
+
+
+def test_pairs_with_a_target_of_their_own():
+    """As Tatoeba: each language has other English sentences, and is searched among its own."""
+    pairs = [
+        {
+            "source": f"{lang}:{ENGLISH[i]}",
+            "source_lang": lang,
+            "target": ENGLISH[i],
+            "target_lang": "eng_Latn",
+        }
+        for lang, ids in (("fra_Latn", "123"), ("deu_Latn", "2345"))
+        for i in ids
+    ]
+    table = evaluate_xsim(encode, pairs_as_nway(pairs), same_text_is_right=True)
+    assert [(row["lang"], row["count"]) for row in table.rows] == [("fra_Latn", 3), ("deu_Latn", 4)]
+    back = evaluate_xsim(encode, pairs_as_nway(pairs), direction="from", same_text_is_right=True)
+    for row, lang, ids in zip(back.rows, ("fra_Latn", "deu_Latn"), ("123", "2345"), strict=True):
+        assert row["xsim"] == xsim(vectors_of("eng_Latn", ids), vectors_of(lang, ids)).error_rate
+
+
+@pytest.mark.parametrize(
+    "columns, langs",
+    [
+        (("verse_id", "b.JOH.1.", "eng_Latn"), ["fra_Latn"]),  # Bible verses
+        (("id", "problem ", "python"), ["java", "cpp"]),  # code to code
+        (("sample_id", "anatomy/test/", "eng_Latn"), ["swh_Latn", "jpn_Jpan"]),  # questions as GMMLU's
+    ],
+)
+def test_tables_of_other_origin_come_through_the_reader(tmp_path, columns, langs):
+    name, prefix, target = columns
+    rows = [(f"{prefix}{i}", lang, f"meaning {i}, item {j}")
+            for j, lang in enumerate([*langs, target]) for i in range(6)]  # fmt: skip
+    file = tmp_path / "table.tsv"
+    file.write_text("\n".join("\t".join(row) for row in [(name, "lang", "text"), *rows]) + "\n")
+    table = load_nway(file, name if name == "sample_id" else None)
+    found = evaluate_xsim(
+        lambda texts, lang: np.stack([vector(t.split(",")[0]) for t in texts]), table, target_lang=target,
+        direction="all",
+    )  # fmt: skip
+    assert len(found.rows) == len(langs) * (len(langs) + 1)
+    assert all(row["count"] == 6 and row["xsim"] == 0.0 for row in found.rows)
+
+
+def test_precomputed_arrays_stand_in_for_an_encoder():
+    texts = {
+        "eng_Latn": [
+            *ENGLISH.values(),
+            *(n[0] if isinstance(n, tuple) else n for v in NEGATIVES.values() for n in v),
+        ]
+    }
+    texts |= {lang: [row["text"] for row in ROWS if row["lang"] == lang] for lang in ("fra_Latn", "deu_Latn")}
+    arrays = {lang: encode(own, lang) for lang, own in texts.items()}
+    stored = precomputed_encoder(texts, arrays)
+    assert evaluate_xsim(stored, ROWS, negatives=NEGATIVES) == evaluate_xsim(
+        encode, ROWS, negatives=NEGATIVES
+    )
+    with pytest.raises(ValueError, match=r"no embedding for 'a red' in 'eng_Latn' \(2 texts missing\)"):
+        stored(["a red", "two dogs", "b"], "eng_Latn")
+    with pytest.raises(ValueError, match="'fra_Latn' has 4 texts and 3 embeddings"):
+        precomputed_encoder(texts, arrays | {"fra_Latn": arrays["fra_Latn"][1:]})
+    with pytest.raises(ValueError, match="no array for 'deu_Latn': found eng_Latn"):
+        precomputed_encoder(texts, {lang: arrays[lang] for lang in ("eng_Latn", "fra_Latn")})

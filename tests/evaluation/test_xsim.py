@@ -122,13 +122,19 @@ def test_torch_and_sparse_input():
 
 
 @pytest.mark.parametrize("margin", [None, "ratio", "distance"])
-def test_zero_rows_give_numbers(margin):
+def test_zero_rows_are_refused_and_empty_sparse_rows_count(margin):
+    """A dense zero row is a broken embedding; an empty sparse row is a text without known features."""
     x, y = np.eye(5), np.eye(5)
     x[2], y[3] = 0, 0
-    result = xsim(x, y, margin=margin, k=2)
+    for convert in (np.asarray, torch.tensor):
+        with pytest.raises(ValueError, match="x, row 2: a NaN, infinite or zero embedding"):
+            xsim(convert(x), convert(np.eye(5)), margin=margin, k=2)
+        with pytest.raises(ValueError, match="y, row 3: a NaN, infinite or zero embedding"):
+            xsim(convert(np.eye(5)), convert(y), margin=margin, k=2)
+    result = xsim(sparse.csr_matrix(x), sparse.csr_matrix(y), margin=margin, k=2)
     assert {0, 1, 4} <= set(np.flatnonzero(result.predictions == np.arange(5)))
-    assert np.isfinite(result.error_rate)
-    assert xsim(np.zeros((3, 2)), np.zeros((3, 2)), margin=margin).predictions.tolist() == [0, 0, 0]
+    nothing = sparse.csr_matrix((3, 2))
+    assert xsim(nothing, nothing, margin=margin).predictions.tolist() == [0, 0, 0]
 
 
 def test_row_json_and_table():
@@ -145,7 +151,7 @@ def test_row_json_and_table():
         (np.ones((3, 2)), np.ones((3, 5)), {}, "x has 2 dimensions and y has 5"),
         (np.ones((0, 2)), np.ones((0, 2)), {}, r"shape \(0, 2\)"),
         (np.ones((3, 2)), np.ones(3), {}, r"y must be a \(rows, dimensions\) array, got shape \(3,\)"),
-        (np.array([[np.nan, 1]]), np.ones((1, 2)), {"margin": "ratio"}, "x holds NaN"),
+        (np.array([[np.nan, 1]]), np.ones((1, 2)), {"margin": "ratio"}, "x, row 0: a NaN"),
         (np.ones((3, 2)), np.ones((3, 2)), {"margin": "absolute"}, "margin is 'absolute'"),
         (np.ones((3, 2)), np.ones((3, 2)), {"k": 0}, "k is 0"),
     ],
