@@ -83,6 +83,8 @@ def train_auxiliary(
     Returns:
         (tokenizer size, dim); rows of rarer tokens are zero.
     """
+    from scipy.sparse import csr_matrix  # comes with sentence-transformers
+
     size = max(tokenizer.get_vocab().values()) + 1
     left, right, count, frequency = _count_pairs(iter(texts), tokenizer, size, window)
     keep = (frequency[left] >= min_count) & (frequency[right] >= min_count)
@@ -94,16 +96,22 @@ def train_auxiliary(
     smoothed = np.bincount(right, count, size) ** 0.75  # Levy et al. 2015: rare contexts count for less
     pmi = np.log(count / np.bincount(left, count, size)[left] / (smoothed / smoothed.sum())[right])
     seen = pmi > 0
-    index = torch.from_numpy(np.stack([left[seen], right[seen]]))
-    values = torch.from_numpy(pmi[seen]).float()
-    matrix = torch.sparse_coo_tensor(index, values, (size, size), check_invariants=False).coalesce()
+    matrix = csr_matrix((pmi[seen].astype(np.float32), (left[seen], right[seen])), (size, size))
     rank = min(dim, int((frequency >= min_count).sum()))
-    with torch.random.fork_rng(devices=[]):  # svd_lowrank starts from a draw
-        torch.manual_seed(seed)
-        u, s, _ = torch.svd_lowrank(matrix, q=rank, niter=4)
-    vectors = u * s.sqrt()
-    vectors[torch.bincount(index[0], minlength=size) == 0] = 0
-    return vectors
+    vectors = _left_vectors(matrix, rank, seed)
+    vectors[np.diff(matrix.indptr) == 0] = 0
+    return torch.from_numpy(vectors)
+
+
+def _left_vectors(matrix, rank: int, seed: int, rounds: int = 4) -> np.ndarray:
+    """U sqrt(S) of the truncated SVD, (rows, rank), by randomised power iteration (Halko et al. 2011)."""
+    other = matrix.T.tocsr()
+    basis = np.random.default_rng(seed).standard_normal((matrix.shape[1], rank), np.float32)
+    for _ in range(rounds):
+        basis = np.linalg.qr(other @ np.linalg.qr(matrix @ basis)[0])[0]
+    basis = np.linalg.qr(matrix @ basis)[0]
+    _, s, turn = np.linalg.svd(other @ basis, full_matrices=False)  # of the transpose: (basis' matrix)'
+    return (basis @ turn.T) * np.sqrt(s)
 
 
 def _count_pairs(texts, tokenizer, size: int, window: int):

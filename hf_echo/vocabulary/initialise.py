@@ -118,21 +118,24 @@ def focus(
     queries = F.normalize(auxiliary, dim=1).to(anchors.device)
     out = anchors.new_empty(len(queries), anchors.shape[1])
     for start in tqdm(range(0, len(queries), chunk), desc="FOCUS", disable=len(queries) <= 8 * chunk):
-        weights = sparsemax(queries[start : start + chunk] @ keys.T)
-        out[start : start + chunk] = weights @ anchors
+        weights, index = sparsemax(queries[start : start + chunk] @ keys.T)
+        out[start : start + chunk] = F.embedding_bag(index, anchors, per_sample_weights=weights, mode="sum")
     return out
 
 
-def sparsemax(scores: torch.Tensor) -> torch.Tensor:
-    """(rows, n) -> the nearest point of the simplex to each row (Martins and Astudillo 2016).
+def sparsemax(scores: torch.Tensor, *, guess: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
+    """The nearest point of the simplex to each row of (rows, n) (Martins and Astudillo 2016, algorithm 1).
 
-    It is max(score - t, 0) with t such that a row sums to 1. t is found without sorting: what lies a whole 1 below
-    the largest score is out, the rest is asked for its t, what lies below that is out, and so on (Michelot 1986).
+    It is max(score - t, 0), where t follows from the largest scores alone, as many as are above it: only so many are
+    sorted, more where the guess was too small.
+
+    Returns:
+        (weights, index), both (rows, k): a row's weights sum to 1, those that are not there are 0.
     """
-    keep = scores > scores.amax(1, keepdim=True) - 1
     while True:
-        threshold = ((scores * keep).sum(1, keepdim=True) - 1) / keep.sum(1, keepdim=True)
-        fewer = keep & (scores > threshold)
-        if torch.equal(fewer, keep):
-            return (scores - threshold).clamp(min=0) * keep
-        keep = fewer
+        top, index = scores.topk(min(guess, scores.shape[1]), dim=1)
+        excess = top.cumsum(1) - 1
+        inside = (top * torch.arange(1, top.shape[1] + 1, device=top.device) > excess).sum(1, keepdim=True)
+        if guess >= scores.shape[1] or int(inside.max()) < guess:
+            return (top - excess.gather(1, inside - 1) / inside).clamp(min=0), index
+        guess *= 4

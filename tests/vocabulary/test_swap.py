@@ -214,13 +214,15 @@ def simplex_by_sorting(z: np.ndarray) -> np.ndarray:
     return np.maximum(z - (ordered[:k].sum() - 1) / k, 0)
 
 
+@pytest.mark.parametrize("guess", [1, 4, 256])
 @pytest.mark.parametrize("scale", [0.01, 0.3, 5.0])
-def test_sparsemax(scale):
+def test_sparsemax(scale, guess):
     scores = np.random.default_rng(1).normal(size=(40, 60)) * scale
-    have = sparsemax(torch.from_numpy(scores)).numpy()
+    weights, index = sparsemax(torch.from_numpy(scores), guess=guess)
+    have = torch.zeros(40, 60, dtype=torch.float64).scatter(1, index, weights).numpy()
     np.testing.assert_allclose(have, [simplex_by_sorting(row) for row in scores], atol=1e-12)
     np.testing.assert_allclose(have.sum(1), 1)
-    assert np.allclose(sparsemax(torch.zeros(2, 5)).numpy(), 0.2)
+    assert np.allclose(sparsemax(torch.zeros(2, 5))[0].numpy(), 0.2)
 
 
 def test_focus_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer):
