@@ -6,34 +6,86 @@ table.
 
 from __future__ import annotations
 
+from .attention import (
+    AttentionEntropyResult,
+    PoolingResult,
+    both_poolings,
+    cls_attention_entropy,
+    compare_poolings,
+    relative_delta,
+)
+from .cost import (
+    CostGrid,
+    Stack,
+    cost_grid,
+    decoder_flops,
+    encoder_flops,
+    plot_cost_grid,
+    spectrum_flops,
+    tower_flops,
+)
+from .ease import EaseResult, explain_ease
 from .encoders import sentence_transformer_encoder, tfidf_encoder
+from .geometry import GeometryResult, evaluate_geometry, feature_spread, principal_ratio, singular_values
 from .groups import as_matrix, grouped, side_by_side
+from .language_arrays import StoredEmbeddings, encode_parallel
+from .language_geometry import calinski_harabasz, invariance, language_bias, rsim
 from .multilingual import evaluate_xsim, pairs_as_nway, precomputed_encoder
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 from .results import Result, Table
+from .speed import SpeedResult, measure_speed
 from .translation import TranslationResult, translation_scores
 from .xsim import XsimResult, margin_scores, text_groups, xsim
 from .xsimpp import XsimppResult, xsimpp
 
 __all__ = [
+    "AttentionEntropyResult",
+    "CostGrid",
+    "EaseResult",
+    "GeometryResult",
     "Neighbours",
+    "PoolingResult",
     "Result",
+    "SpeedResult",
+    "Stack",
+    "StoredEmbeddings",
     "Table",
     "TranslationResult",
     "XsimResult",
     "XsimppResult",
     "as_matrix",
+    "both_poolings",
+    "calinski_harabasz",
+    "cls_attention_entropy",
+    "compare_poolings",
+    "cost_grid",
+    "decoder_flops",
+    "encode_parallel",
+    "encoder_flops",
+    "evaluate_geometry",
     "evaluate_xsim",
+    "explain_ease",
+    "feature_spread",
     "grouped",
+    "invariance",
+    "language_bias",
     "margin_scores",
+    "measure_speed",
     "mutual_neighbours",
     "nearest_neighbours",
     "pairs_as_nway",
+    "plot_cost_grid",
     "precomputed_encoder",
+    "principal_ratio",
+    "relative_delta",
+    "rsim",
     "sentence_transformer_encoder",
     "side_by_side",
+    "singular_values",
+    "spectrum_flops",
     "text_groups",
     "tfidf_encoder",
+    "tower_flops",
     "translation_scores",
     "xsim",
     "xsimpp",

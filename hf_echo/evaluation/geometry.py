@@ -90,7 +90,7 @@ def _spread(raw: Moments, unit: Moments) -> SpreadResult:
 
 
 @dataclass(frozen=True, eq=False)
-class SpectrumResult(Result):
+class SingularValuesResult(Result):
     """`singular_values` (min(rows, d),) of all rows as they come, largest first (ECHO Figure 6), `centred` the same
     about the mean. The effective rank is exp of the entropy of the values as shares (Roy and Vetterli 2007)."""
 
@@ -105,20 +105,20 @@ class SpectrumResult(Result):
         return self.singular_values / self.singular_values[0]
 
 
-def spectrum(parts: Parts) -> SpectrumResult:
+def singular_values(parts: Parts) -> SingularValuesResult:
     """Singular values of all languages' embeddings together (ECHO C.8).
 
     From the (d, d) matrix of products, so a value below about 1e-8 of the largest is rounding.
     """
-    return _spectrum(moments(parts))
+    return _singular_values(moments(parts))
 
 
-def _spectrum(found: Moments) -> SpectrumResult:
+def _singular_values(found: Moments) -> SingularValuesResult:
     curves = []
     for products, rank in ((found.raw, found.count), (found.scatter, found.count - 1)):
         values = np.sqrt(np.maximum(np.linalg.eigvalsh(products)[::-1], 0))
         curves.append(np.where(np.arange(len(values)) < rank, values, 0.0)[: found.count])
-    return SpectrumResult(*curves, *(effective_rank(curve) for curve in curves))
+    return SingularValuesResult(*curves, *(effective_rank(curve) for curve in curves))
 
 
 def effective_rank(singular_values: np.ndarray) -> float:
@@ -161,9 +161,9 @@ def _principal_ratio(parts: Parts, found: Moments, unit: bool) -> float:
 
 @dataclass(frozen=True, eq=False)
 class GeometryResult(Result):
-    """One row for a model; the fields are explained at `feature_spread`, `spectrum`, `principal_ratio` (unit rows),
-    `invariance`, `calinski_harabasz`, `rsim`. The last three are None with one language. Arrays by language and
-    the singular values stay out of the row."""
+    """One row for a model; the fields are explained at `feature_spread`, `singular_values`, `principal_ratio`
+    (unit rows), `invariance`, `calinski_harabasz`, `rsim`; the last three are None with one language. Arrays by
+    language and the singular values stay out of the row."""
 
     languages: int
     rows: int
@@ -206,7 +206,7 @@ def evaluate_geometry(
     readable_twice(parts)
     names = [lang for lang, _ in read_parts(parts, unit=True, parallel=True, min_rows=3)]
     raw, unit = moments(parts), moments(parts, unit=True)
-    curve = _spectrum(raw)
+    curve = _singular_values(raw)
     many = len(names) > 1
     gaussians = invariance(parts, shrinkage=shrinkage) if many else None
     isomorphism = rsim(parts, max_rows=max_rows) if many else None

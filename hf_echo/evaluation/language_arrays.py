@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .encoders import Encode
-from .multilingual import _encode, _texts_by_language
+from .multilingual import _texts_by_language
 
 Parts = Iterable[tuple[str, Any]] | Mapping[str, Any]
 
@@ -117,7 +117,7 @@ def encode_parallel(
     Only ids that every language has are taken, in the order of the first language.
 
     Raises:
-        ValueError: a language without rows; fewer than 3 ids in common.
+        ValueError: a language without rows; fewer than 3 ids in common; an encoder that loses rows or gives NaN.
     """
     from tqdm.auto import tqdm
 
@@ -137,8 +137,8 @@ def encode_parallel(
         )
     stored = StoredEmbeddings(folder)
     for lang in tqdm(wanted, desc="Embedding", unit="language", disable=not progress):
-        vectors = _encode(encode, [texts[lang][key] for key in ids], lang)
-        if hasattr(vectors, "detach"):
-            vectors = vectors.detach().float().cpu().numpy()
-        stored.add(lang, vectors)
+        vectors = _rows(encode([texts[lang][key] for key in ids], lang), lang, len(ids))
+        if len(vectors) != len(ids):
+            raise ValueError(f"encode gave {len(vectors)} rows for {len(ids)} texts in {lang!r}")
+        stored.add(lang, vectors.astype(np.float32))
     return stored

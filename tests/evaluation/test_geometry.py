@@ -16,7 +16,7 @@ from hf_echo.evaluation.geometry import (
     evaluate_geometry,
     feature_spread,
     principal_ratio,
-    spectrum,
+    singular_values,
 )
 from hf_echo.evaluation.language_arrays import StoredEmbeddings, encode_parallel, read_parts
 from hf_echo.evaluation.language_geometry import calinski_harabasz, invariance, language_bias, rsim
@@ -80,7 +80,7 @@ def test_table_15_follows_from_length_one(size, mean, printed):
 def test_spectrum_is_the_svd_of_the_joined_matrix():
     for parts in (space(), space(rows=3, size=20)[:2]):  # 6 rows of 20 features: 6 singular values
         every = joined(parts)
-        found = spectrum(parts)
+        found = singular_values(parts)
         np.testing.assert_allclose(found.singular_values, np.linalg.svd(every, compute_uv=False), rtol=1e-7)
         centred = np.linalg.svd(every - every.mean(0), compute_uv=False)
         np.testing.assert_allclose(found.centred, centred, rtol=1e-7, atol=1e-6)
@@ -173,7 +173,7 @@ def test_measures_do_not_change_when_the_space_is_turned_shifted_or_scaled():
         (lambda p: calinski_harabasz(p).index, (turned, scaled, shifted)),
         (lambda p: rsim(p).rsim, (turned, scaled)),
         (principal_ratio, (turned, scaled)),
-        (lambda p: spectrum(p).effective_rank, (turned, scaled)),
+        (lambda p: singular_values(p).effective_rank, (turned, scaled)),
         (lambda p: feature_spread(p).spread, (scaled,)),
     ):
         for other in same:
@@ -236,7 +236,7 @@ def test_evaluate_geometry_is_its_parts_in_one_row(tmp_path):
     assert (row["languages"], row["rows"], row["dimensions"]) == (4, 40, 8)
     for name, value in {
         **feature_spread(parts).to_row(),
-        "effective_rank": spectrum(parts).effective_rank,
+        "effective_rank": singular_values(parts).effective_rank,
         "isotropy": principal_ratio(parts),
         "invariance": invariance(parts).invariance,
         "calinski_harabasz": calinski_harabasz(parts).index,
@@ -290,8 +290,8 @@ def broken(row, value):
         (lambda: rsim({"a": np.eye(4), "b": np.eye(4)}), "all sentences of 'a' are equally similar"),
         (lambda: rsim(space(), max_rows=2), "max_rows is 2"),
         (lambda: principal_ratio(iter(space())), "reads the embeddings twice"),
-        (lambda: spectrum([]), "no embeddings"),
-        (lambda: spectrum([("a", np.ones(3))]), "'a' must be a"),
+        (lambda: singular_values([]), "no embeddings"),
+        (lambda: singular_values([("a", np.ones(3))]), "'a' must be a"),
         (lambda: language_bias({"a": ([1, 2], [1, 2])}), "1 language pairs"),
         (lambda: language_bias({"a": ([1, 2], [1]), "b": ([1, 2], [1, 2])}), "'a' has 2 similarities and 1"),
         (
@@ -332,3 +332,11 @@ def test_an_nway_table_is_embedded_row_by_row(tmp_path):
 def test_an_nway_table_with_holes_is_refused(tmp_path, languages, message):
     with pytest.raises(ValueError, match=message):
         encode_parallel(encode, nway("eng_Latn", "1234") + nway("fra_Latn", "12"), tmp_path, languages)
+
+
+def test_a_broken_encoder_is_told_at_its_first_language(tmp_path):
+    rows = nway("eng_Latn", "1234") + nway("fra_Latn", "1234")
+    with pytest.raises(ValueError, match="encode gave 5 rows for 4 texts in 'eng_Latn'"):
+        encode_parallel(lambda texts, lang: np.ones((5, 2)), rows, tmp_path)
+    with pytest.raises(ValueError, match="'eng_Latn' row 0 holds NaN"):
+        encode_parallel(lambda texts, lang: np.full((4, 2), np.nan), rows, tmp_path)
