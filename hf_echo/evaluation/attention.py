@@ -191,16 +191,15 @@ def compare_poolings(
     margin: str | None = None,
     k: int = 4,
 ) -> PoolingResult:
-    """What the trained pooling is worth in xsim. `source`, `target`: of `both_poolings`; row i translates row i."""
+    """What the trained pooling is worth in xsim. `source`, `target`: of `both_poolings`; row i translates row i.
+
+    Raises:
+        ValueError: as `xsim`.
+    """
     results = [xsim(x, y, margin=margin, k=k) for x, y in zip(source, target, strict=True)]
     trained, uniform = (found.error_rate for found in results)
-    pairs = (np.concatenate([source[i], target[i]]).astype(np.float64) for i in range(2))
-    a, b = pairs
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    if not norms.all():
-        row = int(np.flatnonzero(norms == 0)[0])
-        side = "source" if row < len(source[0]) else "target"
-        raise ValueError(f"{side} row {row % len(source[0])} (from 0) is all zeros in one of the poolings")
+    a, b = (np.concatenate([source[i], target[i]]).astype(np.float64) for i in range(2))
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)  # xsim has refused zero rows
     cosine = float(((a * b).sum(1) / norms).mean())
     return PoolingResult(trained, uniform, relative_delta(trained, uniform), cosine, results[0].count)
 
