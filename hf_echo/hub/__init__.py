@@ -1,0 +1,18 @@
+"""What goes to the Hub beside checkpoints: metrics for the `evaluate` library (cards and datasets come later)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+METRICS = ("xsim", "xsimpp")
+
+
+def metric_folder(name: str) -> Path:
+    """The folder of an `evaluate` module: `evaluate.load(str(metric_folder("xsim")))`, or push it as a Space.
+
+    Raises:
+        ValueError: no such metric.
+    """
+    if name not in METRICS:
+        raise ValueError(f"no metric {name!r}; there are {', '.join(METRICS)}")
+    return Path(__file__).parent / "metrics" / name
