@@ -154,11 +154,16 @@ def build(kind: str, source: Path, out: Path) -> Path:
 
 
 def carried() -> set[str]:
-    """Files that a checkpoint and `hf-echo train` need beside the ordinary modules."""
+    """Files that a checkpoint, `hf-echo train` and `evaluate.load` need beside the ordinary modules."""
     modeling = {f"hf_echo/modeling/{path.name}" for path in (ROOT / "modeling").glob("*.py")}
     folder = ROOT / "train_scripts" / "recipes"
     recipes = {f"hf_echo/recipes/{path.relative_to(folder)}" for path in folder.rglob("*.yaml")}
-    return modeling | recipes
+    metrics = (ROOT / "hf_echo" / "hub" / "metrics").rglob("*.*")
+    return (
+        modeling
+        | recipes
+        | {str(path.relative_to(ROOT)) for path in metrics if "__pycache__" not in str(path)}
+    )
 
 
 def test_wheel_carries_modeling_and_recipes(built):
