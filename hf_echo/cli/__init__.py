@@ -9,7 +9,7 @@ import logging
 
 import typer
 
-from . import convert, evaluate, mine, training, use, vocabulary
+from . import convert, evaluate, mine, report, training, use, vocabulary
 from .common import PLAIN
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.add_typer(use.commands)
 app.add_typer(evaluate.commands, name="evaluate")
 app.add_typer(convert.commands, name="convert")
 app.add_typer(mine.commands)
+app.add_typer(report.commands)
 app.add_typer(vocabulary.commands, name="vocabulary")
 
 

@@ -1,0 +1,27 @@
+"""Several models measured on one folder of data, and one page that shows them side by side.
+
+    models = [open_model(name, data.texts) for name in names]
+    measured = measure(models, data, cache)
+    write_report(measured, "report/")
+
+A report is made of plain dicts and JSON: `measure` knows no page, and `write_report` measures nothing.
+"""
+
+from __future__ import annotations
+
+from .cache import cached_encoder, fingerprint
+from .data import ReportData, read_folder
+from .measure import measure
+from .models import ReportModel, open_model
+from .render import write_report
+
+__all__ = [
+    "ReportData",
+    "ReportModel",
+    "cached_encoder",
+    "fingerprint",
+    "measure",
+    "open_model",
+    "read_folder",
+    "write_report",
+]

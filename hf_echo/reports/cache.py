@@ -1,0 +1,138 @@
+"""Embeddings on disk by model, language (which is the prompt) and text: a second report encodes nothing.
+
+Contract: a model's folder holds one `LANG-....npz` for each block of texts that was encoded. A file that is there is
+whole, as it is written beside its place and then renamed; a run that was broken off keeps the blocks it finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from ..evaluation.encoders import Encode
+
+BLOCK = 1_000  # texts encoded between two writes
+NO_WEIGHTS = ("checkpoint-*", ".*", "__pycache__", "results.json", "*.log")
+
+
+def cached_encoder(encode: Encode, folder: str | Path, model_id: str, *, progress: bool = False) -> Encode:
+    """`encode` that remembers, as float32, under folder/model_id.
+
+    Embeddings that are not finite are handed on and not kept: what refuses them must see them, and the mended model
+    must not find them.
+
+    Args:
+        model_id: says all that the embeddings depend on but text and language; see `fingerprint`.
+
+    Raises:
+        ValueError: (when called) an encoder that does not give one row for each text.
+    """
+    place = Path(folder) / model_id
+    known: dict[str, dict[bytes, np.ndarray]] = {}
+
+    def remembering(texts: list[str], lang: str) -> np.ndarray:
+        if lang not in known:
+            known[lang] = _read(place, lang)
+        keys = [_key(text) for text in texts]
+        vectors = dict(known[lang])
+        new = {key: text for key, text in zip(keys, texts) if key not in vectors}
+        bar = tqdm(
+            total=len(new), desc=f"Encode {lang}", unit="text", leave=False, disable=not (progress and new)
+        )
+        for start in range(0, len(new), BLOCK):
+            block = dict(list(new.items())[start : start + BLOCK])
+            rows = np.asarray(encode(list(block.values()), lang), dtype=np.float32)
+            if rows.ndim != 2 or len(rows) != len(block):
+                raise ValueError(f"the encoder gave shape {rows.shape} for {len(block)} texts in {lang!r}")
+            vectors |= zip(block, rows)
+            if np.isfinite(rows).all():
+                _write(place, lang, list(block), rows)
+                known[lang] |= zip(block, rows)
+            bar.update(len(block))
+        bar.close()
+        return np.stack([vectors[key] for key in keys]) if keys else np.asarray(encode([], lang))
+
+    return remembering
+
+
+def fingerprint(name: str) -> str:
+    """Of a model's folder (names, sizes and times of its files, checkpoints within it left out) or its commit on the
+    Hub. The first part is readable.
+
+    Raises:
+        FileNotFoundError: no such folder, and no such name on the Hub.
+    """
+    path = Path(name)
+    if path.is_dir():
+        files = sorted(f for f in path.rglob("*") if f.is_file() and not _ignored(f.relative_to(path)))
+        if not files:
+            raise FileNotFoundError(f"{name} is an empty folder: give a model's folder, or a name on the Hub")
+        stats = [(str(f.relative_to(path)), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+        content = json.dumps([str(path.resolve()), stats])
+    else:
+        content = f"{name}@{_hub_commit(name)}"
+    readable = re.sub(r"[^\w.-]+", "-", name).strip("-.")[-40:]
+    return f"{readable}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+
+
+def cached_result(folder: str | Path, key: Any, make: Callable[[], Any]) -> Any:
+    """`make()` as JSON, kept under a key that JSON can say; for results that are no embeddings of texts."""
+    digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:24]
+    file = Path(folder) / f"result-{digest}.json"
+    if not file.exists():
+        result = make()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}.part")
+        partial.write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
+        partial.replace(file)
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _hub_commit(name: str) -> str:
+    from transformers.utils import cached_file, extract_commit_hash
+
+    from ..inference.encode import opening
+
+    with opening(name) as found:
+        for file in ("config.json", "modules.json"):
+            where = cached_file(found, file, _raise_exceptions_for_missing_entries=False)
+            if where is not None:
+                return extract_commit_hash(where, None) or "unknown"
+    raise FileNotFoundError(f"{name!r} holds neither config.json nor modules.json: it is no model")
+
+
+def _ignored(path: Path) -> bool:
+    return any(Path(part).match(pattern) for part in path.parts for pattern in NO_WEIGHTS)
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _stem(lang: Any) -> str:
+    return re.sub(r"\W", "_", str(lang))
+
+
+def _read(place: Path, lang: str) -> dict[bytes, np.ndarray]:
+    found: dict[bytes, np.ndarray] = {}
+    for file in sorted(place.glob(f"{_stem(lang)}-*.npz")):
+        with np.load(file) as content:
+            found |= zip((row.tobytes() for row in content["keys"]), content["vectors"])
+    return found
+
+
+def _write(place: Path, lang: str, keys: list[bytes], rows: np.ndarray) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / f"{_stem(lang)}-{hashlib.blake2b(b''.join(keys), digest_size=8).hexdigest()}.npz"
+    partial = file.with_suffix(f".{os.getpid()}.part")
+    with partial.open("wb") as out:
+        np.savez(out, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16), vectors=rows)
+    partial.replace(file)

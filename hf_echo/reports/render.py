@@ -1,0 +1,76 @@
+"""`measure`'s dict as one HTML page, Markdown and JSON.
+
+Contract: three files, index.html, report.md and report.json. The page holds its style and drawings itself and asks the
+network for nothing; it follows the reader's light or dark setting, and wide tables scroll sideways on a phone.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from .plots import figures
+from .tables import Grid, Section, sections
+
+TEMPLATE = "report.html.j2"
+LIMIT = 2_000_000  # bytes of a page
+
+
+def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces") -> list[Path]:
+    """Write the report into a folder; gives the files, the page first.
+
+    Raises:
+        ImportError: matplotlib is missing. ValueError: a page above 2 MB (too many languages or models for one).
+    """
+    out = Path(out)
+    parts, drawings = sections(measured), figures(measured)
+    page = render_html(parts, drawings, title)
+    if len(page.encode()) > LIMIT:
+        raise ValueError(
+            f"the page would be {len(page.encode()):,} bytes, above {LIMIT:,}: split the sets or the models into "
+            "several reports"
+        )
+    content = {
+        "index.html": page,
+        "report.md": render_markdown(parts, title),
+        "report.json": json.dumps(measured, ensure_ascii=False, indent=1, default=float, allow_nan=False)
+        + "\n",
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in content.items():
+        (out / name).write_text(text, encoding="utf-8")
+    return [out / name for name in content]
+
+
+def render_html(parts: list[Section], drawings: dict[str, tuple[str, list[str]]], title: str) -> str:
+    from jinja2 import Environment
+
+    text = (files(__package__) / TEMPLATE).read_text(encoding="utf-8")
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
+    return template.render(sections=parts, drawings=drawings, title=title)
+
+
+def render_markdown(parts: list[Section], title: str) -> str:
+    """The same tables; figures are on the page only."""
+    lines = [f"# {title}", ""]
+    for part in parts:
+        lines += [f"## {part.title}", ""]
+        lines += [part.text, ""] if part.text else []
+        for grid in part.grids:
+            lines += [f"{grid.caption}:", ""] if grid.caption else []
+            lines += [*_markdown_table(grid), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_table(grid: Grid) -> list[str]:
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    rule = ["---" if grid.prose or i == 0 else "---:" for i in range(len(grid.header))]
+    rows = [
+        [f"**{cell}**" if (r, c) in grid.best else cell for c, cell in enumerate(row)]
+        for r, row in enumerate(grid.rows)
+    ]
+    return [line(grid.header), line(rule), *map(line, rows)]

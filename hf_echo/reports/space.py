@@ -1,0 +1,94 @@
+"""Translations against hard negatives: a two-dimensional map (OS Figure 17) and the cosines that it cannot show.
+
+Contract: an encoder and an n-way table in, plain dicts out. Which sentences are shown hangs on the table and the seed
+alone, so the maps of several models show the same ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..evaluation.encoders import Encode
+from .data import NwayTable
+
+ROLES = ("other", "translation", "target", "negative")
+
+
+def sentence_map(
+    encode: Encode, table: NwayTable, target_lang: str, *, sentences: int = 40, focus: int = 3, seed: int = 0
+) -> dict:
+    """Some sentences in all languages, and the hard negatives of `focus` of them, in two dimensions.
+
+    Returns:
+        method (UMAP where umap-learn is installed, else t-SNE, else PCA), focus (texts), points: [x, y, role, focus]
+        with role an index of ROLES and focus -1 for the sentences round about.
+    """
+    ids = list(table.common)
+    random.Random(seed).shuffle(ids)
+    rich = sorted(ids, key=lambda key: -min(3, len(table.negatives.get(key, ()))))[:focus]  # a stable sort
+    chosen = [*rich, *[key for key in ids if key not in rich][: max(0, sentences - len(rich))]]
+    vectors, labels = [], []
+    for lang in table.langs:
+        vectors.append(encode([table.texts[lang][key] for key in chosen], lang))
+        role = ROLES.index("target" if lang == target_lang else "translation")
+        labels += [(role, i) if i < len(rich) else (0, -1) for i in range(len(chosen))]
+    near = [(text, i) for i, key in enumerate(rich) for text, _ in table.negatives.get(key, ())]
+    if near:
+        vectors.append(encode([text for text, _ in near], target_lang))
+        labels += [(ROLES.index("negative"), i) for _, i in near]
+    rows = _unit(np.concatenate(vectors))
+    method, flat = project(rows, seed)
+    points = [[round(float(x), 3), round(float(y), 3), *label] for (x, y), label in zip(flat, labels)]
+    return {"method": method, "focus": [table.texts[target_lang][key] for key in rich], "points": points}
+
+
+def negative_cosines(encode: Encode, table: NwayTable, target_lang: str) -> dict:
+    """Mean cosine of target sentences with their translations and with their own hard negatives, and `nearer`, the
+    percentage of translations that are nearer than every hard negative. None where there are no negatives."""
+    ids = [key for key in table.common if table.negatives.get(key)]
+    if not ids:
+        return {"translations": None, "negatives": None, "nearer": None}
+    target = _unit(encode([table.texts[target_lang][key] for key in ids], target_lang))
+    flat = [(i, text) for i, key in enumerate(ids) for text, _ in table.negatives[key]]
+    owner = np.array([i for i, _ in flat])
+    negative = (_unit(encode([text for _, text in flat], target_lang)) * target[owner]).sum(1)
+    nearest = np.full(len(ids), -np.inf)
+    np.maximum.at(nearest, owner, negative)
+    cosines = [
+        (_unit(encode([table.texts[lang][key] for key in ids], lang)) * target).sum(1)
+        for lang in table.langs
+        if lang != target_lang
+    ]
+    return {
+        "translations": float(np.mean(cosines)),
+        "negatives": float(negative.mean()),
+        "nearer": float(100 * np.mean(np.stack(cosines) > nearest)),
+    }
+
+
+def project(rows: np.ndarray, seed: int = 0) -> tuple[str, np.ndarray]:
+    """(what made it, (n, 2)); rows of length 1, of which the nearest should stay near."""
+    try:
+        from umap import UMAP
+
+        return "UMAP", UMAP(
+            n_neighbors=min(15, len(rows) - 1), metric="cosine", random_state=seed
+        ).fit_transform(rows)
+    except ImportError:
+        pass
+    try:
+        from sklearn.manifold import TSNE
+
+        perplexity = min(30.0, (len(rows) - 1) / 3)
+        return "t-SNE", TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(rows)
+    except ImportError:
+        centred = rows - rows.mean(axis=0)
+        return "PCA", centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
+
+
+def _unit(rows: np.ndarray | Sequence) -> np.ndarray:
+    rows = np.asarray(rows, dtype=np.float64)
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

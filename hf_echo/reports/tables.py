@@ -1,0 +1,226 @@
+"""What `measure` found as sections of tables and figures, in the order of a page. Rounding happens here.
+
+Contract: plain dicts in, `Section`s of text cells out; HTML and Markdown are made from the same sections (`render`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..languages import LANGUAGES
+
+
+@dataclass
+class Grid:
+    """A table of text: the first column is left, the others right (all left where `prose`); `best` cells (row, column)
+    are the lowest or highest of their group; the last row is an average where `average`."""
+
+    caption: str
+    header: list[str]
+    rows: list[list[str]]
+    average: bool = False
+    prose: bool = False
+    best: set[tuple[int, int]] = field(default_factory=set)
+
+
+@dataclass
+class Section:
+    """A heading, a text, tables, and names of figures (`plots.figures`)."""
+
+    title: str
+    text: str
+    grids: list[Grid] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
+
+
+def sections(measured: dict[str, Any]) -> list[Section]:
+    """The page, without what was not measured."""
+    found = [_summary(measured), _data(measured)]
+    found += [_set(measured, name) for name in measured["xsim"]]
+    main = measured["main"]
+    if measured["families"]:
+        rows = [[label, _number(content["average"])] for label, content in measured["families"].items()]
+        found.append(Section(f"Between families ({main})", "Every language to every other one, no hard negatives.",
+                             [Grid("Mean xsim over all pairs, %", ["model", "xsim"], rows)], ["families"]))  # fmt: skip
+    if measured["map"]:
+        found.append(_cosines(measured))
+    if any(measured["examples"].values()):
+        found.append(_examples(measured))
+    found += [_topics(name, by_lang) for name, by_lang in measured["topics"].items()]
+    if measured["geometry"]:
+        found.append(_geometry(measured))
+    found += [_alignment(name, tables) for name, tables in measured["alignment"].items()]
+    if measured["skipped"]:
+        rows = [line.split(": ", 1) for line in measured["skipped"]]
+        found.append(Section("Not measured", "", [Grid("", ["model", "what and why"], rows, prose=True)]))
+    return found
+
+
+def language(code: str) -> str:
+    known = LANGUAGES.get(code)
+    return f"{known.name} ({code})" if known else code
+
+
+def _summary(measured: dict) -> Section:
+    columns: list[tuple[str, dict[str, float | None], bool]] = []
+    for name, tables in measured["xsim"].items():
+        for measure, title in (("xsim", "xsim"), ("xsimpp", "xsim++")):
+            values = {label: (content["average"] or {}).get(measure) for label, content in tables.items()}
+            if any(value is not None for value in values.values()):
+                columns.append((f"{name} {title} ↓", values, True))
+    for name, by_lang in measured["topics"].items():
+        for lang, tables in by_lang.items():
+            values = {label: content["average"]["clt"] for label, content in tables.items()}
+            columns.append((f"{name} CLT from {lang} ↑", values, False))
+    for name, tables in measured["alignment"].items():
+        values = {label: 100 * min(row["mean"] for row in rows) for label, rows in tables.items()}
+        columns.append((f"{name} AER, best layer ↓", values, True))
+    labels = [model["label"] for model in measured["models"]]
+    rows = [[title, *(_number(values.get(label)) for label in labels)] for title, values, _ in columns]
+    grid = Grid("Averages over languages, %", ["measure", *labels], rows)
+    for at, (_, values, low) in enumerate(columns):
+        grid.best |= _best([values.get(label) for label in labels], at, low)
+    about = " ".join(f"{m['label']}: {m['about']}." for m in measured["models"] if m["about"])
+    text = (
+        f"xsim: how often the nearest {measured['target_lang']} sentence by cosine is not the translation; xsim++: the "
+        f"same with hard negatives by rule among the candidates. ↓ lower is better, ↑ higher. {about}"
+    )
+    return Section("Summary", text.strip(), [grid])
+
+
+def _data(measured: dict) -> Section:
+    rows = [
+        [name, str(len(s["languages"])), str(s["sentences"]), str(s["in_all_languages"]), str(s["negatives"])]
+        for name, s in measured["sets"].items()
+    ]
+    header = ["set", "languages", "target sentences", "in all languages", "hard negatives"]
+    return Section("Data", "", [Grid("", header, rows)])
+
+
+def _set(measured: dict, name: str) -> Section:
+    tables = measured["xsim"][name]
+    measures = [m for m in ("xsim", "xsimpp") if all(m in (c["average"] or {}) for c in tables.values())]
+    titles = {"xsim": "xsim", "xsimpp": "xsim++"}
+    header = ["language", "sentences", *(f"{label} {titles[m]}" for m in measures for label in tables)]
+    by_model = {label: {row["lang"]: row for row in content["rows"]} for label, content in tables.items()}
+    first = next(iter(by_model.values()))
+    grid = Grid("Error rate in percent by language", header, [], average=True)
+    for lang, row in first.items():
+        numbers = [by_model[label][lang][m] for m in measures for label in tables]
+        grid.best |= _best_by_measure(numbers, len(tables), len(grid.rows), shift=2)
+        grid.rows.append([language(lang), str(row["count"]), *map(_number, numbers)])
+    numbers = [tables[label]["average"][m] for m in measures for label in tables]
+    grid.best |= _best_by_measure(numbers, len(tables), len(grid.rows), shift=2)
+    grid.rows.append(["average", "", *map(_number, numbers)])
+    grids = [
+        grid,
+        *(_group(measured["groups"][name], by, measures, titles) for by in ("family", "script", "resource")),
+    ]
+    figures = [f"xsim-{name}", *([f"kinds-{name}"] if "xsimpp" in measures else [])]
+    return Section(f"{name}: similarity search", "", grids, figures)
+
+
+def _group(groups: dict, by: str, measures: list[str], titles: dict[str, str]) -> Grid:
+    labels = list(groups)
+    header = [by, "languages", *(f"{label} {titles[m]}" for m in measures for label in labels)]
+    grid = Grid(f"By {by}", header, [])
+    for number, row in enumerate(groups[labels[0]][by]):
+        numbers = [groups[label][by][number][m] for m in measures for label in labels]
+        grid.best |= _best_by_measure(numbers, len(labels), number, shift=2)
+        grid.rows.append([str(row[by]), str(row["languages"]), *map(_number, numbers)])
+    return grid
+
+
+def _cosines(measured: dict) -> Section:
+    rows = [
+        [label, _number(c["translations"], 3), _number(c["negatives"], 3), _number(c["nearer"])]
+        for label, c in measured["cosines"].items()
+    ]
+    header = ["model", "with translations", "with hard negatives", "translation nearer, %"]
+    caption = (
+        "Mean cosine of an English sentence; and how often a translation is nearer than every hard negative"
+    )
+    return Section(f"Translations against hard negatives ({measured['main']})", "After OS Figure 17.",
+                   [Grid(caption, header, rows)], ["map"])  # fmt: skip
+
+
+def _examples(measured: dict) -> Section:
+    rows = [
+        [label, language(e["lang"]), e["kind"], e["source"], e["desired"], e["retrieved"]]
+        for label, found in measured["examples"].items()
+        for e in found
+    ]
+    header = ["model", "language", "kind", "source", "desired", "retrieved"]
+    text = "Sentences for which a model preferred a hard negative to the translation, after ECHO Table 16."
+    return Section(f"Errors of xsim++ ({measured['main']})", text, [Grid("", header, rows, prose=True)])
+
+
+def _topics(name: str, by_lang: dict) -> Section:
+    grids = []
+    for train_lang, tables in by_lang.items():
+        labels = list(tables)
+        by_model = {label: {row["lang"]: row for row in content["rows"]} for label, content in tables.items()}
+        header = ["language", *(f"{label} {what}" for what in ("accuracy", "CLT") for label in labels)]
+        grid = Grid(f"Probe trained on {language(train_lang)}", header, [], average=True)
+        entries = [(language(lang), [by_model[la][lang][m] for m in ("accuracy", "clt") for la in labels])
+                   for lang in by_model[labels[0]]]  # fmt: skip
+        entries.append(("average of the others",
+                        [tables[la]["average"][m] for m in ("accuracy", "clt") for la in labels]))  # fmt: skip
+        for title, numbers in entries:
+            grid.best |= _best_by_measure(numbers, len(labels), len(grid.rows), shift=1, low=False)
+            grid.rows.append([title, *map(_number, numbers)])
+        grids.append(grid)
+    text = "A linear probe on frozen embeddings, in percent; CLT: accuracy as a share of the training language's own."
+    return Section(f"{name}: topics", text, grids)
+
+
+def _geometry(measured: dict) -> Section:
+    names = {"dimensions": "dimensions", "spread": "spread (1: no collapse)", "effective_rank": "effective rank",
+             "centred_effective_rank": "effective rank, centred", "isotropy": "isotropy",
+             "invariance": "invariance, nats (0 is best)", "calinski_harabasz": "Calinski-Harabasz",
+             "rsim": "RSIM"}  # fmt: skip
+    tables = measured["geometry"]
+    rows = [[title, *(_number(row[key], 3) for row in tables.values())] for key, title in names.items()]
+    text = "Invariance hangs on the number of dimensions: compare it between models of one size only."
+    return Section(
+        f"Geometry ({measured['main']})", text, [Grid("", ["measure", *tables], rows)], ["singular"]
+    )
+
+
+def _alignment(name: str, tables: dict) -> Section:
+    grid = Grid("Alignment error rate in percent at each model's best layer, by language pair", ["pair"], [])
+    best = {label: min(rows, key=lambda row: row["mean"]) for label, rows in tables.items()}
+    grid.header += [f"{label} (layer {row['layer']})" for label, row in best.items()]
+    pairs = [key for key in next(iter(best.values())) if "-" in key]
+    for key in [*pairs, "mean"]:
+        numbers = [100 * row[key] for row in best.values()]
+        grid.best |= _best(numbers, len(grid.rows), True)
+        grid.rows.append([key, *map(_number, numbers)])
+    grid.average = True
+    skipped = sum(rows[0].get("skipped_too_long", 0) for rows in tables.values())
+    text = f"{skipped} pairs were longer than a model's limit and are left out." if skipped else ""
+    return Section(f"{name}: word alignment", text, [grid], [f"aer-{name}"])
+
+
+def _best(values: Iterable[float | None], row: int, low: bool, shift: int = 1) -> set[tuple[int, int]]:
+    """Places of the best value, none where there is nothing to compare."""
+    known = [(value, at) for at, value in enumerate(values) if value is not None]
+    if len(known) < 2:
+        return set()
+    best = (min if low else max)(value for value, _ in known)
+    return {(row, at + shift) for value, at in known if value == best}
+
+
+def _best_by_measure(
+    numbers: list, models: int, row: int, shift: int, low: bool = True
+) -> set[tuple[int, int]]:
+    parts = range(0, len(numbers), models)
+    return set().union(*(_best(numbers[at : at + models], row, low, shift + at) for at in parts))
+
+
+def _number(value: Any, digits: int = 1) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
