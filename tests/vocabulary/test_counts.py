@@ -182,7 +182,7 @@ def test_a_killed_process_is_told_and_resumes(corpus, tmp_path, monkeypatch):
     whole = count(corpus, tmp_path / "whole.parquet")
     with monkeypatch.context() as patch:
         patch.setattr(counting, "count_shard", die_at_the_second)
-        with pytest.raises(RuntimeError, match="the same call resumes"):
+        with pytest.raises(ChildProcessError, match="the same call resumes"):
             count(corpus, tmp_path / "c.parquet", processes=2)
     assert count(corpus, tmp_path / "c.parquet").path.read_bytes() == whole.path.read_bytes()
 
