@@ -34,6 +34,7 @@ from transformers.utils.output_capturing import capture_outputs
 from .configuration_echo import EchoConfig
 from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel, EchoProjection
 from .modeling_echo_decoder import EchoDecoder
+from .packed_echo import packed_states
 
 if TYPE_CHECKING:
     # transformers fetches what a file of remote code imports, by its text. Named here, the tokenizer and the pipeline
@@ -138,6 +139,19 @@ class EchoEncoder(EchoPreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
+        hidden = None
+        asks_more = any(value is not None and value is not False for value in kwargs.values())
+        if inputs_embeds is None and position_ids is None and not asks_more:
+            hidden = packed_states(self, input_ids, attention_mask)
+        if hidden is None:
+            hidden = self._states(input_ids, attention_mask, position_ids, inputs_embeds, **kwargs)
+        embedding = self.pool(hidden, attention_mask, overflow_to_sample_mapping)
+        return EchoEncoderOutput(
+            last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding
+        )
+
+    def _states(self, input_ids, attention_mask, position_ids, inputs_embeds, **kwargs) -> torch.Tensor:
+        """(batch, seq, hidden) states after the last norm, by the modules' own forward passes."""
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         if position_ids is None:
@@ -166,11 +180,7 @@ class EchoEncoder(EchoPreTrainedModel):
                 position_embeddings=position_embeddings,
                 **kwargs,
             )
-        hidden = self.norm(hidden)
-        embedding = self.pool(hidden, attention_mask, overflow_to_sample_mapping)
-        return EchoEncoderOutput(
-            last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding
-        )
+        return self.norm(hidden)
 
     def pool(
         self,

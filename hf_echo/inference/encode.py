@@ -1,13 +1,14 @@
 """Texts to embeddings, fast on the machine at hand: batches of equal token count, bf16 where the CPU or GPU has it.
 
 sentence-transformers sorts by characters and pads; on mixed-language text that wastes half the work. Here batches are
-cut by token budget after sorting by tokens. Rows come back in the order they went in.
+cut by token budget after sorting by tokens, and on a CPU they are not padded (`modeling/packed_echo.py`). Rows come
+back in the order they went in.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +16,9 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 from transformers import AutoModel, AutoTokenizer
+
+from ..modeling import EchoEncoder, EchoForTranslation
+from ..modeling.packed_echo import PackedEncoder, can_pack
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +110,6 @@ def encode(
     """
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list of texts")
-    # The model itself, not its encoder: under FSDP only the outermost forward gathers what is sharded at the root.
     limit = max_length or tokenizer.model_max_length
     size = model.config.embedding_size
     max_tokens = max_tokens or (1_536 if model.device.type == "cpu" else 16_384)
@@ -117,11 +120,11 @@ def encode(
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
     bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=not progress)
+    embed = _embedder(model, tokenizer)
     for batch in _batches(order, [len(ids) for _, ids in pieces], max_tokens):
-        ids, mask = padded([pieces[i][1] for i in batch], tokenizer.pad_token_id)
-        lengths = mask.sum(1).float().numpy()
-        mask = None if mask.all() else mask.to(model.device)
-        vectors = model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
+        rows = [pieces[i][1] for i in batch]
+        vectors = embed(rows).float().cpu().numpy()
+        lengths = np.array([len(ids) for ids in rows], np.float32)
         owners = np.array([pieces[i][0] for i in batch])
         np.add.at(sums, owners, vectors * lengths[:, None])
         np.add.at(weight, owners, lengths)
@@ -131,6 +134,21 @@ def encode(
     if normalize:
         embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
     return embeddings
+
+
+def _embedder(model, tokenizer) -> Callable[[list[list[int]]], torch.Tensor]:
+    """Rows of ids -> (rows, embedding_size), without padding where the model is an Echo model and nothing else."""
+    encoder = model.encoder if type(model) is EchoForTranslation else model
+    if type(encoder) is EchoEncoder and can_pack(encoder):
+        return PackedEncoder(encoder).embed
+
+    def embed(rows: list[list[int]]) -> torch.Tensor:
+        ids, mask = padded(rows, tokenizer.pad_token_id)
+        mask = None if mask.all() else mask.to(model.device)
+        # The model itself, not its encoder: under FSDP only the outermost forward gathers what is sharded at the root.
+        return model(ids.to(model.device), attention_mask=mask).sentence_embedding
+
+    return embed
 
 
 def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iterator[tuple[int, list[int]]]:

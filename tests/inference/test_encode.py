@@ -11,6 +11,7 @@ import torch
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode import pick_dtype
+from hf_echo.modeling.packed_echo import PackedEncoder
 
 LANGUAGES = ["fra_Latn", "rus_Cyrl", None, "eng_Latn", "jpn_Jpan"]
 WORDS = "un deux quatre neuf rouge bleu chat chien кот пёс птица 猫 é ∑ <SEP> </s> 12".split()
@@ -34,16 +35,25 @@ def model(toy_untrained):
 
 
 def one_by_one(model, tokenizer, texts, langs):
-    with torch.no_grad():
-        rows = [
-            model.encoder(**tokenizer(text, lang=lang, return_tensors="pt")).sentence_embedding[0]
-            for text, lang in zip(texts, langs, strict=True)
-        ]
+    """By the Llama blocks' own forward passes: gradients keep the encoder from packing."""
+    rows = [
+        model.encoder(**tokenizer(text, lang=lang, return_tensors="pt")).sentence_embedding[0].detach()
+        for text, lang in zip(texts, langs, strict=True)
+    ]
     return torch.stack(rows).numpy()
 
 
+@pytest.fixture(params=["packed", "padded"])
+def path(request, monkeypatch):
+    """Both ways through `encode`, whatever this model and machine would take."""
+    if request.param == "padded":
+        monkeypatch.setitem(encode.__globals__, "can_pack", lambda encoder: False)
+        monkeypatch.setattr("hf_echo.modeling.packed_echo.can_pack", lambda encoder: False)
+    return request.param
+
+
 @pytest.mark.parametrize("max_tokens", [1, 60, 300, 10**6])
-def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens):
+def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens, path):
     want = one_by_one(model, toy_tokenizer, texts, langs)
     have = encode(model, toy_tokenizer, texts, langs, max_tokens=max_tokens)
     assert have.dtype == np.float32 and have.shape == (100, 32)
@@ -51,12 +61,17 @@ def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens):
     assert np.abs(have[0] - have[1]).max() > 1e-2
 
 
-def test_batches_keep_the_budget(model, toy_tokenizer, texts, langs, monkeypatch):
-    sizes, forward = [], type(model.encoder).forward
+def test_batches_keep_the_budget(model, toy_tokenizer, texts, langs, path, monkeypatch):
+    sizes, forward, embed = [], type(model.encoder).forward, PackedEncoder.embed
     monkeypatch.setattr(
         type(model.encoder),
         "forward",
         lambda self, ids, **kw: sizes.append(ids.shape) or forward(self, ids, **kw),
+    )
+    monkeypatch.setattr(
+        PackedEncoder,
+        "embed",
+        lambda self, rows: sizes.append((len(rows), max(map(len, rows)))) or embed(self, rows),
     )
     encode(model.encoder, toy_tokenizer, texts, langs, max_tokens=200)
     lengths = [
@@ -217,3 +232,22 @@ def test_any_encoder(toy_folders, toy_trained, toy_tokenizer, tmp_path):
     np.testing.assert_allclose(
         any_encoder(str(tmp_path / "static"))(texts, "fra_Latn"), other.encode(texts), atol=1e-6
     )
+
+
+def test_a_wrapped_model_is_called_itself(model, toy_tokenizer, texts):
+    """As a trainer's evaluation does under FSDP or DDP: only the outermost forward may gather weights."""
+
+    class Wrapper(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner, self.calls = inner, 0
+            self.config, self.device = inner.config, inner.device
+
+        def forward(self, *args, **kwargs):
+            self.calls += 1
+            return self.inner(*args, **kwargs)
+
+    wrapped = Wrapper(model)
+    have = encode(wrapped, toy_tokenizer, texts, "fra_Latn")
+    assert wrapped.calls > 0
+    np.testing.assert_allclose(have, encode(model, toy_tokenizer, texts, "fra_Latn"), atol=3e-6)
