@@ -91,7 +91,9 @@ def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt):
 
 def test_prompts_of_any_length(make_model, embeddings, prompt, tokenizer):
     model = make_model()
-    for start in (prompt[:1], tokenizer.decoder_prompt_ids("fra_Latn", "back_translation")):
+    long = prompt * 5
+    assert len(long) * len(embeddings) > 2048  # read in several parts
+    for start in (prompt[:1], tokenizer.decoder_prompt_ids("fra_Latn", "back_translation"), long):
         want = by_generate(model, embeddings, start, max_new_tokens=5)
         assert greedy_decode(model.decoder, embeddings, start, max_new_tokens=5) == want
 
