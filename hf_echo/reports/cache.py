@@ -79,7 +79,7 @@ def fingerprint(name: str) -> str:
         content = json.dumps([str(path.resolve()), stats])
     else:
         content = f"{name}@{_hub_commit(name)}"
-    readable = re.sub(r"[^\w.-]+", "-", name).strip("-.")[-40:]
+    readable = re.sub(r"[^\w.-]+", "-", name)[-40:].strip("-.")
     return f"{readable}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 

@@ -17,6 +17,7 @@ INK = "#010203"  # becomes currentColor
 COLOURS = ("#3b82d6", "#e07b18", "#2a9d62", "#c8508f", "#8b6fd1", "#9a8a2a", "#1f9aa8", "#b5523b")
 STYLE = {
     "svg.fonttype": "none",
+    "svg.hashsalt": "hf-echo",  # ids hang on what is drawn, so that a second report is the same
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,
@@ -82,7 +83,7 @@ def _draw(draw: Callable, width: float, height: float) -> str:
     from matplotlib.figure import Figure
 
     out = StringIO()
-    with rc_context(STYLE | {"svg.hashsalt": f"{draw}{width}{height}"[:80]}):
+    with rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure.subplots())
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -92,7 +93,7 @@ def _draw(draw: Callable, width: float, height: float) -> str:
     text = re.sub(r"(<svg[^>]*?) width=\"[^\"]*\" height=\"[^\"]*\"|(<svg[^>]*?) height=\"[^\"]*\" width=\"[^\"]*\"",
                   lambda m: m.group(1) or m.group(2), text, count=1)  # fmt: skip
     text = text.replace("<svg", f'<svg style="max-width:{width * 96:.0f}px" role="img"', 1)
-    text = re.sub(r' id="[a-z0-9.]*_\d+"', "", text)  # groups, the same in every figure
+    text = re.sub(r' id="[A-Za-z0-9.]*_\d+"', "", text)  # groups, the same in every figure
     return re.sub(r"(\d+\.\d{2})\d+", r"\1", text)
 
 
@@ -180,7 +181,7 @@ def _heat(label: str, content: dict) -> str:
 
 def _map(label: str, content: dict, target_lang: str) -> str:
     points = content["points"]
-    marks = {"other": ("o", 7), "translation": ("o", 24), "negative": ("X", 46), "target": ("*", 170)}
+    marks = {"other": ("o", 7), "translation": ("o", 24), "target": ("*", 170), "negative": ("X", 46)}
 
     def draw(axis) -> None:
         for role, (marker, size) in marks.items():
@@ -190,7 +191,7 @@ def _map(label: str, content: dict, target_lang: str) -> str:
                     colour = "#9a9a9a" if focus < 0 else COLOURS[focus % len(COLOURS)]
                     axis.scatter([p[0] for p in own], [p[1] for p in own], size, color=colour, marker=marker,
                                  alpha=0.45 if focus < 0 else 0.9, linewidths=0.5,
-                                 edgecolors="none" if focus < 0 else "white")  # fmt: skip
+                                 edgecolors={"other": "none", "negative": "black"}.get(role, "white"))  # fmt: skip
         axis.set_xticks([])
         axis.set_yticks([])
         axis.spines[:].set_visible(True)

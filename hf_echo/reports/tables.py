@@ -72,8 +72,12 @@ def _summary(measured: dict) -> Section:
                 columns.append((f"{name} {title} ↓", values, True))
     for name, by_lang in measured["topics"].items():
         for lang, tables in by_lang.items():
-            values = {label: content["average"]["clt"] for label, content in tables.items()}
-            columns.append((f"{name} CLT from {lang} ↑", values, False))
+            for measure, title in (
+                ("accuracy", "topic accuracy"),
+                ("clt", "CLT"),
+            ):  # a weak probe moves well too
+                values = {label: content["average"][measure] for label, content in tables.items()}
+                columns.append((f"{name} {title} from {lang} ↑", values, False))
     for name, tables in measured["alignment"].items():
         values = {label: 100 * min(row["mean"] for row in rows) for label, rows in tables.items()}
         columns.append((f"{name} AER, best layer ↓", values, True))
@@ -172,7 +176,8 @@ def _topics(name: str, by_lang: dict) -> Section:
             grid.best |= _best_by_measure(numbers, len(labels), len(grid.rows), shift=1, low=False)
             grid.rows.append([title, *map(_number, numbers)])
         grids.append(grid)
-    text = "A linear probe on frozen embeddings, in percent; CLT: accuracy as a share of the training language's own."
+    text = "A linear probe on frozen embeddings, in percent; CLT: accuracy as a share of the training language's own, "
+    text += "so it says little where that is low."
     return Section(f"{name}: topics", text, grids)
 
 
