@@ -12,11 +12,6 @@ from .common import PLAIN, Json, Model, example, print_report, read_lines
 
 commands = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_args_is_help=True, **PLAIN)
 
-SourceFile = Annotated[Path, typer.Option("--source", help="Texts to search for, one a line.")]
-TargetFile = Annotated[
-    Path, typer.Option("--target", help="Their translations, line by line: the candidates.")
-]
-
 
 @commands.command("xsim", **example(
     "hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt --target-lang eng_Latn"
@@ -123,28 +118,112 @@ def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
 ))  # fmt: skip
 def evaluate_translation(
     model: Model,
-    source: SourceFile,
-    target: TargetFile,
+    source: Annotated[
+        Path | None, typer.Option(help="Texts, one a line, or their embeddings (.npy), a row a line.")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Instead: a table of id, lang, text (TSV, JSONL, Parquet).")
+    ] = None,
     source_lang: Annotated[str | None, typer.Option(help="Language of --source.")] = None,
-    target_lang: Annotated[str, typer.Option(help="Language of --target.")] = "eng_Latn",
+    target_lang: Annotated[
+        str, typer.Option(help="Language of --target; that of --data's directions.")
+    ] = "eng_Latn",
+    direction: Annotated[
+        str, typer.Option(help="With --data: to or from --target-lang, both, or all pairs.")
+    ] = "to",
+    decoder: Annotated[
+        str | None, typer.Option(help="Checkpoint whose decoder is used in place of --model's.")
+    ] = None,
     num_beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 1,
+    comet: Annotated[bool, typer.Option(help="COMET too (extra comet); not from embeddings.")] = False,
     out: Json = None,
 ) -> None:
     """chrF++ and spBLEU of the decoder, with sacrebleu's signatures."""
     from .. import inference
-    from ..evaluation import translation_scores
+    from ..evaluation import comet_scorer, translation_scores
 
-    sources, targets = read_lines(source), read_lines(target)
-    if len(sources) != len(targets):
-        raise ValueError(
-            f"{source} has {len(sources)} lines and {target} {len(targets)}: line i must translate line i"
-        )
+    tables = data is not None and source is None and target is None
+    if not tables and (data is not None or source is None or target is None):
+        raise ValueError("give --source and --target, two files of lines, or --data, one table")
+    from_embeddings = source is not None and source.suffix == ".npy"
+    if comet and from_embeddings:
+        raise ValueError("--comet compares with the source texts, and --source holds embeddings")
+    if not tables:
+        sources, targets = _embeddings(source) if from_embeddings else read_lines(source), read_lines(target)
+        if len(sources) != len(targets):
+            unit = "rows" if from_embeddings else "lines"
+            raise ValueError(
+                f"{source} has {len(sources)} {unit} and {target} {len(targets)} lines: line i must translate line i"
+            )
+    scorer = comet_scorer() if comet else None
     translator, tokenizer = inference.load_translator(model)
-    hypotheses = inference.translate(
-        translator, tokenizer, sources, source_lang, target_lang, num_beams=num_beams
-    )
-    scores = translation_scores(hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang)
-    print_report({"model": model, **scores.to_row()}, out)
+    if decoder is not None:  # both write and read one space; the texts are tokenized for the encoder
+        translator, tokenizer = _joined(translator, tokenizer, decoder)
+
+    def translate(inputs, source_lang, target_lang):
+        return inference.translate(
+            translator, tokenizer, inputs, source_lang, target_lang, num_beams=num_beams
+        )
+
+    if tables:
+        report = _translation_of_table(translate, data, target_lang, direction, scorer)
+    else:
+        hypotheses = translate(sources, source_lang, target_lang)
+        scores = translation_scores(
+            hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang
+        )
+        report = scores.to_row()
+        if scorer is not None:
+            report["comet"] = scorer(sources, hypotheses, targets)
+    print_report({"model": model, **({"decoder": decoder} if decoder else {}), **report}, out)
+
+
+def _embeddings(path: Path):
+    import numpy as np
+
+    from ..evaluation.checks import refuse_broken
+
+    try:
+        vectors = np.load(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no file {path}") from None
+    if vectors.ndim != 2:
+        raise ValueError(f"{path} has shape {vectors.shape}, expected (sentences, dimensions)")
+    refuse_broken(vectors, lambda row: f"{path}, row {row + 1}")
+    return vectors.astype(np.float32)
+
+
+def _joined(model, tokenizer, decoder: str):
+    """The encoder of one checkpoint with the decoder of another, which must share the vocabulary."""
+    from .. import inference
+    from ..modeling import EchoForTranslation
+
+    other, other_tokenizer = inference.load_translator(decoder)
+    if tokenizer.get_vocab() != other_tokenizer.get_vocab():
+        raise ValueError(
+            f"{decoder} has another vocabulary: encode with one model (hf-echo encode) and give --source E.npy "
+            "to the other"
+        )
+    return EchoForTranslation.from_parts(model.encoder, other.decoder).eval(), tokenizer
+
+
+def _translation_of_table(translate, data, target_lang, direction, scorer) -> dict:
+    from .. import evaluation
+    from ..data import load_nway
+
+    try:
+        table = evaluation.evaluate_translation(
+            translate,
+            load_nway(data),
+            target_lang=target_lang,
+            direction=direction,
+            comet=scorer,
+            progress=True,
+        )
+    except ValueError as error:
+        raise ValueError(f"{data}: {error}") from None
+    return {"data": str(data), **table.notes, "rows": table.rows, "average": table.average}
 
 
 analyse.add_to(commands)

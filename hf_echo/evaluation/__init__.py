@@ -32,9 +32,10 @@ from .language_arrays import StoredEmbeddings, encode_parallel
 from .language_geometry import calinski_harabasz, invariance, language_bias, rsim
 from .multilingual import evaluate_xsim, pairs_as_nway, precomputed_encoder
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
+from .public_sets import load_benchmark
 from .results import Result, Table
 from .speed import SpeedResult, measure_speed
-from .translation import TranslationResult, translation_scores
+from .translation import TranslationResult, comet_scorer, evaluate_translation, translation_scores
 from .xsim import XsimResult, margin_scores, text_groups, xsim
 from .xsimpp import XsimppResult, xsimpp
 
@@ -57,18 +58,21 @@ __all__ = [
     "both_poolings",
     "calinski_harabasz",
     "cls_attention_entropy",
+    "comet_scorer",
     "compare_poolings",
     "cost_grid",
     "decoder_flops",
     "encode_parallel",
     "encoder_flops",
     "evaluate_geometry",
+    "evaluate_translation",
     "evaluate_xsim",
     "explain_ease",
     "feature_spread",
     "grouped",
     "invariance",
     "language_bias",
+    "load_benchmark",
     "margin_scores",
     "measure_speed",
     "mutual_neighbours",

@@ -1,8 +1,9 @@
-"""Translation quality of one direction by sacrebleu: chrF++, spBLEU and a BLEU whose tokenizer is named.
+"""Translation quality by sacrebleu: chrF++, spBLEU and a BLEU whose tokenizer is named; COMET where it is installed.
 
-Contract: texts in, a TranslationResult out. sacrebleu does the counting; this module chooses its settings,
-prints its signatures, and never lets one number stand for another: spBLEU needs a SentencePiece model that
-sacrebleu downloads, and where it cannot be had `spbleu` is None and `spbleu_missing` says why.
+Contract: texts in, a TranslationResult out; an n-way table and a callable that translates in, a Table of directions
+out. sacrebleu does the counting; this module chooses its settings, prints its signatures, and never lets one number
+stand for another: spBLEU needs a SentencePiece model that sacrebleu downloads, and where it cannot be had `spbleu` is
+None and `spbleu_missing` says why. Which model translates is not known here.
 """
 
 from __future__ import annotations
@@ -10,11 +11,22 @@ from __future__ import annotations
 import functools
 import os
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from .results import Result
+import numpy as np
+from tqdm.auto import tqdm
 
+from .checks import refuse_broken
+from .multilingual import _texts_by_language
+from .results import Result, Table
+
+# (texts of a language, or their embeddings (n, d); source_lang; target_lang) -> translations
+Translate = Callable[[Any, str, str], Sequence[str]]
+
+Comet = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
+DIRECTIONS = ("to", "from", "both", "all")
 UNSPACED = ("Jpan", "Thai", "Laoo", "Khmr", "Mymr", "Tibt")  # scripts without spaces: BLEU on characters
 
 
@@ -87,6 +99,125 @@ def translation_scores(
         signatures={name: str(metric.get_signature()) for name, metric in metrics.items()},
         spbleu_missing=missing,
     )
+
+
+def evaluate_translation(
+    translate: Translate,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    target_lang: str = "eng_Latn",
+    source_langs: Sequence[str] | None = None,
+    direction: str = "to",
+    embeddings: Mapping[str, Any] | None = None,
+    comet: Comet | None = None,
+    progress: bool = False,
+    **score_options: Any,
+) -> Table:
+    """Translation scores by direction over an n-way table.
+
+    Args:
+        translate: called once a direction with the source's texts (or embeddings) and the two languages. Of a
+            checkpoint: `lambda x, source, target: hf_echo.inference.translate(model, tokenizer, x, source, target)`;
+            with an encoder and a decoder of two checkpoints of one space, `model` is `EchoForTranslation.from_parts`
+            of them.
+        rows: mappings with id, lang, text.
+        source_langs: the other languages, in this order; default all but the target, in order of appearance.
+        direction: "to" the target (X -> eng), "from" it (eng -> X), "both" of these, or "all" pairs.
+        embeddings: {language: (n, d)}, a row for every row of that language and in their order: `translate` then gets
+            these in place of texts, from whatever encoder of the space they come.
+        comet: scores hypotheses with sources and references, as `comet_scorer` makes; adds the column comet.
+        score_options: of `translation_scores` (bleu_tokenizer, spbleu, timeout).
+
+    A direction is over the sentences that both languages have (`count`).
+
+    Returns:
+        Table with direction, source_lang, target_lang and the fields of `TranslationResult`; the plain mean over
+        directions.
+
+    Raises:
+        ValueError: columns that are missing, a text twice for an id and language, an unknown direction or language,
+            two languages without a sentence in common, embeddings of another number or with NaN or zeros (with
+            language and id), a translator that loses sentences.
+    """
+    if direction not in DIRECTIONS:
+        raise ValueError(f"direction is {direction!r}, must be one of {', '.join(DIRECTIONS)}")
+    texts = _texts_by_language(rows)
+    langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
+    for code in (target_lang, *langs):
+        if code not in texts:
+            raise ValueError(f"no rows in {code!r}: found {', '.join(map(str, texts)) or 'no rows'}")
+    if embeddings is not None:
+        embeddings = {
+            code: _checked_embeddings(embeddings, code, texts[code])
+            for code in _sources(langs, target_lang, direction)
+        }
+    results = []
+    for source, target in tqdm(
+        _directions(langs, target_lang, direction), desc="Translation", disable=not progress
+    ):
+        ids = [i for i in texts[source] if i in texts[target]]
+        if not ids:
+            raise ValueError(f"{source} and {target} have no sentence in common: no id is in both")
+        originals, references = ([texts[code][i] for i in ids] for code in (source, target))
+        if embeddings is None:
+            given = originals
+        else:
+            places = {i: n for n, i in enumerate(texts[source])}
+            given = embeddings[source][[places[i] for i in ids]]
+        hypotheses = list(translate(given, source, target))
+        if len(hypotheses) != len(ids):
+            raise ValueError(f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations")
+        scores = translation_scores(
+            hypotheses, references, source_lang=source, target_lang=target, **score_options
+        )
+        row = {"direction": scores.direction, "source_lang": source, "target_lang": target} | scores.to_row()
+        results.append(row if comet is None else row | {"comet": comet(originals, hypotheses, references)})
+    notes = {"direction": direction, "from": "texts" if embeddings is None else "embeddings"}
+    return Table(results, notes=notes).with_average(["chrf", "spbleu", "bleu", *(["comet"] if comet else [])])
+
+
+def comet_scorer(model: str = "Unbabel/wmt22-comet-da", *, batch_size: int = 32, gpus: int = 0) -> Comet:
+    """COMET x 100 of (sources, hypotheses, references), by the library `unbabel-comet`, which fetches the model.
+
+    Raises:
+        ImportError: it is not installed; its own pins may ask for an environment of its own.
+    """
+    try:
+        from comet import download_model, load_from_checkpoint
+    except ImportError:
+        raise ImportError("COMET needs unbabel-comet: pip install 'hf-echo[comet]'") from None
+    scorer = load_from_checkpoint(download_model(model))
+
+    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        data = [
+            {"src": s, "mt": m, "ref": r} for s, m, r in zip(sources, hypotheses, references, strict=True)
+        ]
+        return 100 * float(scorer.predict(data, batch_size=batch_size, gpus=gpus).system_score)
+
+    return score
+
+
+def _directions(langs: Sequence[str], target: str, direction: str) -> list[tuple[str, str]]:
+    if direction == "all":
+        every = list(dict.fromkeys([*langs, target]))
+        return [(a, b) for a in every for b in every if a != b]
+    to = [(code, target) for code in langs] if direction in ("to", "both") else []
+    return to + ([(target, code) for code in langs] if direction in ("from", "both") else [])
+
+
+def _sources(langs: Sequence[str], target: str, direction: str) -> list[str]:
+    return list(dict.fromkeys(source for source, _ in _directions(langs, target, direction)))
+
+
+def _checked_embeddings(embeddings: Mapping[str, Any], lang: str, texts: Mapping[Any, str]) -> np.ndarray:
+    if lang not in embeddings:
+        raise ValueError(f"no embeddings of {lang!r}: given are {', '.join(map(str, embeddings))}")
+    vectors = np.asarray(embeddings[lang])
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        raise ValueError(f"embeddings of {lang!r} have shape {vectors.shape}, expected ({len(texts)}, d)")
+    ids = list(texts)
+    refuse_broken(vectors, lambda row: f"embedding of {lang!r}, id {ids[row]!r}")
+    return vectors
 
 
 def _bleu_tokenizer(target_lang: str) -> str:

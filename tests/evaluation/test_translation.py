@@ -6,12 +6,19 @@ import urllib.request
 from collections import Counter
 from io import BytesIO
 
+import numpy as np
 import pytest
 import sacrebleu
 import sentencepiece
 from sacrebleu.tokenizers import tokenizer_spm
 
-from hf_echo.evaluation import Table, translation, translation_scores
+from hf_echo.evaluation import (
+    Table,
+    comet_scorer,
+    evaluate_translation,
+    translation,
+    translation_scores,
+)
 
 HYPOTHESES = ["The cat sat on the mat.", "He did not go there", "Prices rose by 12% in May."]
 REFERENCES = ["The cat is sitting on the mat.", "He never went there.", "Prices rose by 21% in May."]
@@ -175,3 +182,138 @@ def test_bad_input_is_refused_in_one_line(hypotheses, references, options, words
     with pytest.raises(ValueError, match=words) as error:
         translation_scores(hypotheses, references, **options)
     assert "\n" not in str(error.value)
+
+
+NWAY = [
+    {"id": i, "lang": lang, "text": f"{lang[:3]} {text}"}
+    for lang, n in (("deu_Latn", 3), ("fra_Latn", 2), ("eng_Latn", 3))
+    for i, text in list(enumerate(REFERENCES))[:n]
+]
+
+
+def by_rule(texts, source, target):
+    """Right into English, wrong out of it."""
+    assert all(text.startswith(source[:3]) for text in texts)
+    return [target[:3] + text[3:] if target == "eng_Latn" else "nothing" for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("direction", "expected"),
+    [
+        ("to", ["deu-eng", "fra-eng"]),
+        ("from", ["eng-deu", "eng-fra"]),
+        ("both", ["deu-eng", "fra-eng", "eng-deu", "eng-fra"]),
+        ("all", ["deu-fra", "deu-eng", "fra-deu", "fra-eng", "eng-deu", "eng-fra"]),
+    ],
+)
+def test_directions_of_an_n_way_table(direction, expected, offline):
+    table = evaluate_translation(by_rule, NWAY, direction=direction)
+    assert [row["direction"].replace("_Latn", "") for row in table.rows] == expected
+    for row in table.rows:
+        assert row["count"] == (2 if "fra_Latn" in row["direction"] else 3)
+        assert (row["chrf"] == 100) == (row["target_lang"] == "eng_Latn")
+    assert table.average["chrf"] == pytest.approx(np.mean([row["chrf"] for row in table.rows]))
+    assert table.average["spbleu"] is None
+
+
+def test_from_embeddings_of_the_common_sentences(offline):
+    rows = [*NWAY, {"id": 9, "lang": "deu_Latn", "text": "deu alone"}]
+    rows.insert(0, rows.pop())  # the sentence without a partner stands first
+    vectors = {"deu_Latn": np.array([[9.0], [1], [2], [3]]), "fra_Latn": np.array([[1.0], [2]])}
+    seen = []
+
+    def decode(x, source, target):
+        seen.append((source, x[:, 0].tolist()))
+        return [f"eng {REFERENCES[int(value) - 1]}" for value in x[:, 0]]
+
+    table = evaluate_translation(decode, rows, embeddings=vectors, spbleu=False)
+    assert seen == [("deu_Latn", [1, 2, 3]), ("fra_Latn", [1, 2])]
+    assert [row["chrf"] for row in table.rows] == [100, 100] and table.notes["from"] == "embeddings"
+
+
+def test_comet_is_a_callable_and_an_extra(offline, monkeypatch):
+    def length_ratio(sources, hypotheses, references):
+        return float(len(sources) + sum(map(len, hypotheses)) / sum(map(len, references)))
+
+    table = evaluate_translation(by_rule, NWAY, comet=length_ratio, spbleu=False)
+    assert [row["comet"] for row in table.rows] == [4, 3] and table.average["comet"] == 3.5
+    monkeypatch.setitem(__import__("sys").modules, "comet", None)
+    with pytest.raises(ImportError, match=r"pip install 'hf-echo\[comet\]'"):
+        comet_scorer()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"direction": "up"}, "direction is 'up', must be one of to, from, both, all"),
+        ({"target_lang": "ita_Latn"}, "no rows in 'ita_Latn': found deu_Latn, fra_Latn, eng_Latn"),
+        ({"embeddings": {"deu_Latn": np.ones((3, 2))}}, "no embeddings of 'fra_Latn': given are deu_Latn"),
+        ({"embeddings": {"deu_Latn": np.ones((2, 2))}}, r"'deu_Latn' have shape \(2, 2\), expected \(3, d\)"),
+        ({"embeddings": {"deu_Latn": np.diag([1.0, 0, 1])}}, "embedding of 'deu_Latn', id 1: a NaN, infinite or zero"),
+        ({"translate": lambda x, source, target: ["one"]}, "deu_Latn-eng_Latn: 3 sentences but 1 translations"),
+    ],
+)  # fmt: skip
+def test_bad_tables_are_refused_in_one_line(options, words, offline):
+    with pytest.raises(ValueError, match=words) as error:
+        evaluate_translation(**{"translate": by_rule, "rows": NWAY} | options)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="no sentence in common"):
+        evaluate_translation(
+            by_rule, [{"id": lang, "lang": lang, "text": "x"} for lang in ("fra_Latn", "eng_Latn")]
+        )
+
+
+def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(
+    toy, toy_tokenizer, toy_folders, offline, tmp_path
+):
+    """Encoder and decoder loaded apart translate as the whole does, from text and from embeddings."""
+    from typer.testing import CliRunner
+
+    from hf_echo.cli import app
+    from hf_echo.inference import encode, load_translator, translate
+    from hf_echo.modeling import EchoForTranslation
+
+    rows = toy.nway_rows()[:60]
+    whole, _ = load_translator(toy_folders["training"])
+    joined = EchoForTranslation.from_parts(
+        whole.encoder, load_translator(toy_folders["training"])[0].decoder
+    ).eval()
+    tables = [
+        evaluate_translation(
+            lambda x, source, target, m=model: translate(m, toy_tokenizer, x, source, target),
+            rows,
+            spbleu=False,
+        )
+        for model in (whole, joined)
+    ]
+    vectors = {
+        lang: encode(whole, toy_tokenizer, [r["text"] for r in rows if r["lang"] == lang], lang)
+        for lang in ("fra_Latn", "rus_Cyrl")
+    }
+    tables.append(
+        evaluate_translation(
+            lambda x, source, target: translate(whole, toy_tokenizer, x, source, target),
+            rows,
+            embeddings=vectors,
+            spbleu=False,
+        )
+    )
+    assert tables[0].rows == tables[1].rows == tables[2].rows and tables[0].average["chrf"] > 50
+
+    data, out = tmp_path / "nway.jsonl", tmp_path / "out.json"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    folder = str(toy_folders["training"])
+    command = ["evaluate", "translation", "--model", folder, "--decoder", folder, "--data", str(data)]
+    done = CliRunner().invoke(app, [*command, "--json", str(out)])
+    assert done.exit_code == 0, done.output
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert [row["chrf"] for row in report["rows"]] == pytest.approx([row["chrf"] for row in tables[0].rows])
+
+    np.save(tmp_path / "e.npy", vectors["fra_Latn"])
+    english = [r["text"] for r in rows if r["lang"] == "eng_Latn"]
+    (tmp_path / "b.txt").write_text("".join(text + "\n" for text in english), encoding="utf-8")
+    command = ["evaluate", "translation", "--model", folder, "--source", str(tmp_path / "e.npy")]
+    done = CliRunner().invoke(app, [*command, "--target", str(tmp_path / "b.txt"), "--json", str(out)])
+    assert done.exit_code == 0, done.output
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert report["chrf"] == pytest.approx(tables[0].rows[0]["chrf"])
