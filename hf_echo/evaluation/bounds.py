@@ -12,8 +12,7 @@ import torch
 from .pair_scores import rounding
 
 SIZES = (32, 64, 96, 128, 192, 256, 320, 384)  # columns of the shorter product
-TERM = 1 / 40e9  # seconds of one multiplication inside a product, on one core with AVX2
-PAIR = 1.5e-6  # seconds to find a pair and score it by itself
+PAIR = 50  # multiplications inside a product, for one of a pair that is scored by itself
 
 
 class Bound(NamedTuple):
@@ -47,12 +46,12 @@ def short_bound(x: Any, y: Any, k: int) -> Bound | None:
     # other rows than those that the axes were fitted to
     rows, right = x[torch.randint(len(x), (48,), generator=generator)], y @ axes
     left, floor = rows @ axes, (rows @ y.T).topk(k, dim=1).values[:, -1:]
-    costs: dict[int | None, float] = {None: x.shape[1] * TERM}
+    costs: dict[int | None, float] = {None: x.shape[1]}
     for size in (s for s in SIZES if s <= largest):
         a, b = _rest(left[:, : size - 1], slack), _rest(right[:, : size - 1], slack)
         bounds = torch.addmm(a * b.T, left[:, : size - 1], right[:, : size - 1].T)
         needless = (bounds >= floor).float().mean().item() - k / len(y)  # k are scored in any case
-        costs[size] = size * TERM + 2 * PAIR * needless
+        costs[size] = size + 2 * needless * x.shape[1] * PAIR
     size = min(costs, key=costs.get)
     if size is None:
         return None

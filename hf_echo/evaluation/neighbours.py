@@ -67,18 +67,24 @@ def unit_rows(x: Any, name: str = "x") -> Any:
     x = x.detach() if is_tensor else np.asarray(x)
     _check_shape(x.shape, name)
     unit = torch.empty(tuple(x.shape), dtype=torch.float32, device=x.device if is_tensor else None)
-    tiny = torch.finfo(torch.float64).tiny
-    for start in range(
-        0, len(x), 1024
-    ):  # float64 for a small block at a time, and never in the caller's memory
+    for start in range(0, len(x), 1024):  # float64 for a small block, and never in the caller's memory
         rows = x[start : start + 1024]
         block = rows.double() if is_tensor else torch.from_numpy(np.array(rows, dtype=np.float64))
-        finite = torch.isfinite(block)
-        if not bool(finite.all()):
-            _refuse_row(start + int((~finite.all(1)).nonzero()[0]), name)
-        block = block / block.abs().amax(1, keepdim=True).clamp_min(tiny)  # keeps the squares in range
-        unit[start : start + 1024] = block / block.norm(dim=1, keepdim=True).clamp_min(tiny)
+        norms = block.norm(dim=1, keepdim=True)
+        if not bool(((norms > 1e-100) & (norms < 1e100)).all()):
+            block, norms = _in_range(block, start, name)
+        unit[start : start + 1024] = block.div_(norms)
     return unit
+
+
+def _in_range(block: torch.Tensor, start: int, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows scaled so that their squares neither overflow nor vanish, and their norms; zero rows get norm 1."""
+    if len(broken := (~torch.isfinite(block)).any(1).nonzero()):
+        _refuse_row(start + int(broken[0]), name)
+    largest = block.abs().amax(1, keepdim=True)
+    block = block / torch.where(largest > 0, largest, 1.0)
+    norms = block.norm(dim=1, keepdim=True)
+    return block, torch.where(norms > 0, norms, 1.0)
 
 
 def _unit_rows_sparse(x: Any, name: str) -> Any:

@@ -4,8 +4,10 @@ Contract: unit rows x (n, d) and y (m, d) in; the k best rows of y for each row 
 y, out as sorted keys. The answer is exact: `neighbours` says what that means.
 
 What is done for a row and all that it may choose from (`_decide`):
-1. the pairs with the highest bounds are scored exactly; the k-th of them is a floor under the answer;
-2. all other pairs whose bound reaches the floor are scored too, and the rest cannot be in the answer.
+1. the pairs with the highest bounds are scored in float32; the k-th of them, less what float32 may lose, is a
+   floor under the answer;
+2. all other pairs whose bound reaches the floor are scored too, and the rest cannot be in the answer;
+3. what still reaches the floor, little more than k pairs, is scored in float64.
 Both look at the maxima of 32 bounds first and open the few groups that matter. A row with too many pairs to
 score gets the whole product instead of the short one, and at last every pair in float64: collapsed embeddings
 cost time, never a wrong answer.
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .bounds import Bound, short_bound, whole_bound
-from .pair_scores import NO_PAIR, as_double, key_scores, pair_keys, pair_scores, product, take
+from .pair_scores import NO_PAIR, as_double, key_scores, pair_keys, pair_scores, product, rounding, take
 
 GROUP = 32
 SPARE = 2  # pairs beyond k that are scored for the floor
@@ -118,7 +120,7 @@ def _search_back(side: Side, bound: Bound, rows: slice, maxima: torch.Tensor, me
 
 def _decide(side: Side, offer: Offer, memory: int, floor: torch.Tensor | None = None) -> None:
     """Put the best of the offered pairs into `side.keys`. floor: (rows, 1), what the answer has already."""
-    rows, first, maxima = offer.rows, offer.columns.start, offer.maxima
+    rows, maxima, slack, loss = offer.rows, offer.maxima, offer.slack, rounding(side.x)
     keys = side.keys[rows]
     k, top = keys.shape[1], min(keys.shape[1] + SPARE, maxima.shape[1])
     floor = key_scores(keys[:, -1:]).clamp_min(-2) if floor is None else floor  # -2: below any cosine
@@ -128,20 +130,29 @@ def _decide(side: Side, offer: Offer, memory: int, floor: torch.Tensor | None = 
     bounds = offer.open(every, groups.flatten()).view(len(rows), -1)
     bounds, place = bounds.topk(min(k + SPARE, bounds.shape[1]), dim=1)
     chosen = groups.gather(1, place // GROUP) * GROUP + place % GROUP
-    row, slot = (bounds >= floor - offer.slack).nonzero(as_tuple=True)
-    best = _merge(keys, row, _score(side, rows[row], first + chosen[row, slot]))
-    floor = torch.maximum(floor, key_scores(best[:, -1:]))
+    row, slot = (bounds >= floor - slack).nonzero(as_tuple=True)
+    column = chosen[row, slot]
+    rough = _rough_scores(side, offer, row, column)
+    known = torch.full(bounds.shape, -2.0, device=rows.device)
+    known[row, slot] = rough
+    known = torch.cat([key_scores(keys).clamp_min(-2), known], dim=1)
+    floor = torch.maximum(floor, known.topk(k, dim=1).values[:, -1:] - loss)
 
-    reach = maxima >= floor - offer.slack
-    width = offer.columns.stop - first
+    reach = maxima >= floor - slack
+    width = offer.columns.stop - offer.columns.start
     undecided = reach.sum(1) > max(8 * k, width * side.x.shape[1] * AFFORDABLE)
-    row, group = (reach & ~undecided[:, None]).nonzero(as_tuple=True)
-    values, least = offer.open(row, group), bounds[row, -1:]
-    hit, member = ((values >= (floor - offer.slack)[row]) & (values <= least)).nonzero(as_tuple=True)
-    row, column = row[hit], group[hit] * GROUP + member
-    new = (chosen[row] != column[:, None]).all(1)  # bounds may be equal to the last one chosen
-    row, column = row[new], column[new]
-    best = _merge(best, row, _score(side, rows[row], first + column))
+    other, group = (reach & ~undecided[:, None]).nonzero(as_tuple=True)
+    values, least = offer.open(other, group), bounds[other, -1:]
+    hit, member = ((values >= (floor - slack)[other]) & (values <= least)).nonzero(as_tuple=True)
+    other, more = other[hit], group[hit] * GROUP + member
+    new = (chosen[other] != more[:, None]).all(1)  # bounds may be equal to the last one chosen
+    other, more = other[new], more[new]
+
+    rough = torch.cat([rough, _rough_scores(side, offer, other, more)])
+    row, column = torch.cat([row, other]), torch.cat([column, more])
+    near = (rough >= floor[row, 0] - loss).nonzero().ravel()
+    near = near[row[near].argsort()]
+    best = _merge(keys, row[near], _exact_keys(side, offer, row[near], column[near]))
     side.keys[rows] = torch.where(undecided[:, None], keys, best)
     if undecided.any():
         _search_again(side, offer, undecided.nonzero().ravel(), floor, memory)
@@ -165,8 +176,13 @@ def _search_again(side: Side, offer: Offer, which: torch.Tensor, floor: torch.Te
         side.keys[some] = keys.topk(side.keys.shape[1], dim=1).values
 
 
-def _score(side: Side, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    return pair_keys(pair_scores(side.x, side.y, rows, columns), columns)
+def _rough_scores(side: Side, offer: Offer, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    return pair_scores(side.x, side.y, offer.rows[row], offer.columns.start + column, torch.float32)
+
+
+def _exact_keys(side: Side, offer: Offer, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    column = offer.columns.start + column
+    return pair_keys(pair_scores(side.x, side.y, offer.rows[row], column), column)
 
 
 def _merge(keys: torch.Tensor, row: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
