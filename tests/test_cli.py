@@ -29,6 +29,16 @@ COMMANDS = [
     "convert llama",
     "evaluate xsim",
     "evaluate translation",
+    "evaluate geometry",
+    "evaluate cost",
+    "evaluate alignment",
+    "mine",
+    "report",
+    "vocabulary count",
+    "vocabulary extend",
+    "vocabulary train",
+    "vocabulary swap",
+    "vocabulary report",
 ]
 
 
