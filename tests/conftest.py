@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 
 
@@ -41,3 +44,41 @@ def toy_folders(toy_trained, toy_tokenizer, tmp_path_factory):
     for folder in folders.values():
         toy_tokenizer.save_pretrained(folder)
     return folders
+
+
+@pytest.fixture
+def hf_echo_cli(monkeypatch, capfd):
+    """call(*arguments, stdin=bytes) -> (exit code, standard output, standard error) of `hf-echo`, in this process."""
+    import hf_echo.cli as cli
+
+    def call(*arguments, stdin: bytes = b""):
+        monkeypatch.setattr(sys, "argv", ["hf-echo", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capfd.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def run(request, hf_echo_cli):
+    """run(*arguments): `hf_echo_cli` with the words of the file's COMMAND (none by default) in front."""
+    words = getattr(request.module, "COMMAND", "").split()
+    return lambda *arguments, stdin=b"": hf_echo_cli(*words, *arguments, stdin=stdin)
+
+
+@pytest.fixture
+def refused(run):
+    """refused(message, *arguments): exit code 2 and one line that holds the message."""
+
+    def call(message: str, *arguments):
+        code, out, err = run(*arguments)
+        assert code == 2 and not out
+        assert message in err and err.startswith("hf-echo: ") and err.count("\n") == 1, err
+
+    return call

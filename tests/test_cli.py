@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-import hf_echo.cli as cli
 from hf_echo.inference import encode, load_translator, translate
 from hf_echo.modeling import EchoForTranslation
 
@@ -40,25 +38,6 @@ COMMANDS = [
     "vocabulary swap",
     "vocabulary report",
 ]
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    """run(*arguments, stdin=bytes) -> (exit code, standard output, standard error), in this process."""
-
-    def call(*arguments, stdin: bytes = b""):
-        monkeypatch.setattr(sys, "argv", ["hf-echo", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture

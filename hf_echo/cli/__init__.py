@@ -9,7 +9,7 @@ import logging
 
 import typer
 
-from . import convert, evaluate, mine, report, training, use, vocabulary
+from . import convert, data, evaluate, mine, report, training, use, vocabulary
 from .common import PLAIN
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.add_typer(convert.commands, name="convert")
 app.add_typer(mine.commands)
 app.add_typer(report.commands)
 app.add_typer(vocabulary.commands, name="vocabulary")
+app.add_typer(data.commands, name="data")
 
 
 def main() -> None:

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
 from datasets import Dataset
 from transformers import BertConfig
 
-import hf_echo.cli as cli
 from hf_echo.evaluation.cost import Stack, cost_grid, encoder_flops
 from hf_echo.evaluation.geometry import evaluate_geometry
 from hf_echo.inference import encode, load_encoder
 
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    """run(*arguments) -> (exit code, standard output, standard error), in this process."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hf-echo", "evaluate", *map(str, arguments)])
-        capfd.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        return code, *capfd.readouterr()
-
-    return call
+COMMAND = "evaluate"
 
 
 @pytest.fixture

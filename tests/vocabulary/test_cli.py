@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +10,6 @@ import yaml
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer
 
-import hf_echo.cli as cli
 from hf_echo.cli.vocabulary import read_recipe
 from hf_echo.modeling import EchoForTranslation, EchoTokenizer
 
@@ -20,33 +18,7 @@ FRENCH = ["le chat dort", "le chat mange", "la chatte dort", "les chats dorment"
 GREEK = ["η γάτα κοιμάται", "η γάτα τρώει", "οι γάτες κοιμούνται", "η γάτα"]
 
 
-@pytest.fixture
-def run(monkeypatch, capfd):
-    """run(*arguments) -> (exit code, standard output, standard error), in this process."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hf-echo", "vocabulary", *map(str, arguments)])
-        capfd.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        return code, *capfd.readouterr()
-
-    return call
-
-
-@pytest.fixture
-def refused(run):
-    """refused(message, *arguments): exit code 2 and one line that holds the message."""
-
-    def call(message: str, *arguments):
-        code, out, err = run(*arguments)
-        assert code == 2 and not out
-        assert message in err and err.startswith("hf-echo: ") and err.count("\n") == 1, err
-
-    return call
+COMMAND = "vocabulary"
 
 
 @pytest.fixture
