@@ -30,7 +30,9 @@ def mine(
     index: Annotated[
         str | None, typer.Option(help="A faiss index, such as IVF1024,Flat; exact without.")
     ] = None,
-    work: Annotated[Path | None, typer.Option(help="Folder of the embeddings; OUT.work by default.")] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder of embeddings and neighbours; OUT.work by default.")
+    ] = None,
     report: Json = None,
 ) -> None:
     """Mine bitext by margin score. A stopped run goes on where it was; any SentenceTransformer will do as model."""

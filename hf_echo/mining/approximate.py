@@ -1,46 +1,68 @@
 """Nearest neighbours by any faiss index, for collections that an exact search would take too long on.
 
-Contract: blocks of embeddings in, `Neighbours` out; a neighbour that was not found has index -1. The index is
-held in memory; the embeddings are not.
+Contract: blocks of embeddings in, the neighbours of one side out; a neighbour that was not found has index -1. The
+index is held in memory; the embeddings are not. Where finished blocks are kept, so is the index until its last block.
 """
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from ..evaluation.neighbours import Neighbours, unit_rows
+from .best import Best
 
 TRAINING_ROWS = 262_144
 
 
-def index_neighbours(x: Any, y: Any, k: int, index: str) -> Neighbours:
-    """The k best rows of y that `faiss.index_factory(index)` finds for each row of x.
+def index_neighbours(best: Best, y: Any, index: str, *, progress: bool = False) -> Neighbours:
+    """The best rows of y that `faiss.index_factory(index)` finds for each row of `best.side`.
 
-    x, y: `bitext.Blocks`. Inverted lists are probed as the index does by default, unless the string says more
+    y: `bitext.Blocks`. Inverted lists are probed as the index does by default, unless the string says more
     ("IVF1024,Flat;nprobe=32": what follows a semicolon are faiss parameters).
     """
     try:
         import faiss
     except ImportError as error:
         raise ImportError("an index needs faiss: pip install 'hf-echo[faiss]'") from error
-    kind, _, parameters = index.partition(";")
-    try:
-        built = faiss.index_factory(y.width, kind, faiss.METRIC_INNER_PRODUCT)
-        if not built.is_trained:
-            built.train(_sample(y))
-        if parameters:
-            faiss.ParameterSpace().set_index_parameters(built, parameters)
-    except RuntimeError as error:
-        raise ValueError(
-            f"index {index!r} is refused by faiss: {str(error).strip().splitlines()[-1]}"
-        ) from None
+    x, found = best.side, best.neighbours
+    missing = [number for number, done in enumerate(best.done) if not done]
+    file = best.folder and best.folder / f"{y.name}.faiss"
+    if missing:
+        kind, _, parameters = index.partition(";")
+        try:
+            built = _read_or_build(faiss, kind, y, file)
+            if parameters:
+                faiss.ParameterSpace().set_index_parameters(built, parameters)
+        except RuntimeError as error:
+            raise ValueError(
+                f"index {index!r} is refused by faiss: {str(error).strip().splitlines()[-1]}"
+            ) from None
+    for number in tqdm(missing, desc=f"Searching {y.name}", unit="block", disable=not progress):
+        scores, indices = built.search(unit_rows(x.read_block(number)).numpy(), found.scores.shape[1])
+        best.add(number, Neighbours(np.where(indices < 0, -np.inf, scores).astype(np.float32), indices))
+    if file:
+        file.unlink(missing_ok=True)
+    return Neighbours(np.where(found.indices < 0, 0, found.scores), found.indices)
+
+
+def _read_or_build(faiss: Any, kind: str, y: Any, file: Path | None) -> Any:
+    if file and file.exists():
+        return faiss.read_index(str(file))
+    built = faiss.index_factory(y.width, kind, faiss.METRIC_INNER_PRODUCT)
+    if not built.is_trained:
+        built.train(_sample(y))
     for _, rows in y:
         built.add(unit_rows(rows).numpy())
-    parts = [built.search(unit_rows(rows).numpy(), k) for _, rows in x]
-    scores, indices = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Neighbours(np.where(indices < 0, 0, scores).astype(np.float32), indices)
+    if file:
+        unfinished = file.with_suffix(".part")
+        faiss.write_index(built, str(unfinished))
+        os.replace(unfinished, file)
+    return built
 
 
 def _sample(y: Any) -> np.ndarray:

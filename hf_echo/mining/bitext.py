@@ -11,7 +11,9 @@ of `evaluation.xsim`. Which pairs are offered:
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ from ..evaluation.checks import refuse_broken
 from ..evaluation.neighbours import Neighbours, mutual_neighbours
 from ..evaluation.xsim import MARGINS, margin_scores
 from .approximate import index_neighbours
+from .best import Best, search_folder
 
 RETRIEVALS = ("max", "forward", "backward", "intersection")
 BLOCK = 65_536  # rows of one side that are in memory at a time
@@ -51,6 +54,7 @@ def mine(
     threshold: float | None = None,
     index: str | None = None,
     block: int = BLOCK,
+    work: str | Path | None = None,
     progress: bool = False,
 ) -> MinedPairs:
     """Pairs (row of x, row of y) that look like translations, best first.
@@ -64,6 +68,8 @@ def mine(
         threshold: pairs below it are dropped; `best_threshold` finds one.
         index: None searches exactly, block by block; a faiss index_factory string ("Flat", "IVF1024,Flat",
             "IVF4096,PQ64" ...) searches that index, which is built in memory. Needs hf-echo[faiss].
+        work: a folder for the neighbours of finished blocks, where a stopped search goes on; other embeddings, k,
+            block or index search anew, another margin, retrieval or threshold does not.
 
     Raises:
         ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
@@ -78,10 +84,13 @@ def mine(
     if x.width != y.width:
         raise ValueError(f"x has {x.width} dimensions and y {y.width}: they must come from one model")
     k = min(k, x.rows, y.rows)
+    folder = search_folder(work, x, y, k=k, block=block, index=index)
+    best, best_back = Best(x, k, folder), Best(y, k, folder)
     if index is None:
-        forward, backward = _exact_neighbours(x, y, k, progress)
+        forward, backward = _exact_neighbours(best, best_back, progress)
     else:
-        forward, backward = index_neighbours(x, y, k, index), index_neighbours(y, x, k, index)
+        forward = index_neighbours(best, y, index, progress=progress)
+        backward = index_neighbours(best_back, x, index, progress=progress)
     found = _retrieve(_best(forward, backward, margin), _best(backward, forward, margin), retrieval)
     return found if threshold is None else found.above(threshold)
 
@@ -108,8 +117,17 @@ class Blocks:
         return -(-self.rows // self.block)
 
     def __iter__(self):
-        for start in range(0, self.rows, self.block):
-            yield start, self.read(start, min(start + self.block, self.rows))
+        return ((number * self.block, self.read_block(number)) for number in range(len(self)))
+
+    def read_block(self, number: int) -> np.ndarray:
+        return self.read(number * self.block, min((number + 1) * self.block, self.rows))
+
+    def digest(self) -> str:
+        """Of every number, and of nothing that says where it stands."""
+        digest = hashlib.blake2b(f"{self.rows} {self.width} {self.parts[0].dtype}".encode(), digest_size=16)
+        for _, rows in self:
+            digest.update(np.ascontiguousarray(rows))
+        return digest.hexdigest()
 
     def read(self, start: int, stop: int) -> np.ndarray:
         pieces = [
@@ -122,31 +140,22 @@ class Blocks:
         return rows
 
 
-def _exact_neighbours(x: Blocks, y: Blocks, k: int, progress: bool) -> tuple[Neighbours, Neighbours]:
-    forward, backward = _nothing(x.rows, k), _nothing(y.rows, k)
+def _exact_neighbours(forward: Best, backward: Best, progress: bool) -> tuple[Neighbours, Neighbours]:
+    x, y, k = forward.side, backward.side, forward.neighbours.scores.shape[1]
     bar = tqdm(total=len(x) * len(y), desc="Searching", unit="block", disable=not progress)
-    for i, rows in x:
-        for j, columns in y:
-            there, back = mutual_neighbours(rows, columns, min(k, len(rows), len(columns)))
-            _keep_best(forward, i, there, j)
-            _keep_best(backward, j, back, i)
+    for i in range(len(x)):
+        rows = None
+        for j in range(len(y)):
+            if forward.done[i] <= j or backward.done[j] <= i:
+                rows, columns = x.read_block(i) if rows is None else rows, y.read_block(j)
+                there, back = mutual_neighbours(rows, columns, min(k, len(rows), len(columns)))
+                if forward.done[i] == j:  # a killed run may have written this block and not the other side's
+                    forward.add(i, there, j * y.block)
+                if backward.done[j] == i:
+                    backward.add(j, back, i * x.block)
             bar.update()
     bar.close()
-    return forward, backward
-
-
-def _nothing(rows: int, k: int) -> Neighbours:
-    return Neighbours(np.full((rows, k), -np.inf, dtype=np.float32), np.full((rows, k), -1, dtype=np.int64))
-
-
-def _keep_best(best: Neighbours, start: int, new: Neighbours, offset: int) -> None:
-    """Blocks come in order of rows, so a stable sort leaves equal scores by lowest row."""
-    rows = slice(start, start + len(new.scores))
-    scores = np.concatenate([best.scores[rows], new.scores], axis=1)
-    indices = np.concatenate([best.indices[rows], new.indices + offset], axis=1)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, : best.scores.shape[1]]
-    best.scores[rows] = np.take_along_axis(scores, order, axis=1)
-    best.indices[rows] = np.take_along_axis(indices, order, axis=1)
+    return forward.neighbours, backward.neighbours
 
 
 def _best(forward: Neighbours, backward: Neighbours, margin: str | None) -> tuple[np.ndarray, np.ndarray]:

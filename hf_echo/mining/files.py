@@ -44,8 +44,9 @@ def mine_files(
 ) -> MiningReport:
     """Mine the lines of two files into a TSV of score, source, target (with a header), best first.
 
-    Blank lines are left out. Embeddings go to `work` (default: OUT.work), where a stopped run, or one with other
-    `options`, finds them again; neither texts nor embeddings are held in memory as a whole.
+    Blank lines are left out. Embeddings and the neighbours of finished blocks go to `work` (default: OUT.work), where
+    a stopped run, or one with other `options`, finds them again; neither texts nor embeddings are held in memory as a
+    whole.
 
     Args:
         encode: (texts, lang) -> (len(texts), d).
@@ -61,7 +62,7 @@ def mine_files(
         encode_to_shards(rows, encode, lang, work / side, model=model, shard=shard, progress=progress)
         for rows, lang, side in zip(lines, (source_lang, target_lang), ("source", "target"), strict=True)
     )
-    found = mine(x, y, progress=progress, **options)
+    found = mine(x, y, work=work / "search", progress=progress, **options)
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(out.name + ".part")
     with unfinished.open("w", encoding="utf-8", newline="\n") as file:
