@@ -8,9 +8,11 @@ back in the order they went in.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import local
 
 import numpy as np
 import torch
@@ -120,10 +122,9 @@ def encode(
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
     bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=not progress)
-    embed = _embedder(model, tokenizer)
-    for batch in _batches(order, [len(ids) for _, ids in pieces], max_tokens):
-        rows = [pieces[i][1] for i in batch]
-        vectors = embed(rows).float().cpu().numpy()
+    batches = list(_batches(order, [len(ids) for _, ids in pieces], max_tokens))
+    ids_of = [[pieces[i][1] for i in batch] for batch in batches]
+    for batch, rows, vectors in zip(batches, ids_of, _embedded(model, tokenizer, ids_of), strict=True):
         lengths = np.array([len(ids) for ids in rows], np.float32)
         owners = np.array([pieces[i][0] for i in batch])
         np.add.at(sums, owners, vectors * lengths[:, None])
@@ -136,19 +137,46 @@ def encode(
     return embeddings
 
 
-def _embedder(model, tokenizer) -> Callable[[list[list[int]]], torch.Tensor]:
-    """Rows of ids -> (rows, embedding_size), without padding where the model is an Echo model and nothing else."""
+def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.ndarray]:
+    """(rows, embedding_size) of each batch of ids, in order.
+
+    An Echo model on a CPU, and nothing else, takes them without padding, one batch a core at a time: products of this
+    size gain less from several cores than batches do.
+    """
     encoder = model.encoder if type(model) is EchoForTranslation else model
-    if type(encoder) is EchoEncoder and can_pack(encoder):
-        return PackedEncoder(encoder).embed
+    if not (type(encoder) is EchoEncoder and can_pack(encoder)):
+        yield from (_embed_padded(model, tokenizer, rows) for rows in batches)
+    elif (threads := min(torch.get_num_threads(), len(batches))) < 2:
+        embed = PackedEncoder(encoder).embed
+        yield from (embed(rows).float().numpy() for rows in batches)
+    else:
+        yield from _embed_in_threads(encoder, batches, threads)
 
-    def embed(rows: list[list[int]]) -> torch.Tensor:
-        ids, mask = padded(rows, tokenizer.pad_token_id)
-        mask = None if mask.all() else mask.to(model.device)
-        # The model itself, not its encoder: under FSDP only the outermost forward gathers what is sharded at the root.
-        return model(ids.to(model.device), attention_mask=mask).sentence_embedding
 
-    return embed
+def _embed_padded(model, tokenizer, rows: list[list[int]]) -> np.ndarray:
+    ids, mask = padded(rows, tokenizer.pad_token_id)
+    mask = None if mask.all() else mask.to(model.device)
+    # The model itself, not its encoder: under FSDP only the outermost forward gathers what is sharded at the root.
+    return model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
+
+
+def _embed_in_threads(encoder, batches: list[list[list[int]]], threads: int) -> Iterator[np.ndarray]:
+    mine, before = local(), torch.get_num_threads()
+
+    def prepare() -> None:
+        torch.set_num_threads(1)  # of this thread
+        mine.embed = PackedEncoder(encoder).embed
+
+    @torch.inference_mode()  # is a thread's own, too
+    def embed(rows: list[list[int]]) -> np.ndarray:
+        return mine.embed(rows).float().numpy()
+
+    pool = ThreadPoolExecutor(threads, initializer=prepare)
+    try:
+        yield from pool.map(embed, batches)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)  # what threads to come start with
 
 
 def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iterator[tuple[int, list[int]]]:

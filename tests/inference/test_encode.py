@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, get_ident
 
 import numpy as np
 import pytest
@@ -59,6 +61,43 @@ def test_rows_are_the_models(model, toy_tokenizer, texts, langs, max_tokens, pat
     assert have.dtype == np.float32 and have.shape == (100, 32)
     np.testing.assert_allclose(have, want, atol=3e-6)
     assert np.abs(have[0] - have[1]).max() > 1e-2
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_batch_a_core(model, toy_tokenizer, texts, langs, two_threads, monkeypatch):
+    """Batches run side by side, each on one core; afterwards threads old and new are as they were."""
+    seen, together = set(), Barrier(2, timeout=60)  # breaks unless two batches are under way at once
+    embed = PackedEncoder.embed
+
+    def watched(self, rows):
+        if not seen:
+            together.wait()
+        seen.add((get_ident(), torch.get_num_threads()))
+        return embed(self, rows)
+
+    monkeypatch.setattr(PackedEncoder, "embed", watched)
+    have = encode(model, toy_tokenizer, texts, langs, max_tokens=60)
+    np.testing.assert_allclose(have, one_by_one(model, toy_tokenizer, texts, langs), atol=3e-6)
+    assert {threads for _, threads in seen} == {1} and get_ident() not in {thread for thread, _ in seen}
+    with ThreadPoolExecutor(1) as pool:
+        assert torch.get_num_threads() == 2 == pool.submit(torch.get_num_threads).result()
+
+
+def test_an_error_in_a_thread_is_the_callers(model, toy_tokenizer, texts, two_threads, monkeypatch):
+    def broken(self, rows):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(PackedEncoder, "embed", broken)
+    with pytest.raises(MemoryError, match="no room"):
+        encode(model, toy_tokenizer, texts, max_tokens=60)
+    assert torch.get_num_threads() == 2
 
 
 def test_batches_keep_the_budget(model, toy_tokenizer, texts, langs, path, monkeypatch):
