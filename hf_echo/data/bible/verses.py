@@ -1,0 +1,71 @@
+"""Names of verses. One form for all sources, that of USFM and vref.txt: ``JHN 3:16``.
+
+The numbers are taken as they stand: versifications are not mapped onto each other (they differ in parts of the
+Old Testament, chiefly the Psalms; not in John).
+"""
+
+from __future__ import annotations
+
+import re
+
+BOOKS = tuple(
+    """
+    GEN EXO LEV NUM DEU JOS JDG RUT 1SA 2SA 1KI 2KI 1CH 2CH EZR NEH EST JOB PSA PRO ECC SNG ISA JER LAM EZK DAN
+    HOS JOL AMO OBA JON MIC NAM HAB ZEP HAG ZEC MAL MAT MRK LUK JHN ACT ROM 1CO 2CO GAL EPH PHP COL 1TH 2TH 1TI
+    2TI TIT PHM HEB JAS 1PE 2PE 1JN 2JN 3JN JUD REV TOB JDT ESG WIS SIR BAR LJE S3Y SUS BEL 1MA 2MA 3MA 4MA 1ES
+    2ES MAN PS2 ODA PSS EZA 5EZ 6EZ DAG PS3 2BA LBA JUB ENO 1MQ 2MQ 3MQ REP 4BA LAO
+    """.split()
+)
+# the codes of christos-c/bible-corpus where they are not those of USFM
+ALIASES = dict(
+    pair.split("=")
+    for pair in """
+    SON=SNG EZE=EZK JOE=JOL NAH=NAM MAR=MRK JOH=JHN PHI=PHP JAM=JAS 1JO=1JN 2JO=2JN 3JO=3JN
+    """.split()
+)
+SPLITS = ("train", "dev", "test")
+
+_ORDER = {book: number for number, book in enumerate(BOOKS)}
+_REFERENCE = re.compile(
+    r"(?:b\.)?(?P<book>\w{3})[ .](?P<chapter>\d{1,3})[.:]"
+    r"(?P<first>\d{1,3})(?P<part>[a-z]?)(?:[-–,](?P<last>\d{1,3})[a-z]?)?"
+)
+_LONGEST = 40  # verses that one range may cover
+
+
+def parse_reference(text: str) -> tuple[list[str], bool]:
+    """``b.JOH.3.16``, ``JHN.3.16`` or ``JHN 3:16`` into the verse names it covers (``JHN 3:16-17``: two).
+
+    Returns:
+        The names, and whether this is a part of a verse (``JHN 3:16a``).
+
+    Raises:
+        ValueError: no reference, or an unknown book.
+    """
+    found = _REFERENCE.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text.strip()[:40]!r} is no verse reference such as JHN 3:16 or b.JHN.3.16")
+    book = ALIASES.get(found["book"].upper(), found["book"].upper())
+    if book not in _ORDER:
+        raise ValueError(f"unknown book {found['book']!r}; books have the codes of USFM (GEN ... REV)")
+    first = int(found["first"])
+    last = int(found["last"] or first)
+    if not first <= last < first + _LONGEST:
+        raise ValueError(f"{text.strip()!r} is no range of verses")
+    names = [f"{book} {int(found['chapter'])}:{verse}" for verse in range(first, last + 1)]
+    return names, bool(found["part"])
+
+
+def split_of(verse: str) -> str:
+    """John 1-10 is ``dev``, John 11-21 ``test``, the rest ``train`` (OS A.8)."""
+    book, place = verse.split(" ")
+    if book != "JHN":
+        return "train"
+    return "dev" if int(place.split(":")[0]) <= 10 else "test"
+
+
+def place_of(verse: str) -> tuple[int, int, int]:
+    """Sorts verses as a Bible prints them."""
+    book, place = verse.split(" ")
+    chapter, number = place.split(":")
+    return _ORDER[book], int(chapter), int(number)
