@@ -1,6 +1,7 @@
 """Using a checkpoint at speed: texts to embeddings, texts or embeddings to translations."""
 
 from .encode import encode, load_encoder
+from .scorer import EchoScorer
 from .translate import load_translator, translate
 
-__all__ = ["encode", "load_encoder", "load_translator", "translate"]
+__all__ = ["EchoScorer", "encode", "load_encoder", "load_translator", "translate"]

@@ -13,11 +13,14 @@ from transformers.utils import cached_file
 from .encode import encode, load_encoder, opening
 
 
-def any_encoder(name_or_path: str) -> Callable[[list[str], str | None], np.ndarray]:
-    """Echo checkpoints take the fast path; other models are opened by sentence-transformers."""
+def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[[list[str], str | None], np.ndarray]:
+    """Echo checkpoints take the fast path; other models are opened by sentence-transformers.
+
+    `dtype` ("auto", "bf16", "fp32") is of Echo checkpoints; other models run in the one that they were saved in.
+    """
     with opening(name_or_path) as name:
         if _is_echo(name):
-            model, tokenizer = load_encoder(name)
+            model, tokenizer = load_encoder(name, dtype=dtype)
             return lambda texts, lang=None: encode(model, tokenizer, texts, lang)
         from sentence_transformers import SentenceTransformer
 

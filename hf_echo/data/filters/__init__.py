@@ -1,0 +1,92 @@
+"""Filters of parallel rows: pure pieces over Arrow tables of the parallel schema; an engine runs them.
+
+A filter is a small frozen dataclass of plain fields: it can be pickled, built from a YAML mapping by keyword
+(:func:`build`) and written back (:func:`to_spec`). Its method tells which of three kinds it is:
+
+1. row filter: ``keep(table) -> bool array (rows,)``. A row is judged by itself alone.
+2. key filter: ``keys(table) -> uint64 array (rows, k)``. The engine keeps a row only if NONE of its keys was
+   carried by an earlier KEPT row, in the order of the input. Column i is compared with column i only, unless the
+   filter's attribute ``shared_keys`` is true (one space for all columns). Key 0 is "no key".
+3. group cap: ``groups(table) -> string array (rows,)``, ``rank(table) -> float array (rows,)`` and a field
+   ``limit``. The engine keeps the ``limit`` highest ranks of each group (ties: the earliest row). A null group
+   is "no group": the row stays.
+
+A filter with ``fit(tables) -> filter`` learns from the rows that it will judge (it may read them as a stream, once)
+and returns a new filter with plain fields. Where nothing needs to be learnt, ``fit`` returns the filter itself.
+
+    build("sanity")
+    build({"exact_duplicates": {"side": "corpus"}})
+
+Nothing here reads or writes rows, counts what was dropped, or knows where the rows come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+from difflib import get_close_matches
+from typing import Any
+
+from .duplicates import ExactDuplicates, NearDuplicates
+from .language_id import LanguageId
+from .length_ratio import LengthRatio
+from .policy import GroupCap, Provenance
+from .sanity import TextSanity
+from .threshold import DirectionThreshold
+
+FILTERS: dict[str, type] = {
+    "threshold": DirectionThreshold,
+    "length_ratio": LengthRatio,
+    "language_id": LanguageId,
+    "exact_duplicates": ExactDuplicates,
+    "near_duplicates": NearDuplicates,
+    "provenance": Provenance,
+    "cap": GroupCap,
+    "sanity": TextSanity,
+}
+
+__all__ = [*(kind.__name__ for kind in FILTERS.values()), "FILTERS", "build", "name_of", "to_spec"]
+
+
+def build(spec: str | Mapping[str, Any]) -> Any:
+    """The filter of one recipe entry: ``"sanity"`` or ``{"exact_duplicates": {"side": "corpus"}}``.
+
+    Raises:
+        ValueError: an unknown filter or field (it names the nearest known), a missing field, or a wrong value.
+    """
+    if isinstance(spec, str):
+        spec = {spec: {}}
+    if not isinstance(spec, Mapping) or len(spec) != 1:
+        raise ValueError(f"a filter is written name: {{fields}} with one name, not {spec!r}")
+    ((name, values),) = spec.items()
+    if name not in FILTERS:
+        raise ValueError(f"unknown filter {name!r}{_nearest(name, FILTERS)}")
+    if values is not None and not isinstance(values, Mapping):
+        raise ValueError(f"the fields of filter {name} are a mapping, not {values!r}")
+    values = {key: tuple(v) if isinstance(v, list) else v for key, v in (values or {}).items()}
+    known = {field.name: field for field in fields(FILTERS[name])}
+    for field in values:
+        if field not in known:
+            raise ValueError(f"filter {name} has no field {field!r}{_nearest(field, known)}")
+    for field in known.values():
+        if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"filter {name} needs the field {field.name}")
+    try:
+        return FILTERS[name](**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"filter {name}: {error}") from error
+
+
+def name_of(filter_: Any) -> str:
+    """The recipe name of a filter."""
+    return next(name for name, kind in FILTERS.items() if type(filter_) is kind)
+
+
+def to_spec(filter_: Any) -> dict[str, dict[str, Any]]:
+    """What :func:`build` makes this filter of, fitted values included; plain enough for JSON and YAML."""
+    return {name_of(filter_): asdict(filter_)}
+
+
+def _nearest(word: object, known: Mapping[str, Any]) -> str:
+    close = get_close_matches(str(word), known, n=1, cutoff=0.5)
+    return f": did you mean {close[0]!r}?" if close else f": known are {', '.join(known)}"

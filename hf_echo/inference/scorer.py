@@ -1,0 +1,72 @@
+"""Pairs to similarities: the cosine of an Echo checkpoint, or of any SentenceTransformer, as a filter's scorer.
+
+A scorer is opened by name in each process that uses it, so it travels to workers as a few plain fields. Within one call
+every (text, language) is embedded once: in X-to-English data the same English sentence stands in many rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from .any_encoder import any_encoder
+
+_open = lru_cache(maxsize=2)(any_encoder)
+
+
+@dataclass(frozen=True)
+class EchoScorer:
+    """``scorer(sources, targets, source_langs, target_langs) -> (rows,)`` cosines in [-1, 1], float32.
+
+    Attributes:
+        model: a checkpoint's folder or a name on the Hub; Echo, or any SentenceTransformer.
+        dtype: "auto", "bf16" or "fp32", of Echo checkpoints.
+        batch: rows a block; embeddings of a block are in memory at once.
+        progress: show a bar over blocks.
+    """
+
+    model: str
+    dtype: str = "auto"
+    batch: int = 16_384
+    progress: bool = False
+
+    def __call__(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        source_langs: Sequence[str],
+        target_langs: Sequence[str],
+    ) -> np.ndarray:
+        columns = (sources, targets, source_langs, target_langs)
+        if len({len(column) for column in columns}) > 1:
+            raise ValueError(f"columns of {', '.join(str(len(c)) for c in columns)} rows: give one length")
+        scores = np.empty(len(sources), np.float32)
+        bar = tqdm(total=len(sources), desc="Scoring", unit="row", disable=not self.progress)
+        for start in range(0, len(sources), self.batch):
+            rows = slice(start, start + self.batch)
+            scores[rows] = self._block(*(column[rows] for column in columns))
+            bar.update(len(scores[rows]))
+        bar.close()
+        return scores
+
+    def _block(self, sources, targets, source_langs, target_langs) -> np.ndarray:
+        by_lang: dict[str, dict[str, int]] = {}  # language -> text -> its number among that language's texts
+        for text, lang in zip([*sources, *targets], [*source_langs, *target_langs], strict=True):
+            texts = by_lang.setdefault(lang, {})
+            texts.setdefault(text, len(texts))
+        encode, first, parts = _open(self.model, dtype=self.dtype), {}, []
+        for lang, texts in by_lang.items():
+            first[lang] = sum(map(len, parts))
+            parts.append(np.asarray(encode(list(texts), lang), np.float32))
+        vectors = np.concatenate(parts)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+        def rows_of(texts: Sequence[str], langs: Sequence[str]) -> np.ndarray:
+            return vectors[[first[lang] + by_lang[lang][text] for text, lang in zip(texts, langs)]]
+
+        x, y = rows_of(sources, source_langs), rows_of(targets, target_langs)
+        return np.clip((x * y).sum(axis=1), -1, 1)
