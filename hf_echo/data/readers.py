@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import pyarrow as pa
 from hf_echo.languages import language
 
 from . import nway, schema
-from .formats import Part, open_file, open_hub, suffix_of
+from .formats import BLOCK, Part, open_file, open_hub, suffix_of
 from .tables import BadRows, Convert, Plan, checked_tables, list_files, to_dataset, to_stream
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BUILTIN_OPTIONS = ("n", "seed", "languages", "hard_negatives", "direction")
 NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "max_per_id", "seed")
+NO_OPTIONS = "this is neither the built-in corpus nor an n-way table (id, lang, text)"
 
 
 def load_parallel(
@@ -66,42 +67,23 @@ def load_parallel(
         FileNotFoundError: no such file, folder or Hub dataset.
         ValueError: bad rows, a column that is not there (it says which were found), an unknown language code.
     """
-    for side in filter(None, (source_lang, target_lang)):
-        language(side)
-    if provenance is not None and provenance not in schema.PROVENANCES:
-        raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit} is not a positive number of rows")
     if str(path_or_name) == "builtin":
-        return _builtin(split, limit, streaming, options)
-
-    constants = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
-    constants = {key: value for key, value in constants.items() if value is not None}
-    label = str(path_or_name)
-    path = Path(path_or_name)
-    if path.exists():
-        is_header = partial(_is_header, columns, constants)
-        parts = [open_file(file, is_header=is_header) for file in list_files(path, split)]
-    elif _looks_like_file(label):
-        raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
-    else:
-        parts = [_hub_part(label, name, split, streaming)]
-    of_files = split if path.exists() else None  # the Hub has already chosen
+        return _builtin(split, _positive(limit), streaming, options)
+    given = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
+    constants = _constants(given, limit)
+    label, is_here = str(path_or_name), Path(path_or_name).exists()
+    parts = _open(label, columns, constants, split, name, streaming)
+    of_files = split if is_here else None  # the Hub has already chosen
     if columns is None and all(_is_nway(part, options.get("id_column")) for part in parts):
         _only(options, NWAY_OPTIONS, f"{label} is an n-way table")
-        if streaming and not path.exists():  # the rows of an id may stand anywhere: read all of them
+        if streaming and not is_here:  # the rows of an id may stand anywhere: read all of them
             parts = [_hub_part(label, name, split, streaming=False)]
         rows = nway.read_nway(parts, options.pop("id_column", None), of_files, on_bad_row)
         how = {"provenance": provenance or "primary", "limit": limit, "streaming": streaming}
         return nway.nway_pairs(rows, **options, **how)
-    _only(options, (), "this is neither the built-in corpus nor an n-way table (id, lang, text)")
+    _only(options, (), NO_OPTIONS)
 
-    plans = []
-    for part in parts:
-        given = [c for c in constants if c != "provenance"]
-        mapping = schema.find_columns(part.columns, columns, constants=given, where=part.label)
-        plans.append(Plan(part, mapping, of_files if "split" in part.columns else None))
-    optional = [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
+    plans, optional = _plan(parts, columns, constants, of_files)
     convert = partial(schema.normalise, constants=constants, optional=optional)
     bad, features = BadRows(on_bad_row), schema.features(optional)
     if streaming:
@@ -110,6 +92,98 @@ def load_parallel(
     sources = [(plan.part.identity, plan.part.columns, plan.mapping, plan.split) for plan in plans]
     key = ("parallel", sources, constants, optional, on_bad_row, limit)
     return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features, key)
+
+
+def parallel_tables(
+    path_or_name: str | os.PathLike,
+    bad: BadRows,
+    *,
+    check: Callable[[pa.Table], tuple[pa.Table, list[tuple[int, str]]]] | None = None,
+    **arguments: Any,
+) -> Iterator[pa.Table]:
+    """The rows of ``load_parallel(path_or_name, **arguments)``, table by table as they are read.
+
+    Nothing is kept in the datasets cache (but for n-way tables and the built-in corpus, which have no line
+    numbers either). Every table has all OPTIONAL columns. Bad rows go to ``bad``; where they are errors, the
+    first block that has one raises. ``check`` looks at the good rows of a block once more: (table, bad rows).
+    """
+    given = {key: arguments.get(key) for key in ("source_lang", "target_lang", "provenance")}
+    columns, split = arguments.get("columns"), arguments.get("split", "train")
+    label, is_here = str(path_or_name), Path(path_or_name).exists()
+    if label != "builtin":
+        constants = _constants(given, arguments.get("limit"))
+        parts = _open(label, columns, constants, split, arguments.get("name"), streaming=True)
+        if columns is not None or not all(_is_nway(part, arguments.get("id_column")) for part in parts):
+            extra = {
+                key: value for key, value in arguments.items() if key in (*BUILTIN_OPTIONS, *NWAY_OPTIONS)
+            }
+            _only(extra, (), NO_OPTIONS)
+            plans, _ = _plan(parts, columns, constants, split if is_here else None)
+            convert = partial(_normalise_and, check, constants=constants, optional=schema.OPTIONAL)
+            yield from checked_tables(plans, convert, bad, limit=arguments.get("limit"), streaming=True)
+            return
+    on_bad_row = {} if label == "builtin" else {"on_bad_row": "skip" if bad.skip else "error"}
+    dataset = load_parallel(path_or_name, **arguments, **on_bad_row)
+    for table in dataset.with_format("arrow").iter(BLOCK):
+        yield _normalise_and(check, dict(zip(table.column_names, table.columns)), optional=schema.OPTIONAL)[0]
+
+
+def _normalise_and(check, block, **arguments) -> tuple[pa.Table, list[tuple[int, str]]]:
+    table, bad = schema.normalise(block, **arguments)
+    if check is None:
+        return table, bad
+    failed = {row for row, _ in bad}
+    rows = [row for row in range(len(block["source"])) if row not in failed] if failed else None
+    table, more = check(table)
+    return table, bad + [(rows[i] if rows else i, reason) for i, reason in more]
+
+
+def _constants(given: Mapping[str, str | None], limit: int | None) -> dict[str, str]:
+    """What is one value for all rows, checked."""
+    for side in filter(None, (given["source_lang"], given["target_lang"])):
+        language(side)
+    if (provenance := given["provenance"]) is not None and provenance not in schema.PROVENANCES:
+        raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
+    _positive(limit)
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _positive(limit: int | None) -> int | None:
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit} is not a positive number of rows")
+    return limit
+
+
+def _open(
+    label: str,
+    columns: Mapping[str, str] | None,
+    constants: Mapping[str, str],
+    split: str | None,
+    name: str | None,
+    streaming: bool,
+) -> list[Part]:
+    path = Path(label)
+    if path.exists():
+        is_header = partial(_is_header, columns, constants)
+        return [open_file(file, is_header=is_header) for file in list_files(path, split)]
+    if _looks_like_file(label):
+        raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
+    return [_hub_part(label, name, split, streaming)]
+
+
+def _plan(
+    parts: list[Part],
+    columns: Mapping[str, str] | None,
+    constants: Mapping[str, str],
+    split: str | None,
+) -> tuple[list[Plan], list[str]]:
+    """(the plan of each part, the optional columns that any of them has)."""
+    plans = []
+    for part in parts:
+        given = [c for c in constants if c != "provenance"]
+        mapping = schema.find_columns(part.columns, columns, constants=given, where=part.label)
+        plans.append(Plan(part, mapping, split if "split" in part.columns else None))
+    return plans, [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
 
 
 def _streamed_tables(
