@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .encoders import Encode
-from .multilingual import _texts_by_language
+from .nway_texts import texts_by_language
 
 Parts = Iterable[tuple[str, Any]] | Mapping[str, Any]
 
@@ -121,7 +121,7 @@ def encode_parallel(
     """
     from tqdm.auto import tqdm
 
-    texts = _texts_by_language(rows)
+    texts = texts_by_language(rows)
     wanted = list(texts) if languages is None else list(languages)
     missing = [lang for lang in wanted if lang not in texts]
     if missing or not wanted:

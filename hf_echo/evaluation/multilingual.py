@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from .checks import refuse_broken
 from .encoders import Encode
+from .nway_texts import texts_by_language
 from .results import Table
 from .xsim import MARGINS, text_groups, xsim
 from .xsimpp import xsimpp
@@ -69,7 +70,7 @@ def evaluate_xsim(
         raise ValueError(
             f"negatives are of the target's sentences: direction must be 'to', not {direction!r}"
         )
-    texts = _texts_by_language(rows)
+    texts = texts_by_language(rows)
     if target_lang not in texts:
         raise ValueError(
             f"no rows in {target_lang!r}, the target: found {', '.join(map(str, texts)) or 'no rows'}"
@@ -186,23 +187,6 @@ def _pairs(langs: list[str], target: str, direction: str) -> list[tuple[str, str
         every = list(dict.fromkeys([*langs, target]))
         return [(a, b) for a in every for b in every if a != b]
     return [(lang, target) if direction == "to" else (target, lang) for lang in langs]
-
-
-def _texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hashable, str]]:
-    texts: dict[str, dict[Hashable, str]] = {}
-    for row in rows:
-        try:
-            key, lang, text = row["id"], row["lang"], row["text"]
-        except KeyError as error:
-            raise ValueError(
-                f"no column {error} in an n-way row: needs id, lang, text; found {', '.join(row)}"
-            ) from None
-        if key in texts.setdefault(lang, {}):
-            raise ValueError(
-                f"id {key!r} has two texts in {lang!r}: an n-way table has one per id and language"
-            )
-        texts[lang][key] = text
-    return texts
 
 
 def _flatten_negatives(

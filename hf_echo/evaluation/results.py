@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ..markdown import cell_text, markdown_table
+
 
 class Result:
     """Mixin for result dataclasses: arrays stay out of rows and JSON, dicts become "name/key" columns."""
@@ -70,10 +72,7 @@ class Table:
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
     def to_markdown(self, columns: Sequence[str] | None = None, digits: int = 2) -> str:
-        header, lines = self._cells(columns, digits)
-        lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-        rule = ["---" if i == 0 else "---:" for i in range(len(header))]
-        return "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *lines])
+        return markdown_table(*self._cells(columns, digits))
 
     def to_rich(self, columns: Sequence[str] | None = None, digits: int = 2, title: str | None = None):
         """A `rich.table.Table` for the terminal."""
@@ -91,14 +90,8 @@ class Table:
     def _cells(self, columns: Sequence[str] | None, digits: int) -> tuple[list[str], list[list[str]]]:
         header = list(columns or self.columns)
         rows = self.rows + ([self.average] if self.average else [])
-        return header, [[_text(row.get(name), digits) for name in header] for row in rows]
+        return header, [[cell_text(row.get(name), digits) for name in header] for row in rows]
 
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _text(value: Any, digits: int) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)

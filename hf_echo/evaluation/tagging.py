@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .labelled_rows import checked_rows, row_names, rows_by_language
 from .linear_probe import fit_linear_probe
 from .results import Result, Table
 from .token_states import join_words, owners, token_states
 
 OUTSIDE = "O"
+COLUMNS = ("tokens", "tags")
 
 
 def project_labels(
@@ -136,11 +139,9 @@ def evaluate_tagging(
     Raises:
         ValueError: a bad row (number and language are named), fewer than two tags to learn, a language without spans.
     """
-    train = _checked(train_rows, "training row", labels)
+    train = checked_rows(train_rows, "training row", COLUMNS, partial(_checked, labels=labels))
     known = labels or sorted({tag for row in train for tag in row["tags"]})
-    test = _checked(test_rows, "test row", known)
-    if not train or not test:
-        raise ValueError(f"{len(train)} training rows and {len(test)} test rows: both are needed")
+    test = checked_rows(test_rows, "test row", COLUMNS, partial(_checked, labels=known))
     options = {"layer": layer, "max_tokens": max_tokens, "progress": progress}
     states, tags = [], []
     for _, found, words, segments in _tokens(model, tokenizer, train, "training row", **options):
@@ -156,8 +157,7 @@ def evaluate_tagging(
             tag[first >= 0] = probe.predict(found.states[0][first[first >= 0]])
         predicted.append(tag.tolist())
     rows = []
-    for lang in dict.fromkeys(row["lang"] for row in test):
-        at = [i for i, row in enumerate(test) if row["lang"] == lang]
+    for lang, at in rows_by_language(test).items():
         scores = span_scores([test[i]["tags"] for i in at], [predicted[i] for i in at], f"language {lang}")
         rows.append({"lang": lang, **scores.to_row()})
     notes = {"layer": layer, "train_sentences": len(train), "train_tokens": len(tags), "tags": len(known)}
@@ -166,7 +166,7 @@ def evaluate_tagging(
 
 def _tokens(model, tokenizer, rows, what: str, *, layer, max_tokens, progress) -> Iterator:
     """(row, states, the word of each token, the words as segments)"""
-    names = [f"{what} {number} ({row['lang'] or 'no language'})" for number, row in enumerate(rows, 1)]
+    names = row_names(rows, what)
     joined = [join_words(row["tokens"], name) for row, name in zip(rows, names)]
     found = token_states(
         model,
@@ -183,18 +183,12 @@ def _tokens(model, tokenizer, rows, what: str, *, layer, max_tokens, progress) -
         yield row, states, owners(states.offsets, words), segments
 
 
-def _checked(rows: Iterable[Mapping[str, Any]], what: str, labels: Sequence[str] | None) -> list[dict]:
-    checked = []
-    for number, row in enumerate(rows, 1):
-        where = f"{what} {number} ({row.get('lang') or 'no language'})"
-        tokens, tags = row.get("tokens"), row.get("tags")
-        if tokens is None or tags is None:
-            raise ValueError(f"{where}: tokens and tags are needed; the columns are {', '.join(row)}")
-        if len(tokens) != len(tags):
-            raise ValueError(f"{where}: {len(tokens)} words but {len(tags)} tags")
-        for tag in tags:
-            if not isinstance(tag, str) or (labels is not None and tag not in labels):
-                some = "text such as B-LOC" if labels is None else f"one of {', '.join(labels[:12])}"
-                raise ValueError(f"{where}: tag {tag!r} is not {some}")
-        checked.append({"tokens": list(tokens), "tags": list(tags), "lang": row.get("lang")})
-    return checked
+def _checked(row: Mapping[str, Any], where: str, labels: Sequence[str] | None) -> dict[str, list]:
+    tokens, tags = list(row["tokens"]), list(row["tags"])
+    if len(tokens) != len(tags):
+        raise ValueError(f"{where}: {len(tokens)} words but {len(tags)} tags")
+    for tag in tags:
+        if not isinstance(tag, str) or (labels is not None and tag not in labels):
+            some = "text such as B-LOC" if labels is None else f"one of {', '.join(labels[:12])}"
+            raise ValueError(f"{where}: tag {tag!r} is not {some}")
+    return {"tokens": tokens, "tags": tags}

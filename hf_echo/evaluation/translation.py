@@ -19,7 +19,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .checks import refuse_broken
-from .multilingual import _texts_by_language
+from .nway_texts import texts_by_language
 from .results import Result, Table
 
 # (texts of a language, or their embeddings (n, d); source_lang; target_lang) -> translations
@@ -141,7 +141,7 @@ def evaluate_translation(
     """
     if direction not in DIRECTIONS:
         raise ValueError(f"direction is {direction!r}, must be one of {', '.join(DIRECTIONS)}")
-    texts = _texts_by_language(rows)
+    texts = texts_by_language(rows)
     langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
     for code in (target_lang, *langs):
         if code not in texts:

@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from .labelled_rows import checked_rows, row_names, rows_by_language
 from .linear_probe import fit_linear_probe
 from .results import Table
 from .token_states import overlaps, token_states
+
+COLUMNS = ("sentence1", "start1", "end1", "sentence2", "start2", "end2", "label")
 
 
 def word_vectors(
@@ -86,9 +89,8 @@ def evaluate_wic(
     Raises:
         ValueError: a bad row (number and language are named), training rows of one class only.
     """
-    train, test = _checked(train_rows, "training row"), _checked(test_rows, "test row")
-    if not train or not test:
-        raise ValueError(f"{len(train)} training rows and {len(test)} test rows: both are needed")
+    train = checked_rows(train_rows, "training row", COLUMNS, _checked)
+    test = checked_rows(test_rows, "test row", COLUMNS, _checked)
     options = {"layer": layer, "max_tokens": max_tokens, "progress": progress}
     one, two = _both_vectors(model, tokenizer, train, "training row", **options)
     same = np.array([row["label"] for row in train])
@@ -101,8 +103,7 @@ def evaluate_wic(
     from sklearn.metrics import f1_score
 
     rows = []
-    for lang in dict.fromkeys(row["lang"] for row in test):
-        at = np.array([row["lang"] == lang for row in test])
+    for lang, at in rows_by_language(test).items():
         rows.append(
             {
                 "lang": lang,
@@ -110,7 +111,7 @@ def evaluate_wic(
                 "f1": float(f1_score(truth[at], guesses[at], average="macro", zero_division=0)),
                 "cosine_accuracy": float((cosine_guesses == truth)[at].mean()),
                 "majority": float(max(truth[at].mean(), 1 - truth[at].mean())),
-                "pairs": int(at.sum()),
+                "pairs": len(at),
             }
         )
     notes = {"layer": layer, "train_pairs": len(train), "cosine_threshold": threshold}
@@ -120,9 +121,7 @@ def evaluate_wic(
 def _both_vectors(model, tokenizer, rows, what: str, **options) -> tuple[np.ndarray, np.ndarray]:
     vectors = []
     for side in "12":
-        names = [
-            f"{what} {i} ({row['lang'] or 'no language'}), sentence{side}" for i, row in enumerate(rows, 1)
-        ]
+        names = [f"{name}, sentence{side}" for name in row_names(rows, what)]
         texts = [row["sentence" + side] for row in rows]
         words = [(row["start" + side], row["end" + side]) for row in rows]
         langs = [row["lang"] for row in rows]
@@ -135,17 +134,7 @@ def _cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (x * y).sum(1) / np.maximum(norms, 1e-12)
 
 
-def _checked(rows: Iterable[Mapping[str, Any]], what: str) -> list[dict]:
-    columns = ("sentence1", "start1", "end1", "sentence2", "start2", "end2", "label")
-    checked = []
-    for number, row in enumerate(rows, 1):
-        where = f"{what} {number} ({row.get('lang') or 'no language'})"
-        missing = [name for name in columns if row.get(name) is None]
-        if missing:
-            raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
-        if row["label"] not in (0, 1):
-            raise ValueError(f"{where}: label {row['label']!r} is not 0 or 1 (True or False)")
-        checked.append(
-            {name: row[name] for name in columns} | {"label": bool(row["label"]), "lang": row.get("lang")}
-        )
-    return checked
+def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if row["label"] not in (0, 1):
+        raise ValueError(f"{where}: label {row['label']!r} is not 0 or 1 (True or False)")
+    return {name: row[name] for name in COLUMNS} | {"label": bool(row["label"])}

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ..markdown import markdown_table
 from .plots import figures
 from .tables import Grid, Section, sections
 
@@ -60,17 +61,13 @@ def render_markdown(parts: list[Section], title: str) -> str:
         lines += [part.text, ""] if part.text else []
         for grid in part.grids:
             lines += [f"{grid.caption}:", ""] if grid.caption else []
-            lines += [*_markdown_table(grid), ""]
+            lines += [_markdown_table(grid), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _markdown_table(grid: Grid) -> list[str]:
-    def line(cells: list[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-    rule = ["---" if grid.prose or i == 0 else "---:" for i in range(len(grid.header))]
+def _markdown_table(grid: Grid) -> str:
     rows = [
         [f"**{cell}**" if (r, c) in grid.best else cell for c, cell in enumerate(row)]
         for r, row in enumerate(grid.rows)
     ]
-    return [line(grid.header), line(rule), *map(line, rows)]
+    return markdown_table(grid.header, rows, left=grid.prose)

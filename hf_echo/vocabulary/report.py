@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from ..markdown import cell_text, markdown_table
 from .fertility import ALL, MEANS, Fertility, Probe, texts_by_language
 
 if TYPE_CHECKING:
@@ -78,36 +79,22 @@ class VocabularyReport:
             raise ValueError(f"measure={measure!r} is not one of {', '.join(MEASURES)}")
         overall = self.level(ALL)[ALL]
         if by == ALL:
-            rows: list[list[Any]] = [
-                ["over all languages", *self.sizes],
-                ["tokens in all", *self.sizes.values()],
-            ]
+            rows: list[list[Any]] = [["tokens in all", *self.sizes.values()]]
             rows += [[m.replace("_", " "), *self._values(overall, m, 3)] for m in (*MEASURES, "ratio")]
-            return _markdown(rows)
+            return markdown_table(["over all languages", *self.sizes], rows)
         ratios = [n for n in self.sizes if n != self.base and measure == "tokens_per_sentence"]
         header = [by, "script" if by == "language" else "languages", "sentences", *self.sizes]
-        rows = [header + [f"{name} / {self.base}" for name in ratios]]
+        header += [f"{name} / {self.base}" for name in ratios]
+        rows = []
         for name, cells in {**self.level(by), ALL: overall}.items():
             base = cells[self.base]
             line = [name, base.script if by == "language" else base.languages, base.sentences]
             line += self._values(cells, measure, digits)
-            rows.append(line + [_text(cells[n].ratio, 2) for n in ratios])
-        return _markdown(rows)
+            rows.append(line + [cell_text(cells[n].ratio, 2) for n in ratios])
+        return markdown_table(header, rows)
 
     def _values(self, cells: Mapping[str, Fertility], measure: str, digits: int) -> list[str]:
-        return [_text(getattr(cells[name], measure), digits) for name in self.sizes]
-
-
-def _text(value: float | int | None, digits: int) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
-
-
-def _markdown(rows: Sequence[Sequence[Any]]) -> str:
-    rule = ["---"] + ["---:"] * (len(rows[0]) - 1)
-    lines = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
+        return [cell_text(getattr(cells[name], measure), digits) for name in self.sizes]
 
 
 def vocabulary_report(

@@ -119,7 +119,7 @@ def test_a_language_learnt_and_one_never_seen(encoder, toy, toy_tokenizer):
         ({"tags": ["O"] * 4}, r"test row 2 \(eng_Latn\): 5 words but 4 tags"),
         ({"tags": ["B-X"] * 5}, r"test row 2 \(eng_Latn\): tag 'B-X' is not one of B-DO, B-NUM, I-DO, O"),
         ({"tags": [0] * 5}, "tag 0 is not one of"),
-        ({"tokens": None}, "tokens and tags are needed"),
+        ({"tokens": None}, r"test row 2 \(eng_Latn\): no tokens; the columns are tokens, tags, lang"),
         ({"tokens": ["a", " ", "b", "c", "d"]}, r"test row 2 \(eng_Latn\): word 1"),
         ({"lang": "deu_Latn", "tags": ["O"] * 5}, "language deu_Latn: no span"),
     ],
@@ -137,5 +137,5 @@ def test_too_little_to_learn(encoder, toy, toy_tokenizer):
     plain = [row | {"tags": ["O"] * 5} for row in rows]
     with pytest.raises(ValueError, match=r"the training rows: 1 class \(O\)"):
         evaluate_tagging(encoder, toy_tokenizer, plain, rows, layer=0, labels=["O", "B-NUM", "B-DO", "I-DO"])
-    with pytest.raises(ValueError, match="training rows and 0 test rows"):
+    with pytest.raises(ValueError, match="no test row: rows to train on"):
         evaluate_tagging(encoder, toy_tokenizer, rows, [])

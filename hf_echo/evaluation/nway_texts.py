@@ -1,0 +1,28 @@
+"""The rows of an n-way table (id, lang, text) by language and id, which is where evaluations of them start."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+
+def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hashable, str]]:
+    """{language: {id: text}}, both in order of appearance.
+
+    Raises:
+        ValueError: a missing column (names those found), a second text for an id and language.
+    """
+    texts: dict[str, dict[Hashable, str]] = {}
+    for row in rows:
+        try:
+            key, lang, text = row["id"], row["lang"], row["text"]
+        except KeyError as error:
+            raise ValueError(
+                f"no column {error} in an n-way row: needs id, lang, text; found {', '.join(row)}"
+            ) from None
+        if key in texts.setdefault(lang, {}):
+            raise ValueError(
+                f"id {key!r} has two texts in {lang!r}: an n-way table has one per id and language"
+            )
+        texts[lang][key] = text
+    return texts
