@@ -17,6 +17,10 @@ from .trainers import (
     ContrastiveTrainer,
     DecoderConfig,
     DecoderTrainer,
+    DistillationConfig,
+    DistillationTrainer,
+    ExtensionConfig,
+    ExtensionTrainer,
     HardNegativesConfig,
     HardNegativesTrainer,
     LexicalConfig,
@@ -31,6 +35,8 @@ STAGES = {
     "contrastive": (ContrastiveConfig, ContrastiveTrainer),
     "hard_negatives": (HardNegativesConfig, HardNegativesTrainer),
     "decoder": (DecoderConfig, DecoderTrainer),
+    "distillation": (DistillationConfig, DistillationTrainer),
+    "extension": (ExtensionConfig, ExtensionTrainer),
 }
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -72,6 +78,23 @@ class DataArguments:
     )
     guide: str | None = field(
         default=None, metadata={"help": "SentenceTransformer or Echo checkpoint for OS Eq. 3"}
+    )
+    teacher: str | None = field(
+        default=None, metadata={"help": "SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)"}
+    )
+    live_teacher: bool = field(
+        default=False,
+        metadata={"help": "ask the teacher at each step instead of keeping its embeddings on disk"},
+    )
+    teacher_xsimpp: str | None = field(
+        default=None,
+        metadata={"help": "JSON {language: the teacher's xsim++}: no pair leads to a worse language"},
+    )
+    english_rows: int | None = field(
+        default=None, metadata={"help": "English sentences to themselves; default as the largest language"}
+    )
+    temperature: float | None = field(
+        default=None, metadata={"help": "sample source languages by (n / N) ** temperature (OS: 0.6)"}
     )
     cache_dir: str = field(default="outputs/cache", metadata={"help": "tokenized data and guide embeddings"})
 

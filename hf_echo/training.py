@@ -19,12 +19,15 @@ from typing import Any
 
 import torch
 from datasets import Dataset, concatenate_datasets
-from transformers import AutoTokenizer, set_seed
+from transformers import AutoConfig, AutoTokenizer, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from .data import load_nway, load_parallel
-from .data.guide import guide_embeddings
+from .data.directions import extension_pairs, monolingual, resample
+from .data.frozen import LiveRows, frozen_embeddings
 from .data.tokenized import tokenize_parallel
+from .inference.any_encoder import any_encoder
+from .inference.encode import opening
 from .modeling import EchoConfig, EchoDecoderConfig, EchoEncoder, EchoForTranslation
 from .recipe import STAGES, DataArguments, ModelArguments, find_recipes, parse_overrides, read_recipe
 from .trainers import (
@@ -37,6 +40,7 @@ from .trainers import (
 logger = logging.getLogger(__name__)
 
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
+TEACHER_STAGES = ("distillation", "extension")
 MAY_CHANGE = {
     "max_steps",
     "num_train_epochs",
@@ -48,6 +52,7 @@ MAY_CHANGE = {
     "dataloader_num_workers",
     "disable_tqdm",
     "cache_dir",
+    "live_teacher",
 }
 
 
@@ -77,18 +82,14 @@ def train_recipe(
     resume = _checkpoint_to_resume(out, run, before, fresh)
     set_seed(args.seed)
     with args.main_process_first(desc="data"):  # who comes second finds the caches
-        dataset = load_training_data(stage, data_args, args.seed)
+        dataset = load_training_data(stage, data_args, args)
         max_length = getattr(args, "max_length", 128)
         tokenizer = load_tokenizer(model_args, dataset, max_length)
         dev_sets = load_dev_sets(data_args)
         tokenized = tokenize_parallel(
             dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir
         )
-        trainer_options = {}
-        if data_args.guide and stage in ("contrastive", "hard_negatives"):
-            key = f"{data_args.guide} {_trained_with(data_args.guide)}"
-            guide = guide_encoder(data_args.guide)
-            trainer_options["guide"] = guide_embeddings(dataset, guide, key, data_args.cache_dir)
+        trainer_options = frozen_sides(stage, data_args, dataset)
     trainer = build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **trainer_options)
     if trainer.is_world_process_zero():
         out.mkdir(parents=True, exist_ok=True)
@@ -146,10 +147,19 @@ def _checkpoint_to_resume(out: Path, run: dict, before: dict | None, fresh: bool
     return None
 
 
-def load_training_data(stage: str, args: DataArguments, seed: int) -> Dataset:
+def load_training_data(stage: str, args: DataArguments, stage_args) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
-    dataset = load_parallel(args.train_data, **args.data_options)
+    dataset, seed = load_parallel(args.train_data, **args.data_options), stage_args.seed
+    if stage in TEACHER_STAGES:
+        base = stage_args.base_languages = stage_args.base_languages or teacher_languages(args.teacher)
+        if stage == "distillation":
+            dataset = monolingual(dataset, base or None)
+        else:
+            errors = json.loads(Path(args.teacher_xsimpp).read_text()) if args.teacher_xsimpp else None
+            dataset = extension_pairs(dataset, base, errors, english_rows=args.english_rows, seed=seed)
+        if args.temperature is not None:
+            dataset = resample(dataset, args.temperature, seed=seed)
     if stage == "hard_negatives" and args.rule_negatives:
         from .synthesis import hard_negatives_for
 
@@ -207,13 +217,34 @@ def build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **opt
     )
 
 
-def guide_encoder(name: str):
-    """(texts, lang) -> embeddings, of an Echo checkpoint or of any SentenceTransformer."""
-    from sentence_transformers import SentenceTransformer
+def teacher_languages(name: str | None) -> list[str]:
+    """What an Echo checkpoint says it was trained on; nothing of other models.
 
-    from .evaluation import sentence_transformer_encoder
+    Raises:
+        ValueError: no teacher is named.
+    """
+    if not name:
+        raise ValueError("teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
+    with opening(name) as found:
+        try:
+            return getattr(AutoConfig.from_pretrained(found), "languages", None) or []
+        except ValueError:  # a SentenceTransformer need not have a config of its own
+            return []
 
-    return sentence_transformer_encoder(SentenceTransformer(name))
+
+def frozen_sides(stage: str, args: DataArguments, dataset: Dataset) -> dict[str, Any]:
+    """What a guide (stages 2 and 3) or a teacher says of both sides, under the trainer's name for it."""
+    role = {"contrastive": "guide", "hard_negatives": "guide"}.get(stage)
+    role = "teacher" if stage in TEACHER_STAGES else role
+    name = getattr(args, role) if role else None
+    if not name:
+        return {}
+    encode = any_encoder(name)
+    if role == "teacher" and args.live_teacher:
+        return {role: tuple(LiveRows(dataset, side, encode) for side in ("source", "target"))}
+    key = f"{name} {_trained_with(name)}"
+    sides = frozen_embeddings(dataset, encode, key, args.cache_dir, normalize=role == "guide")
+    return {role: sides}
 
 
 def load_model(args: ModelArguments, tokenizer, languages: list[str]) -> EchoForTranslation:

@@ -30,6 +30,7 @@ class TranslationCollator:
         decoder_fraction: share of the rows that the decoder reads (the softmax over the vocabulary is most of a small
             model's work); at least one.
         language_drop: probability that a text is encoded as "Unspecified language" (OS Table 3, p_unk).
+        language_drops: the same by language, where it differs.
     """
 
     tokenizer: object
@@ -38,6 +39,7 @@ class TranslationCollator:
     language_drop: float = 0.0
     decoder_fraction: float = 1.0
     seed: int = 0
+    language_drops: dict[str, float] = field(default_factory=dict)
     _prefixes: dict = field(default_factory=dict, repr=False)
     _prompts: dict = field(default_factory=dict, repr=False)
 
@@ -51,7 +53,8 @@ class TranslationCollator:
             for k, negative in enumerate(row.get("negatives", ())[: self.max_negatives]):
                 negative_index[i, k] = len(texts)
                 texts.append((negative, row["target_lang"]))
-        dropped = rng.random(len(texts)) < self.language_drop
+        chance = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
+        dropped = rng.random(len(texts)) < np.array(chance)
         encoder = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
         read = max(1, round(self.decoder_fraction * len(rows)))
         decoder = [self.decoder_ids(row) for row in rows[:read]]

@@ -6,6 +6,7 @@ Nothing here knows a model, a tokenizer or a trainer; only `gather.py` knows tha
 from __future__ import annotations
 
 from .contrastive import contrastive_loss, guide_filter
+from .distillation import distillation_loss, distillation_parts, teacher_target
 from .gather import gather_offset, gather_with_grad, rank_weight
 from .mse import mse_loss
 from .split_softmax import one_softmax_loss, split_softmax_loss, split_softmax_parts
@@ -14,6 +15,8 @@ from .translation import translation_loss
 
 __all__ = [
     "contrastive_loss",
+    "distillation_loss",
+    "distillation_parts",
     "gather_offset",
     "gather_with_grad",
     "guide_filter",
@@ -22,6 +25,7 @@ __all__ = [
     "rank_weight",
     "split_softmax_loss",
     "split_softmax_parts",
+    "teacher_target",
     "translation_loss",
     "weighted_total",
 ]

@@ -2,7 +2,9 @@
 
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
 from .decoder import DecoderConfig, DecoderTrainer
+from .distillation import DistillationConfig, DistillationTrainer
 from .evaluation import DevSet, evaluate_sets
+from .extension import ExtensionConfig, ExtensionTrainer
 from .hard_negatives import HardNegativesConfig, HardNegativesTrainer
 from .lexical import LexicalConfig, LexicalTrainer, bag_encoder, start_from_bag
 from .seq2seq import Seq2SeqConfig, Seq2SeqTrainer
@@ -13,6 +15,10 @@ __all__ = [
     "DecoderConfig",
     "DecoderTrainer",
     "DevSet",
+    "DistillationConfig",
+    "DistillationTrainer",
+    "ExtensionConfig",
+    "ExtensionTrainer",
     "HardNegativesConfig",
     "HardNegativesTrainer",
     "LexicalConfig",

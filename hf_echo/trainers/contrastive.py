@@ -32,7 +32,7 @@ class ContrastiveTrainer(EchoTrainer):
     """alpha * contrastive + beta * translation.
 
     Args:
-        guide: (source, target) arrays of guide embeddings, a row a training pair (hf_echo.data.guide), or None.
+        guide: (source, target) arrays of guide embeddings, a row a training pair (hf_echo.data.frozen), or None.
     """
 
     encoder_sides = 2

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
@@ -112,6 +113,7 @@ class EchoTrainer(Trainer):
         dev_sets: Mapping[str, DevSet] | None = None,
         **kwargs,
     ):
+        self.train_dataset = train_dataset  # make_collator may look at it
         model.bottleneck = self.bottleneck
         self.freeze(model)
         if args.freeze:
@@ -157,12 +159,15 @@ class EchoTrainer(Trainer):
             seed=args.seed,
         )
 
+    def batch_lengths(self) -> np.ndarray:
+        """(rows, sides) tokens that a row costs."""
+        overhead = self.data_collator.overhead(self.train_dataset)
+        return self.train_dataset.lengths(encoder_sides=self.encoder_sides, **overhead)
+
     def get_train_dataloader(self) -> DataLoader:
         args = self.args
         sampler = TokenBudgetBatchSampler(
-            self.train_dataset.lengths(
-                encoder_sides=self.encoder_sides, **self.data_collator.overhead(self.train_dataset)
-            ),
+            self.batch_lengths(),
             args.max_tokens,
             max_rows=args.max_rows,
             seed=args.seed,

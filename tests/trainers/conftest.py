@@ -9,6 +9,8 @@ NAMES = {
     "contrastive": "Contrastive",
     "hard_negatives": "HardNegatives",
     "decoder": "Decoder",
+    "distillation": "Distillation",
+    "extension": "Extension",
 }
 
 

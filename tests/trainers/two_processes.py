@@ -15,7 +15,16 @@ import torch
 import hf_echo.trainers as trainers
 from hf_echo.data.tokenized import tokenize_parallel
 
-RUNS = ("lexical", "seq2seq", "contrastive", "guided", "hard_negatives", "decoder")
+RUNS = (
+    "lexical",
+    "seq2seq",
+    "contrastive",
+    "guided",
+    "hard_negatives",
+    "decoder",
+    "distillation",
+    "extension",
+)
 GLOBAL_ROWS = 14
 
 
@@ -50,11 +59,16 @@ def build(run: str, toy, world: int, output_dir, **changes):
         )  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
         args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
         return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
+    if run == "extension":
+        options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "learning_rate": 0.01}
     args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
     extra = {}
     if run == "guided":
         rng = np.random.default_rng(0)
         extra["guide"] = [rng.normal(size=(len(data), 6)).astype(np.float32) + 1 for _ in range(2)]
+    if run in ("distillation", "extension"):
+        rng = np.random.default_rng(0)
+        extra["teacher"] = [rng.normal(size=(len(data), 32)).astype(np.float32) for _ in range(2)]
     return trainer(
         toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra
     )

@@ -1,0 +1,118 @@
+"""Which rows the teacher-student stages are fed (OS 4.5): sentences alone, or pairs in directions that do no harm."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from datasets import Dataset, concatenate_datasets
+
+from .sampling import temperature
+from .schema import COLUMNS
+
+logger = logging.getLogger(__name__)
+PIVOT = "eng_Latn"
+
+
+def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> Dataset:
+    """Every distinct text of the languages (all by default) as a pair with itself: what 4.5.1 and 4.8 train on.
+
+    Raises:
+        ValueError: no text is in one of the languages.
+    """
+    seen: dict[tuple[str, str], None] = {}
+    for side in ("source", "target"):
+        for batch in dataset.iter(batch_size=10_000):
+            for lang, text in zip(batch[f"{side}_lang"], batch[side], strict=True):
+                if languages is None or lang in languages:
+                    seen[lang, text] = None
+    if not seen:
+        found = sorted(set(dataset["source_lang"]) | set(dataset["target_lang"]))
+        raise ValueError(f"no text is in {_some(languages)}; the data hold {_some(found)}")
+    return _itself([lang for lang, _ in seen], [text for _, text in seen])
+
+
+def extension_pairs(
+    dataset: Dataset,
+    base: Collection[str],
+    xsimpp: Mapping[str, float] | None = None,
+    *,
+    english_rows: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """The directions of the omnilingual extension (OS 4.5.2).
+
+    Kept are rows whose target is a base language; not those from a language into one that the teacher holds worse;
+    and English as a source only to itself: `english_rows` of the English targets (by default as many as the largest
+    other source has rows) join as pairs with themselves.
+
+    Args:
+        base: the teacher's languages.
+        xsimpp: error rates of the teacher by language; a language that it lacks counts as infinitely bad (a new one).
+
+    Raises:
+        ValueError: nothing is left.
+    """
+    errors = dict(xsimpp or {})
+
+    def keeps(source: str, target: str) -> bool:
+        if target not in base or source == PIVOT or source == target:
+            return False
+        return not errors or errors.get(target, np.inf) <= errors.get(source, np.inf)
+
+    directions = list(zip(dataset["source_lang"], dataset["target_lang"]))
+    kept = {direction: keeps(*direction) for direction in set(directions)}
+    rows = np.flatnonzero([kept[direction] for direction in directions])
+    if dropped := sorted(f"{s}-{t}" for (s, t), keep in kept.items() if not keep):
+        logger.info("left out %d directions: %s", len(dropped), _some(dropped))
+    if not len(rows):
+        raise ValueError(
+            f"no direction is left: base languages are {_some(base)}, directions are {_some(dropped)}"
+        )
+    pairs = dataset.select(rows).select_columns(list(COLUMNS))
+    if PIVOT not in base:
+        return pairs
+    english = sorted(
+        {t for t, lang in zip(dataset["target"], dataset["target_lang"]) if lang == PIVOT}
+        | {t for t, lang in zip(dataset["source"], dataset["source_lang"]) if lang == PIVOT}
+    )
+    largest = max(Counter(pairs["source_lang"]).values())
+    count = min(len(english), largest if english_rows is None else english_rows)
+    chosen = np.random.default_rng(seed).permutation(len(english))[:count]
+    texts = [english[i] for i in np.sort(chosen)]
+    if not texts:
+        return pairs
+    return concatenate_datasets([pairs, _itself([PIVOT] * len(texts), texts)])
+
+
+def resample(dataset: Dataset, exponent: float, *, rows: int | None = None, seed: int = 0) -> Dataset:
+    """As many rows (or `rows`), source languages in the proportions ``(n / N) ** exponent`` (OS 3.5: 0.6).
+
+    A language that gets more rows than it has is repeated as a whole first; what is drawn is drawn without replacement.
+    """
+    langs = np.array(dataset["source_lang"])
+    names, of_row = np.unique(langs, return_inverse=True)
+    sizes = np.bincount(of_row)
+    shares = temperature(dict(zip(names, sizes)), exponent)
+    total = len(dataset) if rows is None else rows
+    rng = np.random.default_rng(seed)
+    picked = []
+    for number, name in enumerate(names):
+        own, wanted = np.flatnonzero(of_row == number), round(shares[name] * total)
+        whole, rest = divmod(wanted, len(own))
+        picked += [np.tile(own, whole), rng.permutation(own)[:rest]]
+    return dataset.select(rng.permutation(np.concatenate(picked)))
+
+
+def _itself(langs: list[str], texts: list[str]) -> Dataset:
+    return Dataset.from_dict(
+        {"source": texts, "source_lang": langs, "target": texts, "target_lang": langs}
+        | {"provenance": ["primary"] * len(texts)}
+    )
+
+
+def _some(names: Collection[str] | None) -> str:
+    names = sorted(names or ())
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") or "nothing"

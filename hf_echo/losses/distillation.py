@@ -1,0 +1,126 @@
+"""Teacher to student: the targets and the three losses of the omnilingual extension (OS 4.5.2, Algorithm 2).
+
+Which language is new and which weights it gets is the caller's business: everything here is a tensor. The teacher's
+embeddings carry no gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .contrastive import cosine
+
+
+def teacher_target(source: Tensor, target: Tensor, *, source_weight: Tensor | float) -> Tensor:
+    """Where the teacher says that a source belongs (Omnilingual SONAR Eq. 8 and Table 3).
+
+    Args:
+        source, target: (n, d), the teacher's embeddings of both sides.
+        source_weight: (n,) or a number, the share of the source's own embedding: 0.5 for a foundational language,
+            0 for a new one (which the teacher does not know), 1 for English, which stays where it is.
+
+    Returns:
+        (n, d), without gradient.
+    """
+    weight = torch.as_tensor(source_weight, dtype=source.dtype, device=source.device)
+    if weight.ndim:
+        weight = weight[:, None]
+    return (weight * source + (1 - weight) * target).detach()
+
+
+def distillation_parts(
+    student: Tensor,
+    teacher: Tensor,
+    *,
+    student_teacher_weight: Tensor | float = 1.0,
+    teacher_student_weight: Tensor | float = 0.5,
+    mse_weight: Tensor | float = 0.5,
+    logit_scale: Tensor | float = 10.0,
+    all_student: Tensor | None = None,
+    all_teacher: Tensor | None = None,
+    offset: int = 0,
+    exclude: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """The three parts of Omnilingual SONAR Eq. 9-11, each weighted by example and averaged over the n rows.
+
+    The text of 4.5.2 says that a larger scale makes the softmax smoother; by Eq. 9 it makes it sharper. The formula and
+    Algorithm 2 are followed: base languages 10, new ones 60.
+
+    Args:
+        student: (n, d), this process's student embeddings, any length.
+        teacher: (n, d), what `teacher_target` gives for them.
+        student_teacher_weight, teacher_student_weight, mse_weight: lambda of Eq. 11, a number or (n,).
+        logit_scale: tau of Eq. 9, a number or (n,), also in the reverse direction (Algorithm 2, line 26).
+        all_student, all_teacher: (N, d), the rows of every process (`gather_with_grad`); by default this process's.
+            Row i of this process is row `offset + i` there.
+        exclude: (n, N) bool, True = not a negative (a second copy of the same target). Ignored on the positives.
+
+    Returns:
+        {"student_teacher", "teacher_student", "mse"}: scalars; their sum is the loss.
+
+    Raises:
+        ValueError: shapes that do not fit, or a logit scale that is not positive.
+    """
+    all_student = student if all_student is None else all_student
+    all_teacher = teacher if all_teacher is None else all_teacher
+    _check(student, teacher, all_student, all_teacher, offset, exclude)
+    scale = _by_row(logit_scale, student)
+    if not bool((scale > 0).all()):
+        raise ValueError(f"logit_scale must be positive, the smallest is {scale.min().item()}")
+    rows = torch.arange(len(student), device=student.device)
+
+    def info_nce(anchors: Tensor, candidates: Tensor) -> Tensor:
+        logits = scale[:, None] * cosine(anchors, candidates)
+        if exclude is not None:
+            others = exclude.clone()
+            others[rows, rows + offset] = False
+            logits = logits.masked_fill(others, -torch.inf)
+        return F.cross_entropy(logits, rows + offset, reduction="none")
+
+    wide = torch.promote_types(torch.promote_types(student.dtype, teacher.dtype), torch.float32)
+    losses = {
+        "student_teacher": (student_teacher_weight, lambda: info_nce(student, all_teacher)),
+        "teacher_student": (teacher_student_weight, lambda: info_nce(teacher, all_student)),
+        "mse": (mse_weight, lambda: (student.to(wide) - teacher.to(wide)).square().sum(1)),
+    }
+    return {
+        name: (_by_row(weight, student) * loss()).sum() / max(len(student), 1)
+        for name, (weight, loss) in losses.items()
+    }
+
+
+def distillation_loss(student: Tensor, teacher: Tensor, **options) -> Tensor:
+    """Sum of `distillation_parts` (Omnilingual SONAR Eq. 11): a scalar, the mean over the rows.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> distillation_loss(x, x, teacher_student_weight=0.0, logit_scale=1.0).item()  # log(1 + e^-1)
+        0.31326...
+    """
+    return sum(distillation_parts(student, teacher, **options).values())
+
+
+def _by_row(value: Tensor | float, like: Tensor) -> Tensor:
+    """(n,) float32 or wider."""
+    wide = torch.promote_types(like.dtype, torch.float32)
+    value = torch.as_tensor(value, dtype=wide, device=like.device)
+    return value.expand(len(like)) if value.ndim == 0 else value
+
+
+def _check(student, teacher, all_student, all_teacher, offset, exclude) -> None:
+    if student.ndim != 2 or student.shape != teacher.shape:
+        raise ValueError(
+            f"student and teacher must both be (n, d), got {tuple(student.shape)} and {tuple(teacher.shape)}"
+        )
+    if all_student.shape != all_teacher.shape or all_student.shape[1:] != student.shape[1:]:
+        raise ValueError(
+            f"all_student and all_teacher must both be (N, {student.shape[1]}), got {tuple(all_student.shape)} "
+            f"and {tuple(all_teacher.shape)}"
+        )
+    if not 0 <= offset <= len(all_student) - len(student):
+        raise ValueError(f"offset {offset} does not fit {len(student)} rows into {len(all_student)}")
+    if exclude is not None and exclude.shape != (len(student), len(all_student)):
+        raise ValueError(f"exclude must be {(len(student), len(all_student))}, got {tuple(exclude.shape)}")

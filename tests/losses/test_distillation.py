@@ -1,0 +1,131 @@
+"""Omnilingual extension: Algorithm 2 written out loop by loop, gradients, and rows of several processes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.losses import distillation_loss, distillation_parts, mse_loss, teacher_target
+
+
+def random(n, d, seed):
+    return torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def algorithm_2(student, source, target, kinds, figures):
+    """Lines 5 to 32, with plain loops. kinds: "base", "new" or "english"; figures: kind -> (mse, st, ts, tau)."""
+
+    def cos(a, b):
+        return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+    n = len(student)
+    z = []
+    for i in range(n):
+        z.append({"base": (source[i] + target[i]) / 2, "new": target[i], "english": source[i]}[kinds[i]])
+    total = 0.0
+    for i in range(n):
+        l_mse, l_st, l_ts, tau = figures["new" if kinds[i] == "new" else "base"]
+        mse = ((student[i] - z[i]) ** 2).sum()
+        forward = -np.log(
+            np.exp(cos(student[i], z[i]) * tau) / sum(np.exp(cos(student[i], z[k]) * tau) for k in range(n))
+        )
+        backward = -np.log(
+            np.exp(cos(z[i], student[i]) * tau) / sum(np.exp(cos(z[i], student[k]) * tau) for k in range(n))
+        )
+        total += l_st * forward + l_ts * backward + l_mse * mse
+    return total / n
+
+
+FIGURES = {"base": (0.5, 1.0, 0.5, 10.0), "new": (0.1, 1.0, 0.0, 60.0)}  # OS Table 3
+KINDS = ["base", "new", "english", "new", "base", "base", "new"]
+
+
+@pytest.fixture
+def batch():
+    student, source, target = (random(7, 5, seed) for seed in range(3))
+    share = torch.tensor([{"base": 0.5, "new": 0.0, "english": 1.0}[kind] for kind in KINDS])
+    z = teacher_target(source, target, source_weight=share)
+    columns = [[FIGURES["new" if kind == "new" else "base"][c] for kind in KINDS] for c in range(4)]
+    names = ("mse_weight", "student_teacher_weight", "teacher_student_weight", "logit_scale")
+    options = {name: torch.tensor(column, dtype=torch.float64) for name, column in zip(names, columns)}
+    return student, source, target, z, options
+
+
+def test_is_algorithm_2(batch):
+    student, source, target, z, options = batch
+    want = algorithm_2(student.numpy(), source.numpy(), target.numpy(), KINDS, FIGURES)
+    assert distillation_loss(student, z, **options).item() == pytest.approx(want, rel=1e-12)
+
+
+def test_gradients(batch):
+    student, _, _, z, options = batch
+    torch.autograd.gradcheck(lambda x: distillation_loss(x, z, **options), student.clone().requires_grad_())
+
+
+def test_the_teacher_gets_no_gradient():
+    source, target = random(3, 4, 0).requires_grad_(), random(3, 4, 1).requires_grad_()
+    assert not teacher_target(source, target, source_weight=0.5).requires_grad
+
+
+def test_numbers_are_the_same_as_a_column_of_them(batch):
+    student, _, _, z, _ = batch
+    column = torch.full((7,), 2.0)
+    options = dict(mse_weight=2.0, student_teacher_weight=2.0, teacher_student_weight=2.0, logit_scale=2.0)
+    assert torch.allclose(
+        distillation_loss(student, z, **options),
+        distillation_loss(student, z, **dict.fromkeys(options, column)),
+    )
+
+
+def test_mse_alone_is_mse_loss(batch):
+    student, _, _, z, _ = batch
+    parts = distillation_parts(student, z, student_teacher_weight=0, teacher_student_weight=0, mse_weight=1)
+    assert parts["student_teacher"] == parts["teacher_student"] == 0
+    assert parts["mse"].item() == pytest.approx(mse_loss(student, z).item())
+
+
+def test_two_halves_with_all_rows_are_the_whole(batch):
+    """What each of two processes computes from its own rows and everybody's, averaged."""
+    student, _, _, z, options = batch
+    whole = distillation_loss(student, z, **options)
+    halves = 0.0
+    for rows in (slice(0, 3), slice(3, 7)):
+        own = {name: column[rows] for name, column in options.items()}
+        loss = distillation_loss(
+            student[rows], z[rows], all_student=student, all_teacher=z, offset=rows.start, **own
+        )
+        halves += loss * (rows.stop - rows.start) / 7
+    assert torch.allclose(whole, halves)
+
+
+def test_excluded_rows_are_no_negatives(batch):
+    """Rows 1 and 3 as copies of one another: as if each stood alone among the others."""
+    student, _, _, z, options = batch
+    exclude = torch.eye(7, dtype=torch.bool)
+    exclude[1, 3] = exclude[3, 1] = True
+    have = distillation_parts(student, z, exclude=exclude, **options)["student_teacher"]
+    cosine = torch.nn.functional.cosine_similarity(student[:, None], z[None], dim=-1)
+    want = 0.0
+    for i in range(7):
+        others = [j for j in range(7) if j == i or {i, j} != {1, 3}]
+        logits = options["logit_scale"][i] * cosine[i, others]
+        want += options["student_teacher_weight"][i] * (logits.logsumexp(0) - logits[others.index(i)]) / 7
+    assert have.item() == pytest.approx(want.item())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(logit_scale=0.0), "logit_scale must be positive"),
+        (dict(teacher=torch.zeros(2, 5)), "must both be"),
+        (dict(all_student=torch.zeros(9, 5)), "all_student and all_teacher"),
+        (dict(offset=1), "offset 1"),
+        (dict(exclude=torch.zeros(7, 6, dtype=torch.bool)), "exclude must be"),
+    ],
+)
+def test_what_does_not_fit_is_refused(batch, change, message):
+    student, _, _, z, _ = batch
+    arguments = dict(teacher=z) | change
+    with pytest.raises(ValueError, match=message):
+        distillation_loss(student, **arguments)

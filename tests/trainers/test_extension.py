@@ -1,0 +1,177 @@
+"""Teacher to student on the toy world: a language joins, the others and their decoder stay; the total by hand."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.data.directions import extension_pairs, monolingual
+from hf_echo.data.frozen import LiveRows, frozen_embeddings
+from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.inference import encode, translate
+from hf_echo.trainers import DevSet, evaluate_sets
+
+from ..losses.test_distillation import FIGURES, algorithm_2
+from .test_resume import COMMON, assert_killed_run_is_the_unbroken_one
+
+BASE = ["eng_Latn", "fra_Latn"]
+
+
+@pytest.fixture(scope="module")
+def teacher(toy, toy_tokenizer, tmp_path_factory):
+    """Knows French and English, and no Russian."""
+    french = toy.dataset().filter(lambda row: row["source_lang"] == "fra_Latn")
+    data = tokenize_parallel(french, toy_tokenizer, progress=False)
+    return toy.trained_model(toy_tokenizer, data, tmp_path_factory.mktemp("teacher"))
+
+
+@pytest.fixture(scope="module")
+def pairs(toy, toy_tokenizer, teacher, tmp_path_factory):
+    """(tokenized pairs, the teacher's rows)."""
+    data = extension_pairs(toy.dataset(), BASE)
+    sides = frozen_embeddings(
+        data,
+        lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang),
+        "t",
+        tmp_path_factory.mktemp("c"),
+    )
+    return tokenize_parallel(data, toy_tokenizer, progress=False), sides
+
+
+@pytest.fixture
+def extend(make_trainer, teacher, pairs):
+    def make(**fields):
+        return make_trainer(
+            "extension", model=copy.deepcopy(teacher), data=pairs[0], extra={"teacher": pairs[1]},
+            **dict(base_languages=BASE, max_steps=150, lr_scheduler_type="cosine", save_strategy="no") | fields,
+        )  # fmt: skip
+
+    return make
+
+
+def errors(toy, tokenizer, model):
+    """xsim of French and Russian, and how many held-out French sentences the model's decoder puts into English."""
+    tables = {}
+    evaluate_sets(model, tokenizer, {"toy": DevSet(toy.nway_rows())}, tables=tables)
+    xsim = {row["lang"]: row["xsim"] for row in tables["toy"].rows}
+    meanings = toy.split("dev")
+    english = translate(model, tokenizer, [toy.say(m, "fra_Latn") for m in meanings], "fra_Latn", "eng_Latn")
+    right = np.mean([have == toy.say(m, "eng_Latn") for have, m in zip(english, meanings)])
+    return xsim["fra_Latn"], xsim["rus_Cyrl"], right
+
+
+def test_a_new_language_joins_and_the_rest_stays(toy, toy_tokenizer, teacher, extend):
+    before = errors(toy, toy_tokenizer, teacher)
+    trainer = extend()
+    trainer.train()
+    after = errors(toy, toy_tokenizer, trainer.model.eval())
+    assert before[1] > 60 and after[1] < 6  # of 32 candidates
+    assert after[0] <= before[0] + 4 and after[2] >= before[2] - 0.1  # with the OLD decoder
+    for name, weight in trainer.model.decoder.state_dict().items():
+        assert torch.equal(weight, teacher.decoder.state_dict()[name]), name
+    assert trainer.model.config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
+
+
+def test_mse_holds_the_old_places(toy, toy_tokenizer, teacher, extend):
+    """OS Table 14b: cosines alone do not hold the student to the places that the decoder knows."""
+
+    def squared_distance(**fields):
+        trainer = extend(max_steps=60, **fields)
+        trainer.train()
+        texts = [toy.say(m, "fra_Latn") for m in toy.split("dev")]
+        have, want = (encode(m, toy_tokenizer, texts, "fra_Latn") for m in (trainer.model.eval(), teacher))
+        return ((have - want) ** 2).sum(1).mean()
+
+    assert squared_distance(mse_weight=0.0, new_mse_weight=0.0) > 3 * squared_distance()
+
+
+def kind(lang):
+    return {"rus_Cyrl": "new", "eng_Latn": "english"}.get(lang, "base")
+
+
+def test_total_is_algorithm_2(toy_tokenizer, extend, pairs):
+    """A batch of all three kinds, no two with the same target text; dropout off."""
+    trainer = extend(dropout=0.0, language_drop=0.0, new_language_drop=0.0)
+    data, (source, target) = pairs
+    rows, seen = [], set()
+    for i in range(0, len(data), 7):
+        if data[i]["target_key"] not in seen:
+            seen.add(data[i]["target_key"])
+            rows.append(i)
+    kinds = [kind(data[i]["source_lang"]) for i in rows]
+    assert {"new", "english", "base"} == set(kinds)
+    batch = trainer.data_collator([data[i] for i in rows])
+    with torch.no_grad():
+        have = trainer.compute_loss(trainer.model, batch).item()
+        inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
+        student = trainer.model.encoder(**inputs).sentence_embedding.double().numpy()
+    want = algorithm_2(student, source[rows].astype(float), target[rows].astype(float), kinds, FIGURES)
+    assert have == pytest.approx(want, rel=1e-4)
+
+
+def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer):
+    trainer = extend(language_drop=0.0, new_language_drop=1.0)
+    data = pairs[0]
+    rows = [
+        next(i for i in range(len(data)) if data[i]["source_lang"] == lang) for lang in (*BASE, "rus_Cyrl")
+    ]
+    batch = trainer.data_collator([data[i] for i in rows])
+    texts = toy_tokenizer.batch_decode(batch["input_ids"])
+    assert ["Unspecified" in text for text in texts] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(base_languages=[]), "base_languages is empty"),
+        (dict(base_languages=["fra_Latn"]), "target language 'eng_Latn' is no base language"),
+        (dict(new_language_drop=2.0), "new_language_drop is a probability, not 2.0"),
+    ],
+)
+def test_what_cannot_be_is_refused(extend, fields, message):
+    with pytest.raises(ValueError, match=message):
+        extend(**fields)
+
+
+def test_a_killed_extension_is_the_unbroken_one(extend):
+    assert_killed_run_is_the_unbroken_one(lambda: extend(logging_steps=1, **COMMON), 5)
+
+
+# Distillation
+
+
+@pytest.fixture(scope="module")
+def sentences(toy, toy_tokenizer, teacher):
+    data = monolingual(toy.dataset(), BASE)
+    live = LiveRows(data, "source", lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang))
+    return tokenize_parallel(data, toy_tokenizer, progress=False), (live, live)
+
+
+def test_a_small_student_takes_the_teachers_place(toy, toy_tokenizer, teacher, sentences, make_trainer):
+    """A random student of half the feed-forward learns the space, and the teacher's own decoder reads it."""
+    student = toy.make_model(toy_tokenizer, pooling="mean", intermediate_size=32, seed=1,
+                             decoder={"intermediate_size": 64})  # fmt: skip
+    student.decoder.load_state_dict(teacher.decoder.state_dict())
+    trainer = make_trainer(
+        "distillation", model=student, data=sentences[0], extra={"teacher": sentences[1]}, max_steps=300,
+        max_rows=64, language_drop=0.0, lr_scheduler_type="cosine",
+    )  # fmt: skip
+    start = errors(toy, toy_tokenizer, student.eval())
+    trainer.train()
+    losses = [row["mse_loss"] for row in trainer.state.log_history if "mse_loss" in row]
+    assert losses[-1] < losses[0] / 10
+    end = errors(toy, toy_tokenizer, trainer.model.eval())
+    want = errors(toy, toy_tokenizer, teacher)
+    assert start[2] == 0 and end[2] > 0.6 * want[2] and end[0] <= want[0] + 10
+
+
+def test_sizes_and_rows_must_fit(toy, toy_tokenizer, sentences, make_trainer):
+    small = toy.make_model(toy_tokenizer, embedding_size=16)
+    with pytest.raises(ValueError, match="embedding_size is 16, the teacher's 32"):
+        make_trainer("distillation", model=small, data=sentences[0], extra={"teacher": sentences[1]})
+    rows = (np.zeros((3, 32), np.float32),) * 2
+    with pytest.raises(ValueError, match="the teacher has 3 rows, the training data"):
+        make_trainer("distillation", data=sentences[0], extra={"teacher": rows})
