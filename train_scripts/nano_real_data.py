@@ -1,10 +1,12 @@
-"""Build the training and dev files of the nano-real recipe from the parallel corpora (a folder of Parquet files).
+"""Build the training and dev files of a recipe on real text from the parallel corpora (a folder of Parquet files).
 
     python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
+    python train_scripts/nano_real_data.py CORPORA outputs/echo/data --parts echo
 
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text of a dev part, English
-or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
+or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and only
+texts whose licence lets weights be given away (echo).
 """
 
 from __future__ import annotations
@@ -18,13 +20,24 @@ import yaml
 
 from hf_echo.vocabulary import train_tokenizer
 
-PARTS = yaml.safe_load((Path(__file__).parent / "recipes" / "nano_real_dev.yaml").read_text())
-ENG = PARTS["pivot"]
-LANGUAGES = [*PARTS["languages"], ENG]
+ENG = "eng_Latn"
+PARTS: dict = {}
+LANGUAGES: list[str] = []
+
+
+def use_parts(name: str) -> None:
+    PARTS.clear()
+    PARTS.update(yaml.safe_load((Path(__file__).parent / "recipes" / f"{name}_dev.yaml").read_text()))
+    LANGUAGES[:] = [*PARTS["languages"], *PARTS.get("new_languages", []), ENG]
+
+
+use_parts("nano_real")
 
 
 def read(corpora: Path, name: str, **equal) -> pd.DataFrame:
     table = pd.read_parquet(corpora / name)
+    if name in (leave_out := PARTS.get("leave_out", {})):
+        table = table[~table.lang.isin(leave_out[name])] if leave_out[name] else table[:0]
     for column, value in equal.items():
         table = table[table[column] == value]
     return table
@@ -128,9 +141,11 @@ def main() -> None:
     )
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("out", type=Path)
+    parser.add_argument("--parts", default="nano_real", help="name of recipes/NAME_dev.yaml")
     args = parser.parse_args()
     if not (args.corpora / "flores_sib.parquet").exists():
         parser.error(f"{args.corpora} holds no flores_sib.parquet; give the folder of the parallel corpora")
+    use_parts(args.parts)
     args.out.mkdir(parents=True, exist_ok=True)
     dev = dev_tables(args.corpora)
     for name, table in dev.items():
