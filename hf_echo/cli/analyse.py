@@ -1,4 +1,4 @@
-"""hf-echo evaluate geometry, cost: commands of `evaluate` that look at a space and at what a model takes."""
+"""hf-echo evaluate geometry, cost, ease: of a space, of what a model takes, of why a language is easy."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ def add_to(commands: typer.Typer) -> None:
     commands.command("cost", **example(
         "hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn"
     ))(cost)  # fmt: skip
+    commands.command("ease", **example(
+        "hf-echo evaluate ease --data xsim.json --features languages.tsv --group family --group script"
+    ))(ease)  # fmt: skip
 
 
 def geometry(
@@ -79,6 +82,60 @@ def cost(
         if plot is not None:
             flops.plot_cost_grid(grid, plot)
     print_report(report, out)
+
+
+def ease(
+    data: Annotated[
+        Path, typer.Option(help="A row a language: lang, the target; table or JSON of evaluate xsim.")
+    ],
+    features: Annotated[
+        Path | None,
+        typer.Option(help="Table of lang and features, if --data holds none (TSV, JSONL, Parquet)."),
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Known feature: family, script, resource; repeatable.")
+    ] = None,
+    target: Annotated[str, typer.Option(help="Column to explain.")] = "xsim",
+    feature: Annotated[list[str] | None, typer.Option(help="Only this feature; repeatable.")] = None,
+    folds: Annotated[int, typer.Option(help="Parts that languages are held out in.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Shuffles of each feature.")] = 20,
+    out: Json = None,
+) -> None:
+    """Why is a language easy: gradient boosting on features of languages, with permutation importance (OS Table 17)."""
+    from ..evaluation.ease import explain_ease, join_features
+
+    rows = _rows_of_languages(data)
+    if features or group:
+        rows = join_features(rows, target, _rows_of_languages(features) if features else None, group or ())
+    found = explain_ease(rows, target, features=feature or None, folds=folds, repeats=repeats)
+    print_report({**found.to_row(), "features": found.to_table().rows}, out)
+
+
+def _rows_of_languages(path: Path) -> list[dict]:
+    """A table, whose text that looks like a number is one, or the JSON of a command of `evaluate`."""
+    import json
+
+    from ..evaluation.labelled_rows import read_rows
+
+    if path.suffix != ".json":
+        return [{name: _number(value) for name, value in row.items()} for _, row in read_rows(path, ["lang"])]
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; give the JSON of hf-echo evaluate xsim --data, or a table")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
+        raise ValueError(
+            f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json"
+        )
+    return content["rows"]
+
+
+def _number(value):
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if value else None
+    except ValueError:
+        return value
 
 
 def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:

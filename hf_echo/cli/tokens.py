@@ -1,4 +1,4 @@
-"""hf-echo evaluate alignment: commands of `evaluate` that look at single tokens."""
+"""hf-echo evaluate alignment, tagging, wic: commands of `evaluate` that look at single tokens."""
 
 from __future__ import annotations
 
@@ -15,6 +15,21 @@ def add_to(commands: typer.Typer) -> None:
     commands.command("alignment", **example(
         "hf-echo evaluate alignment --model M --data word_alignment.parquet --split dev --layers 2 --layers -1"
     ))(alignment)  # fmt: skip
+    commands.command("tagging", **example(
+        "hf-echo evaluate tagging --model M --train eng.jsonl --test all.jsonl"
+    ))(tagging)  # fmt: skip
+    commands.command("wic", **example(
+        "hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn"
+    ))(wic)  # fmt: skip
+
+
+Train = Annotated[Path | None, typer.Option(help="Rows to learn on (Parquet, JSONL).")]
+Test = Annotated[Path | None, typer.Option(help="Rows to measure on, of any languages.")]
+PublicSet = Annotated[str | None, typer.Option("--set", help="Instead of files: a public set's name.")]
+Place = Annotated[Path | None, typer.Option(help="A local copy of --set; from the Hub without.")]
+TrainLang = Annotated[str, typer.Option(help="With --set: the language to learn on.")]
+Langs = Annotated[list[str] | None, typer.Option("--lang", help="With --set: only this; repeatable.")]
+Layer = Annotated[int, typer.Option(help="0: embeddings, -1: last.")]
 
 
 def alignment(
@@ -42,3 +57,70 @@ def alignment(
     table = evaluate_alignment(encoder, tokenizer, pairs, **options, progress=True)
     by_layer = {method: aer_by_layer(table, method).rows for method in METHODS}
     print_report({"model": model, **table.notes, "aer_by_layer": by_layer, "rows": table.rows}, out)
+
+
+def tagging(
+    model: Model,
+    train: Train = None,
+    test: Test = None,
+    public_set: PublicSet = None,
+    path: Place = None,
+    train_lang: TrainLang = "eng_Latn",
+    lang: Langs = None,
+    layer: Layer = -1,
+    out: Json = None,
+) -> None:
+    """Span F1 by language of a linear probe on a frozen encoder. Rows: tokens, tags (B-X, I-X, O), lang.
+
+    Sets: panx, massive_slots."""
+    from ..evaluation.tagging import COLUMNS, evaluate_tagging
+
+    rows = _train_and_test("tagging", COLUMNS, train, test, public_set, path, train_lang, lang)
+    _probe(evaluate_tagging, model, rows, layer, out)
+
+
+def wic(
+    model: Model,
+    train: Train = None,
+    test: Test = None,
+    public_set: PublicSet = None,
+    path: Place = None,
+    train_lang: TrainLang = "eng_Latn",
+    lang: Langs = None,
+    layer: Layer = -1,
+    out: Json = None,
+) -> None:
+    """Does a word mean the same in two sentences: accuracy by language of a linear probe, and of a cosine threshold.
+
+    Rows: sentence1, start1, end1, sentence2, start2, end2 (characters), label, lang. Sets: wic, xlwic."""
+    from ..evaluation.wic import COLUMNS, evaluate_wic
+
+    rows = _train_and_test("wic", COLUMNS, train, test, public_set, path, train_lang, lang)
+    _probe(evaluate_wic, model, rows, layer, out)
+
+
+def _train_and_test(shape, columns, train, test, public_set, path, train_lang, langs) -> tuple[list, list]:
+    from ..evaluation.labelled_rows import read_rows
+    from ..evaluation.public_sets import load_benchmark
+    from ..evaluation.public_tables import SETS
+
+    if public_set is None:
+        if train is None or test is None or path is not None:
+            raise ValueError("give --train and --test, two files of rows, or --set, a public set")
+        return tuple([row for _, row in read_rows(file, columns, ["lang"])] for file in (train, test))
+    if train is not None or test is not None:
+        raise ValueError("--set brings its own rows: leave --train and --test out")
+    fitting = [name for name, known in SETS.items() if known.shape == shape]
+    if public_set not in fitting:
+        raise ValueError(f"--set {public_set!r} has no rows of this kind; known are {', '.join(fitting)}")
+    return (
+        load_benchmark(public_set, langs=[train_lang], split="train", path=path),
+        load_benchmark(public_set, langs=langs, path=path),
+    )
+
+
+def _probe(evaluate, model, rows, layer, out) -> None:
+    from ..inference import load_encoder
+
+    table = evaluate(*load_encoder(model), *rows, layer=layer, progress=True)
+    print_report({"model": model, **table.notes, "rows": table.rows, "average": table.average}, out)

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.formats import open_file
-from ..data.tables import as_list
+from .labelled_rows import read_rows
 from .token_states import join_words
 
 Links = set[tuple[int, int]]
@@ -82,27 +81,15 @@ def load_alignment(
         FileNotFoundError: no such file. ValueError: a bad row, columns that are missing, no row of that split.
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; give a Parquet or JSONL file with {', '.join(COLUMNS)}")
-    part = open_file(path)
-    missing = [name for name in COLUMNS if name not in part.columns]
-    if missing:
-        raise ValueError(f"{path} has no {', '.join(missing)}; found: {', '.join(part.columns)}")
-    if split is not None and "split" not in part.columns:
-        raise ValueError(f"{path} has no column split to look for {split!r} in")
-    wanted = [name for name in (*COLUMNS, *OPTIONAL) if name in part.columns]
     pairs, taken = [], Counter()
-    for block in part.read(wanted):
-        if block.bad:
-            raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
-        columns = [as_list(block.columns[name]) for name in wanted]
-        for line, values in zip(block.lines, zip(*columns)):
-            row = dict(zip(wanted, values))
-            langs = row.get("src_lang"), row.get("tgt_lang")
-            if split not in (None, row.get("split")) or (limit is not None and taken[langs] >= limit):
-                continue
-            taken[langs] += 1
-            pairs.append(read_alignment(row, f"{path}:{line}"))
+    for line, row in read_rows(path, COLUMNS, OPTIONAL):
+        if split is not None and "split" not in row:
+            raise ValueError(f"{path} has no column split to look for {split!r} in")
+        langs = row.get("src_lang"), row.get("tgt_lang")
+        if split not in (None, row.get("split")) or (limit is not None and taken[langs] >= limit):
+            continue
+        taken[langs] += 1
+        pairs.append(read_alignment(row, f"{path}:{line}"))
     if not pairs:
         raise ValueError(f"{path} has no rows{'' if split is None else f' of split {split!r}'}")
     return pairs

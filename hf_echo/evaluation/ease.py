@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ..languages import LANGUAGES
+from .groups import GROUPS
 from .results import Result, Table
 
 MAX_CATEGORIES = 200  # histogram boosting holds 255; rarer values share one
@@ -49,6 +51,40 @@ class EaseResult(Result):
             [dict(zip(names, (*row, rank), strict=True)) for rank, row in enumerate(rows, 1)],
             notes=self.to_row(),
         )
+
+
+def join_features(
+    rows: Iterable[Mapping[str, Any]],
+    target: str,
+    features: Iterable[Mapping[str, Any]] | None = None,
+    groups: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Rows of lang, target and features, from a table of results and one of features; other columns are left out.
+
+    Args:
+        features: mappings with `lang`; each language of `rows` needs one.
+        groups: "script", "family", "resource" of the languages, as we know them.
+
+    Raises:
+        ValueError: a column that is missing, a language without features, one twice among them.
+    """
+    if unknown := [name for name in groups if name not in GROUPS[:3]]:
+        raise ValueError(f"group is {unknown[0]!r}, must be one of {', '.join(GROUPS[:3])}")
+    known: dict[Any, dict] = {}
+    for row in features or ():
+        if row["lang"] in known:
+            raise ValueError(f"language {row['lang']!r} has two rows of features")
+        known[row["lang"]] = dict(row)
+    joined = []
+    for row in rows:
+        if missing := [name for name in ("lang", target) if name not in row]:
+            raise ValueError(f"no column {missing[0]!r} in the results; found {', '.join(row)}")
+        lang = row["lang"]
+        if features is not None and lang not in known:
+            raise ValueError(f"language {lang!r} has no row of features; there are {len(known)}")
+        own = {name: getattr(LANGUAGES.get(lang), name, None) for name in groups}
+        joined.append(known.get(lang, {}) | own | {"lang": lang, target: row[target]})
+    return joined
 
 
 def explain_ease(

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from ..data.formats import open_file
+from ..data.tables import as_list
+
 Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
+
+
+def read_rows(
+    path: Path, needed: Sequence[str], optional: Sequence[str] | None = None
+) -> Iterator[tuple[int, dict]]:
+    """(line or row number, row) of a Parquet, JSONL or TSV file; of the columns `needed` and, if named, `optional`.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: a column that is missing, a line that cannot be read.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; give a Parquet, JSONL or TSV file with {', '.join(needed)}")
+    part = open_file(path)
+    if missing := [name for name in needed if name not in part.columns]:
+        raise ValueError(f"{path} has no {', '.join(missing)}; found: {', '.join(part.columns)}")
+    wanted = [name for name in part.columns if optional is None or name in (*needed, *optional)]
+    for block in part.read(wanted):
+        if block.bad:
+            raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
+        columns = [as_list(block.columns[name]) for name in wanted]
+        for line, values in zip(block.lines, zip(*columns)):
+            yield line, dict(zip(wanted, values))
 
 
 def row_names(rows: Iterable[Mapping[str, Any]], what: str) -> list[str]:

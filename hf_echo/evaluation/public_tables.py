@@ -106,6 +106,12 @@ def _question(row: Row, langs: tuple[str, ...]) -> Row:
     return {"id": f"{row.pop('link')}#{row.pop('number')}", **row, "answers": answers}
 
 
+def _sentence(row: Row, langs: tuple[str, ...]) -> Row | None:
+    """BOUQuET's paragraphs stand beside their sentences."""
+    row = dict(row)
+    return row if row.pop("level") == "sentence_level" else None
+
+
 CODE_NAMES = {"C++": "cpp", "Csharp": "csharp", "C": "c"}
 LOCATION = {f"{side}{n}": f"target_word_location_{n}.char_{side}" for n in "12" for side in ("start", "end")}
 PAIR = {"text1": "sentence1", "text2": "sentence2"}
@@ -213,6 +219,22 @@ SETS: dict[str, PublicSet] = {
         {"source": "translation.{one}", "target": "translation.{two}"},
         rf"(?:iwslt2017-)?{TWO}",
         revision=CONVERTED,
+    ),
+    # The cards of the next two were not to be seen here: the columns are those that scripts of their users read.
+    "bouquet": PublicSet(
+        "facebook/bouquet",
+        "nway",
+        {"id": "uniq_id", "text": "src_text", "level": "level"},
+        lang_columns=("src_lang",),
+        splits={"validation": ("dev", "validation"), "test": TEST},
+        make=_sentence,
+    ),
+    "afrolingu_mt": PublicSet(
+        "UBC-NLP/AfroLingu-MT",
+        "pairs",
+        {"source": "input", "target": "output"},
+        TWO,
+        lang_columns=("langcode",),
     ),
     "taxi1500": PublicSet(
         None,

@@ -184,6 +184,8 @@ def _tokens(model, tokenizer, rows, what: str, *, layer, max_tokens, progress) -
 
 
 def _checked(row: Mapping[str, Any], where: str, labels: Sequence[str] | None) -> dict[str, list]:
+    if isinstance(row["tokens"], str) or isinstance(row["tags"], str):
+        raise ValueError(f"{where}: tokens and tags are text, must be lists with one text a word")
     tokens, tags = list(row["tokens"]), list(row["tags"])
     if len(tokens) != len(tags):
         raise ValueError(f"{where}: {len(tokens)} words but {len(tags)} tags")

@@ -1,4 +1,4 @@
-"""`hf-echo evaluate geometry` and `cost`: what the package says of the same model and texts; one-line errors."""
+"""`hf-echo evaluate geometry`, `cost`, `ease`: what the package says of the same model and texts; one-line errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from datasets import Dataset
 from transformers import BertConfig
 
 from hf_echo.evaluation.cost import Stack, cost_grid, encoder_flops
+from hf_echo.evaluation.ease import explain_ease
 from hf_echo.evaluation.geometry import evaluate_geometry
 from hf_echo.inference import encode, load_encoder
+from hf_echo.languages import LANGUAGES
 
 COMMAND = "evaluate"
 
@@ -30,7 +32,7 @@ def table(toy, tmp_path, monkeypatch):
     return tmp_path / "nway.parquet"
 
 
-@pytest.mark.parametrize("command", ["geometry", "cost"])
+@pytest.mark.parametrize("command", ["geometry", "cost", "ease"])
 def test_help_shows_an_example(run, command):
     code, out, _ = run(command, "--help")
     assert code == 0
@@ -89,6 +91,65 @@ def test_another_architecture_has_no_flops_here(run, tmp_path):
     BertConfig().save_pretrained(tmp_path)
     code, out, _ = run("cost", "--model", tmp_path)
     assert code == 0 and json.loads(out)["encoder_flops"] is None
+
+
+@pytest.fixture
+def languages(tmp_path):
+    """40 real languages whose xsim falls with examples and hangs on the script: results, and features beside them."""
+    rng, codes = np.random.default_rng(0), list(LANGUAGES)[:40]
+    examples = 10 ** rng.uniform(2, 6, len(codes))
+    rows = [
+        {
+            "lang": code,
+            "count": 9,
+            "xsim": 60 - 9 * float(np.log10(n)) + 5 * (LANGUAGES[code].script == "Latn"),
+        }
+        for code, n in zip(codes, examples)
+    ]
+    (tmp_path / "xsim.json").write_text(json.dumps({"model": "m", "rows": rows, "average": {}}))
+    lines = [f"{code}\t{n}\t{rng.normal()}" for code, n in reversed(list(zip(codes, examples)))]
+    (tmp_path / "features.tsv").write_text("\n".join(["lang\texamples\tnoise", *lines]) + "\n")
+    return rows, dict(zip(codes, examples))
+
+
+def test_ease_of_languages(run, languages, tmp_path):
+    pytest.importorskip("sklearn")
+    rows, examples = languages
+    files = ("--data", tmp_path / "xsim.json", "--features", tmp_path / "features.tsv")
+    code, out, err = run("ease", *files, "--group", "script", "--repeats", 3, "--folds", 4)
+    assert code == 0, err
+    report = json.loads(out)
+    assert (report["languages"], report["folds"], report["target"]) == (40, 4, "xsim")
+    assert [row["feature"] for row in report["features"]][0] == "examples"
+    assert {row["feature"] for row in report["features"]} == {"examples", "noise", "script"}
+    given = [
+        {"lang": r["lang"], "xsim": r["xsim"], "examples": float(examples[r["lang"]])} for r in rows
+    ]  # one table, one feature
+    (tmp_path / "one.jsonl").write_text("\n".join(map(json.dumps, given)))
+    code, out, err = run("ease", "--data", tmp_path / "one.jsonl", "--repeats", 2)
+    assert code == 0, err
+    assert json.loads(out)["rmse"] == pytest.approx(explain_ease(given, repeats=2).rmse)
+
+
+def test_ease_says_what_is_wrong(refused, languages, tmp_path):
+    data, features = tmp_path / "xsim.json", tmp_path / "features.tsv"
+    refused(
+        "group is 'size', must be one of script, family, resource", "ease", "--data", data, "--group", "size"
+    )
+    refused(
+        "no column 'chrf' in the results", "ease", "--data", data, "--group", "script", "--target", "chrf"
+    )
+    text = features.read_text().splitlines()
+    features.write_text("\n".join(text[:-1]))
+    last = text[-1].split("\t")[0]
+    refused(f"language {last!r} has no row of features", "ease", "--data", data, "--features", features)
+    features.write_text("\n".join([*text, text[1]]))
+    refused("has two rows of features", "ease", "--data", data, "--features", features)
+    features.write_text("code\texamples\nfra_Latn\t1\n")
+    refused("features.tsv has no lang; found: code, examples", "ease", "--data", data, "--features", features)
+    data.write_text("[]")
+    refused("has no rows by language", "ease", "--data", data)
+    refused("no file", "ease", "--data", tmp_path / "none.json")
 
 
 def test_errors_are_one_line(run, tmp_path):

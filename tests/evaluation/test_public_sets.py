@@ -57,6 +57,8 @@ BELEBELE = {"link": "http://l", "question_number": 2, "flores_passage": "Ein Tex
             "dialect": "deu_Latn", "ds": "2023"}  # fmt: skip
 MASSIVE = {"id": "0", "locale": "de-DE", "partition": "test", "utt": "weck mich um neun uhr auf",
            "annot_utt": "weck mich um [time : neun uhr] auf"}  # fmt: skip
+BOUQUET = {"uniq_id": "P1-S1", "level": "sentence_level", "domain": "d", "src_lang": "nld_Latn", "src_text": "Hoi",
+           "tgt_lang": "eng_Latn", "tgt_text": "Hi"}  # fmt: skip
 
 # set -> (files, the split asked for, the rows that must come)
 COPIES = {
@@ -150,6 +152,19 @@ COPIES = {
         {"iwslt2017-de-en/validation.parquet": [{"translation": {"de": "Hallo", "en": "Hello"}}]},
         "validation",
         [{"source_lang": "deu_Latn", "target_lang": "eng_Latn", "source": "Hallo", "target": "Hello"}],
+    ),
+    "bouquet": (
+        {"nld_Latn/test.parquet": [BOUQUET, BOUQUET | {"level": "paragraph_level", "uniq_id": "P1"}],
+         "eng_Latn/dev.parquet": [BOUQUET | {"src_lang": "eng_Latn"}]},
+        None,
+        [{"lang": "nld_Latn", "id": "P1-S1", "text": "Hoi"}],
+    ),
+    "afrolingu_mt": (
+        {"test.jsonl": [{"langcode": "ewe-fra", "instruction": "i", "input": "Akpe", "output": "Merci"},
+                        {"langcode": "eng-yor", "instruction": "i", "input": "Tea", "output": "Tii"}]},
+        None,
+        [{"source_lang": "ewe_Latn", "target_lang": "fra_Latn", "source": "Akpe", "target": "Merci"},
+         {"source_lang": "eng_Latn", "target_lang": "yor_Latn", "source": "Tea", "target": "Tii"}],
     ),
     "taxi1500": (
         {"deu_Latn/test.tsv": "id\tlabel\tverse\n55002024\tSin\tEin Vers .\n"},
@@ -281,10 +296,9 @@ def test_what_is_not_there(tmp_path):
     write(tmp_path, "de/train.parquet", NLI)
     with pytest.raises(FileNotFoundError, match="no file of split 'test'; there are train"):
         load_benchmark("xnli", path=tmp_path)
-    with pytest.raises(
-        ValueError, match="xlwa is not known to be on the Hub: get github.com/SapienzaNLP/XL-WA"
-    ):
-        load_benchmark("xlwa")
+    for name, place in (("xlwa", "SapienzaNLP/XL-WA"), ("taxi1500", "cisnlp/Taxi1500")):
+        with pytest.raises(ValueError, match=f"{name} is not known to be on the Hub: get github.com/{place}"):
+            load_benchmark(name)
     (tmp_path / "it").mkdir()
     (tmp_path / "it" / "test.tsv").write_text("a\tb\n", encoding="utf-8")
     with pytest.raises(ValueError, match="test.tsv:1: 2 fields, expected 3"):
