@@ -1,0 +1,78 @@
+"""Blocks of rows on disk: Arrow files of the parallel schema with the column ``origin``, and notes as JSON.
+
+A file that is there is whole: it is written under another name first. The note of a block is written after its rows,
+so a block that has a note is finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..schema import COLUMNS
+
+SCHEMA = pa.schema(
+    [(name, pa.string()) for name in COLUMNS]
+    + [("hard_negatives", pa.list_(pa.string())), ("quality", pa.float64()), ("origin", pa.string())]
+)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A name to write to; at the end the file gets its own."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    with whole(path) as part:
+        part.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    with whole(path) as part, part.open("wb") as file:
+        np.save(file, array)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with whole(path) as part, pa.OSFile(str(part), "wb") as sink:
+        with pa.ipc.new_file(sink, SCHEMA, options=options) as writer:
+            writer.write_table(table)
+
+
+def read_table(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
+    """The same rows in tables of ``size`` rows; the last may be smaller."""
+    held, rows = [], 0
+    for table in tables:
+        while len(table):
+            part = table.slice(0, size - rows)
+            table = table.slice(len(part))
+            held.append(part)
+            rows += len(part)
+            if rows == size:
+                yield pa.concat_tables(held)
+                held, rows = [], 0
+    if held:
+        yield pa.concat_tables(held)

@@ -1,0 +1,106 @@
+"""Sources into blocks: each file (or Hub dataset, n-way folder, the built-in corpus) is one unit of reading.
+
+A unit whose reading was stopped is read again from its beginning; its finished blocks are not written again.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..formats import open_file
+from ..nway import find_nway_columns
+from ..readers import parallel_tables
+from ..tables import BadRows, list_files
+
+logger = logging.getLogger(__name__)
+
+LONGEST = 100_000  # bytes of one text; what is longer is no sentence, and a page of logs or a lost line end
+UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)  # of a file that is cut off or damaged
+
+
+@dataclass(frozen=True)
+class Unit:
+    number: int
+    path: str
+    label: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    identity: tuple = ()  # changes when the content does
+
+
+def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
+    """What is to be read, in order. A folder of pair files is one unit a file, if no limit counts over them.
+
+    Raises FileNotFoundError for a path that is not there.
+    """
+    units = []
+    for source in sources:
+        arguments = {key: value for key, value in source.items() if key not in ("path", "label")}
+        path = Path(source["path"])
+        files = list_files(path, arguments.get("split", "train")) if path.exists() else []
+        together = arguments.get("limit") is not None or any(map(_is_nway, files))
+        identity = tuple((str(f.resolve()), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
+        if not files or together:
+            units.append((source["path"], source["label"], arguments, identity))
+        else:
+            units += [(str(f), source["label"], arguments, (known,)) for f, known in zip(files, identity)]
+    return [Unit(number, *unit) for number, unit in enumerate(units)]
+
+
+def _is_nway(path: Path) -> bool:
+    try:
+        return find_nway_columns(open_file(path).columns) is not None
+    except (ValueError, *UNREADABLE):
+        return False
+
+
+def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
+    """The good rows. A file that is damaged counts as one bad row; what stands before the damage is read."""
+    path, row = Path(unit.path), 0
+    try:
+        if path.is_file():
+            open_file(path)
+    except (ValueError, *UNREADABLE) as error:
+        bad.add(unit.path, 1, _reason(error, unit.path))
+        bad.report()
+        return
+    tables = parallel_tables(unit.path, bad, check=_not_too_long, **unit.arguments)
+    while True:
+        try:
+            table = next(tables, None)
+        except UNREADABLE as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            bad.add(unit.path, row + 1, f"unreadable from here on: {_reason(error, unit.path)}")
+            bad.report(" so far") if not bad.skip else None
+            return
+        if table is None:
+            return
+        row += len(table)
+        yield table.append_column("origin", pa.repeat(pa.scalar(unit.label), len(table)))
+
+
+def _reason(error: Exception, path: str) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].removeprefix(f"{path}: ")
+
+
+def _not_too_long(table: pa.Table) -> tuple[pa.Table, list[tuple[int, str]]]:
+    bad = {}
+    for side in ("source", "target"):
+        lengths = pc.binary_length(table[side]).to_numpy()
+        for row in np.flatnonzero(lengths > LONGEST).tolist():
+            bad.setdefault(row, f"{side} is {lengths[row]} bytes long, more than {LONGEST}")
+    if bad:
+        mask = np.ones(len(table), bool)
+        mask[list(bad)] = False
+        table = table.filter(pa.array(mask))
+    return table, sorted(bad.items())
