@@ -60,7 +60,9 @@ def build(run: str, toy, world: int, output_dir, **changes):
         args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
         return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
     if run == "extension":
-        options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "learning_rate": 0.01}
+        options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.0}
+    if run in ("distillation", "extension"):  # which languages are dropped depends on the rows of a process
+        options |= {"language_drop": 0.0, "learning_rate": 0.01}
     args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
     extra = {}
     if run == "guided":
