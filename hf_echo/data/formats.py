@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -24,6 +26,8 @@ import pyarrow.parquet as pq
 BLOCK = 10_000
 SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".po")
 BOM = b"\xef\xbb\xbf"
+OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string there
+MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
 
 class Block(NamedTuple):
@@ -220,18 +224,38 @@ def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
 
 def _read_po(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     """Translated entries without plurals; the untranslated, fuzzy and obsolete are neither rows nor bad."""
-    try:
-        import polib
-    except ImportError:
-        raise ValueError(f"{path}: reading gettext catalogs needs polib (pip install polib)") from None
-    try:
-        entries = [
-            e for e in polib.pofile(str(path), encoding="utf-8").translated_entries() if not e.msgid_plural
-        ]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a gettext catalog ({error})") from None
+    catalog = read_catalog(str(path), path.read_bytes())
+    entries = [e for e in catalog.translated_entries() if not e.msgid_plural]
     for i in range(0, len(entries), BLOCK):
         block = entries[i : i + BLOCK]
         yield Block(
             {name: [getattr(e, name) for e in block] for name in wanted}, [e.linenum for e in block], []
         )
+
+
+def read_catalog(label: str, data: bytes) -> Any:
+    """A `polib` catalog of the bytes of a .po or .mo file (its magic number tells) in the charset of its header.
+
+    Raises:
+        ValueError: ``label`` is no catalog, with its line where polib says it, or polib is not installed.
+    """
+    try:
+        import polib
+    except ImportError:
+        raise ValueError(
+            f"{label}: reading gettext catalogs needs polib (pip install 'hf-echo[po]')"
+        ) from None
+    try:
+        if data[:4] in MO_MAGIC:
+            return polib.mofile(data)
+        charset = polib.detect_encoding(data, True)
+        text = OTHER_LINE_ENDS.sub(" ", data.removeprefix(BOM).decode(charset).replace("\r\n", "\n"))
+        return polib.pofile(text + "\n")  # with a line end it is no path
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{label}:{line}: not a gettext catalog (not {error.encoding})") from None
+    except (OSError, LookupError, ValueError, struct.error, IndexError) as error:
+        line = re.search(r"\bline (\d+)", str(error))
+        reason = re.sub(r"Syntax error in po file |\(line \d+\):? ?", "", str(error)) or "syntax error"
+        where = f"{label}:{line[1] if line else 1}"
+        raise ValueError(f"{where}: not a gettext catalog ({reason})") from None

@@ -7,7 +7,7 @@ give the same files.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def build_bible(
     out: str | Path,
     *,
     lid: labels.LanguageId | None = None,
-    lid_languages: Collection[str] | None = None,
+    contradicts: labels.Contradicts | None = None,
     scorer: pivots.Scorer | None = None,
     pivot_languages: Sequence[str] = PIVOTS,
     tolerance: float = TOLERANCE,
@@ -48,8 +48,9 @@ def build_bible(
     Args:
         sources: of `find_sources`.
         lid: texts -> language codes; relabels sources by majority (`labels.label`).
-        lid_languages: the languages (ISO 639-3) that ``lid`` can tell; others keep their declared language.
-        scorer: (texts, languages, texts, languages) -> scores; picks the text of each pivot verse.
+        contradicts: (declared code, prediction) -> whether the prediction speaks against it; None: each other
+            language does.
+        scorer: (texts, texts, languages, languages) -> scores; picks the text of each pivot verse.
         tolerance: share of the mean by which sources of a language may differ in a verse's length.
         sigmas: the same across languages, in standard deviations.
         sample: verses for which sources are compared by chrF++, and which ``lid`` sees; None: all.
@@ -69,7 +70,7 @@ def build_bible(
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".texts-") as folder:
         removed = output.Removed(out / "removed.parquet")
-        options = {"lid": lid, "known": lid_languages, "sample": sample, "seed": seed}
+        options = {"lid": lid, "contradicts": contradicts, "sample": sample, "seed": seed}
         editions, unread = _read(list(sources), Path(folder), numbers, bad, removed, options, progress)
         warning = bad.report()
         if not editions:
@@ -128,7 +129,7 @@ def _edition(
     names = sorted(found.texts, key=place_of)
     texts = [found.texts[name] for name in names]
     label = labels.label(
-        _sampled(texts, options), declared, options["lid"] if options["lid"] else None, known=options["known"]
+        _sampled(texts, options), declared, options["lid"], contradicts=options["contradicts"]
     )
     if label.lang is None:
         raise ValueError(

@@ -1,34 +1,31 @@
 """The language of an edition: what most of its verses look like, not what its file name says (OS A.8).
 
 The language comes from a callable (GlotLID in the paper), the script from Unicode. Three cases keep the declared
-language: no callable; no prediction that half of the sample shares; a declared language that the callable does
-not know (it could only call it by a wrong name).
+language: no callable; no prediction that half of the sample shares; a prediction that does not contradict it
+(identifiers know fewer languages than there are Bibles, and some only by their macrolanguage).
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
+import regex
+
+from hf_echo.language_table import SCRIPTS
 from hf_echo.languages import find_language
 
 LanguageId = Callable[[list[str]], Sequence[str | None]]  # texts -> codes ("fra_Latn" or "fra")
 
-# first word of a character's Unicode name -> ISO 15924
-SCRIPT_OF_WORD = dict(
-    pair.split("=")
-    for pair in """
-    ADLAM=Adlm ARABIC=Arab ARMENIAN=Armn BENGALI=Beng CHAKMA=Cakm CANADIAN=Cans CHEROKEE=Cher COPTIC=Copt
-    CYRILLIC=Cyrl DEVANAGARI=Deva ETHIOPIC=Ethi GEORGIAN=Geor GOTHIC=Goth GREEK=Grek GUJARATI=Gujr GURMUKHI=Guru
-    HANGUL=Hang CJK=Hani HEBREW=Hebr HIRAGANA=Jpan KATAKANA=Jpan JAVANESE=Java KAYAH=Kali KHMER=Khmr KANNADA=Knda
-    LAO=Laoo LATIN=Latn LEPCHA=Lepc LIMBU=Limb LISU=Lisu MALAYALAM=Mlym MONGOLIAN=Mong MEETEI=Mtei MYANMAR=Mymr
-    NKO=Nkoo OL=Olck ORIYA=Orya OSAGE=Osge SINHALA=Sinh SYRIAC=Syrc TAI=Tale TAMIL=Taml TELUGU=Telu
-    TIFINAGH=Tfng THAANA=Thaa THAI=Thai TIBETAN=Tibt VAI=Vaii YI=Yiii
-    """.split()
+Contradicts = Callable[[str, str], bool]  # (declared code, predicted one) -> the prediction speaks against it
+
+# ISO 15924 codes of Unicode scripts: those of our languages, and of some that only Bibles are printed in
+_MIXED = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hira Kana"}
+UNICODE_SCRIPTS = " ".join(
+    [*(_MIXED.get(s, s) for s in SCRIPTS), "Lisu Java Limb Lepc Tale Kali Osge Goth Cham Bali"]
 )
 KANA_SHARE = 0.05  # of Han and Kana letters; Japanese has far more, Chinese none
 
@@ -44,7 +41,7 @@ def label(
     declared: str | None,
     lid: LanguageId | None = None,
     *,
-    known: Collection[str] | None = None,
+    contradicts: Contradicts | None = None,
     minimum_share: float = 0.5,
 ) -> Label:
     """The code of texts that are of one language.
@@ -52,23 +49,26 @@ def label(
     Args:
         declared: a code with or without script, or None.
         lid: predicts a code for each text, or None where it cannot.
-        known: the languages (ISO 639-3) that ``lid`` can tell; None: all.
+        contradicts: whether a prediction speaks against a declared code; None: each other language does.
         minimum_share: a majority less than this changes nothing.
     """
     language, declared_script = split_code(declared)
+    script = script_of(texts) or declared_script
     predicted, share, lid_script = None, None, None
     if lid is not None and texts:
         votes = Counter(lid(list(texts)))
         predicted, count = min(votes.items(), key=lambda item: (-item[1], str(item[0])))
         share = count / len(texts)
-        blind = known is not None and language is not None and language not in known
-        if predicted is not None and share >= minimum_share and not blind:
-            language, lid_script = split_code(predicted)
-    script = script_of(texts) or declared_script
+        if predicted is not None and share >= minimum_share:
+            found = split_code(predicted)[0]
+            lid_script = next((s for s in ("Hans", "Hant") if s in predicted), None)
+            if found and not (
+                language and contradicts and not contradicts(f"{language}_{script}", predicted)
+            ):
+                language = found
     if script == "Hani":  # Unicode does not tell the two apart
         script = next((s for s in (lid_script, declared_script) if s in ("Hans", "Hant")), "Hans")
-    found = f"{language}_{script}" if language and script else None
-    return Label(found, predicted, share)
+    return Label(f"{language}_{script}" if language and script else None, predicted, share)
 
 
 def split_code(code: str | None) -> tuple[str | None, str | None]:
@@ -98,6 +98,7 @@ def script_of(texts: Sequence[str]) -> str | None:
             scripts[script] += count
     if not scripts:
         return None
+    scripts["Jpan"] = scripts.pop("Hira", 0) + scripts.pop("Kana", 0)
     if scripts["Jpan"] > KANA_SHARE * (scripts["Jpan"] + scripts["Hani"]):
         scripts["Jpan"] += scripts.pop("Hani", 0)
     return min(scripts.items(), key=lambda item: (-item[1], item[0]))[0]
@@ -107,4 +108,9 @@ def script_of(texts: Sequence[str]) -> str | None:
 def _script(character: str) -> str | None:
     if not character.isalpha():
         return None
-    return SCRIPT_OF_WORD.get(unicodedata.name(character, "").partition(" ")[0].partition("-")[0])
+    return next((s for s in UNICODE_SCRIPTS.split() if _is_in(s).match(character)), None)
+
+
+@cache
+def _is_in(script: str) -> regex.Pattern:
+    return regex.compile(rf"\p{{Script={script}}}")

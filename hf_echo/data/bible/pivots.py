@@ -18,7 +18,7 @@ from hf_echo.data.schema import COLUMNS
 from .editions import Edition, VerseNumbers
 from .verses import SPLITS
 
-# (texts, their languages, texts, their languages) -> a score for each pair, higher is better
+# (texts, texts, languages, languages) -> a score for each pair, higher is better, as everywhere in hf_echo.data
 Scorer = Callable[[list[str], list[str], list[str], list[str]], Sequence[float]]
 BLOCK = 4096
 
@@ -78,7 +78,7 @@ def _mean_scores(
     for i, j, verses in tqdm(pairs, desc="pivot scores", disable=not progress):
         a, b = order[i], order[j]
         n = len(verses)
-        scores = scorer(a.at(verses), [a.lang] * n, b.at(verses), [b.lang] * n)
+        scores = scorer(a.at(verses), b.at(verses), [a.lang] * n, [b.lang] * n)
         scores = np.asarray(scores, float)
         if scores.shape != (n,):
             raise ValueError(f"the scorer gave {scores.shape} for {n} pairs; it must give one number a pair")
