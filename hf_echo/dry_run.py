@@ -60,7 +60,8 @@ def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, An
     activations = (
         34 * args.max_tokens * config.hidden_size * (layers if not args.gradient_checkpointing else 2)
     )
-    trained = count(model.decoder) if stage == "decoder" else count(model)
+    learning = {"decoder": model.decoder, "distillation": model.encoder, "extension": model.encoder}
+    trained = count(learning.get(stage, model))
     memory = {
         "weights": 4 * count(model) / 2**30,
         "gradients and AdamW": 12 * trained / 2**30,

@@ -86,6 +86,9 @@ class DataArguments:
         default=False,
         metadata={"help": "ask the teacher at each step instead of keeping its embeddings on disk"},
     )
+    cache_embeddings: bool = field(
+        default=False, metadata={"help": "decoder stage: keep the frozen encoder's embeddings on disk"}
+    )
     teacher_xsimpp: str | None = field(
         default=None,
         metadata={"help": "JSON {language: the teacher's xsim++}: no pair leads to a worse language"},

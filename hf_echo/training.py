@@ -89,7 +89,7 @@ def train_recipe(
         tokenized = tokenize_parallel(
             dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir
         )
-        trainer_options = frozen_sides(stage, data_args, dataset)
+        trainer_options = frozen_sides(stage, model_args, data_args, dataset)
     trainer = build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **trainer_options)
     if trainer.is_world_process_zero():
         out.mkdir(parents=True, exist_ok=True)
@@ -232,19 +232,26 @@ def teacher_languages(name: str | None) -> list[str]:
             return []
 
 
-def frozen_sides(stage: str, args: DataArguments, dataset: Dataset) -> dict[str, Any]:
-    """What a guide (stages 2 and 3) or a teacher says of both sides, under the trainer's name for it."""
-    role = {"contrastive": "guide", "hard_negatives": "guide"}.get(stage)
-    role = "teacher" if stage in TEACHER_STAGES else role
-    name = getattr(args, role) if role else None
+def frozen_sides(
+    stage: str, model_args: ModelArguments, args: DataArguments, dataset: Dataset
+) -> dict[str, Any]:
+    """What a frozen encoder says of the texts, under the trainer's name for it: guide, teacher or own embeddings."""
+    role, name = {
+        "contrastive": ("guide", args.guide),
+        "hard_negatives": ("guide", args.guide),
+        "distillation": ("teacher", args.teacher),
+        "extension": ("teacher", args.teacher),
+        "decoder": ("embeddings", model_args.model_name_or_path if args.cache_embeddings else None),
+    }.get(stage, (None, None))
     if not name:
         return {}
     encode = any_encoder(name)
     if role == "teacher" and args.live_teacher:
         return {role: tuple(LiveRows(dataset, side, encode) for side in ("source", "target"))}
+    sides = ("source",) if role == "embeddings" or stage == "distillation" else ("source", "target")
     key = f"{name} {_trained_with(name)}"
-    sides = frozen_embeddings(dataset, encode, key, args.cache_dir, normalize=role == "guide")
-    return {role: sides}
+    options = dict(normalize=role == "guide", sides=sides)
+    return {role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 
 def load_model(args: ModelArguments, tokenizer, languages: list[str]) -> EchoForTranslation:

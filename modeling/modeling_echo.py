@@ -303,6 +303,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         labels: torch.LongTensor | None = None,
         compute_logits: bool = True,
         loss_function: Callable[..., torch.Tensor] | None = None,
+        sentence_embedding: torch.Tensor | None = None,
         **kwargs,
     ) -> EchoTranslationOutput:
         """
@@ -314,8 +315,16 @@ class EchoForTranslation(EchoPreTrainedModel):
             compute_logits: False leaves the logits out, for a loss that works on `decoder_hidden_state`.
             loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. It is
                 called in here because DDP and FSDP look after the output matrix only within the model's forward.
+            sentence_embedding: (rows, embedding_size) instead of input ids, where somebody has run the encoder already.
         """
-        encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+        if sentence_embedding is None:
+            encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+        elif self.bottleneck:
+            encoded = EchoEncoderOutput(sentence_embedding=sentence_embedding)
+        else:
+            raise ValueError(
+                "sentence_embedding needs the bottleneck; without it the decoder reads all states"
+            )
         decoded = logits = loss = None
         if decoder_input_ids is not None:
             rows = decoder_input_ids.shape[0]

@@ -54,9 +54,15 @@ class LiveRows:
 
 
 def frozen_embeddings(
-    dataset: Dataset, encode: Encode, name: str, cache_dir: str | Path, *, normalize: bool = False
-) -> tuple[FrozenRows, FrozenRows]:
-    """Embeddings of both sides of a parallel dataset: (source, target).
+    dataset: Dataset,
+    encode: Encode,
+    name: str,
+    cache_dir: str | Path,
+    *,
+    normalize: bool = False,
+    sides: Sequence[str] = SIDES,
+) -> tuple[FrozenRows, ...]:
+    """Embeddings of the sides of a parallel dataset: (source, target).
 
     Args:
         encode: (texts, lang) -> (len(texts), d), such as `hf_echo.inference.any_encoder(model)`.
@@ -68,7 +74,7 @@ def frozen_embeddings(
     """
     folder = Path(cache_dir) / f"embeddings-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
-    keys = {side: _keys(dataset, side) for side in SIDES}
+    keys = {side: _keys(dataset, side) for side in sides}
     wanted = np.unique(np.concatenate(list(keys.values())))
     known = np.concatenate([np.zeros(0, np.uint64), *(np.load(file) for file in _files(folder))])
     new = np.setdiff1d(wanted, known)
@@ -80,7 +86,7 @@ def frozen_embeddings(
             block = matrix[start : start + CHUNK].astype(np.float32)
             block /= np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1e-12)
             matrix[start : start + CHUNK] = block
-    return tuple(FrozenRows(matrix, np.searchsorted(wanted, keys[side])) for side in SIDES)
+    return tuple(FrozenRows(matrix, np.searchsorted(wanted, keys[side])) for side in sides)
 
 
 def _texts(dataset: Dataset, side: str) -> Iterator[tuple[str, str]]:
@@ -109,7 +115,7 @@ def _encode_new(
 ) -> None:
     """Embed the texts with these keys, by language, and write them a chunk at a time."""
     texts: dict[tuple[str, str], int] = {}
-    for side in SIDES:
+    for side in keys:
         wanted = np.isin(keys[side], new)
         for text, key, want in zip(_texts(dataset, side), keys[side], wanted, strict=True):
             if want:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
+
+from ..losses import translation_loss
 from .trainer import EchoTrainer, EchoTrainingConfig
 
 
@@ -16,11 +19,33 @@ class DecoderConfig(EchoTrainingConfig):
 
 
 class DecoderTrainer(EchoTrainer):
-    """Token cross-entropy; only the decoder learns."""
+    """Token cross-entropy; only the decoder learns.
+
+    Args:
+        embeddings: (``rows -> (n, embedding_size)``,) of the sources by row of the training data
+            (`hf_echo.data.frozen`), so that the frozen encoder reads each text once and not every epoch. Languages are
+            not dropped then. None runs the encoder at each step.
+    """
+
+    def __init__(self, *args, embeddings=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.embeddings = None if embeddings is None else embeddings[0]
+        if embeddings is not None and len(self.embeddings) != len(self.train_dataset):
+            raise ValueError(
+                f"there are embeddings of {len(self.embeddings)} rows, the training data have "
+                f"{len(self.train_dataset)}"
+            )
 
     def freeze(self, model):
         super().freeze(model)
         model.encoder.requires_grad_(False)
+
+    def forward(self, model, inputs):
+        if self.embeddings is None:
+            return super().forward(model, inputs)
+        rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(inputs["labels"].device)
+        texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
+        return model(sentence_embedding=rows, **texts, loss_function=translation_loss)
 
     def loss_parts(self, model, inputs):
         return {"translation": self.forward(model, inputs).loss}, {

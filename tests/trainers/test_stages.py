@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import hf_echo.trainers.trainer as trainer_module
+from hf_echo.data.frozen import LiveRows
 from hf_echo.inference import encode
 from hf_echo.trainers import (
     ContrastiveConfig,
@@ -364,3 +365,26 @@ def test_wrong_data(make_trainer, toy_data):
     plain = type(toy_data)(toy_data.source, toy_data.target, toy_data.labels, toy_data.names)
     with pytest.raises(ValueError, match="stage 3 needs hard_negatives"):
         make_trainer("hard_negatives", data=plain)
+
+
+def test_decoder_from_kept_embeddings(toy, toy_tokenizer, toy_data, make_trainer):
+    """The encoder is frozen: what it says once is what it says at each step."""
+    live = LiveRows(toy.dataset(), "source", lambda texts, lang: encode(model, toy_tokenizer, texts, lang))
+    weights = []
+    for extra in (None, {"embeddings": (live,)}):
+        model = toy.make_model(toy_tokenizer)
+        trainer = make_trainer("decoder", model=model, max_steps=5, extra=extra)
+        trainer.train()
+        weights.append(trainer.model.state_dict())
+    for name, weight in weights[0].items():
+        torch.testing.assert_close(weights[1][name], weight, atol=2e-4, rtol=0)
+    rows = (np.zeros((3, 32), np.float32),)
+    with pytest.raises(ValueError, match="embeddings of 3 rows, the training data have 448"):
+        make_trainer("decoder", extra={"embeddings": rows})
+
+
+def test_embeddings_need_the_bottleneck(toy, toy_tokenizer):
+    model = toy.make_model(toy_tokenizer)
+    model.bottleneck = False
+    with pytest.raises(ValueError, match="sentence_embedding needs the bottleneck"):
+        model(sentence_embedding=torch.zeros(1, 32), decoder_input_ids=torch.ones(1, 2, dtype=torch.long))
