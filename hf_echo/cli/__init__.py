@@ -9,7 +9,7 @@ import logging
 
 import typer
 
-from . import convert, data, evaluate, mine, report, training, use, vocabulary
+from . import convert, data, evaluate, mine, prune, report, training, use, vocabulary
 from .common import PLAIN
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.add_typer(training.commands)
 app.add_typer(use.commands)
 app.add_typer(evaluate.commands, name="evaluate")
 app.add_typer(convert.commands, name="convert")
+app.add_typer(prune.commands)
 app.add_typer(mine.commands)
 app.add_typer(report.commands)
 app.add_typer(vocabulary.commands, name="vocabulary")
