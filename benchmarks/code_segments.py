@@ -1,0 +1,73 @@
+"""Snippets of source code: how many a second, and what they look like.
+
+    python benchmarks/code_segments.py                        # Python's standard library, its tests left out
+    python benchmarks/code_segments.py FOLDER --language go --files 100 --json out.json
+
+One process, one thread; seconds are CPU time of `segment_code` alone (parsing included, reading not).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sysconfig
+import time
+from pathlib import Path
+
+from hf_echo.synthesis.code_segments import CODE_LANGUAGES, SUFFIXES, segment_code
+from hf_echo.synthesis.source_files import find_files
+
+
+def measure(files: list[Path], language: str, max_size: int) -> dict:
+    seconds, source_bytes, sizes = 0.0, 0, {"code": [], "text": []}
+    read = 0
+    for path in files:
+        source = path.read_bytes()
+        start = time.process_time()
+        try:
+            snippets = segment_code(source, language, max_size=max_size)
+        except UnicodeDecodeError:
+            continue
+        seconds += time.process_time() - start
+        read, source_bytes = read + 1, source_bytes + len(source)
+        for snippet in snippets:
+            sizes[snippet.kind].append(len("".join(snippet.text.split())))
+    count = sum(map(len, sizes.values()))
+    return {
+        "files": read,
+        "megabytes": source_bytes / 1e6,
+        "snippets": count,
+        "snippets_per_second": count / seconds,
+        "megabytes_per_second": source_bytes / 1e6 / seconds,
+        **{f"share_{kind}": len(of) / count for kind, of in sizes.items()},
+        **{f"mean_non_blank_{kind}": sum(of) / max(len(of), 1) for kind, of in sizes.items()},
+        "mean_non_blank": sum(map(sum, sizes.values())) / count,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(sysconfig.get_path("stdlib")))
+    parser.add_argument("--language", choices=CODE_LANGUAGES, default="python")
+    parser.add_argument("--files", type=int, help="every n-th, so that these many remain; all by default")
+    parser.add_argument("--max-size", type=int, default=100)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    left_out = {"test", "tests", "idle_test", "site-packages"}
+    files = [
+        path
+        for path in find_files([arguments.folder], SUFFIXES[arguments.language])
+        if not left_out.intersection(path.relative_to(arguments.folder).parts)
+    ]
+    files = files[:: max(len(files) // (arguments.files or len(files)), 1)]
+    found = measure(files, arguments.language, arguments.max_size)
+    report = json.dumps({"language": arguments.language, "max_size": arguments.max_size, **found}, indent=2)
+    print(report)
+    if arguments.json:
+        arguments.json.write_text(report + "\n")
+
+
+if __name__ == "__main__":
+    main()
