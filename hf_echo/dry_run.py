@@ -60,8 +60,8 @@ def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, An
     activations = (
         34 * args.max_tokens * config.hidden_size * (layers if not args.gradient_checkpointing else 2)
     )
-    learning = {"decoder": model.decoder, "distillation": model.encoder, "extension": model.encoder}
-    trained = count(learning.get(stage, model))
+    students = dict.fromkeys(("distillation", "extension", "token", "long_context"), model.encoder)
+    trained = count({"decoder": model.decoder, **students}.get(stage, model))
     memory = {
         "weights": 4 * count(model) / 2**30,
         "gradients and AdamW": 12 * trained / 2**30,

@@ -25,8 +25,12 @@ from .trainers import (
     HardNegativesTrainer,
     LexicalConfig,
     LexicalTrainer,
+    LongContextConfig,
+    LongContextTrainer,
     Seq2SeqConfig,
     Seq2SeqTrainer,
+    TokenConfig,
+    TokenTrainer,
 )
 
 STAGES = {
@@ -37,6 +41,8 @@ STAGES = {
     "decoder": (DecoderConfig, DecoderTrainer),
     "distillation": (DistillationConfig, DistillationTrainer),
     "extension": (ExtensionConfig, ExtensionTrainer),
+    "token": (TokenConfig, TokenTrainer),
+    "long_context": (LongContextConfig, LongContextTrainer),
 }
 RECIPES = Path(__file__).parent / "recipes"
 

@@ -40,7 +40,7 @@ from .trainers import (
 logger = logging.getLogger(__name__)
 
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
-TEACHER_STAGES = ("distillation", "extension")
+TEACHER_STAGES = ("distillation", "extension", "token")
 MAY_CHANGE = {
     "max_steps",
     "num_train_epochs",
@@ -155,7 +155,7 @@ def load_training_data(stage: str, args: DataArguments, stage_args) -> Dataset:
         base = stage_args.base_languages = stage_args.base_languages or teacher_languages(args.teacher)
         if stage == "distillation":
             dataset = monolingual(dataset, base or None)
-        else:
+        elif stage == "extension":
             errors = json.loads(Path(args.teacher_xsimpp).read_text()) if args.teacher_xsimpp else None
             dataset = extension_pairs(dataset, base, errors, english_rows=args.english_rows, seed=seed)
         if args.temperature is not None:
@@ -241,6 +241,7 @@ def frozen_sides(
         "hard_negatives": ("guide", args.guide),
         "distillation": ("teacher", args.teacher),
         "extension": ("teacher", args.teacher),
+        "token": ("teacher", args.teacher),
         "decoder": ("embeddings", model_args.model_name_or_path if args.cache_embeddings else None),
     }.get(stage, (None, None))
     if not name:

@@ -7,7 +7,9 @@ from .evaluation import DevSet, evaluate_sets
 from .extension import ExtensionConfig, ExtensionTrainer
 from .hard_negatives import HardNegativesConfig, HardNegativesTrainer
 from .lexical import LexicalConfig, LexicalTrainer, bag_encoder, start_from_bag
+from .long_context import LongContextConfig, LongContextTrainer
 from .seq2seq import Seq2SeqConfig, Seq2SeqTrainer
+from .token import TokenConfig, TokenTrainer
 
 __all__ = [
     "ContrastiveConfig",
@@ -23,8 +25,12 @@ __all__ = [
     "HardNegativesTrainer",
     "LexicalConfig",
     "LexicalTrainer",
+    "LongContextConfig",
+    "LongContextTrainer",
     "Seq2SeqConfig",
     "Seq2SeqTrainer",
+    "TokenConfig",
+    "TokenTrainer",
     "bag_encoder",
     "evaluate_sets",
     "start_from_bag",

@@ -11,6 +11,8 @@ NAMES = {
     "decoder": "Decoder",
     "distillation": "Distillation",
     "extension": "Extension",
+    "token": "Token",
+    "long_context": "LongContext",
 }
 
 
@@ -18,7 +20,7 @@ NAMES = {
 def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
     """make_trainer(stage, **fields of its Config) on the toy world; 64 rows a batch, 7 batches an epoch."""
 
-    def make(stage, *, model=None, data=toy_data, extra=None, **fields):
+    def make(stage, *, model=None, data=toy_data, tokenizer=toy_tokenizer, extra=None, **fields):
         config = getattr(trainers, f"{NAMES[stage]}Config")
         defaults = dict(
             output_dir=str(tmp_path / stage),
@@ -35,7 +37,7 @@ def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
         )
         model = toy.make_model(toy_tokenizer) if model is None else model
         return getattr(trainers, f"{NAMES[stage]}Trainer")(
-            model, config(**defaults | fields), train_dataset=data, tokenizer=toy_tokenizer, **extra or {}
+            model, config(**defaults | fields), train_dataset=data, tokenizer=tokenizer, **extra or {}
         )
 
     return make

@@ -175,3 +175,95 @@ def test_sizes_and_rows_must_fit(toy, toy_tokenizer, sentences, make_trainer):
     rows = (np.zeros((3, 32), np.float32),) * 2
     with pytest.raises(ValueError, match="the teacher has 3 rows, the training data"):
         make_trainer("distillation", data=sentences[0], extra={"teacher": rows})
+
+
+# Tokens
+
+
+@pytest.fixture
+def aligned(toy, toy_tokenizer, teacher, make_trainer):
+    def make(**fields):
+        data = toy.dataset().filter(lambda row: row["source_lang"] == "fra_Latn")
+
+        def ask(texts, lang):
+            return encode(teacher, toy_tokenizer, texts, lang)
+
+        live = [LiveRows(data, side, ask) for side in ("source", "target")]
+        return make_trainer(
+            "token", model=copy.deepcopy(teacher), data=tokenize_parallel(data, toy_tokenizer, progress=False),
+            extra={"teacher": live}, **dict(max_steps=40, learning_rate=3e-3, save_strategy="no") | fields,
+        )  # fmt: skip
+
+    return make
+
+
+def alignment_error(toy, tokenizer, model):
+    """Sentences of four words, a word for a word in the same order: the share of words that miss their own."""
+    from hf_echo.evaluation.alignment import argmax_links, token_similarity, word_links
+    from hf_echo.evaluation.token_states import owners, token_states
+
+    wrong, total = 0, 0
+    meanings = toy.split("dev")
+    sides = {}
+    for lang in BASE:
+        texts = [toy.say(m, lang) for m in meanings]
+        states = token_states(model.encoder, tokenizer, texts, lang, layers=[-1])
+        sides[lang] = [
+            (s.states[0], owners(s.offsets, words(text))) for s, text in zip(states, texts, strict=True)
+        ]
+    for (x, a), (y, b) in zip(sides["fra_Latn"], sides["eng_Latn"], strict=True):
+        links = word_links(argmax_links(token_similarity(x, y)), a, b)
+        wrong += len({(i, i) for i in range(4)} - links)
+        total += 4
+    return wrong / total
+
+
+def words(text):
+    """(start, end) of each of the four words."""
+    spans, start = [], 0
+    for word in text.rstrip(".").split(" "):
+        spans.append((start, start + len(word)))
+        start += len(word) + 1
+    return np.array(spans)
+
+
+def test_tokens_find_their_translations_and_the_sentences_stay(toy, toy_tokenizer, teacher, aligned):
+    trainer = aligned()
+    before = alignment_error(toy, toy_tokenizer, teacher)
+    trainer.train()
+    model = trainer.model.eval()
+    after = alignment_error(toy, toy_tokenizer, model)
+    assert after < 0.6 * before, (before, after)
+    start, end = errors(toy, toy_tokenizer, teacher), errors(toy, toy_tokenizer, model)
+    assert end[0] <= start[0] + 4 and end[2] >= start[2] - 0.1
+
+
+def test_the_tokens_are_the_texts_own(toy, toy_tokenizer):
+    from hf_echo.trainers.token import own_tokens
+
+    texts = ["un chat.", "", "deux chat chien"]
+    batch = toy_tokenizer(texts, lang=["fra_Latn", None, "fra_Latn"], padding=True, return_tensors="pt")
+    own = own_tokens(batch["input_ids"], batch["attention_mask"], toy_tokenizer)
+    for ids, mask, text in zip(batch["input_ids"], own, texts):
+        assert ids[mask].tolist() == toy_tokenizer.text_ids([text])[0]
+
+
+# Long context
+
+
+def test_long_context_learns_and_has_room(toy, toy_tokenizer, make_trainer):
+    model = toy.make_model(toy_tokenizer)
+    tokenizer = copy.deepcopy(toy_tokenizer)
+    trainer = make_trainer("long_context", model=model, tokenizer=tokenizer, max_length=200, logit_scale=20.0)
+    assert model.encoder.config.max_position_embeddings >= 200 <= tokenizer.model_max_length
+    batch = trainer.data_collator([trainer.train_dataset[i] for i in range(0, 40, 5)])
+    with torch.no_grad():
+        have = trainer.compute_loss(model.eval(), batch).item()
+        inputs = {key: batch[key] for key in ("input_ids", "attention_mask")}
+        x, y = model.encoder(**inputs).sentence_embedding.double().chunk(2)
+    logits = 20 * torch.nn.functional.cosine_similarity(x[:, None], y[None], dim=-1)
+    want = (logits.logsumexp(1) - logits.diagonal()).mean()  # Eq. 15; the eight targets differ
+    assert have == pytest.approx(want.item(), rel=1e-4)
+    trainer.train()
+    losses = [row["contrastive_loss"] for row in trainer.state.log_history if "contrastive_loss" in row]
+    assert losses[-1] < losses[0] / 2

@@ -61,14 +61,18 @@ def build(run: str, toy, world: int, output_dir, **changes):
         return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
     if run == "extension":
         options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.0}
-    if run in ("distillation", "extension"):  # which languages are dropped depends on the rows of a process
+    if run in (
+        "distillation",
+        "extension",
+        "token",
+    ):  # which languages are dropped depends on the rows of a process
         options |= {"language_drop": 0.0, "learning_rate": 0.01}
     args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
     extra = {}
     if run == "guided":
         rng = np.random.default_rng(0)
         extra["guide"] = [rng.normal(size=(len(data), 6)).astype(np.float32) + 1 for _ in range(2)]
-    if run in ("distillation", "extension"):
+    if run in ("distillation", "extension", "token"):
         rng = np.random.default_rng(0)
         extra["teacher"] = [rng.normal(size=(len(data), 32)).astype(np.float32) for _ in range(2)]
     return trainer(

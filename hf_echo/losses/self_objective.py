@@ -1,0 +1,78 @@
+"""Token-level contrast between a sentence and its translation (OS 10.1), after Dou and Neubig 2021.
+
+Takes token states and masks; which layer they come from, and which tokens count, is the caller's business.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def self_objective_loss(
+    source: Tensor,
+    target: Tensor,
+    source_mask: Tensor | None = None,
+    target_mask: Tensor | None = None,
+    *,
+    scale: float = 500.0,
+) -> Tensor:
+    """`-L_SO` of Omnilingual SONAR Eq. 14, averaged over the pairs: from -1 (each token finds its own) to 0.
+
+    Eq. 13 prints `L_teacher + lambda * L_SO`, but L_SO grows as aligned tokens come closer, and is the larger the
+    better (Dou and Neubig maximise it). So this is its negative, to be added as Eq. 13 adds it.
+
+        L_SO = sum_ij M_ij 1/2 (softmax_j(scale S_ij) / n + softmax_i(scale S_ij) / m)
+
+    S: cosines of the n source and m target tokens; M: i and j are each other's nearest (no gradient).
+
+    Args:
+        source: (batch, n, d), target: (batch, m, d), token states.
+        source_mask, target_mask: (batch, n) and (batch, m), true where a token counts; all by default.
+        scale: the temperature scaling tau, 500.
+
+    Returns:
+        Scalar; pairs without tokens on one side count 0.
+
+    Raises:
+        ValueError: shapes that do not fit, or a scale that is not positive.
+
+    Example:
+        >>> import torch
+        >>> self_objective_loss(torch.eye(3)[None], torch.eye(3)[None]).item()
+        -1.0
+    """
+    if source.ndim != 3 or target.ndim != 3 or source.shape[::2] != target.shape[::2]:
+        raise ValueError(
+            f"source and target must be (batch, n, d) and (batch, m, d), got {tuple(source.shape)} and "
+            f"{tuple(target.shape)}"
+        )
+    if not scale > 0:
+        raise ValueError(f"scale must be positive, got {scale}")
+    wide = torch.promote_types(source.dtype, torch.float32)
+    with torch.autocast(source.device.type, enabled=False):
+        x, y = (F.normalize(side.to(wide), dim=-1) for side in (source, target))
+        similarity = x @ y.transpose(1, 2)
+    rows = _mask(source_mask, source)[:, :, None]
+    columns = _mask(target_mask, target)[:, None, :]
+    pairs = rows & columns
+    lowest = torch.finfo(similarity.dtype).min
+    with torch.no_grad():
+        seen = similarity.masked_fill(~pairs, lowest)
+        best_column = F.one_hot(seen.argmax(2), seen.shape[2]).bool()
+        best_row = F.one_hot(seen.argmax(1), seen.shape[1]).bool().transpose(1, 2)
+        aligned = (best_column & best_row & pairs).to(wide)
+    logits = (scale * similarity).masked_fill(~pairs, lowest)
+    n, m = rows.sum((1, 2)).clamp(min=1), columns.sum((1, 2)).clamp(min=1)
+    forward = (aligned * logits.softmax(2)).sum((1, 2)) / n
+    backward = (aligned * logits.softmax(1)).sum((1, 2)) / m
+    return -(forward + backward).mean() / 2
+
+
+def _mask(mask: Tensor | None, states: Tensor) -> Tensor:
+    if mask is None:
+        return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+    if mask.shape != states.shape[:2]:
+        raise ValueError(f"a mask must be {tuple(states.shape[:2])}, got {tuple(mask.shape)}")
+    return mask.bool()

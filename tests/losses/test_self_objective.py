@@ -1,0 +1,85 @@
+"""Eq. 14 written out token by token; masks, gradients, what cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.evaluation.alignment import argmax_links
+from hf_echo.losses import self_objective_loss
+
+
+def softmax(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def by_hand(x, y, scale):
+    """(n, d) and (m, d): L_SO, the printed sum."""
+    s = (x / np.linalg.norm(x, axis=1, keepdims=True)) @ (y / np.linalg.norm(y, axis=1, keepdims=True)).T
+    links, total = argmax_links(s), 0.0
+    for i, j in zip(*links.nonzero()):
+        total += (softmax(scale * s[i])[j] / len(x) + softmax(scale * s[:, j])[i] / len(y)) / 2
+    return total
+
+
+@pytest.fixture
+def batch():
+    rng = np.random.default_rng(0)
+    lengths = [(4, 6), (7, 3), (1, 1), (2, 7)]
+    pairs = [(rng.normal(size=(n, 5)), rng.normal(size=(m, 5))) for n, m in lengths]
+    source, target = torch.randn(4, 7, 5, dtype=torch.float64), torch.randn(4, 7, 5, dtype=torch.float64)
+    masks = torch.zeros(2, 4, 7, dtype=torch.bool)
+    for i, (x, y) in enumerate(pairs):  # what is not masked in stands anywhere in the row
+        places = [torch.from_numpy(np.sort(rng.permutation(7)[: len(side)])) for side in (x, y)]
+        source[i, places[0]], target[i, places[1]] = torch.from_numpy(x), torch.from_numpy(y)
+        masks[0, i, places[0]] = masks[1, i, places[1]] = True
+    return pairs, source, target, masks
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0, 500.0])
+def test_is_eq_14(batch, scale):
+    pairs, source, target, (a, b) = batch
+    want = -np.mean([by_hand(x, y, scale) for x, y in pairs])
+    assert self_objective_loss(source, target, a, b, scale=scale).item() == pytest.approx(want)
+
+
+def test_gradients(batch):
+    _, source, target, (a, b) = batch
+    torch.autograd.gradcheck(
+        lambda x, y: self_objective_loss(x, y, a, b, scale=3.0),
+        (source.clone().requires_grad_(), target.clone().requires_grad_()),
+    )
+
+
+def test_no_tokens_no_loss(batch):
+    _, source, target, (a, b) = batch
+    source.requires_grad_()
+    loss = self_objective_loss(source, target, torch.zeros_like(a), b)
+    loss.backward()
+    assert loss.item() == 0 and not source.grad.any()
+
+
+def test_descent_brings_aligned_tokens_together():
+    torch.manual_seed(0)
+    x, y = torch.randn(1, 5, 8, requires_grad=True), torch.randn(1, 5, 8)
+    start = self_objective_loss(x, y, scale=10.0).item()
+    for _ in range(50):
+        (gradient,) = torch.autograd.grad(self_objective_loss(x, y, scale=10.0), x)
+        x = (x - gradient).detach().requires_grad_()
+    assert self_objective_loss(x, y, scale=10.0).item() < start - 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(target=torch.zeros(2, 3, 4)), "source and target must be"),
+        (dict(scale=0.0), "scale must be positive"),
+        (dict(source_mask=torch.ones(2, 9)), "a mask must be"),
+    ],
+)
+def test_what_does_not_fit(change, message):
+    arguments = dict(source=torch.zeros(2, 3, 5), target=torch.zeros(2, 4, 5)) | change
+    with pytest.raises(ValueError, match=message):
+        self_objective_loss(**arguments)
