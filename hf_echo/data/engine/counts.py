@@ -62,17 +62,26 @@ def _by_side(directions: Directions, side: int) -> dict[str, dict[str, int]]:
     return {name: _three(pairs) for name, pairs in sorted(groups.items())}
 
 
-def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Two tables: the steps; and of each direction (source language, if they are too many) what each step leaves."""
+def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
     lines = ["| step | rows in | kept | dropped | kept, % |", "|---|--:|--:|--:|--:|"]
     for step in steps:
         share = f"{100 * step['kept'] / step['in']:.1f}" if step["in"] else ""
         numbers = " | ".join(f"{step[name]:,}" for name in ("in", "kept", "dropped"))
         lines.append(f"| {step['step']} | {numbers} | {share} |")
+    return "\n".join(lines)
+
+
+def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Two tables: the steps; and of each direction (source language, if they are too many) what each step leaves."""
     kind = "directions" if len(steps[0]["directions"]) <= LINES else "source_languages"
     names = sorted({name for step in steps for name in step[kind]})
     head = " | ".join(f"{i} {step['step']}" for i, step in enumerate(steps))
-    lines += ["", f"Rows that each step leaves, by {kind.replace('_', ' ').removesuffix('s')}:", ""]
+    lines = [
+        steps_table(steps),
+        "",
+        f"Rows that each step leaves, by {kind.replace('_', ' ').removesuffix('s')}:",
+        "",
+    ]
     lines += [f"| | {head} |", "|---|" + "--:|" * len(steps)]
     for name in names:
         cells = (f"{step[kind].get(name, {'kept': 0})['kept']:,}" for step in steps)

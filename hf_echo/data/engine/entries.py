@@ -26,7 +26,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 def mix(values: np.ndarray) -> np.ndarray:
     """splitmix64: every bit of the result depends on every bit of the value."""
-    values = np.asarray(values, np.uint64) + GOLDEN
+    values = np.atleast_1d(np.asarray(values, np.uint64)) + GOLDEN
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

@@ -6,6 +6,7 @@ come as they are ready, in any order. On a cluster every node must see the folde
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -45,7 +46,8 @@ class RayExecutor:
             raise ImportError("the Ray executor needs Ray: pip install 'hf-echo[ray]'") from None
         self.progress = progress
         if not ray.is_initialized():
-            ray.init(log_to_driver=False, include_dashboard=False)
+            ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.WARNING)
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False

@@ -5,6 +5,7 @@
       - filter: exact_duplicates        # hf_echo.data.filters: a name and its fields
         side: corpus
         except: {provenance: [dictionary]}
+      - keep: {target_lang: [eng_Latn]} # or drop; base, natural and code stand for their languages
       - score: outputs/nano-real/3      # steps that fill a column; whoever reads the recipe says what they are
     sampling: {method: temperature, exponent: 0.6, rows: 1000000}
     out: {shards: 4}
@@ -26,6 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
+from hf_echo.languages import LANGUAGES, language
+
 from ..readers import BUILTIN_OPTIONS, NWAY_OPTIONS
 
 METHODS = ("natural", "temperature", "two_step", "unimax")
@@ -44,6 +47,17 @@ SOURCE_FIELDS = (
 )
 RECIPE_FIELDS = ("sources", "steps", "sampling", "out")
 Maker = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Row filter ``keep: {column: values}``: rows that have one of the values in every column; ``drop`` the others."""
+
+    columns: Mapping[str, Sequence[str]]
+    inverted: bool = False
+
+    def keep(self, table: pa.Table) -> np.ndarray:
+        return _all_of(table, self.columns) ^ self.inverted
 
 
 @dataclass(frozen=True)
@@ -192,15 +206,21 @@ def source_of(value: Any, where: str) -> dict[str, Any]:
 def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
     from ..filters import build
 
-    kinds = ("filter", *makers)
+    kinds = ("filter", "keep", "drop", *makers)
     if not isinstance(value, Mapping) or not (name := next((k for k in kinds if k in value), None)):
         raise ValueError(f"{where}: a mapping that begins with {' or '.join(kinds)}, not {value!r}")
     values = dict(value)
-    conditions = {key: _condition(values.pop(key, None), f"{where}: {key}") for key in ("only", "except")}
     try:
+        given = {key: values.pop(key) for key in ("only", "except") if isinstance(values.get(key), Mapping)}
+        conditions = {key: _condition(given.get(key), key) for key in ("only", "except")}  # lists are filters' own
         if name == "filter":
             called = values.pop("filter")
             work = build({called: values})
+        elif name in ("keep", "drop"):
+            columns = _condition(values.pop(name), name)
+            check_fields(values, ("only", "except"), name)
+            called = f"{name} {', '.join(columns)}"
+            work = Where(columns, inverted=name == "drop")
         else:
             called, work = name, makers[name](values)
     except ValueError as error:
@@ -211,10 +231,29 @@ def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
 def _condition(value: Any, where: str) -> dict[str, list[str]]:
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or not value:
         raise ValueError(f"{where} maps columns to values, not {value!r}")
     check_fields(value, CONDITIONS, where)
-    return {key: [v] if isinstance(v, str) else list(map(str, v)) for key, v in value.items()}
+    given = {key: [v] if isinstance(v, str) else list(map(str, v)) for key, v in value.items()}
+    return {key: _spelt_out(v) if key.endswith("_lang") else v for key, v in given.items()}
+
+
+def _spelt_out(values: list[str]) -> list[str]:
+    """Language codes; "base" (OS Table 33), "natural" and "code" (with mathematics) stand for many.
+
+    Raises ValueError for what is no language."""
+    subsets = {
+        "base": lambda known: known.base,
+        "natural": lambda known: known.script is not None,
+        "code": lambda known: known.script is None,
+    }
+    codes: list[str] = []
+    for value in values:
+        if value in subsets:
+            codes += [code for code, known in LANGUAGES.items() if subsets[value](known)]
+        else:
+            codes.append(language(value).code)
+    return codes
 
 
 def make(kind: type, values: Any, where: str) -> Any:

@@ -1,0 +1,78 @@
+"""Steps of a data recipe that fill a column: ``score`` (quality) and ``hard_negatives``. See `hf_echo.data.engine`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from hf_echo.data.engine.recipe import make
+
+
+@dataclass(frozen=True)
+class Score:
+    """``- score: CHECKPOINT``: the column quality, the cosine by an Echo checkpoint or any SentenceTransformer.
+
+    Attributes:
+        model: folder or Hub name.
+        dtype: "auto", "bf16" or "fp32".
+        batch: rows whose embeddings are in memory at once.
+        again: score rows that have a quality too; otherwise they keep it.
+        gpus: GPUs of a task on a Ray cluster; one process takes what torch finds.
+    """
+
+    model: str
+    dtype: str = "auto"
+    batch: int = 16_384
+    again: bool = False
+    gpus: float = 0
+
+    def add(self, table: pa.Table) -> pa.Table:
+        from hf_echo.data.filters.threshold import score
+        from hf_echo.inference.scorer import EchoScorer
+
+        return score(table, EchoScorer(self.model, self.dtype, self.batch), again=self.again)
+
+
+@dataclass(frozen=True)
+class RuleNegatives:
+    """``- hard_negatives: rules``: up to ``max_negatives`` by rule for each English target that has none yet."""
+
+    method: str = "rules"
+    max_negatives: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method != "rules":
+            raise ValueError(
+                f"hard_negatives: {self.method!r} is not 'rules', the only kind a recipe can make"
+            )
+
+    def add(self, table: pa.Table) -> pa.Table:
+        from .rules import rule_based_hard_negatives
+
+        lists = []
+        columns = (table[name].to_pylist() for name in ("target", "target_lang", "hard_negatives"))
+        for text, lang, there in zip(*columns):
+            if lang.startswith("eng_Latn") and not there:
+                found = rule_based_hard_negatives(text, self.max_negatives, seed=self.seed)
+                there = [negative for negative, _ in found]
+            lists.append(there or [])
+        place = table.column_names.index("hard_negatives")
+        return table.set_column(place, "hard_negatives", pa.array(lists, pa.list_(pa.string())))
+
+
+def _score(spec: Mapping[str, Any]) -> Score:
+    spec = dict(spec)
+    return make(Score, {"model": spec.pop("score"), **spec}, "score")
+
+
+def _negatives(spec: Mapping[str, Any]) -> RuleNegatives:
+    spec = dict(spec)
+    return make(RuleNegatives, {"method": spec.pop("hard_negatives"), **spec}, "hard_negatives")
+
+
+#: for `read_recipe(path, STEPS)`
+STEPS = {"score": _score, "hard_negatives": _negatives}
