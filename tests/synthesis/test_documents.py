@@ -1,0 +1,100 @@
+"""Near misses of documents: each kind is what its name says; stretches cover a document."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hf_echo.evaluation.documents import evaluate_documents
+from hf_echo.synthesis.documents import KINDS, document_negatives, paragraphs
+
+DOCUMENT = ["a.", "b.", "c.", "d."]
+OTHERS = ["x.", "y.", "z.", "a."]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_kind_is_what_it_says(seed):
+    made = dict((kind, text) for text, kind in document_negatives(DOCUMENT, OTHERS, seed=seed))
+    assert list(made) == [k for k in KINDS if k in made] and {"drop_last", "replace_last", "shuffle"} <= set(
+        made
+    )
+    assert made["drop_last"] == DOCUMENT[:3]
+    assert made["replace_last"][:3] == DOCUMENT[:3] and made["replace_last"][3] in ("x.", "y.", "z.")
+    assert sorted(made["shuffle"]) == DOCUMENT != made["shuffle"]
+    if "drop_random" in made:  # not where it drew the last sentence: that one is there already
+        assert len(made["drop_random"]) == 3 and set(made["drop_random"]) < set(DOCUMENT)
+    if "replace_random" in made:
+        changed = [i for i in range(4) if made["replace_random"][i] != DOCUMENT[i]]
+        assert len(changed) == 1 and made["replace_random"][changed[0]] in ("x.", "y.", "z.")
+    assert document_negatives(DOCUMENT, OTHERS, seed=seed) == document_negatives(DOCUMENT, OTHERS, seed=seed)
+
+
+def test_short_documents_and_no_strangers():
+    assert document_negatives(["a."], ["a."]) == []
+    assert [kind for _, kind in document_negatives(["a."], ["x."])] == ["replace_last"]
+    assert [kind for _, kind in document_negatives(["a.", "a."], [])] == ["drop_last"]
+    with pytest.raises(ValueError, match="unknown kind 'first'"):
+        document_negatives(DOCUMENT, OTHERS, kinds=["first"])
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 20, 21])
+def test_paragraphs_cover_a_document(n):
+    source, target = [f"s{i}" for i in range(n)], [f"t{i}" for i in range(n)]
+    found = list(paragraphs([("d", source, target)], 5))
+    assert sum((s for _, s, _ in found), []) == source and sum((t for _, _, t in found), []) == target
+    assert all(2 <= len(s) <= 6 for _, s, _ in found)
+    assert len({name for name, _, _ in found}) == len(found)
+
+
+def test_what_cannot_be_cut():
+    assert list(paragraphs([("d", ["a"], ["b"])], 5)) == []
+    with pytest.raises(ValueError, match="document 'd' has 2 sentences and 1 translations"):
+        list(paragraphs([("d", ["a", "b"], ["c"])], 5))
+    with pytest.raises(ValueError, match="max_sentences=1 is below 2"):
+        list(paragraphs([], 1))
+
+
+def bag(texts, lang):
+    """Counts of words: order is not seen, everything else is."""
+    words = [f"{chr(c)}." for c in range(ord("a"), ord("z") + 1)]
+    return np.array([[text.lower().split().count(w) for w in words] for text in texts], float) + 1e-6
+
+
+def first(texts, lang):
+    """Reads no more than the first sentence."""
+    return bag([text.split()[0] for text in texts], lang)
+
+
+def test_only_a_whole_reading_finds_the_document():
+    """A bag errs on nothing but order (where the first of equals wins), a head of the text on what keeps its head."""
+    english = {"1": ["a.", "b.", "c."], "2": ["d.", "e.", "f."], "3": ["g.", "h.", "i."]}
+    documents = {"eng_Latn": english, "fra_Latn": {k: [s.upper() for s in v] for k, v in english.items()}}
+    negatives = {
+        key: document_negatives(text, [s for k, v in english.items() if k != key for s in v], kinds=KINDS[:2])
+        for key, text in english.items()
+    }
+    row = evaluate_documents(bag, documents, negatives).rows[0]
+    assert (row["xsim"], row["xsimpp"], row["count"]) == (0.0, 0.0, 3)
+    # The head is equal in all three texts; the negatives that are better by nothing do not win a tie.
+    spoilt = {key: [(["q.", *text[1:]], "replace_first")] for key, text in english.items()}
+    assert evaluate_documents(first, documents, spoilt).rows[0]["xsimpp"] == 0.0
+    rotated = {key: [(english[str(int(key) % 3 + 1)], "stranger")] for key in english}
+
+    def opposed(texts, lang):
+        return bag(texts, lang) * (-1 if lang == "eng_Latn" else 1)
+
+    row = evaluate_documents(opposed, documents, rotated).rows[0]
+    assert row["xsim"] > 0 and row["xsimpp"] > 0
+
+
+@pytest.mark.parametrize(
+    ("documents", "negatives", "message"),
+    [
+        ({"fra_Latn": {"1": ["A."]}}, {}, "no documents in eng_Latn; there are fra_Latn"),
+        ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"2": ["B."]}}, {}, "document '2' of fra_Latn has no text"),
+        ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"1": ["A."]}}, {}, "no negatives for the 1 documents"),
+    ],
+)
+def test_what_cannot_be_measured(documents, negatives, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_documents(bag, documents, negatives)
