@@ -1,9 +1,20 @@
-"""Bitext mining: which sentences of two unaligned collections are translations of one another."""
+"""What an encoder finds in collections: translations that nobody aligned, hard negatives, inconsistent descriptions."""
 
 from __future__ import annotations
 
 from .bitext import MinedPairs, mine
+from .consistency import filter_consistent
 from .files import mine_files
+from .hard_negatives import mine_negatives
 from .thresholds import PairScore, best_threshold, bucc_f1
 
-__all__ = ["MinedPairs", "PairScore", "best_threshold", "bucc_f1", "mine", "mine_files"]
+__all__ = [
+    "MinedPairs",
+    "PairScore",
+    "best_threshold",
+    "bucc_f1",
+    "filter_consistent",
+    "mine",
+    "mine_files",
+    "mine_negatives",
+]

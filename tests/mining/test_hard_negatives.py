@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import datasets
 import numpy as np
@@ -54,9 +55,14 @@ def dataset(rows: list[dict]) -> Dataset:
     return Dataset.from_list(rows)
 
 
+@cache
+def unit_of(text):
+    vector = encode([text])[0].astype(np.float64)
+    return vector / np.linalg.norm(vector)
+
+
 def unit(texts):
-    vectors = encode(texts).astype(np.float64)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.array([unit_of(text) for text in texts])
 
 
 def form(text):
