@@ -45,6 +45,14 @@ FILTERS: dict[str, type] = {
     "sanity": TextSanity,
 }
 
+_TYPES = {
+    "float": ((int, float), "a number"),
+    "int": (int, "a whole number"),
+    "bool": (bool, "true or false"),
+    "str": (str, "a word"),
+    "Sequence[str]": (tuple, "a list"),
+}
+
 __all__ = [*(kind.__name__ for kind in FILTERS.values()), "FILTERS", "build", "name_of", "to_spec"]
 
 
@@ -72,9 +80,20 @@ def build(spec: str | Mapping[str, Any]) -> Any:
         if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"filter {name} needs the field {field.name}")
     try:
+        for field, value in values.items():
+            _check_type(field, value, str(known[field].type))
         return FILTERS[name](**values)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"filter {name}: {error}") from error
+
+
+def _check_type(field: str, value: Any, annotation: str) -> None:
+    kind, _, none = annotation.partition(" | ")
+    if kind not in _TYPES or (value is None and none == "None"):
+        return
+    types, words = _TYPES[kind]
+    if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
+        raise ValueError(f"{field}={value!r} is not {words}")
 
 
 def name_of(filter_: Any) -> str:

@@ -21,7 +21,7 @@ def direction(source_lang: str, target_lang: str) -> str:
 
 def codes_of(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
     """(number of each row's value, the distinct values in order of appearance)."""
-    encoded = column.combine_chunks().dictionary_encode()
+    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()

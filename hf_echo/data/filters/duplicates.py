@@ -60,13 +60,13 @@ class Duplicates:
     def keys(self, table: pa.Table) -> np.ndarray:
         if self.fewer_than is not None:
             raise ValueError(f"fewer_than={self.fewer_than} counts rows first: call fit")
-        forms = [normal_forms(table[side].to_pylist(), self.ignore) for side in SIDES]
-        seeds = [self._seeds(table[f"{side}_lang"]) for side in SIDES]
+        chosen = [side for side in SIDES if self.side in (side, "either", "both", "corpus")]
+        forms = [normal_forms(table[side].to_pylist(), self.ignore) for side in chosen]
+        seeds = [self._seeds(table[f"{side}_lang"]) for side in chosen]
         if self.side == "both":
-            keys = self._keys(["\0".join(pair) for pair in zip(*forms)], seeds[0] ^ (seeds[1] * np.uint64(3)))
-        else:
-            chosen = [i for i, side in enumerate(SIDES) if self.side in (side, "either", "corpus")]
-            keys = np.concatenate([self._keys(forms[i], seeds[i]) for i in chosen], axis=1)
+            forms = [["\0".join(pair) for pair in zip(*forms)]]
+            seeds = [seeds[0] ^ (seeds[1] * np.uint64(3))]
+        keys = np.concatenate([self._keys(*column) for column in zip(forms, seeds)], axis=1)
         if self.exempt:
             keys[np.isin(own_languages(table), self.exempt)] = 0
         return keys

@@ -13,6 +13,10 @@ from pathlib import Path
 
 from ...languages import LANGUAGES, find_language
 
+# The least lead of heliport's answer over the next best. On 100k rows of corpora, a tenth of them spoilt, 0.2 halves
+# the clean texts that are misnamed and leaves 96 % of the right answers (docs/trials.md).
+LEAD = 0.2
+
 
 def _by_member(lines: str) -> dict[str, str]:
     """One line a group, named by its first word: member -> name."""
@@ -62,6 +66,7 @@ NEAR = _by_member("""
     est vro
     pol szl
     nld vls lim
+    deu gsw bar pfl ksh
     bod dzo
     aze azb
     kas urd pnb
@@ -135,7 +140,8 @@ def _heliport() -> tuple[Callable, list[str]]:
     identifier = heliport.Identifier()
 
     def name(texts: Sequence[str], min_probability: float) -> list[str | None]:
-        return [None if label == "und" else label for label in map(identifier.identify, texts)]
+        answers = map(identifier.identify_with_score, texts)
+        return [label if label != "und" and lead >= LEAD else None for label, lead in answers]
 
     # sublabels such as "hbsbos" and "undhtml" are never answered
     return name, [label for label in identifier.get_confidence_all() if len(label) == 3]

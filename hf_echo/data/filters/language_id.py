@@ -19,7 +19,8 @@ from .columns import SIDES, code_points, codes_of, count_by_row
 from .identifiers import open_identifier
 
 CHOICES = (*SIDES, "both")
-KANA = 0.1  # share of kana from which a text is Japanese, below which a long one is Chinese
+KANA = 0.1  # share of kana from which a text with a Chinese label is Japanese
+HAN_ONLY = 12  # so many Chinese characters and no kana are no Japanese
 WEIGHT = 3  # a Chinese character, a kana or a Korean syllable says as much as three letters
 
 
@@ -80,22 +81,24 @@ class LanguageId:
             wrong = own < self.min_script * letters[rows]
             if code.split("_")[1] in ("Hans", "Hant"):
                 wrong |= kana[rows] > KANA * letters[rows]
+            if code.split("_")[1] == "Jpan":
+                wrong |= (kana[rows] == 0) & (own >= WEIGHT * HAN_ONLY)
             long[rows] = letters[rows] >= self.min_letters
             right[rows] = ~(wrong & (letters[rows] * 3 >= self.min_letters))
         return right & self._named_right(texts, numbers, codes, right & long)
 
     def _named_right(self, texts, numbers: np.ndarray, codes: list[str], judged: np.ndarray) -> np.ndarray:
         """Whether the identifier does not object; asked only for ``judged`` rows of languages that it knows."""
-        identifier = open_identifier(self.model)
-        known = np.array([identifier.knows(code) for code in codes], bool)
-        rows = np.flatnonzero(judged & known[numbers])
         right = np.ones(len(texts), bool)
+        if not judged.any():
+            return right
+        identifier = open_identifier(self.model)
+        known = np.array(["_" in code and identifier.knows(code) for code in codes], bool)
+        rows = np.flatnonzero(judged & known[numbers])
         unique, distinct = codes_of(texts.take(pa.array(rows)))
-        labels, answers = codes_of(
-            pa.chunked_array([pa.array(identifier.name(distinct, self.min_probability))])
-        )
-        objects = np.array([[answer is not None and identifier.differ(code, answer) for answer in answers]
-                            for code in codes], bool).reshape(len(codes), len(answers))  # fmt: skip
-        if len(rows):
-            right[rows] = ~objects[numbers[rows], labels[unique]]
+        answers = np.array(identifier.name(distinct, self.min_probability), dtype=object)[unique]
+        for code in np.flatnonzero(known):
+            own = numbers[rows] == code
+            against = [a for a in set(answers[own]) if a is not None and identifier.differ(codes[code], a)]
+            right[rows[own]] = ~np.isin(answers[own].astype(str), against)
         return right

@@ -27,7 +27,7 @@ class LengthRatio:
 
     Attributes:
         limit: in robust standard deviations (interquartile range / 1.349). The tails are heavier than a normal
-            distribution's: 4 drops about one clean row in a hundred.
+            distribution's: 3 (OS A.8) drops about one clean row in a hundred, 4 one in five hundred.
         smoothing: characters of English added to both lengths. With 10 the spread is about the same for words
             and for long sentences.
         min_rows: directions with fewer rows have no middle and spread of their own.
@@ -38,7 +38,7 @@ class LengthRatio:
     A direction that is not known is judged by its two languages; with a language that is not known, rows stay.
     """
 
-    limit: float = 4.0
+    limit: float = 3.0
     smoothing: float = 10.0
     min_rows: int = 200
     languages: Mapping[str, float] = field(default_factory=dict)
