@@ -21,7 +21,7 @@ from .tasks import Job
 
 CHARACTERS_PER_TOKEN = 4  # of English, for the estimate before anything is asked
 DEFAULT_SAMPLING = Sampling()
-SILENCE = 20  # rows in a row without any reply: the endpoint is gone
+SILENCE = 20  # rows in a row without any reply: the endpoint is gone, or wants something else
 
 
 def write_rows(
@@ -136,7 +136,7 @@ def _stop_if(on_fail: str, silent: int, job: Job, outcome: Outcome, cache: Path)
         about = json.dumps(next(iter(job.about.values())), ensure_ascii=False)[:80]
         raise ValueError(f"no good answer for {about}: {outcome.reason}; {kept}")
     if silent >= SILENCE:
-        raise ValueError(f"the endpoint did not answer {silent} rows in a row ({outcome.reason}); {kept}")
+        raise ValueError(f"{silent} rows in a row got {outcome.reason}; {kept}")
 
 
 def _write(file: Any, row: dict[str, Any]) -> None:

@@ -190,7 +190,7 @@ def test_a_refusal_stops_at_once(server, write, status):
 def test_a_dead_endpoint_stops_the_run(server, write, tmp_path):
     server.script = lambda request, times: describing(request) if len(server.seen) <= 5 else 500
     texts = [Text(f"print({i} + x)", "python") for i in range(200)]
-    with pytest.raises(ValueError, match="did not answer 20 rows in a row .*out.replies.jsonl") as caught:
+    with pytest.raises(ValueError, match="20 rows in a row got no reply: .*500.*out.replies.jsonl") as caught:
         write(describe(texts), retries=0, concurrency=1)
     assert "\n" not in str(caught.value) and not (tmp_path / "out.jsonl").exists()
     assert len(lines(tmp_path / "out.replies.jsonl")) == 5 and len(server.seen) < 60
@@ -220,6 +220,7 @@ LIES = {
     "null": None,
     "numbers": "[1, 2, 3]",
     "half a character": '["a \\ud800 boat"]',
+    "half a character of its own": '["a \ud800 boat"]',
 }
 
 
@@ -244,6 +245,15 @@ def test_a_liar_is_recorded_not_lost(server, write):
     assert summary.reasons == {reason: 2} and len(server.seen) == 2
     assert write(negatives([PAIR]), sampling=Sampling(attempts=3))[0].requests == 1  # one attempt more
     assert len(server.seen) == 3
+
+
+def test_a_lie_that_cannot_be_written(server, write):
+    lie = LIES["half a character of its own"]
+    server.script = lambda request, times: lie
+    _, rows, failed = write(negatives([PAIR]))
+    assert rows == [{**PAIR, "hard_negatives": []}]
+    assert failed == [{"target": PAIR["target"], "reason": "not valid Unicode", "reply": lie}]
+    assert write(negatives([PAIR]))[0].from_cache == 3
 
 
 def test_a_reply_cut_off_is_none(server, write, completion):
