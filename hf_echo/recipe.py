@@ -72,6 +72,9 @@ class DataArguments:
 
     train_data: str | None = field(default=None, metadata={"help": "file, folder, Hub name or 'builtin'"})
     data_options: dict = field(default_factory=dict, metadata={"help": "further arguments of load_parallel"})
+    source_languages: list[str] = field(
+        default_factory=list, metadata={"help": "train on rows from these languages only"}
+    )
     dev_data: dict = field(default_factory=dict, metadata={"help": "name: n-way file, or 'builtin'"})
     rule_negatives: int = field(
         default=0, metadata={"help": "hard negatives by rule for each English target"}

@@ -151,6 +151,9 @@ def load_training_data(stage: str, args: DataArguments, stage_args) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
     dataset, seed = load_parallel(args.train_data, **args.data_options), stage_args.seed
+    if args.source_languages:
+        kept = set(args.source_languages)
+        dataset = dataset.filter(lambda lang: lang in kept, input_columns="source_lang")
     if stage in TEACHER_STAGES:
         base = stage_args.base_languages = stage_args.base_languages or teacher_languages(args.teacher)
         if stage == "distillation":

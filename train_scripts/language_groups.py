@@ -1,0 +1,107 @@
+"""Train on growing groups of languages, evaluate all of them, draw the heat map (OS 8.2, Figure 4).
+
+    python train_scripts/language_groups.py nano-omni/1_extension --by family --groups 4 --out outputs/groups
+    python train_scripts/language_groups.py RECIPE.yaml --groups-file groups.yaml --out OUT max_steps=1000
+
+RECIPE is any stage; each step trains it anew on the languages of groups A, then A and B, and so on (English is always
+there), and measures its dev sets in every language. Groups are made by resource (training examples) or family, or read
+from a YAML file {A: [fra_Latn, ...], B: [...]}. Writes groups.yaml, table.json, table.md, heat.png (matplotlib).
+A step that is finished is not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+
+import yaml
+
+from hf_echo.data import load_parallel
+from hf_echo.evaluation.language_groups import BY, group_languages, group_table, growing
+from hf_echo.recipe import find_recipes, parse_overrides, read_recipe
+from hf_echo.training import train_recipe
+
+ENGLISH = "eng_Latn"
+
+
+def training_sizes(recipe: Path, overrides: dict) -> dict[str, int]:
+    """Training examples of each source language but English."""
+    data = read_recipe(recipe, overrides)[2]
+    rows = load_parallel(data.train_data, **data.data_options)
+    return {lang: n for lang, n in Counter(rows["source_lang"]).items() if lang != ENGLISH}
+
+
+def by_language(folder: Path) -> dict[str, float]:
+    """xsim of each language, the mean over the dev sets that have it."""
+    found: dict[str, list[float]] = {}
+    for table in json.loads((folder / "results.json").read_text(encoding="utf-8"))["tables"].values():
+        for row in table["rows"]:
+            found.setdefault(row["lang"], []).append(row["xsim"])
+    return {lang: sum(values) / len(values) for lang, values in found.items()}
+
+
+def draw(table, path: Path) -> bool:
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    columns = [column for column in table.columns if column != "trained on"]
+    values = [[row.get(column, float("nan")) for column in columns] for row in table.rows]
+    figure, axes = plt.subplots(figsize=(1.4 + 0.9 * len(columns), 1.2 + 0.6 * len(values)))
+    axes.imshow(values, cmap="viridis_r", aspect="auto")
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(values)), [row["trained on"] for row in table.rows])
+    axes.set_xlabel("evaluated on group")
+    axes.set_ylabel("trained on groups")
+    middle = (min(map(min, values)) + max(map(max, values))) / 2
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            axes.text(
+                j, i, f"{value:.1f}", ha="center", va="center", color="white" if value > middle else "black"
+            )
+    axes.set_title("xsim, error in percent")
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipe", help="YAML file or name of a recipe")
+    parser.add_argument("--by", choices=BY, default="resource")
+    parser.add_argument("--groups", type=int, default=4, help="how many groups")
+    parser.add_argument(
+        "--groups-file", type=Path, help="YAML {A: [codes], ...} instead of --by and --groups"
+    )
+    parser.add_argument("--out", type=Path, default=Path("outputs/groups"))
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
+    args = parser.parse_args()
+    recipe, overrides = find_recipes(args.recipe)[0], parse_overrides(args.overrides)
+    if args.groups_file:
+        groups = yaml.safe_load(args.groups_file.read_text(encoding="utf-8"))
+    else:
+        groups = group_languages(training_sizes(recipe, overrides), args.by, args.groups)
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "groups.yaml").write_text(yaml.safe_dump(groups), encoding="utf-8")
+    values = {}
+    for step, languages in growing(groups).items():
+        folder = args.out / step
+        changes = {"output_dir": str(folder), "source_languages": [*languages, ENGLISH]}
+        train_recipe(recipe, {**overrides, **changes})
+        values[step] = by_language(folder)
+    table = group_table(values, groups)
+    (args.out / "table.json").write_text(table.to_json(), encoding="utf-8")
+    (args.out / "table.md").write_text(table.to_markdown() + "\n", encoding="utf-8")
+    print(table.to_markdown())
+    if draw(table, args.out / "heat.png"):
+        print(f"heat map: {args.out / 'heat.png'}")
+
+
+if __name__ == "__main__":
+    main()
