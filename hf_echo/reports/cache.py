@@ -1,7 +1,8 @@
 """Embeddings on disk by model, language (which is the prompt) and text: a second report encodes nothing.
 
-Contract: a model's folder holds one `LANG-....npz` for each block of texts that was encoded. A file that is there is
-whole, as it is written beside its place and then renamed; a run that was broken off keeps the blocks it finished.
+Contract: dense embeddings or sparse ones go in and come out. A model's folder holds one `LANG-....npz` for each block
+of texts that was encoded. A file that is there is whole, as it is written beside its place and then renamed; a run that
+was broken off keeps the blocks it finished.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tqdm.auto import tqdm
 
 from ..evaluation.encoders import Encode
 
+Row = np.ndarray | tuple[np.ndarray, np.ndarray, int]  # dense, or columns, values and width of a sparse one
 BLOCK = 1_000  # texts encoded between two writes
 NO_WEIGHTS = ("checkpoint-*", ".*", "__pycache__", "results.json", "*.log")
 
@@ -36,9 +38,9 @@ def cached_encoder(encode: Encode, folder: str | Path, model_id: str, *, progres
         ValueError: (when called) an encoder that does not give one row for each text.
     """
     place = Path(folder) / model_id
-    known: dict[str, dict[bytes, np.ndarray]] = {}
+    known: dict[str, dict[bytes, Row]] = {}
 
-    def remembering(texts: list[str], lang: str) -> np.ndarray:
+    def remembering(texts: list[str], lang: str) -> Any:
         if lang not in known:
             known[lang] = _read(place, lang)
         keys = [_key(text) for text in texts]
@@ -49,16 +51,17 @@ def cached_encoder(encode: Encode, folder: str | Path, model_id: str, *, progres
         )
         for start in range(0, len(new), BLOCK):
             block = dict(list(new.items())[start : start + BLOCK])
-            rows = np.asarray(encode(list(block.values()), lang), dtype=np.float32)
-            if rows.ndim != 2 or len(rows) != len(block):
+            rows = _float32(encode(list(block.values()), lang))
+            if rows.ndim != 2 or rows.shape[0] != len(block):
                 raise ValueError(f"the encoder gave shape {rows.shape} for {len(block)} texts in {lang!r}")
-            vectors |= zip(block, rows)
-            if np.isfinite(rows).all():
+            found = dict(zip(block, _apart(rows)))
+            vectors |= found
+            if np.isfinite(rows if isinstance(rows, np.ndarray) else rows.data).all():
                 _write(place, lang, list(block), rows)
-                known[lang] |= zip(block, rows)
+                known[lang] |= found
             bar.update(len(block))
         bar.close()
-        return np.stack([vectors[key] for key in keys]) if keys else np.asarray(encode([], lang))
+        return _together([vectors[key] for key in keys]) if keys else np.asarray(encode([], lang))
 
     return remembering
 
@@ -121,18 +124,55 @@ def _stem(lang: Any) -> str:
     return re.sub(r"\W", "_", str(lang))
 
 
-def _read(place: Path, lang: str) -> dict[bytes, np.ndarray]:
-    found: dict[bytes, np.ndarray] = {}
+def _float32(rows: Any) -> Any:
+    return rows.tocsr().astype(np.float32) if hasattr(rows, "tocsr") else np.asarray(rows, dtype=np.float32)
+
+
+def _apart(rows: Any) -> list[Row]:
+    if isinstance(rows, np.ndarray):
+        return list(rows)
+    ends = rows.indptr[1:-1]
+    return [(i, v, rows.shape[1]) for i, v in zip(np.split(rows.indices, ends), np.split(rows.data, ends))]
+
+
+def _together(rows: list[Row]) -> Any:
+    if isinstance(rows[0], np.ndarray):
+        return np.stack(rows)
+    columns, values, widths = zip(*rows)
+    starts = np.cumsum([0, *map(len, columns)])
+    return _csr(np.concatenate(values), np.concatenate(columns), starts, widths[0])
+
+
+def _csr(values: np.ndarray, columns: np.ndarray, starts: np.ndarray, width: int) -> Any:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix((values, columns, starts), shape=(len(starts) - 1, width))
+
+
+def _read(place: Path, lang: str) -> dict[bytes, Row]:
+    found: dict[bytes, Row] = {}
     for file in sorted(place.glob(f"{_stem(lang)}-*.npz")):
         with np.load(file) as content:
-            found |= zip((row.tobytes() for row in content["keys"]), content["vectors"])
+            keys = (row.tobytes() for row in content["keys"])
+            if "vectors" in content:
+                rows = content["vectors"]
+            else:
+                parts = (content[name] for name in ("values", "columns", "starts"))
+                rows = _csr(*parts, int(content["width"]))
+            found |= zip(keys, _apart(rows))
     return found
 
 
-def _write(place: Path, lang: str, keys: list[bytes], rows: np.ndarray) -> None:
+def _write(place: Path, lang: str, keys: list[bytes], rows: Any) -> None:
     place.mkdir(parents=True, exist_ok=True)
     file = place / f"{_stem(lang)}-{hashlib.blake2b(b''.join(keys), digest_size=8).hexdigest()}.npz"
     partial = file.with_suffix(f".{os.getpid()}.part")
     with partial.open("wb") as out:
-        np.savez(out, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16), vectors=rows)
+        np.savez(out, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16), **_arrays(rows))
     partial.replace(file)
+
+
+def _arrays(rows: Any) -> dict[str, Any]:
+    if isinstance(rows, np.ndarray):
+        return {"vectors": rows}
+    return {"values": rows.data, "columns": rows.indices, "starts": rows.indptr, "width": rows.shape[1]}

@@ -12,6 +12,7 @@ What could not be measured stands under "skipped", with the reason. Shape of the
     geometry, cosines {model: row} of the main set; singular_values {model: shares of the largest}
     map, examples     {model: ...} of the main set
     alignment         {file: {model: rows of `aer_by_layer`}}
+    cost              {model: row of `measure_cost`} on target sentences of the main set
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ..evaluation.multilingual import evaluate_xsim
 from ..evaluation.results import Table
 from ..languages import LANGUAGES
 from .cache import cached_encoder, cached_result
+from .cost import measure_cost
 from .data import NwayTable, ReportData
 from .errors import error_examples
 from .models import ReportModel
@@ -40,6 +42,7 @@ from .space import negative_cosines, sentence_map
 
 GROUPS = ("family", "script", "resource")
 MOST_FOR_PAIRS = 40  # languages: 1,560 searches
+MOST_FOR_SPEED = 500  # sentences
 FEWEST_ROWS = 20  # of a set in all languages, for its geometry to mean anything
 TRAINING_LANGS = ("fra_Latn", "eng_Latn")
 
@@ -72,7 +75,7 @@ def measure(
         "skipped": [],
     }
     for name in ("xsim", "groups", "families", "topics", "geometry", "singular_values", "cosines", "map",
-                 "examples", "alignment"):  # fmt: skip
+                 "examples", "alignment", "cost"):  # fmt: skip
         result[name] = {}
     steps = [(model, step) for model in models for step in _steps(model, data, main)]
     bar = tqdm(steps, unit="step", disable=not progress)
@@ -81,9 +84,7 @@ def measure(
         bar.set_description(f"{model.label}: {file} {what}")
         if model.label not in encoders:
             encoders = {  # one model's embeddings in memory at a time
-                model.label: model.encode
-                if model.sparse
-                else cached_encoder(model.encode, cache, model.model_id, progress=progress)
+                model.label: cached_encoder(model.encode, cache, model.model_id, progress=progress)
             }
         with _naming(file, model.label):
             step(result, model, encoders[model.label], data, cache, examples)
@@ -102,6 +103,7 @@ def _steps(model: ReportModel, data: ReportData, main: str) -> Iterable[tuple[st
             yield table.file, "geometry", _on(_space, table)
     for name, pairs in data.alignments.items():
         yield f"{name}.parquet", "alignment", _on(_alignment, (name, pairs))
+    yield data.tables[main].file, "cost", _on(_cost, data.tables[main])
 
 
 def _on(function: Callable, subject: Any) -> Callable:
@@ -146,8 +148,10 @@ def _topics(table: NwayTable, result, model, encode, data, cache, examples) -> N
     wanted = [lang for lang in TRAINING_LANGS if lang in langs]
     if not wanted:
         _skip(result, model, f"topics: {table.file} has no training rows in {' or '.join(TRAINING_LANGS)}")
+    if model.probe_encode:
+        encode = cached_encoder(model.probe_encode, cache, f"{model.model_id}-probe")
     for lang in wanted:
-        found = evaluate_classification(model.probe_encode or encode, train, test, train_lang=lang)
+        found = evaluate_classification(encode, train, test, train_lang=lang)
         place = result["topics"].setdefault(table.name, {}).setdefault(lang, {})
         place[model.label] = _plain(found)
 
@@ -188,6 +192,16 @@ def _alignment(subject, result, model, encode, data, cache, examples) -> None:
 
     rows = cached_result(cache, ["alignment", model.model_id, data.fingerprints[name]], make)
     result["alignment"].setdefault(name, {})[model.label] = rows
+
+
+def _cost(table: NwayTable, result, model, encode, data, cache, examples) -> None:
+    if model.name is None:
+        _skip(result, model, "speed and memory: it has no name to be opened by alone")
+        return
+    texts = list(table.texts[data.target_lang].values())[:MOST_FOR_SPEED]
+    key = ["cost", model.model_id, data.target_lang, texts]
+    make = lambda: measure_cost(model.name, data.texts, texts, data.target_lang)  # noqa: E731
+    result["cost"][model.label] = cached_result(cache, key, make)
 
 
 @contextmanager

