@@ -2,9 +2,8 @@
 
     python train_scripts/report_data.py CORPORA OUT
 
-Writes ntrex, flores (with topics; the train rows of the probe's two languages), bible, tatoeba (700 of the English
-sentences of its dev part, whose hard negatives would else be most of the encoding) and word_alignment (at most 200 dev
-pairs of each two languages). The parts are those of recipes/nano_real_dev.yaml; nothing of them is in
+Writes ntrex, flores (with topics; the train rows of the probe's two languages), bible, tatoeba and word_alignment
+(at most 200 dev pairs of each two languages). The parts are those of recipes/nano_real_dev.yaml; nothing of them is in
 nano-real's training data, but for FLORES's train rows, whose topics it never saw.
 """
 
@@ -18,7 +17,6 @@ from nano_real_data import LANGUAGES, dev_tables, read
 
 PROBE_LANGS = ["fra_Latn", "eng_Latn"]
 PAIRS = 200
-TATOEBA = 700
 
 
 def with_topics(corpora: Path, dev: pd.DataFrame) -> pd.DataFrame:
@@ -48,8 +46,6 @@ def main() -> None:
     args = parser.parse_args()
     tables = dev_tables(args.corpora)
     tables["flores"] = with_topics(args.corpora, tables["flores"])
-    english = tables["tatoeba"].id.drop_duplicates().sample(TATOEBA, random_state=0)
-    tables["tatoeba"] = tables["tatoeba"][tables["tatoeba"].id.isin(set(english))]
     tables["word_alignment"] = alignment(args.corpora)
     args.out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
