@@ -19,6 +19,7 @@ REPOS, LFS, LOG, LOCK = (
     [],
     threading.Lock(),
 )  # REPOS[type, id] = [(sha, {path: (bytes, is_lfs)}), ...]
+TAGS = {}  # TAGS[type, id] = {tag: sha}
 LFS_SUFFIX = (".safetensors", ".bin", ".pt", ".npy", ".parquet", ".onnx")
 
 
@@ -64,7 +65,8 @@ class H(BaseHTTPRequestHandler):
     def rev(self, commits, rev):
         if rev in ("main", "HEAD", None):
             return commits[-1]
-        return next((c for c in commits if c[0] == rev), None)
+        named = [tags[rev] for tags in TAGS.values() if rev in tags]
+        return next((c for c in commits if c[0] in (rev, *named)), None)
 
     def route(self):
         u = urlsplit(self.path)
@@ -213,6 +215,9 @@ class H(BaseHTTPRequestHandler):
                         if k in files
                     ],
                 )
+            if m == "POST" and a[0] == "tag":
+                TAGS.setdefault((t, rid), {})[json.loads(b)["tag"]] = self.rev(commits, rev)[0]
+                return self.send(200, {})
             if a[0] == "refs":
                 return self.send(
                     200,
@@ -220,7 +225,10 @@ class H(BaseHTTPRequestHandler):
                         "branches": [
                             {"name": "main", "ref": "refs/heads/main", "targetCommit": commits[-1][0]}
                         ],
-                        "tags": [],
+                        "tags": [
+                            {"name": tag, "ref": f"refs/tags/{tag}", "targetCommit": sha}
+                            for tag, sha in TAGS.get((t, rid), {}).items()
+                        ],
                         "converts": [],
                     },
                 )

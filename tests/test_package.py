@@ -140,7 +140,7 @@ def built(tmp_path_factory) -> tuple[Path, Path]:
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     for name in ("pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, source / name)
-    for name in ("hf_echo", "modeling", "train_scripts"):
+    for name in ("hf_echo", "modeling", "train_scripts", "hub_cards"):
         if (ROOT / name).exists():
             shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=IGNORE)
     return build("wheel", source, out), build("sdist", source, out)
@@ -158,10 +158,12 @@ def carried() -> set[str]:
     modeling = {f"hf_echo/modeling/{path.name}" for path in (ROOT / "modeling").glob("*.py")}
     folder = ROOT / "train_scripts" / "recipes"
     recipes = {f"hf_echo/recipes/{path.relative_to(folder)}" for path in folder.rglob("*.yaml")}
+    cards = {f"hf_echo/hub/cards/{path.name}" for path in (ROOT / "hub_cards").glob("*.j2")}
     metrics = (ROOT / "hf_echo" / "hub" / "metrics").rglob("*.*")
     return (
         modeling
         | recipes
+        | cards
         | {str(path.relative_to(ROOT)) for path in metrics if "__pycache__" not in str(path)}
     )
 
@@ -171,7 +173,9 @@ def test_wheel_carries_modeling_and_recipes(built):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert carried() and carried() <= names
     assert "hf_echo/py.typed" in names
-    assert not [name for name in names if name.startswith(("modeling/", "tests/", "train_scripts/"))]
+    assert not [
+        name for name in names if name.startswith(("modeling/", "tests/", "train_scripts/", "hub_cards/"))
+    ]
 
 
 def test_sdist_holds_real_files_and_builds_the_same_wheel(built, tmp_path):

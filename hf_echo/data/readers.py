@@ -166,7 +166,7 @@ def _open(
     if path.exists():
         is_header = partial(_is_header, columns, constants)
         return [open_file(file, is_header=is_header) for file in list_files(path, split)]
-    if _looks_like_file(label):
+    if looks_like_file(label):
         raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
     return [_hub_part(label, name, split, streaming)]
 
@@ -206,7 +206,7 @@ def _is_nway(part: Part, id_column: str | None) -> bool:
     return nway.find_nway_columns(part.columns, id_column) is not None and not has_pair
 
 
-def _looks_like_file(label: str) -> bool:
+def looks_like_file(label: str) -> bool:
     """Not ``name`` or ``owner/name``, which is how a Hub dataset is called."""
     return suffix_of(Path(label)) is not None or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", label)
 

@@ -27,7 +27,7 @@ def read_blocks(
     if done.exists():
         return
     bad, names, raw = BadRows(on_bad_row), [], 0
-    bar = tqdm(desc=f"Reading {unit.label}", unit="row", disable=not progress, leave=False)
+    bar = tqdm(desc=f"Reading {unit.label}", unit="row", disable=None if progress else True, leave=False)
     for table in blocks_of(read_unit(unit, bad), size):
         names.append(f"u{unit.number:04d}-{len(names):05d}")
         raw += len(table)

@@ -20,13 +20,13 @@ class LocalExecutor:
     local = True
 
     def __init__(self, progress: bool = True) -> None:
-        self.progress = progress
+        self.progress, self.hidden = progress, None if progress else True  # None: where nobody looks on
 
     def map(
         self, function: Callable, items: Sequence, desc: str, gpus: float = 0
     ) -> Iterator[tuple[Any, Any]]:
         """Yields (item, function(item))."""
-        for item in tqdm(items, desc, unit="part", disable=not self.progress):
+        for item in tqdm(items, desc, unit="part", disable=self.hidden):
             yield item, function(item)
 
 
@@ -44,7 +44,7 @@ class RayExecutor:
             import ray
         except ImportError:
             raise ImportError("the Ray executor needs Ray: pip install 'hf-echo[ray]'") from None
-        self.progress = progress
+        self.progress, self.hidden = progress, None if progress else True
         if not ray.is_initialized():
             ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.WARNING)
         logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -64,7 +64,7 @@ class RayExecutor:
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         arguments = {"num_gpus": gpus} if gpus else {}
         data = data.map_batches(_Call(function), batch_size=1, batch_format="pandas", **arguments)
-        bar = tqdm(total=len(items), desc=desc, unit="part", disable=not self.progress)
+        bar = tqdm(total=len(items), desc=desc, unit="part", disable=self.hidden)
         for row in data.iter_rows():
             failed, result = pickle.loads(row["result"])
             if failed:

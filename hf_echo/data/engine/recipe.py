@@ -212,7 +212,9 @@ def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
     values = dict(value)
     try:
         given = {key: values.pop(key) for key in ("only", "except") if isinstance(values.get(key), Mapping)}
-        conditions = {key: _condition(given.get(key), key) for key in ("only", "except")}  # lists are filters' own
+        conditions = {
+            key: _condition(given.get(key), key) for key in ("only", "except")
+        }  # lists are filters' own
         if name == "filter":
             called = values.pop("filter")
             work = build({called: values})

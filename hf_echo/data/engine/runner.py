@@ -199,7 +199,7 @@ def _fit(step: Step, before: Path, names: list[str], folder: Path, progress: boo
     if not path.exists():
 
         def tables():
-            for name in tqdm(names, f"{step.name}: fit", unit="part", disable=not progress):
+            for name in tqdm(names, f"{step.name}: fit", unit="part", disable=None if progress else True):
                 table = read_table(before / f"{name}.arrow")
                 mask = step.concerns(table)
                 yield table if mask is None else table.filter(pa.array(mask))

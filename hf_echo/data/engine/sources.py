@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ..formats import open_file
 from ..nway import find_nway_columns
-from ..readers import parallel_tables
+from ..readers import looks_like_file, parallel_tables
 from ..tables import BadRows, list_files
 
 logger = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
     for source in sources:
         arguments = {key: value for key, value in source.items() if key not in ("path", "label")}
         path = Path(source["path"])
+        if not path.exists() and source["path"] != "builtin" and looks_like_file(source["path"]):
+            raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
         files = list_files(path, arguments.get("split", "train")) if path.exists() else []
         together = arguments.get("limit") is not None or any(map(_is_nway, files))
         identity = tuple((str(f.resolve()), f.stat().st_mtime_ns, f.stat().st_size) for f in files)

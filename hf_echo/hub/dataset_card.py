@@ -1,0 +1,125 @@
+"""A parallel dataset on the Hub: the card made of its statistics, and the push as a version.
+
+What is pushed is the folder that `hf-echo data filter` leaves (data/, stats.json, counts.json, recipe.yaml); a tag
+names the version. Nothing is counted here but what stats.json lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from hf_echo.data.engine import Statistics, collect_statistics
+from hf_echo.languages import language
+
+TEMPLATE = "dataset.md.j2"
+SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
+         (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"))  # fmt: skip
+PUSHED = [
+    "README.md",
+    "data/*.parquet",
+    "stats.json",
+    "counts.json",
+    "counts.md",
+    "recipe.yaml",
+    "fitted.json",
+]
+
+
+def write_card(
+    folder: str | Path, *, title: str | None = None, version: str = "1.0", license: str | None = None
+) -> Path:
+    """README.md of a dataset folder, with the YAML header that `load_dataset` reads.
+
+    Raises:
+        FileNotFoundError: the folder has no data/*.parquet.
+    """
+    folder = Path(folder)
+    if not list(folder.glob("data/*.parquet")):
+        raise FileNotFoundError(f"{folder} has no data/*.parquet; give the OUT of `hf-echo data filter`")
+    splits = sorted({path.name.split("-")[0] for path in folder.glob("data/*.parquet")})
+    stats = _read(folder / "stats.json")
+    statistics = Statistics.from_json(stats) if stats else collect_statistics([folder / "data"])
+    counts, recipe = _read(folder / "counts.json"), folder / "recipe.yaml"
+    text = _render(
+        title=title or folder.resolve().name,
+        version=version,
+        license=license,
+        splits=splits,
+        languages=_languages(statistics),
+        size=_size(statistics.rows()[-1]["pairs"]),
+        table=statistics.to_markdown(),
+        total=statistics.rows()[-1],
+        steps=counts["steps"] if counts else [],
+        recipe=recipe.read_text(encoding="utf-8").strip() if recipe.exists() else "",
+        optional=[c for c in ("hard_negatives", "quality") if c in _columns(folder)],
+    )
+    path = folder / "README.md"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def push_dataset(
+    folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any
+) -> str:
+    """Push the folder with its card, tagged ``v{version}``; files of an earlier version leave the main branch.
+
+    Returns:
+        The address of the commit.
+
+    Raises:
+        ValueError: the version is no version, or is on the Hub already. FileNotFoundError: no data/*.parquet.
+    """
+    from huggingface_hub import HfApi
+
+    if not re.fullmatch(r"\d+(\.\d+)*", version):
+        raise ValueError(f"version {version!r} is not like 1.0 or 2.1.3")
+    write_card(folder, version=version, **card)
+    api, tag = HfApi(), f"v{version}"
+    api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+    if tag in [ref.name for ref in api.list_repo_refs(repo, repo_type="dataset").tags]:
+        raise ValueError(f"{repo} has version {version} already: push another, tags are not moved")
+    commit = api.upload_folder(
+        repo_id=repo,
+        repo_type="dataset",
+        folder_path=folder,
+        allow_patterns=PUSHED,
+        delete_patterns=["data/*"],
+        commit_message=f"Version {version}",
+    )
+    api.create_tag(repo, tag=tag, revision=commit.oid, repo_type="dataset")
+    return str(commit.commit_url)
+
+
+def _render(**values: Any) -> str:
+    from jinja2 import Environment
+
+    text = (files(__package__) / "cards" / TEMPLATE).read_text(encoding="utf-8")
+    return (
+        Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+        .from_string(text)
+        .render(**values)
+    )
+
+
+def _languages(statistics: Statistics) -> list[str]:
+    """ISO 639-3 codes; code and mathematics are no languages to the Hub."""
+    codes = {code for d in statistics.directions for code in (d.source_lang, d.target_lang)}
+    return sorted({code.split("_")[0] for code in codes if language(code).script is not None})
+
+
+def _size(pairs: int) -> str:
+    return next((name for limit, name in SIZES if pairs < limit), "n>1T")
+
+
+def _columns(folder: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    return pq.read_schema(sorted(folder.glob("data/*.parquet"))[0]).names
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
