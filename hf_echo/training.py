@@ -89,7 +89,7 @@ def train_recipe(
         tokenized = tokenize_parallel(
             dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir
         )
-        trainer_options = frozen_sides(stage, model_args, data_args, dataset)
+        trainer_options = frozen_sides(stage, model_args, data_args, args, dataset)
     trainer = build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **trainer_options)
     if trainer.is_world_process_zero():
         out.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ def teacher_languages(name: str | None) -> list[str]:
 
 
 def frozen_sides(
-    stage: str, model_args: ModelArguments, args: DataArguments, dataset: Dataset
+    stage: str, model_args: ModelArguments, args: DataArguments, stage_args, dataset: Dataset
 ) -> dict[str, Any]:
     """What a frozen encoder says of the texts, under the trainer's name for it: guide, teacher or own embeddings."""
     role, name = {
@@ -254,7 +254,9 @@ def frozen_sides(
         return {role: tuple(LiveRows(dataset, side, encode) for side in ("source", "target"))}
     sides = ("source",) if role == "embeddings" or stage == "distillation" else ("source", "target")
     key = f"{name} {_trained_with(name)}"
-    options = dict(normalize=role == "guide", sides=sides)
+    # Algorithm 2 does not ask the teacher about a language that it never saw.
+    known = stage_args.base_languages if stage == "extension" else None
+    options = dict(normalize=role == "guide", sides=sides, languages=known)
     return {role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -21,10 +21,14 @@ from tqdm.auto import tqdm
 CHUNK = 20_000  # texts embedded between two writes
 Encode = Callable[[list[str], str], np.ndarray]
 SIDES = ("source", "target")
+NOBODY = np.uint64(0)  # key of a text that is not embedded
 
 
 class FrozenRows:
-    """Rows of a (texts, d) float16 matrix by index: ``rows[i]`` is the embedding of row i's text, float32."""
+    """Rows of a (texts, d) float16 matrix by index: ``rows[i]`` is the embedding of row i's text, float32.
+
+    Index -1 stands for a text that was not embedded: zeros.
+    """
 
     def __init__(self, matrix: np.ndarray, index: np.ndarray):
         self.matrix, self.index = matrix, index
@@ -33,7 +37,8 @@ class FrozenRows:
         return len(self.index)
 
     def __getitem__(self, rows) -> np.ndarray:
-        return self.matrix[self.index[rows]].astype(np.float32)
+        index = self.index[rows]
+        return self.matrix[index].astype(np.float32) * (index >= 0)[:, None]
 
 
 class LiveRows:
@@ -61,6 +66,7 @@ def frozen_embeddings(
     *,
     normalize: bool = False,
     sides: Sequence[str] = SIDES,
+    languages: Collection[str] | None = None,
 ) -> tuple[FrozenRows, ...]:
     """Embeddings of the sides of a parallel dataset: (source, target).
 
@@ -68,14 +74,15 @@ def frozen_embeddings(
         encode: (texts, lang) -> (len(texts), d), such as `hf_echo.inference.any_encoder(model)`.
         name: all that the embeddings depend on but language and text: the encoder's name or path and its revision.
         normalize: rows of length 1 (a guide's length says nothing; a teacher's does).
+        languages: those that the encoder knows; texts in others are not embedded, their rows read as zeros.
 
     Raises:
         ValueError: an encoder that does not give one row for each text.
     """
     folder = Path(cache_dir) / f"embeddings-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
-    keys = {side: _keys(dataset, side) for side in sides}
-    wanted = np.unique(np.concatenate(list(keys.values())))
+    keys = {side: _keys(dataset, side, languages) for side in sides}
+    wanted = np.setdiff1d(np.concatenate(list(keys.values())), [NOBODY])
     known = np.concatenate([np.zeros(0, np.uint64), *(np.load(file) for file in _files(folder))])
     new = np.setdiff1d(wanted, known)
     _encode_new(dataset, keys, new, encode, folder)
@@ -86,7 +93,10 @@ def frozen_embeddings(
             block = matrix[start : start + CHUNK].astype(np.float32)
             block /= np.maximum(np.linalg.norm(block, axis=1, keepdims=True), 1e-12)
             matrix[start : start + CHUNK] = block
-    return tuple(FrozenRows(matrix, np.searchsorted(wanted, keys[side])) for side in sides)
+    return tuple(
+        FrozenRows(matrix, np.where(keys[side] == NOBODY, -1, np.searchsorted(wanted, keys[side])))
+        for side in sides
+    )
 
 
 def _texts(dataset: Dataset, side: str) -> Iterator[tuple[str, str]]:
@@ -95,10 +105,12 @@ def _texts(dataset: Dataset, side: str) -> Iterator[tuple[str, str]]:
         yield from zip(batch[f"{side}_lang"], batch[side], strict=True)
 
 
-def _keys(dataset: Dataset, side: str) -> np.ndarray:
+def _keys(dataset: Dataset, side: str, languages: Collection[str] | None) -> np.ndarray:
     """(rows,) uint64. Among ten million texts, the chance that two share one is 3 in a million."""
 
     def key(lang: str, text: str) -> int:
+        if languages is not None and lang not in languages:
+            return NOBODY
         digest = hashlib.blake2b(f"{lang}\n{text}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "little")
 

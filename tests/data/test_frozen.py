@@ -119,6 +119,18 @@ def test_normalized(dataset, tmp_path):
     )  # the cache keeps the lengths
 
 
+def test_languages_that_the_encoder_does_not_know(dataset, tmp_path):
+    encoder = Encoder()
+    known = ["eng_Latn", "deu_Latn"]
+    source, target = frozen_embeddings(dataset, encoder, "an encoder", tmp_path, languages=known)
+    assert {lang for _, lang in encoder.seen} == set(known)
+    rows = source[np.arange(len(ROWS))]
+    for row, vector in zip(ROWS, rows, strict=True):
+        want = 0 if row["source_lang"] == "fra_Latn" else Encoder.vector(row["source"], row["source_lang"])
+        np.testing.assert_allclose(vector, want, rtol=1e-3, atol=1e-3)
+    assert target[[3]].any()
+
+
 def test_live_rows_are_the_same(dataset):
     check(tuple(LiveRows(dataset, side, Encoder()) for side in ("source", "target")))
 
