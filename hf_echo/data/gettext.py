@@ -17,6 +17,7 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from gettext import c2py
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -114,6 +115,7 @@ def harvest(
         warning = bad.report()
         unfinished.replace(out)
     finally:
+        _open_archive.cache_clear()
         unfinished.unlink(missing_ok=True)
     counts = {
         "rows": languages.total(),
@@ -155,7 +157,7 @@ def _po_first(path: Path) -> tuple[str, int]:
 def _in_archive(file: Path, bad: BadRows) -> Iterator[Catalog]:
     package = file.name.split("-")[0].removesuffix(file.suffix)
     try:
-        names = sorted(zipfile.ZipFile(file).namelist())
+        names = sorted(_open_archive(file).namelist())
     except (zipfile.BadZipFile, OSError) as error:
         bad.add(str(file), 1, f"not a zip file ({error})")
         return
@@ -164,13 +166,18 @@ def _in_archive(file: Path, bad: BadRows) -> Iterator[Catalog]:
             yield _catalog(f"{file}/{name}", PurePosixPath(name), package, file, name)
 
 
+@lru_cache(maxsize=1)
+def _open_archive(file: Path) -> zipfile.ZipFile:
+    """Stays open from one catalog to the next: its list of contents takes longer to read than a catalog."""
+    return zipfile.ZipFile(file)
+
+
 def _catalog(label: str, path: PurePosixPath, package: str, file: Path, member: str | None = None) -> Catalog:
     def read() -> Any:
         if member is None:
             data = file.read_bytes()
         else:
-            with zipfile.ZipFile(file) as archive:
-                data = archive.read(member)
+            data = _open_archive(file).read(member)
         return read_catalog(label, data)
 
     return Catalog(label, path, package, read)

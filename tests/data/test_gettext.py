@@ -144,7 +144,7 @@ def test_wheels_and_a_catalog_that_is_none(tmp_path):
     ) as error:
         harvest([tmp_path], tmp_path / "never.parquet", on_bad="error", progress=False)
     line = PO.count("\n") + 1
-    assert f"es/LC_MESSAGES/django.po:{line}: not a gettext catalog (not utf-8)" in str(error.value).lower()
+    assert f"es/LC_MESSAGES/django.po:{line}: not a gettext catalog (not utf-8)" in str(error.value)
     assert not (tmp_path / "never.parquet").exists() and not list(tmp_path.glob(".*unfinished"))
 
 

@@ -32,7 +32,7 @@ class Removed:
     """Every verse that was taken out, one row each, written as they come."""
 
     def __init__(self, path: Path) -> None:
-        self.writer = pq.ParquetWriter(path, GONE)
+        self.writer = pq.ParquetWriter(path, GONE, compression="zstd")
 
     def add(self, edition: Edition, ids: Sequence[str], texts: Any, reason: str) -> None:
         if len(ids):
@@ -68,7 +68,7 @@ def write_nway(
 ) -> dict[str, int]:
     """Rows by split."""
     names, counts = np.array(numbers.names), Counter()
-    with pq.ParquetWriter(path, NWAY) as writer:
+    with pq.ParquetWriter(path, NWAY, compression="zstd") as writer:
         for edition in tqdm(editions, desc="n-way", disable=not progress):
             rows = np.flatnonzero(edition.keep)
             splits = np.array(SPLITS)[numbers.split(edition.verse[rows])]
@@ -92,7 +92,8 @@ def write_pairs(
     counts: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
     with ExitStack() as stack:
         writers = {
-            name: stack.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", PAIRS)) for name in SPLITS
+            name: stack.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", PAIRS, compression="zstd"))
+            for name in SPLITS
         }
         for split, table in pair_tables(editions, chosen, numbers, progress):
             writers[split].write_table(table.cast(PAIRS))
