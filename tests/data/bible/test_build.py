@@ -222,6 +222,15 @@ def test_a_source_without_a_language_is_refused(tmp_path):
         build(tmp_path / "plain.tsv", tmp_path / "out")
 
 
+def test_a_ces_file_tells_its_own_language(folder, tmp_path):
+    segs = "".join(f'<seg id="b.{v.replace("JHN", "JOH").replace(" ", ".").replace(":", ".")}" type="verse">{t}</seg>\n'
+                   for v, t in world.edition("por", 5).items())  # fmt: skip
+    text = f'<cesDoc><language id="gv" iso639="glv">Manx</language>\n{segs}</cesDoc>'
+    (folder / "Manx.xml").write_text(text, encoding="utf-8")
+    _, by, _ = build(folder, tmp_path / "out")
+    assert (by["Manx"]["lang"], by["Manx"]["declared"], by["Manx"]["kept"]) == ("glv_Latn", "glv", 130)
+
+
 def test_command(folder, tmp_path, run, refused):
     code, out, _ = run("bible", folder, "--out", tmp_path / "out", "--pivots", "eng,fr")
     report = json.loads(out)
