@@ -21,6 +21,9 @@ FewShots = Annotated[
     Path | None, typer.Option(help="JSON or YAML: a list of {input, output}, or {examples, user, system}.")
 ]
 OnBadRow = Annotated[str, typer.Option(help="A bad row of the table: error or skip.")]
+Only = Annotated[
+    str | None, typer.Option(help="Only rows of this class: code, inline, sentence ... (of data code, math).")
+]
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,11 @@ def asks(command: Callable) -> Callable:
     return call
 
 
+def _with_language(names: list[str]) -> list[tuple[str, str]]:
+    """Pairs of text and language columns, the schema's first."""
+    return [(name, lang) for name in names for lang in (f"{name}_lang", "lang", "language")]
+
+
 @commands.command(**example(
     "hf-echo data describe snippets.jsonl described.jsonl --model M --endpoint http://localhost:8000/v1"
 ))  # fmt: skip
@@ -136,16 +144,18 @@ def describe(
     asking: Asking,
     column: Annotated[str | None, typer.Option(help="Column of the code; source, code or text.")] = None,
     lang: Annotated[str | None, typer.Option(help="python, latex ... where no column says.")] = None,
+    only: Only = None,
     few_shots: FewShots = None,
     on_bad_row: OnBadRow = "error",
 ) -> None:
     """Describe code and LaTeX in English (OS A.3, Figure 13): rows code -> English."""
     from ...synthesis import llm
 
-    columns = (
-        [(column, "lang")] if column else [("source", "source_lang"), ("code", "lang"), ("text", "lang")]
-    )
-    texts = llm.read_texts(rows, columns=columns, lang=lang, check=llm.describable, on_bad_row=on_bad_row)
+    names = [column] if column else ["source", "code", "text"]
+    texts = llm.read_texts(
+        rows, columns=_with_language(names), lang=lang, only=only, on_bad_row=on_bad_row,
+        check=lambda text: llm.describable(text, lang),
+    )  # fmt: skip
     code, math = llm.DESCRIBE_CODE, llm.DESCRIBE_MATH
     if few_shots:
         code, math = llm.load_prompt(few_shots, code), llm.load_prompt(few_shots, math)
@@ -162,14 +172,18 @@ def back_translate(
     asking: Asking,
     to: Annotated[list[str] | None, typer.Option(help="Language; repeat it. The paper's seven.")] = None,
     column: Annotated[str | None, typer.Option(help="Column of English text; target or text.")] = None,
+    only: Only = None,
     few_shots: FewShots = None,
     on_bad_row: OnBadRow = "error",
 ) -> None:
     """Translate English into other languages (OS A.3): rows language -> English, provenance back_translation."""
     from ...synthesis import llm
 
-    columns = [(column, "lang")] if column else [("target", "target_lang"), ("text", "lang")]
-    texts = llm.read_texts(rows, columns=columns, lang="eng_Latn", on_bad_row=on_bad_row)
+    names = [column] if column else ["target", "text"]
+    texts = llm.read_texts(
+        rows, columns=_with_language(names), lang="eng_Latn", only=only, on_bad_row=on_bad_row,
+        check=llm.translatable,
+    )  # fmt: skip
     prompt = llm.load_prompt(few_shots, llm.BACK_TRANSLATE) if few_shots else llm.BACK_TRANSLATE
     languages = to or llm.PAPER_LANGUAGES
     jobs = llm.back_translate(texts, languages, prompt=prompt)

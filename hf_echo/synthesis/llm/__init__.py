@@ -14,7 +14,7 @@ from .cache import ReplyCache
 from .prompts import BACK_TRANSLATE, DESCRIBE_CODE, DESCRIBE_MATH, NEGATIVES, NEGATIVES_BY_KIND, load_prompt
 from .replies import InvalidReply
 from .rows import read_texts
-from .tasks import PAPER_LANGUAGES, back_translate, describable, describe, negatives
+from .tasks import PAPER_LANGUAGES, back_translate, describable, describe, negatives, translatable
 from .writing import estimate, write_rows
 
 __all__ = [
@@ -38,5 +38,6 @@ __all__ = [
     "load_prompt",
     "negatives",
     "read_texts",
+    "translatable",
     "write_rows",
 ]

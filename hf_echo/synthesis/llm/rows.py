@@ -22,14 +22,17 @@ def read_texts(
     columns: Sequence[tuple[str, str]],
     lang: str | None = None,
     check: Callable[[Text], str | None] = lambda text: None,
+    only: str | None = None,
     on_bad_row: str = "error",
 ) -> list[Text]:
     """The texts of a table (.jsonl, .parquet, .tsv), in order.
 
     Args:
-        columns: (text column, language column), tried in turn; the first text column that is there is read.
-        lang: of all rows; a language column, if there is one, must agree.
+        columns: (text column, language column); the first pair of which both are there is read, else the first
+            text column.
+        lang: of all rows, where there is no language column.
         check: what is wrong with a text of the right form, or None.
+        only: leave out the rows whose column ``class`` says something else (`hf-echo data code`, `math`).
         on_bad_row: "error", or "skip" (one warning).
 
     Raises:
@@ -41,7 +44,8 @@ def read_texts(
     if suffix_of(path) in (None, ".po"):
         raise ValueError(f"{path}: not a table of texts; known are .jsonl, .parquet and .tsv")
     part = open_file(path)
-    pair = next((pair for pair in columns if pair[0] in part.columns), None)
+    pairs = [pair for pair in columns if pair[0] in part.columns]
+    pair = next((pair for pair in pairs if pair[1] in part.columns), pairs[0] if pairs else None)
     if pair is None:
         wanted = ", ".join(dict.fromkeys(name for name, _ in columns))
         raise ValueError(f"{path} has no column of texts ({wanted}); found: {', '.join(part.columns)}")
@@ -49,16 +53,24 @@ def read_texts(
     if not has_lang and lang is None:
         found = ", ".join(part.columns)
         raise ValueError(
-            f"{path} has no column {pair[1]!r} for the language (found: {found}); name one for all"
+            f"{path} has no column {pair[1]!r} for the language (found: {found}); name one language for all"
+        )
+    if only is not None and "class" not in part.columns:
+        raise ValueError(
+            f"{path} has no column 'class' to choose {only!r} by; found: {', '.join(part.columns)}"
         )
     bad, texts = BadRows(on_bad_row), []
-    for block in part.read([pair[0], pair[1]] if has_lang else [pair[0]]):
+    wanted = [pair[0], *([pair[1]] if has_lang else []), *(["class"] if only is not None else [])]
+    for block in part.read(wanted):
         values = as_list(block.columns[pair[0]])
         langs = as_list(block.columns[pair[1]]) if has_lang else [lang] * len(values)
+        classes = as_list(block.columns["class"]) if only is not None else [None] * len(values)
         wrong = list(block.bad)
-        for value, code, line in zip(values, langs, block.lines):
+        for value, code, kind, line in zip(values, langs, classes, block.lines):
+            if kind != only:
+                continue
             text = Text(value, code)
-            if reason := check_text(pair[0], value) or _check_lang(pair[1], code, lang) or check(text):
+            if reason := check_text(pair[0], value) or check_language(pair[1], code) or check(text):
                 wrong.append((line, reason))
             else:
                 texts.append(text)
@@ -66,11 +78,5 @@ def read_texts(
             bad.add(str(path), line, reason)
     bad.report()
     if not texts:
-        raise ValueError(f"{path}: no good row")
+        raise ValueError(f"{path}: no good row" + (f" of class {only!r}" if only is not None else ""))
     return texts
-
-
-def _check_lang(column: str, code: str, wanted: str | None) -> str | None:
-    if wanted is not None and code != wanted:
-        return f"{column} is {code}, not {wanted}"
-    return check_language(column, code)

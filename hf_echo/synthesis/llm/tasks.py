@@ -44,9 +44,16 @@ class Job:
     row: Callable[[Any], dict[str, Any] | None]
 
 
-def describable(text: Text) -> str | None:
-    """What is wrong with a text to be described, or None."""
-    return f"lang: {text.lang} is neither code nor latex" if language(text.lang).script is not None else None
+def describable(text: Text, lang: str | None = None) -> str | None:
+    """What is wrong with a text to be described (its language is not ``lang``, if that is given), or None."""
+    if language(text.lang).script is not None:
+        return f"language: {text.lang} is neither code nor latex"
+    return f"language: {text.lang} is not {lang}" if lang is not None and lang != text.lang else None
+
+
+def translatable(text: Text) -> str | None:
+    """What is wrong with a text to be back-translated, or None: English, or English with LaTeX in it."""
+    return None if text.lang in (ENGLISH, "latex") else f"language: {text.lang} is not {ENGLISH}"
 
 
 def describe(

@@ -112,6 +112,25 @@ def test_negatives(run, server, tmp_path):
     assert '["entity", "Your cat."]' in server.requests()[0]["messages"][0]["content"]
 
 
+def test_rows_of_data_code_and_math(run, server, tables, tmp_path):
+    """What `hf-echo data code` and `math` write is read as it is, class by class."""
+    rows = [
+        {"id": "a", "language": "python", "text": "f(x)", "class": "code"},
+        {"id": "b", "language": "latex", "text": "Let $x = 1$ be.", "class": "sentence"},
+    ]
+    table, out = tables("in.jsonl", rows), tmp_path / "o.jsonl"
+    arguments = (table, out, "-m", "m", "--endpoint", server.url, "--only")
+    server.script = lambda request, times: "Soit $x = 1$ donné."
+    assert run("describe", *arguments, "code")[0] == 0
+    assert [(r["source"], r["source_lang"]) for r in lines(out)] == [("f(x)", "python")]
+    assert run("back-translate", *arguments, "sentence", "--to", "fra_Latn")[0] == 0
+    assert [(r["source"], r["target"], r["target_lang"]) for r in lines(out)] == [
+        ("Soit $x = 1$ donné.", "Let $x = 1$ be.", "eng_Latn")
+    ]
+    code, _, err = run("describe", *arguments, "none")
+    assert code == 2 and "in.jsonl: no good row of class 'none'" in err
+
+
 def test_dry_run_asks_nothing(run, server, tables, tmp_path):
     table = tables("in.jsonl", [*CODE, CODE[0]])
     arguments = ["describe", table, tmp_path / "o" / "out.jsonl", "-m", "m", "--endpoint", server.url]
@@ -136,12 +155,20 @@ def test_dry_run_asks_nothing(run, server, tables, tmp_path):
         ("describe in.jsonl o.tsv", "o.tsv: the file name must end in .jsonl"),
         ("describe in.jsonl in.jsonl", "in.jsonl is the table itself"),
         ("describe in.txt o.jsonl", "in.txt: not a table of texts"),
-        ("describe text.jsonl o.jsonl", "text.jsonl has no column 'lang' for the language (found: text)"),
+        (
+            "describe text.jsonl o.jsonl",
+            "text.jsonl has no column 'text_lang' for the language (found: text)",
+        ),
         (
             "describe text.jsonl o.jsonl --lang eng_Latn",
-            "text.jsonl:1: lang: eng_Latn is neither code nor latex",
+            "text.jsonl:1: language: eng_Latn is neither code nor latex",
         ),
-        ("describe in.jsonl o.jsonl --lang python", "in.jsonl:2: source_lang is latex, not python"),
+        ("describe in.jsonl o.jsonl --lang python", "in.jsonl:2: language: latex is not python"),
+        (
+            "describe in.jsonl o.jsonl --lang python --only code",
+            "in.jsonl has no column 'class' to choose 'code'",
+        ),
+        ("back-translate in.jsonl o.jsonl --column source", "in.jsonl:1: language: python is not eng_Latn"),
         ("describe in.jsonl o.jsonl --column code", "in.jsonl has no column of texts (code); found: source"),
         ("describe bad.jsonl o.jsonl", "bad.jsonl:2: not valid JSON"),
         ("describe in.jsonl o.jsonl --on-fail never", "on_fail='never' is not 'skip' or 'stop'"),
