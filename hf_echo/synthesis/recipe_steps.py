@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +30,12 @@ class Score:
     batch: int = 16_384
     again: bool = False
     gpus: float = 0
+    identity: str = field(default="", init=False)  # of a folder: another checkpoint there is another step
+
+    def __post_init__(self) -> None:
+        files = sorted(path for path in Path(self.model).glob("*") if path.is_file())
+        known = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
+        object.__setattr__(self, "identity", sha256(repr(known).encode()).hexdigest()[:16] if known else "")
 
     def add(self, table: pa.Table) -> pa.Table:
         from hf_echo.data.filters.threshold import score

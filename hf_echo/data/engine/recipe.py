@@ -212,9 +212,9 @@ def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
     values = dict(value)
     try:
         given = {key: values.pop(key) for key in ("only", "except") if isinstance(values.get(key), Mapping)}
-        conditions = {
-            key: _condition(given.get(key), key) for key in ("only", "except")
-        }  # lists are filters' own
+        only, but = (
+            _condition(given.get(key), key) for key in ("only", "except")
+        )  # a list is a filter's own
         if name == "filter":
             called = values.pop("filter")
             work = build({called: values})
@@ -227,7 +227,7 @@ def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
             called, work = name, makers[name](values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    return Step(str(called), work, conditions["only"], conditions["except"])
+    return Step(str(called), work, only, but)
 
 
 def _condition(value: Any, where: str) -> dict[str, list[str]]:
@@ -262,7 +262,7 @@ def make(kind: type, values: Any, where: str) -> Any:
     """An instance of a dataclass from a mapping; errors say where."""
     if not isinstance(values, Mapping):
         raise ValueError(f"{where}: `field: value` lines, not {values!r}")
-    check_fields(values, [f.name for f in fields(kind)], where)
+    check_fields(values, [f.name for f in fields(kind) if f.init], where)
     try:
         return kind(**values)
     except TypeError as error:

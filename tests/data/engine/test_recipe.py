@@ -129,6 +129,13 @@ def test_negatives_by_rule_fill_only_what_is_empty_and_english():
     assert len(made[0]) == 2 and "She has 12 red boats." not in made[0] and made[1:] == [[], ["mine"]]
 
 
+def test_another_checkpoint_in_the_same_folder_is_another_step(tmp_path):
+    (tmp_path / "weights").write_bytes(b"1")
+    one = repr(Score(str(tmp_path)))
+    (tmp_path / "weights").write_bytes(b"12")
+    assert repr(Score(str(tmp_path))) != one
+
+
 def test_score_fills_quality(monkeypatch):
     @dataclass
     class Scorer:
