@@ -1,8 +1,4 @@
-"""Teacher to student by MSE: vocabulary adaptation (OS 4.5.1) and small models (OS 4.8), Eq. 7.
-
-Only the student's encoder learns; a decoder that it brings along stays as it is, so that the old decoder can be tried
-on the new encoder.
-"""
+"""Teacher to student by MSE: vocabulary adaptation (OS 4.5.1) and small models (OS 4.8), Eq. 7."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..data.collators import TranslationCollator
 from ..losses import mse_loss
-from .trainer import EchoTrainer, EchoTrainingConfig
+from .encoder import EncoderTrainer
+from .trainer import EchoTrainingConfig
 
 
 @dataclass
@@ -32,7 +28,7 @@ class DistillationConfig(EchoTrainingConfig):
     )
 
 
-class DistillationTrainer(EchoTrainer):
+class DistillationTrainer(EncoderTrainer):
     """`||student(x) - teacher(x)||^2`.
 
     Args:
@@ -54,28 +50,10 @@ class DistillationTrainer(EchoTrainer):
     def unwrapped(self):
         return self.accelerator.unwrap_model(self.model)
 
-    def freeze(self, model):
-        super().freeze(model)
-        model.encoder.requires_grad_(True)
-        model.decoder.requires_grad_(False)
-
-    def make_collator(self, args, tokenizer):
-        # The decoder reads nothing here: one row keeps the batch in the common form.
-        return TranslationCollator(
-            tokenizer, language_drop=args.language_drop, decoder_fraction=1e-9, seed=args.seed
-        )
-
-    def batch_lengths(self):
-        return super().batch_lengths()[:, :1]  # sources alone are encoded
-
-    def embed(self, model, inputs) -> torch.Tensor:
-        """(n, d) student embeddings of the sources."""
-        keys = ("input_ids", "attention_mask")
-        return model(**{key: inputs[key] for key in keys}).sentence_embedding
-
     def teacher_rows(self, side: int, inputs) -> torch.Tensor:
         rows = self.teacher[side][inputs["index"].cpu().numpy()]
         return torch.from_numpy(rows).to(inputs["index"].device)
 
     def loss_parts(self, model, inputs):
-        return {"mse": mse_loss(self.embed(model, inputs), self.teacher_rows(0, inputs))}, {"mse": 1.0}
+        student = self.encode(model, inputs).sentence_embedding
+        return {"mse": mse_loss(student, self.teacher_rows(0, inputs))}, {"mse": 1.0}

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..data.collators import TranslationCollator
 from ..losses import distillation_parts, gather_with_grad, teacher_target
 from .distillation import DistillationConfig, DistillationTrainer
 
@@ -59,14 +58,9 @@ class ExtensionTrainer(DistillationTrainer):
         model.config.languages = model.encoder.config.languages = sorted(known)
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
-    def make_collator(self, args, tokenizer):
-        drop = {
-            lang: args.language_drop if lang in self.base else args.new_language_drop
-            for lang in self.train_languages
-        }
-        return TranslationCollator(
-            tokenizer, language_drop=args.language_drop, language_drops=drop, decoder_fraction=1e-9, seed=args.seed
-        )  # fmt: skip
+    def language_drops(self, args):
+        new = set(self.train_dataset.names["source_lang"]) - self.base
+        return dict.fromkeys(new, args.new_language_drop)
 
     def by_kind(self, name: str, new: torch.Tensor) -> torch.Tensor:
         """(n,) the base languages' figure, or the new ones'."""
@@ -74,7 +68,7 @@ class ExtensionTrainer(DistillationTrainer):
         return torch.where(new, *(torch.tensor(f, dtype=torch.float32, device=new.device) for f in figures))
 
     def loss_parts(self, model, inputs):
-        student = self.embed(model, inputs)
+        student = self.encode(model, inputs).sentence_embedding
         device = student.device
         langs = self.source_langs(inputs)
         new = torch.tensor([lang not in self.base for lang in langs], device=device)
@@ -100,7 +94,3 @@ class ExtensionTrainer(DistillationTrainer):
         return [
             data.names["source_lang"][i] for i in data.labels["source_lang"][inputs["index"].cpu().numpy()]
         ]
-
-    @property
-    def train_languages(self) -> list[str]:
-        return self.train_dataset.names["source_lang"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..data.collators import TranslationCollator
 from ..losses import contrastive_loss, gather_with_grad
-from .trainer import EchoTrainer, EchoTrainingConfig
+from .encoder import EncoderTrainer
+from .trainer import EchoTrainingConfig
 
 
 @dataclass
@@ -23,8 +23,8 @@ class LongContextConfig(EchoTrainingConfig):
     logit_scale: float = field(default=20.0, metadata={"help": "tau of Eq. 15"})
 
 
-class LongContextTrainer(EchoTrainer):
-    """InfoNCE (OS Eq. 15). Only the encoder learns. Rotary positions need no new weights for a longer text."""
+class LongContextTrainer(EncoderTrainer):
+    """InfoNCE (OS Eq. 15). Rotary positions need no new weights for a longer text."""
 
     encoder_sides = 2
 
@@ -35,24 +35,9 @@ class LongContextTrainer(EchoTrainer):
         tokenizer.model_max_length = max(tokenizer.model_max_length, room)
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)
 
-    def freeze(self, model):
-        super().freeze(model)
-        model.encoder.requires_grad_(True)
-        model.decoder.requires_grad_(False)
-
-    def make_collator(self, args, tokenizer):
-        return TranslationCollator(
-            tokenizer, encode_targets=True, language_drop=args.language_drop, decoder_fraction=1e-9, seed=args.seed
-        )  # fmt: skip
-
-    def batch_lengths(self):
-        return super().batch_lengths()[:, :2]
-
     def loss_parts(self, model, inputs):
         n = len(inputs["index"])
-        embedding = model(
-            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
-        ).sentence_embedding
+        embedding = self.encode(model, inputs).sentence_embedding
         target, offset = gather_with_grad(embedding[n:])
         keys, _ = gather_with_grad(inputs["target_key"])
         same = inputs["target_key"][:, None] == keys[None]

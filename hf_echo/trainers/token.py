@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..data.collators import TranslationCollator
 from ..losses import mse_loss, self_objective_loss
 from .distillation import DistillationConfig, DistillationTrainer
-from .trainer import EchoTrainer
 
 
 @dataclass
@@ -32,17 +30,9 @@ class TokenTrainer(DistillationTrainer):
 
     encoder_sides = 2
 
-    def make_collator(self, args, tokenizer):
-        return TranslationCollator(
-            tokenizer, encode_targets=True, language_drop=args.language_drop, decoder_fraction=1e-9, seed=args.seed
-        )  # fmt: skip
-
-    def batch_lengths(self):
-        return EchoTrainer.batch_lengths(self)[:, :2]
-
     def loss_parts(self, model, inputs):
         n = len(inputs["index"])
-        output = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
+        output = self.encode(model, inputs)
         embedding, states = output.sentence_embedding, output.encoder_last_hidden_state
         own = own_tokens(inputs["input_ids"], inputs["attention_mask"], self.tokenizer)
         parts = {
