@@ -110,7 +110,7 @@ def _span_at(s: Sentence, k: int, token: str) -> tuple[int, tuple[str, ...]] | N
     if token in _LONG_NAMES:
         for length in (2, 3):
             group = _NAMES.get(" ".join(s.tokens[k : k + length]))
-            if group:
+            if group and k + length <= len(s):
                 return k + length, group
     group = _NAMES.get(token)
     before, following_name = s.before(k), s.is_name(k + 1)

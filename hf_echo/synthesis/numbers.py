@@ -165,7 +165,7 @@ def _other_date_number(s: Sentence, k: int, low: str, rng: Random) -> str | None
         hour, *rest = low.split(":")
         return ":".join([str(_shifted(int(hour), 1, 12 if int(hour) <= 12 else 23, rng)), *rest])
     if _is_time(s, k):
-        return str(_shifted(int(low), 1, 12, rng)) if low.isdigit() else None
+        return str(_shifted(int(low), 1, 12, rng)) if low.isdecimal() else None
     found = _ORDINAL.match(low)
     if found and (s.low[k + 1] in ("century", "of", "-") or s.before(k).title() in MONTHS):
         value = _shifted(int(found[1]), 2, 20, rng, low=2)
@@ -210,14 +210,14 @@ def _is_month(s: Sentence, k: int) -> bool:
 
 def _is_year(s: Sentence, k: int) -> bool:
     low = s.low[k]
-    if not (low.isdigit() and len(low) == 4 and 1000 <= int(low) <= 2060):
+    if not (low.isdecimal() and len(low) == 4 and 1000 <= int(low) <= 2060):
         return False
     return (s.before(k) in _YEAR_BEFORE or s.before(k) == "") and not s.low[k + 1].endswith("s")
 
 
 def _is_day_of_month(s: Sentence, k: int) -> bool:
     low = s.low[k]
-    if not (low.isdigit() and 1 <= int(low) <= 31):
+    if not (low.isdecimal() and 1 <= int(low) <= 31):
         return False
     near = [s.tokens[k + 1] if k + 1 < len(s) else "", s.tokens[k - 1] if k else ""]
     return any(token in MONTHS for token in near)
@@ -228,7 +228,7 @@ def _is_time(s: Sentence, k: int) -> bool:
     if re.fullmatch(r"[012]?\d:[0-5]\d(:[0-5]\d)?", low):
         return True
     ends = s.low[k + 1] in ("am", "pm", "o'clock") or s.low[k + 1] in ("a", "p") and s.low[k + 2] == "."
-    return low.isdigit() and int(low) <= 24 and ends
+    return low.isdecimal() and int(low) <= 24 and ends
 
 
 def _other(word: str, group: list[str], rng: Random) -> str:
@@ -253,7 +253,7 @@ def _other_number(text: str, rng: Random, top: int | None = None) -> str:
     """A number of the same length and punctuation, another value; below ``top`` where one is given."""
     if text.count(".") + text.count(":") > 1:  # a version number: its last part
         head, mark, last = text.rpartition(".")
-        return f"{head}{mark}{_shifted(int(last), 0, 9, rng)}" if last.isdigit() else text
+        return f"{head}{mark}{_shifted(int(last), 0, 9, rng)}" if last.isdecimal() else text
     whole = re.split(r"[.,:]", text)[0]
     value = int(whole)
     if top is not None and value >= top:
