@@ -103,7 +103,7 @@ def _affirm(s: Sentence, v: Verb) -> Edits | None:
             edits[k] = word if s.low[k] in ("'ll", "'d") else cased(v.base, word)
         return edits
     base = s.low[end]
-    if base not in VERBS and v.tense != "imperative":
+    if not base or base not in VERBS and v.tense != "imperative":
         return None
     edits[k] = ""
     form = {"s": "s", "past": "past"}.get(v.tense, "base")
