@@ -213,7 +213,7 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
 def build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **options):
     _, trainer_class = STAGES[stage]
     if stage == "lexical":
-        return trainer_class(args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets)
+        return trainer_class(args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets, **options)
     model = load_model(model_args, tokenizer, _languages(tokenized))
     return trainer_class(
         model, args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets, **options
@@ -240,6 +240,7 @@ def frozen_sides(
 ) -> dict[str, Any]:
     """What a frozen encoder says of the texts, under the trainer's name for it: guide, teacher or own embeddings."""
     role, name = {
+        "lexical": ("teacher", args.teacher),
         "contrastive": ("guide", args.guide),
         "hard_negatives": ("guide", args.guide),
         "distillation": ("teacher", args.teacher),
@@ -250,9 +251,11 @@ def frozen_sides(
     if not name:
         return {}
     encode = any_encoder(name)
+    sides = {"decoder": ("source",), "distillation": ("source",), "lexical": ("target",)}.get(
+        stage, ("source", "target")
+    )
     if role == "teacher" and args.live_teacher:
-        return {role: tuple(LiveRows(dataset, side, encode) for side in ("source", "target"))}
-    sides = ("source",) if role == "embeddings" or stage == "distillation" else ("source", "target")
+        return {role: tuple(LiveRows(dataset, side, encode) for side in sides)}
     key = f"{name} {_trained_with(name)}"
     # Algorithm 2 does not ask the teacher about a language that it never saw.
     known = stage_args.base_languages if stage == "extension" else None

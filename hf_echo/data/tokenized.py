@@ -42,6 +42,13 @@ class Ragged(NamedTuple):
         values = np.concatenate([np.asarray(r, np.int32) for r in rows]) if rows else np.zeros(0, np.int32)
         return cls(values, offsets)
 
+    def take(self, rows: np.ndarray) -> Ragged:
+        """Rows by number, in that order, as often as they are named."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        return Ragged(self.values[places], offsets)
+
     @classmethod
     def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
         lengths = np.concatenate([p.lengths for p in parts])
@@ -89,18 +96,15 @@ class TokenizedParallel(torch.utils.data.Dataset):
         return self.select(np.flatnonzero(np.diff(self.negative_rows) > 0))
 
     def select(self, rows: np.ndarray) -> TokenizedParallel:
-        def pick(ragged: Ragged, which: np.ndarray) -> Ragged:
-            return Ragged.of([ragged[i] for i in which])
-
         negatives = negative_rows = None
         if self.negatives is not None:
             counts = np.diff(self.negative_rows)[rows]
             spans = [np.arange(self.negative_rows[i], self.negative_rows[i + 1]) for i in rows]
-            negatives = pick(self.negatives, np.concatenate(spans) if spans else np.zeros(0, np.int64))
+            negatives = self.negatives.take(np.concatenate(spans) if spans else np.zeros(0, np.int64))
             negative_rows = np.concatenate([[0], np.cumsum(counts)])
         labels = {name: column[rows] for name, column in self.labels.items()}
         return TokenizedParallel(
-            pick(self.source, rows), pick(self.target, rows), labels, self.names, negatives, negative_rows
+            self.source.take(rows), self.target.take(rows), labels, self.names, negatives, negative_rows
         )
 
     def save(self, folder: str | Path) -> None:
@@ -163,8 +167,9 @@ def tokenize_parallel(
             return TokenizedParallel.load(folder)
     names: dict[str, dict[str, int]] = {name: {} for name in ("source_lang", "target_lang", "provenance")}
     parts: dict[str, list] = {
-        name: [] for name in (*names, "source", "target", "target_key", "negatives", "counts")
+        name: [] for name in (*names, "source", "target", "target_row", "target_key", "negatives", "counts")
     }
+    target_rows: dict[int, int] = {}  # one English text stands beside many languages: it is tokenized once
     cut = 0
 
     def encode(texts: list[str]) -> Ragged:
@@ -176,8 +181,7 @@ def tokenize_parallel(
     has_negatives = "hard_negatives" in dataset.column_names
     bar = tqdm(total=len(dataset), desc="Tokenizing", unit="pair", disable=not progress)
     for batch in dataset.iter(batch_size=20_000):
-        for side in ("source", "target"):
-            parts[side].append(encode(batch[side]))
+        parts["source"].append(encode(batch["source"]))
         for name, seen in names.items():
             parts[name].append(np.array([seen.setdefault(v, len(seen)) for v in batch[name]], np.int16))
         keys = [
@@ -185,6 +189,10 @@ def tokenize_parallel(
             for t in batch["target"]
         ]
         parts["target_key"].append(np.array(keys, np.int64))
+        new = {key: text for key, text in zip(keys, batch["target"], strict=True) if key not in target_rows}
+        target_rows |= {key: len(target_rows) + i for i, key in enumerate(new)}
+        parts["target"].append(encode(list(new.values())))
+        parts["target_row"].append(np.array([target_rows[key] for key in keys], np.int64))
         if has_negatives:
             lists = [n or [] for n in batch["hard_negatives"]]
             parts["negatives"].append(encode([text for row in lists for text in row]))
@@ -196,7 +204,7 @@ def tokenize_parallel(
     labels = {name: np.concatenate(parts[name]) for name in (*names, "target_key")}
     tokenized = TokenizedParallel(
         Ragged.concatenate(parts["source"]),
-        Ragged.concatenate(parts["target"]),
+        Ragged.concatenate(parts["target"]).take(np.concatenate(parts["target_row"])),
         labels,
         {name: list(seen) for name, seen in names.items()},
         Ragged.concatenate(parts["negatives"]) if has_negatives else None,

@@ -1,7 +1,8 @@
 """Stage 0, ours: token embeddings as a bag of sub-words, minutes on a CPU, and the start of stages 1 to 3.
 
 A bag is an EchoEncoder without layers: the embedding of a sentence is the weighted mean of its tokens' vectors. It is
-trained by a symmetric in-batch softmax on the same pairs, and then copied into encoder and decoder.
+trained by a symmetric in-batch softmax on the same pairs, and then copied into encoder and decoder. With a teacher it
+learns the teacher's space instead: both texts of a pair go to where the teacher puts the target (OS Eq. 9-11).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from transformers import Trainer, TrainingArguments
 from ..data.batching import TokenBudgetBatchSampler
 from ..data.collators import TranslationCollator
 from ..data.tokenized import TokenizedParallel
-from ..losses import contrastive_loss, gather_with_grad, rank_weight
+from ..losses import contrastive_loss, distillation_loss, gather_with_grad, rank_weight
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from .evaluation import evaluate_sets
 from .trainer import plain_loader
@@ -30,6 +31,9 @@ class LexicalConfig(TrainingArguments):
     rows: int = field(default=1024, metadata={"help": "pairs a batch (per process), of similar length"})
     dim: int = field(default=256, metadata={"help": "embedding size"})
     logit_scale: float = field(default=30.0, metadata={"help": "scale of the cosine in the softmax"})
+    mse_weight: float = field(
+        default=0.5, metadata={"help": "with a teacher: lambda of OS Eq. 10, on embeddings of its own length"}
+    )
     language_drop: float = field(
         default=0.25, metadata={"help": "probability of the unspecified-language prompt"}
     )
@@ -72,22 +76,36 @@ class BagCollator(TranslationCollator):
         ids = [self.encoder_ids(text, None if d else lang) for (text, lang), d in zip(texts, drop)]
         batch = {"ids": torch.from_numpy(np.concatenate(ids).astype(np.int64))}
         batch["offsets"] = torch.tensor(np.cumsum([0, *map(len, ids[:-1])]))
-        batch["target_key"] = torch.tensor([row["target_key"] for row in rows])
+        for name in ("index", "target_key"):
+            batch[name] = torch.tensor([row[name] for row in rows])
         return batch
 
 
 class LexicalTrainer(Trainer):
-    """Symmetric in-batch softmax over bags; equal target texts are no negatives of each other."""
+    """Symmetric in-batch softmax over bags; equal target texts are no negatives of each other.
+
+    Args:
+        teacher: (target,), ``rows -> (n, dim)`` by training row (`hf_echo.data.frozen`): the space to learn.
+    """
 
     loss_is_scaled_for_ga = False
 
     def __init__(
-        self, args: LexicalConfig, *, train_dataset: TokenizedParallel, tokenizer, dev_sets=None, **kwargs
+        self,
+        args: LexicalConfig,
+        *,
+        train_dataset: TokenizedParallel,
+        tokenizer,
+        dev_sets=None,
+        teacher=None,
+        **kwargs,
     ):
+        if teacher is not None and (size := teacher[0][[0]].shape[1]) != args.dim:
+            raise ValueError(f"dim is {args.dim}, the teacher's {size}: one space needs one size")
         model = SubwordBag(len(tokenizer), args.dim)
         collator = BagCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
         args.remove_unused_columns = False
-        self.dev_sets, self.tokenizer = dev_sets, tokenizer
+        self.dev_sets, self.tokenizer, self.teacher = dev_sets, tokenizer, teacher
         super().__init__(
             model,
             args,
@@ -107,6 +125,8 @@ class LexicalTrainer(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         source, target = model(inputs["ids"], inputs["offsets"]).chunk(2)
+        if self.teacher is not None:
+            return self.teacher_loss(source, target, inputs)
         all_source, offset = gather_with_grad(source)
         all_target, _ = gather_with_grad(target)
         keys, _ = gather_with_grad(inputs["target_key"])
@@ -115,6 +135,22 @@ class LexicalTrainer(Trainer):
         forward = contrastive_loss(source, all_target, **options)
         loss = (forward + contrastive_loss(target, all_source, **options)) / 2
         return loss * rank_weight(len(source), loss.device)  # ranks may hold different numbers of rows
+
+    def teacher_loss(self, source, target, inputs):
+        """Each side against the teacher's embedding of the target, among those of the whole batch."""
+        rows = self.teacher[0][inputs["index"].cpu().numpy()]
+        teacher = torch.from_numpy(rows).to(source.device)
+        all_teacher, offset = gather_with_grad(teacher)
+        keys, _ = gather_with_grad(inputs["target_key"])
+        options = dict(
+            mse_weight=self.args.mse_weight, logit_scale=self.args.logit_scale, all_teacher=all_teacher,
+            offset=offset, exclude=inputs["target_key"][:, None] == keys[None],
+        )  # fmt: skip
+        losses = [
+            distillation_loss(side, teacher, all_student=gather_with_grad(side)[0], **options)
+            for side in (source, target)
+        ]
+        return sum(losses) / 2 * rank_weight(len(source), source.device)
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         encoder = bag_encoder(self.accelerator.unwrap_model(self.model), self.tokenizer)

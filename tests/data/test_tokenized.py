@@ -127,7 +127,7 @@ def test_cache(dataset, toy_tokenizer, tmp_path, monkeypatch):
     assert calls == []
     # Another length, other data and other words each have their own folder.
     tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path, max_length=2)
-    assert len(calls) == 11
+    assert len(calls) == 10  # two rows share a target, which is tokenized once
     tokenize_parallel(dataset.select([1]), toy_tokenizer, progress=False, cache_dir=tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
     # A folder that a killed process left half written is written again.
@@ -142,9 +142,8 @@ def test_long_texts_are_cut_with_one_warning(dataset, toy_tokenizer, caplog):
     with caplog.at_level(logging.WARNING):
         tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False, max_length=2)
     check(tokenized, toy_tokenizer, ROWS, cut=2)
-    everything = [t for row in ROWS for t in (row["source"], row["target"])] + [
-        t for n in NEGATIVES for t in n or []
-    ]
+    everything = [row["source"] for row in ROWS] + list({row["target"] for row in ROWS})
+    everything += [t for n in NEGATIVES for t in n or []]
     long = sum(len(body(toy_tokenizer, text)) > 2 for text in everything)
     assert [r.getMessage() for r in caplog.records] == [
         f"{long} texts are longer than 2 tokens and were cut (max_length)"

@@ -170,3 +170,66 @@ def test_an_encoder_that_cannot_be_the_bag(bag, toy, toy_tokenizer, changes, mes
     model = toy.make_model(toy_tokenizer, **BAG | changes)
     with pytest.raises(ValueError, match=message):
         start_from_bag(model, bag_encoder(bag, toy_tokenizer))
+
+
+@pytest.fixture
+def teacher(toy_data):
+    """What a frozen encoder says of each target: equal texts have equal vectors."""
+    from hf_echo.data.frozen import FrozenRows
+
+    keys, index = np.unique(toy_data.labels["target_key"], return_inverse=True)
+    matrix = np.random.default_rng(3).normal(size=(len(keys), 16)).astype(np.float16)
+    return (FrozenRows(matrix, index),)
+
+
+def test_teacher_loss_by_hand(make_trainer, toy_data, teacher):
+    trainer = make_trainer(mse_weight=0.25, logit_scale=7.0, language_drop=0.0)
+    trainer.teacher = teacher
+    batch = trainer.data_collator([toy_data[i] for i in range(8)])
+    loss = trainer.compute_loss(trainer.model, batch).item()
+
+    with torch.no_grad():
+        sides = np.split(trainer.model(batch["ids"], batch["offsets"]).double().numpy(), 2)
+    goal, keys = teacher[0][batch["index"].numpy()].astype(float), batch["target_key"].numpy()
+    unit = goal / np.linalg.norm(goal, axis=1, keepdims=True)
+    total = 0.0
+    for side in sides:
+        scores = 7 * (side / np.linalg.norm(side, axis=1, keepdims=True)) @ unit.T
+        for i in range(8):
+            others = [j for j in range(8) if j == i or keys[j] != keys[i]]
+            forward = np.log(np.exp(scores[i, others]).sum()) - scores[i, i]
+            back = np.log(np.exp(scores[others, i]).sum()) - scores[i, i]
+            total += forward + 0.5 * back + 0.25 * ((side[i] - goal[i]) ** 2).sum()
+    assert loss == pytest.approx(total / 16, rel=1e-4)
+
+
+def test_it_learns_the_teachers_space(make_trainer, toy, toy_data, toy_tokenizer, teacher, tmp_path):
+    own = make_trainer()
+    own.train()
+    bag = bag_encoder(own.model, toy_tokenizer)
+    targets = [toy_tokenizer.decode(toy_data[i]["target"]) for i in range(len(toy_data))]
+    from hf_echo.data.frozen import FrozenRows
+
+    matrix = encode(bag, toy_tokenizer, targets, "eng_Latn").astype(np.float16)
+    args = make_trainer(learning_rate=5e-2, max_steps=120).args
+    student = LexicalTrainer(
+        args,
+        train_dataset=toy_data,
+        tokenizer=toy_tokenizer,
+        teacher=(FrozenRows(matrix, np.arange(len(targets))),),
+    )
+    sources = [toy_tokenizer.decode(toy_data[i]["source"]) for i in range(len(toy_data))]
+
+    def cosine():
+        found = encode(bag_encoder(student.model, toy_tokenizer), toy_tokenizer, sources)
+        return float(F.cosine_similarity(torch.tensor(found), torch.tensor(matrix).float()).mean())
+
+    before = cosine()
+    student.train()
+    assert before < 0.3 and cosine() > 0.8
+
+
+def test_teacher_of_another_size(make_trainer, teacher, toy_data, toy_tokenizer):
+    args = make_trainer(dim=8).args
+    with pytest.raises(ValueError, match="dim is 8, the teacher's 16: one space needs one size"):
+        LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher)
