@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -37,7 +38,26 @@ __all__ = [
     "EchoForTranslation",
     "EchoTokenizer",
     "SonarTranslationPipeline",
+    "pretrained",
 ]
+
+
+def pretrained(name: str) -> Path:
+    """Folder of a checkpoint that comes with the package: "echo-nano" (encoder and decoder) or "echo-static" (a bag).
+
+    Raises:
+        ValueError: there is no such checkpoint.
+
+    Example:
+        >>> from sentence_transformers import SentenceTransformer
+        >>> SentenceTransformer(str(pretrained("echo-static"))).encode(["Bonjour !"]).shape
+        (1, 160)
+    """
+    folder = Path(__file__).parent / "pretrained"
+    known = sorted(path.name for path in folder.iterdir() if (path / "modules.json").exists())
+    if name not in known:
+        raise ValueError(f"no checkpoint {name!r} comes with the package; there are {', '.join(known)}")
+    return folder / name
 
 
 def __getattr__(name: str):

@@ -26,6 +26,7 @@ from .data import load_nway, load_parallel
 from .data.directions import extension_pairs, monolingual, resample
 from .data.frozen import LiveRows, frozen_embeddings
 from .data.tokenized import tokenize_parallel
+from .hub.model_card import model_card
 from .inference.any_encoder import any_encoder
 from .inference.encode import opening
 from .modeling import EchoConfig, EchoDecoderConfig, EchoEncoder, EchoForTranslation
@@ -91,6 +92,8 @@ def train_recipe(
         )
         trainer_options = frozen_sides(stage, model_args, data_args, args, dataset)
     trainer = build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **trainer_options)
+    languages = _languages(tokenized)
+    trainer.model_card = model_card(run, languages)  # of a push while it is being trained
     if trainer.is_world_process_zero():
         out.mkdir(parents=True, exist_ok=True)
         (out / RUN).write_text(json.dumps(run | {"finished": False}, indent=2, default=str))
@@ -99,18 +102,20 @@ def train_recipe(
     seconds = time.time() - start
     model = trainer.accelerator.unwrap_model(trainer.model)
     if stage == "lexical":
-        model = bag_encoder(model, tokenizer, _languages(tokenized))
+        model = bag_encoder(model, tokenizer, languages)
     tables: dict[str, Any] = {}
     metrics = evaluate_sets(model, tokenizer, dev_sets, tables=tables)
     results = {"stage": stage, "seconds": round(seconds, 1), **metrics} | {
         k: getattr(trainer, k) for k in ("tokens_per_second",) if getattr(trainer, k, None)
     }
+    trainer.model_card = model_card(run, getattr(model.config, "languages", None) or languages, results)
     if stage != "lexical":
         trainer.save_model(str(out))  # every process takes part: under FSDP each holds a part of the weights
     elif trainer.is_world_process_zero():
         model.save_pretrained(out)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(out)
+        (out / "README.md").write_text(trainer.model_card, encoding="utf-8")
         by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
         (out / "results.json").write_text(
             json.dumps(results | {"tables": by_language}, indent=2, ensure_ascii=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -91,4 +92,6 @@ def release(
     model, tokenizer = inference.load_translator(checkpoint, dtype="fp32")
     model.save_release(out)
     tokenizer.save_pretrained(out)
+    if (card := checkpoint / "README.md").exists():
+        shutil.copy(card, out / "README.md")
     typer.echo(f"{out}: AutoModel, SentenceTransformer and pipeline('sonar-translation') open it", err=True)

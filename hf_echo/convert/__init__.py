@@ -2,5 +2,6 @@
 
 from .llama import convert_llama
 from .prune_checkpoint import prune_checkpoint
+from .static import convert_static
 
-__all__ = ["convert_llama", "prune_checkpoint"]
+__all__ = ["convert_llama", "convert_static", "prune_checkpoint"]

@@ -1,4 +1,4 @@
-"""What goes to the Hub beside checkpoints: metrics for the `evaluate` library (cards and datasets come later)."""
+"""What goes to the Hub beside checkpoints: metrics for the `evaluate` library, cards, datasets."""
 
 from __future__ import annotations
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from hf_echo.data.engine import Statistics, collect_statistics
 from hf_echo.languages import language
+
+from .template import render
 
 TEMPLATE = "dataset.md.j2"
 SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
@@ -44,7 +45,8 @@ def write_card(
     stats = _read(folder / "stats.json")
     statistics = Statistics.from_json(stats) if stats else collect_statistics([folder / "data"])
     counts, recipe = _read(folder / "counts.json"), folder / "recipe.yaml"
-    text = _render(
+    text = render(
+        TEMPLATE,
         title=title or folder.resolve().name,
         version=version,
         license=license,
@@ -92,17 +94,6 @@ def push_dataset(
     )
     api.create_tag(repo, tag=tag, revision=commit.oid, repo_type="dataset")
     return str(commit.commit_url)
-
-
-def _render(**values: Any) -> str:
-    from jinja2 import Environment
-
-    text = (files(__package__) / "cards" / TEMPLATE).read_text(encoding="utf-8")
-    return (
-        Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-        .from_string(text)
-        .render(**values)
-    )
 
 
 def _languages(statistics: Statistics) -> list[str]:

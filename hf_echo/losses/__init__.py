@@ -5,7 +5,7 @@ Nothing here knows a model, a tokenizer or a trainer; only `gather.py` knows tha
 
 from __future__ import annotations
 
-from .contrastive import contrastive_loss, guide_filter
+from .contrastive import contrastive_loss, guide_filter, symmetric_contrastive_loss
 from .distillation import distillation_loss, distillation_parts, teacher_target
 from .gather import gather_offset, gather_with_grad, rank_weight
 from .mse import mse_loss
@@ -27,6 +27,7 @@ __all__ = [
     "self_objective_loss",
     "split_softmax_loss",
     "split_softmax_parts",
+    "symmetric_contrastive_loss",
     "teacher_target",
     "translation_loss",
     "weighted_total",

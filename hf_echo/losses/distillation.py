@@ -71,8 +71,11 @@ def distillation_parts(
         raise ValueError(f"logit_scale must be positive, the smallest is {scale.min().item()}")
     rows = torch.arange(len(student), device=student.device)
 
-    def info_nce(anchors: Tensor, candidates: Tensor) -> Tensor:
-        logits = scale[:, None] * cosine(anchors, candidates)
+    forward = cosine(student, all_teacher)
+    one_process = all_student is student and all_teacher is teacher  # then the reverse is the same product
+
+    def info_nce(cosines: Tensor) -> Tensor:
+        logits = scale[:, None] * cosines
         if exclude is not None:
             others = exclude.clone()
             others[rows, rows + offset] = False
@@ -81,8 +84,11 @@ def distillation_parts(
 
     wide = torch.promote_types(torch.promote_types(student.dtype, teacher.dtype), torch.float32)
     losses = {
-        "student_teacher": (student_teacher_weight, lambda: info_nce(student, all_teacher)),
-        "teacher_student": (teacher_student_weight, lambda: info_nce(teacher, all_student)),
+        "student_teacher": (student_teacher_weight, lambda: info_nce(forward)),
+        "teacher_student": (
+            teacher_student_weight,
+            lambda: info_nce(forward.T if one_process else cosine(teacher, all_student)),
+        ),
         "mse": (mse_weight, lambda: (student.to(wide) - teacher.to(wide)).square().sum(1)),
     }
     return {

@@ -18,7 +18,13 @@ from transformers import Trainer, TrainingArguments
 from ..data.batching import TokenBudgetBatchSampler
 from ..data.collators import TranslationCollator
 from ..data.tokenized import TokenizedParallel
-from ..losses import contrastive_loss, distillation_loss, gather_with_grad, rank_weight
+from ..losses import (
+    contrastive_loss,
+    distillation_loss,
+    gather_with_grad,
+    rank_weight,
+    symmetric_contrastive_loss,
+)
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from .evaluation import evaluate_sets
 from .trainer import plain_loader
@@ -131,6 +137,8 @@ class LexicalTrainer(Trainer):
         all_target, _ = gather_with_grad(target)
         keys, _ = gather_with_grad(inputs["target_key"])
         same = inputs["target_key"][:, None] == keys[None]
+        if all_source is source:  # one process
+            return symmetric_contrastive_loss(source, target, logit_scale=self.args.logit_scale, exclude=same)
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same)
         forward = contrastive_loss(source, all_target, **options)
         loss = (forward + contrastive_loss(target, all_source, **options)) / 2

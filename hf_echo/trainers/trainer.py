@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -99,6 +100,7 @@ class EchoTrainer(Trainer):
 
     loss_is_scaled_for_ga = False  # our losses are means over a batch, whatever keywords the model accepts
     bottleneck = True
+    model_card: str | None = None  # README.md of a push; transformers' own without
     encoder_sides = (
         1  # texts of a row that are encoded: the source; stage 2 adds the target, stage 3 negatives
     )
@@ -179,6 +181,12 @@ class EchoTrainer(Trainer):
     def loss_parts(self, model, inputs) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
         """Named losses of this process's rows (means), and their weights in the total."""
         raise NotImplementedError
+
+    def create_model_card(self, *args, **kwargs):
+        if self.model_card is None:
+            super().create_model_card(*args, **kwargs)
+        elif self.is_world_process_zero():
+            (Path(self.args.output_dir) / "README.md").write_text(self.model_card, encoding="utf-8")
 
     def training_step(self, *args, **kwargs):
         start = time.perf_counter()
