@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from huggingface_hub import ModelCard
 from transformers import TrainerCallback
 
 import hf_echo.training as training
@@ -395,6 +396,21 @@ def test_a_stage_without_its_teacher(place, recipe, toy_folders):
     path = recipe("x", "distillation", model_name_or_path=str(toy_folders["training"]), max_steps=1)
     with pytest.raises(ValueError, match="teacher is missing: the SentenceTransformer or Echo checkpoint"):
         train_recipe(path, {"output_dir": str(place / "x")})
+
+
+@pytest.mark.parametrize("stage", ["distillation", "extension", "token", "long_context"])
+def test_the_card_names_stage_and_teacher(place, recipe, toy_folders, stage):
+    """Of an absolute path only the end: a card is public."""
+    start = str(toy_folders["training"])
+    values = {"model_name_or_path": start, "max_steps": 1, "dev_negatives": 0}
+    if stage != "long_context":
+        values |= {"teacher": start, "live_teacher": True, "base_languages": ["eng_Latn", "fra_Latn"]}
+    train_recipe(recipe("x", stage, **values))
+    text = (place / "x" / "README.md").read_text(encoding="utf-8")
+    data = ModelCard(text).data
+    assert data.stage == stage and "| toy | " in text and start not in text
+    teacher = None if stage == "long_context" else "/".join(Path(start).parts[-2:])
+    assert getattr(data, "teacher", None) == teacher
 
 
 @pytest.mark.parametrize("name", ["large/5_vocabulary", "large/6_extension", "large/7_small"])
