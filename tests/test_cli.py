@@ -25,6 +25,7 @@ COMMANDS = [
     "translate",
     "release",
     "convert llama",
+    "convert static",
     "prune",
     "evaluate xsim",
     "evaluate translation",

@@ -27,17 +27,14 @@ def convert_llama(
     typer.echo(f"{out}: ready for stage 1 (hf-echo train ... model_name_or_path={out})", err=True)
 
 
-@commands.command(
-    "static", **example("hf-echo convert static outputs/nano-real/0_lexical outputs/static --dim 160")
-)
+@commands.command("static", **example("hf-echo convert static outputs/nano-real/0_lexical outputs/static"))
 def convert_static(
     source: Annotated[str, typer.Argument(help="Checkpoint of the stage `lexical`: folder or Hub name.")],
     out: Annotated[Path, typer.Argument(help="Folder of the SentenceTransformer.")],
-    dim: Annotated[int | None, typer.Option(help="Principal axes to keep; all by default.")] = None,
 ) -> None:
-    """A bag of sub-words as sentence-transformers' StaticEmbedding, float16: no hf_echo is needed to open it."""
+    """A bag of sub-words as sentence-transformers' StaticEmbedding, 8-bit: no hf_echo is needed to open it."""
     from ..convert import convert_static as run
 
-    run(source, out, dim=dim)
+    run(source, out)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     typer.echo(f"{out}: {size / 1e6:.1f} MB, SentenceTransformer opens it", err=True)

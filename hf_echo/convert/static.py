@@ -1,6 +1,7 @@
 """A bag of sub-words (stage 0) as a StaticEmbedding: sentence-transformers alone opens it, and fast.
 
-Language prompts and special tokens fall away, so the same text has one embedding in whatever language it is.
+Language prompts and special tokens fall away, so the same text has one embedding in whatever language it is. The
+weights lie as model2vec writes them, 8-bit vectors and a scale for each: StaticEmbedding and model2vec read that.
 """
 
 from __future__ import annotations
@@ -9,47 +10,47 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import AutoModel, AutoTokenizer
 
 from ..modeling import EchoEncoder
 
+WEIGHTS = "model.safetensors"
 
-def convert_static(source: str | Path, out: str | Path, *, dim: int | None = None) -> Path:
-    """Write a stage-0 checkpoint as a SentenceTransformer of one StaticEmbedding and a Normalize, float16.
+
+def convert_static(source: str | Path, out: str | Path) -> Path:
+    """Write a stage-0 checkpoint as a SentenceTransformer of one StaticEmbedding and a Normalize.
 
     Args:
         source: folder or Hub name of a bag (an EchoEncoder without layers).
-        dim: keep this many principal axes of the vectors (uncentred, so that cosines change least); all by default.
 
     Raises:
-        ValueError: the checkpoint has layers, or fewer dimensions than asked for.
+        ValueError: the checkpoint has layers.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
-    model, tokenizer = (
-        AutoModel.from_pretrained(source, dtype=torch.float32),
-        AutoTokenizer.from_pretrained(source),
-    )
+    out = Path(out)
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    model = AutoModel.from_pretrained(source, dtype=torch.float32)
     if not isinstance(model, EchoEncoder) or model.config.num_hidden_layers:
         raise ValueError(f"{source} is no bag of sub-words: a checkpoint of the stage `lexical` is needed")
     with torch.no_grad():
         vectors = model.projection(model.embed_tokens.weight)
-        if dim is not None and dim > vectors.shape[1]:
-            raise ValueError(f"dim is {dim}, but {source} has only {vectors.shape[1]}")
-        if dim is not None:
-            axes = torch.linalg.eigh(vectors.T @ vectors).eigenvectors.flip(1)
-            vectors = vectors @ axes[:, :dim]
-    plain = Tokenizer.from_str(_bare(tokenizer.backend_tokenizer))
-    static = StaticEmbedding(plain, embedding_weights=vectors.half())
+    plain = _bare(tokenizer.backend_tokenizer)
+    static = StaticEmbedding(Tokenizer.from_str(plain), embedding_weights=vectors)
     SentenceTransformer(modules=[static, Normalize()]).save(str(out), create_model_card=False)
-    return Path(out)
+    scale = vectors.abs().amax(1).clamp(min=1e-12) / 127
+    save_file(
+        {"embeddings": (vectors / scale[:, None]).round().to(torch.int8), "weights": scale}, out / WEIGHTS
+    )
+    (out / "tokenizer.json").write_text(plain, encoding="utf-8")
+    return out
 
 
 def _bare(backend: Tokenizer) -> str:
     """The tokenizer without its template, so that no reader adds prompts; without line breaks it is half as large."""
     state = json.loads(backend.to_str())
-    return json.dumps(
-        state | {"post_processor": None, "truncation": None, "padding": None}, ensure_ascii=False
-    )
+    state |= {"post_processor": None, "truncation": None, "padding": None}
+    return json.dumps(state, ensure_ascii=False, separators=(",", ":"))
