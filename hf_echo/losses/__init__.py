@@ -9,6 +9,7 @@ from .contrastive import contrastive_loss, guide_filter, symmetric_contrastive_l
 from .distillation import distillation_loss, distillation_parts, teacher_target
 from .gather import gather_offset, gather_with_grad, rank_weight
 from .mse import mse_loss
+from .sampled_translation import sampled_translation_loss
 from .self_objective import self_objective_loss
 from .split_softmax import one_softmax_loss, split_softmax_loss, split_softmax_parts
 from .total import weighted_total
@@ -24,6 +25,7 @@ __all__ = [
     "mse_loss",
     "one_softmax_loss",
     "rank_weight",
+    "sampled_translation_loss",
     "self_objective_loss",
     "split_softmax_loss",
     "split_softmax_parts",

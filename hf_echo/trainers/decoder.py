@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
-from ..losses import translation_loss
+from ..losses import sampled_translation_loss, translation_loss
 from .trainer import EchoTrainer, EchoTrainingConfig
 
 
@@ -16,6 +17,12 @@ class DecoderConfig(EchoTrainingConfig):
 
     learning_rate: float = field(default=1e-3, metadata={"help": "AdamW's initial learning rate"})
     warmup_steps: float = field(default=200, metadata={"help": "steps of linear warm-up"})
+    softmax_samples: int = field(
+        default=0,
+        metadata={
+            "help": "softmax over the batch's targets and this many other tokens; 0: the whole vocabulary"
+        },
+    )
 
 
 class DecoderTrainer(EchoTrainer):
@@ -41,11 +48,17 @@ class DecoderTrainer(EchoTrainer):
         model.encoder.requires_grad_(False)
 
     def forward(self, model, inputs):
+        loss = translation_loss
+        if self.args.softmax_samples:
+            loss = partial(sampled_translation_loss, samples=self.args.softmax_samples)
         if self.embeddings is None:
-            return super().forward(model, inputs)
+            texts = {
+                key: inputs[key] for key in ("input_ids", "attention_mask", "decoder_input_ids", "labels")
+            }
+            return model(**texts, loss_function=loss)
         rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(inputs["labels"].device)
         texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
-        return model(sentence_embedding=rows, **texts, loss_function=translation_loss)
+        return model(sentence_embedding=rows, **texts, loss_function=loss)
 
     def loss_parts(self, model, inputs):
         return {"translation": self.forward(model, inputs).loss}, {
