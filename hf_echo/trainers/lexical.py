@@ -29,6 +29,8 @@ from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from .evaluation import evaluate_sets
 from .trainer import plain_loader
 
+WORDS_GAIN = 4.0  # a bag's embeddings are shorter than 1, the decoder's other states about 0.3
+
 
 @dataclass
 class LexicalConfig(TrainingArguments):
@@ -199,7 +201,9 @@ def start_from_bag(model: EchoForTranslation, bag: EchoEncoder) -> EchoForTransl
     """Copy a bag into encoder and decoder, so that the encoder starts as exactly that bag.
 
     The output of every residual branch of the encoder starts at zero. The decoder's input embeddings (tied to its
-    output) are the bag's vectors, scaled to the size that a fresh decoder has.
+    output) are the bag's vectors, scaled to the size that a fresh decoder has. Where the decoder has as many key-value
+    heads as heads, its last cross-attention starts as the identity: then the words of the sentence, in any language,
+    are likely from the first step on, and what is left to learn is their order.
 
     Raises:
         ValueError: vocabulary or hidden size differ, or the encoder norms or pools otherwise than a bag.
@@ -222,4 +226,16 @@ def start_from_bag(model: EchoForTranslation, bag: EchoEncoder) -> EchoForTransl
         if decoder.embed_tokens.weight.shape == vectors.shape:
             unit = F.normalize(vectors, dim=1) * model.config.initializer_range * vectors.shape[1] ** 0.5
             decoder.embed_tokens.weight.copy_(unit)
+            _hand_over_words(model.config.decoder, decoder)
     return model
+
+
+def _hand_over_words(config, decoder) -> None:
+    """The last cross-attention through the bottleneck: the embedding itself, longer than what stands there already."""
+    cross = decoder.layers[-1].cross_attn if len(decoder.layers) else None
+    square = (config.hidden_size, config.hidden_size)
+    if cross is None or not cross.v_proj.weight.shape == cross.o_proj.weight.shape == square:
+        return
+    nn.init.eye_(decoder.embedding_projection.weight)
+    nn.init.eye_(cross.v_proj.weight)
+    nn.init.eye_(cross.o_proj.weight).mul_(WORDS_GAIN)

@@ -203,6 +203,23 @@ def test_teacher_loss_by_hand(make_trainer, toy_data, teacher):
     assert loss == pytest.approx(total / 16, rel=1e-4)
 
 
+def test_words_of_the_sentence_are_likely_from_the_start(bag, toy, toy_tokenizer):
+    """With as many key-value heads as heads the embedding reaches the output: a word's own token leads there."""
+    toy_bag = bag_encoder(bag, toy_tokenizer)
+    model = start_from_bag(toy.make_model(toy_tokenizer, **BAG | dict(num_key_value_heads=2)), toy_bag).eval()
+    tokens = torch.arange(100, 160)
+    vectors = F.normalize(bag.weighted()[tokens], dim=1)
+    start = torch.full((len(tokens), 1), toy_tokenizer.bos_token_id)
+
+    def ranks(embedding):
+        with torch.no_grad():
+            logits = model.decoder(decoder_input_ids=start, sentence_embedding=embedding).logits[:, 0]
+        return (logits > logits.gather(1, tokens[:, None])).sum(1).float()
+
+    assert ranks(vectors).median() < 5  # of 400
+    assert ranks(torch.zeros_like(vectors)).median() > 100
+
+
 def test_it_learns_the_teachers_space(make_trainer, toy, toy_data, toy_tokenizer, teacher, tmp_path):
     own = make_trainer()
     own.train()
