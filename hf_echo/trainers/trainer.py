@@ -51,6 +51,12 @@ class EchoTrainingConfig(TrainingArguments):
     )
     translation_weight: float = field(default=1.0, metadata={"help": "beta of OS Eq. 4 and 6"})
     learning_rate: float = field(default=4e-4, metadata={"help": "AdamW's initial learning rate"})
+    embedding_learning_rate: float | None = field(
+        default=None,
+        metadata={
+            "help": "of token vectors, which stage 0 has trained and fresh layers have not; default: the same"
+        },
+    )
     adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of AdamW"})
     lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "learning rate schedule"})
     warmup_steps: float = field(default=2000, metadata={"help": "steps of linear warm-up"})
@@ -66,6 +72,10 @@ class EchoTrainingConfig(TrainingArguments):
         if self.max_tokens < 1 or self.max_length < 1:
             raise ValueError(
                 f"max_tokens={self.max_tokens} and max_length={self.max_length} must be at least 1"
+            )
+        if self.embedding_learning_rate is not None and self.embedding_learning_rate < 0:
+            raise ValueError(
+                f"embedding_learning_rate must not be negative, got {self.embedding_learning_rate}"
             )
         if not 0 <= self.language_drop <= 1:
             raise ValueError(f"language_drop is a probability, not {self.language_drop}")
@@ -152,6 +162,21 @@ class EchoTrainer(Trainer):
                 2
             ] in attention:
                 module.requires_grad_(not model.bottleneck)
+
+    def create_optimizer(self, model=None):
+        """The Trainer's, with token vectors in groups of their own where they have their own rate."""
+        if self.optimizer is not None or (rate := self.args.embedding_learning_rate) is None:
+            return super().create_optimizer(model)
+        optimizer = super().create_optimizer(model)
+        named = (self.model if model is None else model).named_parameters()
+        vectors = {id(p) for name, p in named if name.endswith("embed_tokens.weight")}
+        for group in list(optimizer.param_groups):
+            moved = [p for p in group["params"] if id(p) in vectors]
+            group["params"] = [p for p in group["params"] if id(p) not in vectors]
+            if moved:
+                options = {key: value for key, value in group.items() if key not in ("params", "lr")}
+                optimizer.add_param_group({"params": moved, "lr": rate, **options})
+        return optimizer
 
     def make_collator(self, args: EchoTrainingConfig, tokenizer) -> TranslationCollator:
         return TranslationCollator(
