@@ -3,7 +3,8 @@
     python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/nano_real_data.py CORPORA outputs/echo/data --parts echo
 
-Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
+Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), train_weighted.parquet (echo: the rows
+of some files several times), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text of a dev part, English
 or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and only
 texts whose licence lets weights be given away (echo).
@@ -121,6 +122,15 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return table[table.source.str.lower() != table.target.str.lower()].reset_index(drop=True)
 
 
+def weighted(train: pd.DataFrame, corpora: Path) -> pd.DataFrame:
+    """The same rows, those of some files (by their English) several times: news and encyclopaedia are few."""
+    parts = [train]
+    for file, times in PARTS["repeat"].items():
+        rows = train[train.target.isin(set(read(corpora, file, lang=ENG).text))]
+        parts += [rows] * (times - 1)
+    return pd.concat(parts).sample(frac=1, random_state=0).reset_index(drop=True)
+
+
 def strict(train: pd.DataFrame) -> pd.DataFrame:
     """OS 4.4: primary sources only, each text once in the corpus; and sentences, no single words (stage 3)."""
     table = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
@@ -155,6 +165,8 @@ def main() -> None:
     train = train.sample(frac=1, random_state=0).reset_index(drop=True)
     train.to_parquet(args.out / "train.parquet")
     strict(train).to_parquet(args.out / "train_strict.parquet")
+    if "repeat" in PARTS:
+        weighted(train, args.corpora).to_parquet(args.out / "train_weighted.parquet")
     write_tokenizer(train, args.out / "tokenizer")
     print(f"train: {len(train)} pairs\n{train.source_lang.value_counts().to_string()}")
 

@@ -1,0 +1,168 @@
+"""What echo-nano and echo-static can do on the dev parts: search, topics, translation, geometry, speed.
+
+    python train_scripts/echo_nano_report.py outputs/echo-nano CORPORA --out outputs/echo-nano/report.json
+
+Reads the stages in the folder (a checkpoint each), outputs/echo/data/dev_*.parquet and the SIB topics of CORPORA. xsim
+in percent (cosine, X->eng, the same text counts as right), as the mean of all 41 languages and of the twelve that the
+goals name. Figures of speed are this machine's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from hf_echo.data import load_nway
+from hf_echo.evaluation import evaluate_geometry, evaluate_xsim, measure_speed, translation_scores
+from hf_echo.evaluation.downstream import evaluate_classification
+from hf_echo.inference import load_translator, translate
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.synthesis import hard_negatives_for
+
+ENG = "eng_Latn"
+SETS = ("flores", "ntrex", "bible", "tatoeba")
+TWELVE = [
+    "fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl", "zho_Hans", "jpn_Jpan", "arb_Arab", "hin_Deva", "tur_Latn",
+    "swh_Latn", "fin_Latn", "vie_Latn",
+]  # fmt: skip
+
+
+def search(encode, data: Path, negatives: int = 0) -> dict:
+    """{set: {"all", "twelve", "languages", and xsimpp of the same with negatives}}."""
+    found = {}
+    for name in SETS:
+        rows = load_nway(str(data / f"dev_{name}.parquet"))
+        made = None
+        if negatives:
+            english = {row["id"]: row["text"] for row in rows if row["lang"] == ENG}
+            made = {k: n for k, n in zip(english, hard_negatives_for(list(english.values()), negatives)) if n}
+        table = evaluate_xsim(encode, rows, negatives=made, same_text_is_right=True)
+        by_language = {row["lang"]: row["xsim"] for row in table.rows}
+        found[name] = {
+            "all": table.average["xsim"],
+            "twelve": float(np.mean([by_language[lang] for lang in TWELVE if lang in by_language])),
+            "languages": by_language,
+        }
+        if made:
+            found[name]["xsimpp"] = table.average["xsimpp"]
+    return found
+
+
+def topics(encode, corpora: Path, languages: list[str]) -> dict:
+    """A probe trained on French (SIB train), accuracy and cross-lingual transfer on SIB dev."""
+    table = pd.read_parquet(corpora / "flores_sib.parquet")
+    table = table[table.lang.isin([*languages, ENG])].rename(columns={"category": "label"})
+    parts = (table[table.split == split].to_dict("records") for split in ("train", "dev"))
+    return evaluate_classification(encode, *parts, train_lang="fra_Latn").average
+
+
+def translation(checkpoint: Path, data: Path, train: Path, sentences: int = 40) -> dict:
+    """chrF++ into English of the decoder, of the source itself, and of the nearest training sentence."""
+    model, tokenizer = load_translator(checkpoint, dtype="fp32")
+    encode = any_encoder(str(checkpoint))
+    rows = pd.DataFrame(load_nway(str(data / "dev_flores.parquet")))
+    english = rows[rows.lang == ENG].set_index("id").text
+    pool = pd.read_parquet(train, columns=["target"]).target.drop_duplicates()
+    pool = pool.sample(min(len(pool), 100_000), random_state=0).tolist()
+    known = torch.nn.functional.normalize(torch.tensor(np.asarray(encode(pool, ENG))), dim=1)
+    outputs = {"decoder": [], "source": [], "nearest": []}
+    references, examples = [], []
+    for lang, group in rows[rows.lang != ENG].groupby("lang", sort=True):
+        group = group[group.id.isin(english.index)][:sentences]
+        texts = group.text.tolist()
+        found = list(translate(model, tokenizer, texts, lang, ENG, max_new_tokens=60))
+        hits = (torch.tensor(np.asarray(encode(texts, lang))) @ known.T).argmax(1)
+        outputs["decoder"] += found
+        outputs["source"] += texts
+        outputs["nearest"] += [pool[i] for i in hits]
+        references += [english[i] for i in group.id]
+        examples.append(
+            {"lang": lang, "source": texts[0], "translation": found[0], "reference": references[-len(texts)]}
+        )
+    scores = {
+        name: translation_scores(lines, references, spbleu=False).chrf for name, lines in outputs.items()
+    }
+    return {"chrf": scores, "sentences": len(references), "examples": examples[:10]}
+
+
+def geometry(encode, data: Path) -> dict:
+    rows = pd.DataFrame(load_nway(str(data / "dev_flores.parquet")))
+    ids = sorted(set.intersection(*(set(group.id) for _, group in rows.groupby("lang"))))
+    parts = []
+    for lang, group in rows.groupby("lang"):
+        parts.append((lang, np.asarray(encode(group.set_index("id").text[ids].tolist(), lang))))
+    found = evaluate_geometry(parts)
+    values = found.singular_values / found.singular_values[0]
+    row = {
+        key: found.to_row()[key]
+        for key in ("dimensions", "feature_std", "spread", "effective_rank", "isotropy")
+    }
+    return row | {"one_over_sqrt_dim": found.dimensions**-0.5, "least_singular_value": float(values.min())}
+
+
+def speed(encode, checkpoint: Path | None, texts: list[str]) -> dict:
+    found = measure_speed(encode, texts, ENG, rounds=3)
+    rows = {
+        "encode": {"sentences_per_second": found.sentences_per_second, "peak_memory_mib": found.peak_memory}
+    }
+    if checkpoint is not None:
+        model, tokenizer = load_translator(checkpoint, dtype="fp32")
+        run = measure_speed(
+            lambda batch, lang: list(translate(model, tokenizer, batch, lang, ENG, max_new_tokens=60)),
+            texts[:256], ENG, rounds=1,
+        )  # fmt: skip
+        rows["translate"] = {
+            "sentences_per_second": run.sentences_per_second,
+            "peak_memory_mib": run.peak_memory,
+        }
+    return rows | {"threads": torch.get_num_threads()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="outputs of the stages; the last one is measured in full")
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("--data", type=Path, default=Path("outputs/echo/data"))
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    stages = [path.parent for path in sorted(args.folder.glob("[0-9]*/results.json"))]
+    report: dict = {"search": {}}
+    for path in [*stages, args.folder / "static"]:
+        if path.exists():
+            report["search"][path.name] = search(any_encoder(str(path)), args.data, negatives=5)
+            print(
+                path.name,
+                json.dumps({n: round(s["all"], 1) for n, s in report["search"][path.name].items()}),
+                flush=True,
+            )
+    last = stages[-1]
+    languages = sorted(report["search"][last.name]["flores"]["languages"])
+    dev = pd.DataFrame(load_nway(str(args.data / "dev_ntrex.parquet")))
+    texts = dev[dev.lang == ENG].text.tolist() * 4
+    for name, path, decoder in (("nano", last, last), ("static", args.folder / "static", None)):
+        encode = any_encoder(str(path))
+        report[name] = {
+            "topics": topics(encode, args.corpora, languages),
+            "geometry": geometry(encode, args.data),
+            "speed": speed(encode, decoder, texts),
+        }
+    report["translation"] = translation(last, args.data, args.data / "train_strict.parquet")
+    args.out.write_text(
+        json.dumps(report, indent=2, ensure_ascii=False, default=float) + "\n", encoding="utf-8"
+    )
+    print(
+        json.dumps(
+            {k: v for k, v in report.items() if k != "search"}, indent=2, ensure_ascii=False, default=float
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
