@@ -88,6 +88,24 @@ def test_mse_holds_the_old_places(toy, toy_tokenizer, teacher, extend):
     assert squared_distance(mse_weight=0.0, new_mse_weight=0.0) > 3 * squared_distance()
 
 
+def test_without_student_to_teacher_new_languages_stay_out(toy, toy_tokenizer, teacher, pairs, extend):
+    """OS Figure 3b, where embeddings are short: MSE grows with the square of their length, and cosines do not.
+
+    The toy's teacher is 5 long, so that its MSE alone would do; here it counts as it does at 0.3, nano-real's length.
+    """
+    square = (pairs[1][1][np.arange(len(pairs[0]))] ** 2).sum(1).mean()
+    short = dict(mse_weight=0.05 / square, new_mse_weight=0.01 / square, max_steps=40)
+
+    def russian(**fields):
+        trainer = extend(**short | fields)
+        trainer.train()
+        return errors(toy, toy_tokenizer, trainer.model.eval())[1]
+
+    start = errors(toy, toy_tokenizer, teacher)[1]
+    assert start > 60 and russian() < 0.1 * start
+    assert russian(new_student_teacher_weight=0.0) > 0.5 * start
+
+
 def kind(lang):
     return {"rus_Cyrl": "new", "eng_Latn": "english"}.get(lang, "base")
 
