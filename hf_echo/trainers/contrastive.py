@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ..data.collators import TranslationCollator
-from ..losses import contrastive_loss, gather_with_grad
+from ..losses import contrastive_loss, gather_with_grad, mse_loss
 from .trainer import EchoTrainer, EchoTrainingConfig
 
 
@@ -20,6 +20,9 @@ class ContrastiveConfig(EchoTrainingConfig):
         default=6000, metadata={"help": "padded tokens of a batch on one device, all sides together"}
     )
     contrastive_weight: float = field(default=0.05, metadata={"help": "alpha of OS Eq. 4 and 6"})
+    mse_weight: float = field(
+        default=0.0, metadata={"help": "of MSE between the two embeddings, SONAR's objective (ECHO Table 9b)"}
+    )
     margin: float = field(default=0.3, metadata={"help": "m of OS Eq. 2"})
     margin_space: str = field(
         default="cosine", metadata={"help": "take the margin off the 'cosine' or off the 'logit'"}
@@ -55,7 +58,11 @@ class ContrastiveTrainer(EchoTrainer):
         output = self.forward(model, inputs)
         parts = self.contrastive_parts(output.sentence_embedding, inputs)
         parts["translation"] = output.loss
-        return parts, self.weights()
+        if not self.args.mse_weight:
+            return parts, self.weights()
+        source, target = output.sentence_embedding[: 2 * len(inputs["index"])].chunk(2)
+        parts["mse"] = mse_loss(source, target)
+        return parts, self.weights() | {"mse": self.args.mse_weight}
 
     def weights(self) -> dict[str, float]:
         return {"contrastive": self.args.contrastive_weight, "translation": self.args.translation_weight}

@@ -164,6 +164,18 @@ def test_contrastive_total_by_hand(make_trainer, toy_data, guided):
     assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5)
 
 
+def test_mse_beside_or_instead_of_contrastive(make_trainer, toy_data):
+    """ECHO Table 9b: the mean over pairs of the squared distance."""
+    trainer = make_trainer("contrastive", contrastive_weight=0.0, mse_weight=2.0, translation_weight=0.5)
+    inputs = next(iter(trainer.get_train_dataloader()))
+    trainer.model.eval()
+    loss = trainer.compute_loss(trainer.model, inputs).item()
+    with torch.no_grad():
+        output = trainer.forward(trainer.model, inputs)
+    x, y = np.split(output.sentence_embedding.double().numpy(), 2)
+    assert loss == pytest.approx(2.0 * ((x - y) ** 2).sum(1).mean() + 0.5 * output.loss.item(), rel=1e-5)
+
+
 def test_hard_negatives_total_by_hand(make_trainer, toy_data):
     trainer = make_trainer("hard_negatives", contrastive_weight=0.07, max_negatives=2)
     batch = batch_with_equal_targets(trainer, toy_data)
