@@ -1,0 +1,129 @@
+"""The ablations of ECHO (Tables 9 to 13) at nano size on real text, our order beside the paper's.
+
+    python train_scripts/ablations.py --out outputs/ablations --seeds 2
+    python train_scripts/ablations.py --out outputs/ablations --tables margin pooling
+
+Rows, steps and the paper's figures stand in recipes/ablations.yaml. A row that is the same in two tables is trained
+once; what is finished is not trained again. Writes results.json and table.md in the output folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from statistics import mean
+
+import yaml
+from tqdm import tqdm
+
+from hf_echo.recipe import find_recipes
+from hf_echo.training import train_recipe
+
+GRID = Path(__file__).parent / "recipes" / "ablations.yaml"
+NOT_FIELDS = ("name", "paper", "start", "pooling")
+PAIR = ("xsim", "xsimpp")
+
+
+def start_point(grid: dict, seed: int, out: Path) -> Path:
+    """Stage 1, trained once a seed."""
+    folder = out / f"start-{seed}"
+    recipe = find_recipes(grid["start"]["recipe"])[0]
+    train_recipe(recipe, grid["start"]["overrides"] | {"seed": seed, "output_dir": str(folder)})
+    return folder
+
+
+def with_pooling(start: Path, pooling: str) -> Path:
+    """The same weights, pooled otherwise."""
+    folder = start.with_name(f"{start.name}-{pooling}")
+    if not folder.exists():
+        shutil.copytree(start, folder, ignore=shutil.ignore_patterns("checkpoint-*"))
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"pooling": pooling}, indent=2))
+    return folder
+
+
+def overrides_of(row: dict, grid: dict, seed: int, out: Path) -> dict:
+    values = grid["row"]["overrides"] | {k: v for k, v in row.items() if k not in NOT_FIELDS} | {"seed": seed}
+    if row.get("start") == "random":
+        recipe = yaml.safe_load(find_recipes(grid["start"]["recipe"])[0].read_text())
+        return values | {
+            "model_name_or_path": None,
+            "shape": recipe["shape"],
+            "tokenizer_name_or_path": recipe["bag"],
+        }
+    start = start_point(grid, seed, out)
+    return values | {
+        "model_name_or_path": str(with_pooling(start, row["pooling"]) if "pooling" in row else start)
+    }
+
+
+def run(grid: dict, tables: list[str], seeds: int, out: Path) -> dict:
+    """{table: [{"name", "paper", "runs": [{"seed", "xsim", "xsimpp"}]}]}"""
+    recipe = find_recipes(grid["row"]["recipe"])[0]
+    done: dict[str, dict] = {}
+    found: dict[str, list] = {}
+    jobs = [(table, row, seed) for table in tables for row in grid["tables"][table] for seed in range(seeds)]
+    for table, row, seed in tqdm(jobs, desc="Ablations", unit="run"):
+        key = json.dumps(
+            {k: v for k, v in row.items() if k not in ("name", "paper")} | {"seed": seed}, sort_keys=True
+        )
+        if key not in done:
+            name = "".join(c if c.isalnum() else "-" for c in row["name"])
+            values = overrides_of(row, grid, seed, out) | {"output_dir": str(out / f"{name}-{seed}")}
+            results = train_recipe(recipe, values)
+            done[key] = {"seed": seed, **{name: results[f"eval_{name}"] for name in PAIR}}
+        rows = found.setdefault(table, [])
+        if not rows or rows[-1]["name"] != row["name"]:
+            rows.append({"name": row["name"], "paper": row.get("paper"), "runs": []})
+        rows[-1]["runs"].append(done[key])
+        (out / "results.json").write_text(json.dumps(found, indent=2) + "\n")
+    return found
+
+
+def order(values: list[float | None]) -> list[int | None]:
+    """Place of each among those that are known, 1 the lowest error."""
+    known = sorted(v for v in values if v is not None)
+    return [None if v is None else known.index(v) + 1 for v in values]
+
+
+def as_markdown(found: dict) -> str:
+    lines = ["| table | row | xsim | by seed | xsim++ | by seed | order | paper xsim / xsim++ | its order |",
+             "|---|---|---:|---|---:|---|---|---|---|"]  # fmt: skip
+    for table, rows in found.items():
+        means = [{name: mean(run[name] for run in row["runs"]) for name in PAIR} for row in rows]
+        ours = [order([m[name] for m in means]) for name in PAIR]
+        paper = [order([row["paper"][i] if row["paper"] else None for row in rows]) for i in range(2)]
+        for i, (row, figures) in enumerate(zip(rows, means)):
+            seeds = [" ".join(f"{run[name]:.1f}" for run in row["runs"]) for name in PAIR]
+            theirs = "{} / {}".format(*row["paper"]) if row["paper"] else ""
+            places = f"{ours[0][i]} / {ours[1][i]}", f"{paper[0][i]} / {paper[1][i]}" if row["paper"] else ""
+            cells = (
+                table, row["name"], f"{figures['xsim']:.1f}", seeds[0], f"{figures['xsimpp']:.1f}", seeds[1],
+                places[0], theirs, places[1],
+            )  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("outputs/ablations"))
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--tables", nargs="*", default=[], help="starts of table names; all by default")
+    args = parser.parse_args()
+    grid = yaml.safe_load(GRID.read_text())
+    tables = [t for t in grid["tables"] if not args.tables or t.startswith(tuple(args.tables))]
+    if not tables:
+        parser.error(f"no table starts with {args.tables}; there are {', '.join(grid['tables'])}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    text = as_markdown(run(grid, tables, args.seeds, args.out))
+    (args.out / "table.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
