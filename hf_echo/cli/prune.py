@@ -25,10 +25,11 @@ def prune(
         str | None, typer.Option(help="FIELD=NUMBER,...: over the size's, such as num_hidden_layers=8.")
     ] = None,
     importance: Annotated[
-        str, typer.Option(help="What stays: by weight, by activation, or plain (the first ones).")
+        str,
+        typer.Option(help="What stays: by weight, by activation, plain (the first ones), or principal axes."),
     ] = "weight",
     calibration: Annotated[
-        Path | None, typer.Option(help="For activation: texts to measure on, one a line.")
+        Path | None, typer.Option(help="For activation and principal: texts, one a line.")
     ] = None,
     lang: Annotated[str | None, typer.Option(help="Language of these texts; unspecified without.")] = None,
     decoder: Annotated[

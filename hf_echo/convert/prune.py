@@ -32,6 +32,7 @@ def prune(
     *,
     carried: measure.Carried | None = None,
     decoder: str = "keep",
+    first_dimensions: bool = False,
 ) -> EchoEncoder | EchoForTranslation:
     """A new model of this shape; the old one stays as it is.
 
@@ -41,12 +42,14 @@ def prune(
             first units of each kind ("plain").
         decoder: "keep" carries it over (the same object), "prune" cuts it to the same shape, though it keeps its
             layers where it has fewer, "drop" leaves it out.
+        first_dimensions: of the encoder's residual stream the first stay whatever `carried` says, as
+            `rotate_to_principal_axes` leaves them.
 
     Raises:
         ValueError: a decoder to keep that reads states whose width changes.
     """
     whole = isinstance(model, EchoForTranslation)
-    cut = _Cut.of(model.encoder if whole else model, shape, carried)
+    cut = _Cut.of(model.encoder if whole else model, shape, carried, first=first_dimensions)
     if not whole or decoder == "drop":
         return cut.make()
     old, new = model.decoder, model.decoder
@@ -90,12 +93,14 @@ class _Cut:
     rescale: float
 
     @classmethod
-    def of(cls, stack, shape: Mapping[str, int], carried, memory: Tensor | None = None) -> _Cut:
+    def of(
+        cls, stack, shape: Mapping[str, int], carried, memory: Tensor | None = None, first: bool = False
+    ) -> _Cut:
         layers = layers_to_keep(stack.config.num_hidden_layers, shape["num_hidden_layers"])
         width = shape["hidden_size"]
         hidden = (
             torch.arange(width)
-            if carried is None
+            if carried is None or first
             else _best(measure.hidden_scores(stack, layers, carried), width)
         )
         if memory is None and isinstance(stack, EchoDecoder):

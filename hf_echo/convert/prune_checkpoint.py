@@ -13,9 +13,11 @@ from pathlib import Path
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
 from .importance import carried_by_weights, carried_on_texts
 from .prune import prune
+from .rotate import rotate_to_principal_axes
 from .shapes import FIELDS, check_rotation, check_shape, layers_to_keep, resolve_shape
 
-IMPORTANCE = ("weight", "activation", "plain")
+IMPORTANCE = ("weight", "activation", "plain", "principal")
+MEASURED = ("activation", "principal")
 DECODER = ("keep", "prune", "drop")
 
 
@@ -38,7 +40,8 @@ def prune_checkpoint(
         out: another folder.
         size: one of Table 36 (large ... xtiny), "nano", or "half" (at most half of the encoder's parameters).
         shape: fields that differ from the size's, or without a size from the source's, see `shapes.FIELDS`.
-        importance: "weight", "activation" (measured on `texts`) or "plain" (the first units).
+        importance: "weight", "activation" (measured on `texts`), "plain" (the first units), or "principal": weight,
+            but first the encoder is turned to the principal axes of its pooled states on `texts`, see `rotate`.
         texts, lang: the sample, and its language or languages; None is "Unspecified language".
         decoder: "keep" as it is, "prune" to the same shape, or "drop".
         tokenizer: folder or tokenizer.json to move the smaller model onto, decoder and all, see `swap_checkpoint`.
@@ -65,10 +68,14 @@ def prune_checkpoint(
     carried = None
     if importance == "activation":
         carried = carried_on_texts(source, old_tokenizer, texts, lang, progress=True)
-    elif importance == "weight":
+    elif importance != "plain":
+        if importance == "principal":
+            rotate_to_principal_axes(source.encoder if whole else source, old_tokenizer, texts, lang)
         carried = carried_by_weights(source.encoder if whole else source)
         carried |= carried_by_weights(source.decoder) if decoder == "prune" else {}
-    pruned = prune(source, shape, carried=carried, decoder=decoder)
+    pruned = prune(
+        source, shape, carried=carried, decoder=decoder, first_dimensions=importance == "principal"
+    )
     layers = layers_to_keep(config.num_hidden_layers, shape["num_hidden_layers"])
     before = {name: getattr(config, name) for name in FIELDS}
     note = {"model": str(model), "shape": before, "layers": layers, "importance": importance}
@@ -110,11 +117,11 @@ def _check(folder: Path, out: Path, importance: str, texts, decoder: str, tokeni
         raise ValueError(f"importance must be one of {', '.join(IMPORTANCE)}, not {importance!r}")
     if decoder not in DECODER:
         raise ValueError(f"decoder must be one of {', '.join(DECODER)}, not {decoder!r}")
-    if (importance == "activation") != bool(texts):
+    if (importance in MEASURED) != bool(texts):
         raise ValueError(
-            "importance 'activation' is measured on texts: give a calibration file"
-            if importance == "activation"
-            else f"texts are for importance 'activation', and it is {importance!r}"
+            f"importance {importance!r} is measured on texts: give a calibration file"
+            if importance in MEASURED
+            else f"texts are for importance {' and '.join(MEASURED)}, and it is {importance!r}"
         )
     if tokenizer is not None and not Path(tokenizer).exists():
         raise FileNotFoundError(f"no tokenizer at {tokenizer}; give its folder, or a tokenizer.json")
