@@ -5,7 +5,8 @@ known here.
 
 What "exact" means. Rows are scaled to length 1 and kept in float32; the score of a pair is their dot product
 in float64, rounded to float32; the best score comes first and equal scores are ordered by LOWEST INDEX. So
-the answer depends neither on `memory` nor on the number of threads. How it is found: `pruned_search`.
+the answer depends neither on `memory` nor on the number of threads. How it is found: `int8_search`,
+`pruned_search`.
 
 A zero row has no direction: its cosine with everything is 0, so its neighbours are the rows of lowest index.
 """
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .int8_search import search
 from .pair_scores import key_columns, key_scores
-from .pruned_search import search
 
 MEMORY = 2**26  # floats: 256 MB
 
@@ -37,8 +38,8 @@ def nearest_neighbours(x: Any, y: Any, k: int, *, memory: int = MEMORY) -> Neigh
         x: (n, d) numpy array, torch tensor (any device, any real dtype) or scipy sparse matrix.
         y: (m, d), of the same sort as x.
         k: 1 <= k <= m.
-        memory: about so many float32 numbers are held beside the unit rows; it changes the time, never the
-            answer.
+        memory: about so many float32 numbers are held beside the unit rows (on a CPU, beside two copies of them
+            for a moment); it changes the time, never the answer.
 
     Raises:
         ValueError: empty, not two-dimensional, NaN or infinite input, different d, impossible k.

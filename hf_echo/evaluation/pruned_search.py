@@ -54,17 +54,18 @@ class Offer(NamedTuple):
 
 
 def search(
-    x: Any, y: Any, k: int, k_back: int | None, memory: int
+    x: Any, y: Any, k: int, k_back: int | None, memory: int, bound: Bound | None = None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """(keys (n, k) of y's rows for x, keys (m, k_back) of x's rows for y or None).
 
-    memory: how many floats the maxima, or a strip, may take (32 * 32 at least).
+    memory: how many floats the maxima, or a strip, may take (32 * 32 at least). bound: what to bound pairs by, if it
+    is known.
     """
     n, m = x.shape[0], y.shape[0]
     device = x.device if isinstance(x, torch.Tensor) else None
     forward = Side(x, y, torch.full((n, k), NO_PAIR, device=device))
     backward = None if k_back is None else Side(y, x, torch.full((m, k_back), NO_PAIR, device=device))
-    bound = short_bound(x, y, k) or whole_bound(x, y)
+    bound = bound or short_bound(x, y, k) or whole_bound(x, y)
     wide = _full(memory // max(GROUP, n // GROUP))
     for j in range(0, m, wide):
         columns = slice(j, min(j + wide, m))

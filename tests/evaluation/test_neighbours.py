@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from hf_echo.evaluation import bounds, mutual_neighbours, nearest_neighbours, pruned_search
+from hf_echo.evaluation import bounds, int8_search, mutual_neighbours, nearest_neighbours, pruned_search
 from hf_echo.evaluation.neighbours import unit_rows
 
 
@@ -50,6 +50,7 @@ def test_equals_brute_force_in_both_directions_down_to_exact_duplicates(noise, m
 def test_the_short_bound_changes_nothing(monkeypatch, noise, size):
     """Whatever number of axes is taken, also one that bounds badly or nearly everything."""
     monkeypatch.setattr(bounds, "SIZES", (size,))
+    monkeypatch.setattr(int8_search, "LEAST", float("inf"))
     monkeypatch.setattr(bounds, "PAIR", 0.0)  # pairs cost nothing: the short product always looks cheaper
     x, y = decaying(1100, 160, noise), decaying(1000, 160, noise) + 0.01
     made = bounds.short_bound(unit_rows(x), unit_rows(y), 4)
@@ -68,6 +69,76 @@ def test_the_short_bound_is_for_data_that_it_bounds():
     assert bounds.short_bound(unit_rows(near), unit_rows(near[::-1].copy()), 4).left.shape[1] <= 96
     assert bounds.short_bound(unit_rows(far), unit_rows(far[::-1].copy()), 4) is None
     assert bounds.short_bound(unit_rows(near[:900]), unit_rows(near), 4) is None  # too few to be worth it
+
+
+def spiked(rows: int, dimensions: int, noise: float) -> np.ndarray:
+    """Families with a common mean, one dimension ten times as large as the others, and rows with one number only."""
+    x = families(rows, dimensions, noise) + 1.0
+    x[:, 3] *= 10
+    x[::50] = np.eye(dimensions)[np.arange(len(x[::50])) % dimensions]
+    return x
+
+
+@pytest.fixture
+def int8(monkeypatch):
+    """The 8-bit search, also where it would not pay; and how many rows it left to the float32 search."""
+    if not int8_search._can_multiply():
+        pytest.skip("this torch has no fbgemm")
+    monkeypatch.setattr(int8_search, "_pays", lambda *_: True)
+    monkeypatch.setattr(int8_search, "LONG", 10**9)
+    left, search = [], pruned_search.search
+    monkeypatch.setattr(pruned_search, "search", lambda x, *a: (left.append(len(x)), search(x, *a))[1])
+    return left
+
+
+@pytest.mark.parametrize("memory", [300_000, 10**7])
+@pytest.mark.parametrize("noise", [0.5, 0.05, 1e-4, 0.0])
+@pytest.mark.parametrize("made", [decaying, spiked])
+def test_8_bits_change_nothing(int8, made, noise, memory):
+    """From strangers through near-duplicates to exact duplicates, in one block and in several, sizes not full."""
+    x, y = made(1100, 160, noise), made(1000, 160, noise) + np.float32(0.01)
+    forward, backward = mutual_neighbours(x, y, 4, memory=memory)
+    assert_exact(forward, x, y, 4)
+    assert_exact(backward, y, x, 4)
+    assert sum(int8) < 2100 * (0.5 if noise == 0.05 else 1.1)  # it decided most rows itself
+    assert_exact(nearest_neighbours(y, x, 2, memory=memory), y, x, 2)
+
+
+@pytest.mark.parametrize("made", [np.ones_like, np.zeros_like, np.negative])
+def test_8_bits_on_data_without_variance_or_similarity(int8, made):
+    """All rows the same, all zero; and no cosine above 0, where the bounds say nothing."""
+    y = np.abs(families(1100, 64, 0.05))
+    x = made(y)
+    forward, backward = mutual_neighbours(x, y, 4)
+    assert_exact(forward, x, y, 4)
+    assert_exact(backward, y, x, 4)
+
+
+@pytest.mark.parametrize("noise", [0.5, 0.05, 1e-4])
+def test_8_bit_bounds_are_bounds(int8, noise):
+    x, y = (
+        unit_rows(a) for a in (spiked(1100, 160, noise), spiked(1001, 160, noise)[::-1] + np.float32(0.01))
+    )
+    made = int8_search._quantised(x, y)
+    columns = torch.arange(len(y))
+    there, back = int8_search._views(made, int8_search._packed(made, columns), 0, len(x), len(y))
+    levels = there.bounds.flatten(1)[: len(x), : len(y)].double()
+    exact = x[made.order].double() @ y.double().T
+    assert bool((levels >= (exact.clamp(0, 1) * int8_search.LEVELS).floor()).all())
+    assert (levels / int8_search.LEVELS - exact.clamp_min(0)).mean() < 0.06
+    assert torch.equal(back.bounds.permute(0, 2, 1).flatten(1)[: len(y), : len(x)].double(), levels.T)
+    for view, rows in ((there, len(x)), (back, len(y))):
+        assert torch.equal(view.bounds.amax(1)[:rows], view.maxima)
+
+
+def test_a_torch_without_8_bit_products_finds_the_same(monkeypatch):
+    x, y = decaying(1100, 96, 0.05), decaying(1000, 96, 0.05) + 0.01
+    found = mutual_neighbours(x, y, 4)
+    monkeypatch.setattr(int8_search, "_can_multiply", lambda: False)
+    monkeypatch.setattr(int8_search, "_quantised", None)
+    for one, other in zip(found, mutual_neighbours(x, y, 4), strict=True):
+        np.testing.assert_array_equal(one.indices, other.indices)
+        np.testing.assert_array_equal(one.scores, other.scores)
 
 
 @pytest.mark.parametrize("memory", [1, 3_000, 50_000])
