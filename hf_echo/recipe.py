@@ -62,7 +62,8 @@ class ModelArguments:
         default_factory=dict, metadata={"help": "EchoConfig fields of a new model; decoder_layers too"}
     )
     bag: str | None = field(
-        default=None, metadata={"help": "stage-0 checkpoint that a new model starts from"}
+        default=None,
+        metadata={"help": "stage-0 checkpoint that a new model (or another stage 0) starts from"},
     )
 
 

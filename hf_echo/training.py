@@ -218,6 +218,8 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
 def build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **options):
     _, trainer_class = STAGES[stage]
     if stage == "lexical":
+        if model_args.bag:
+            options["bag"] = EchoEncoder.from_pretrained(model_args.bag, dtype=torch.float32)
         return trainer_class(args, train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets, **options)
     model = load_model(model_args, tokenizer, _languages(tokenized))
     return trainer_class(

@@ -94,6 +94,7 @@ class LexicalTrainer(Trainer):
 
     Args:
         teacher: (target,), ``rows -> (n, dim)`` by training row (`hf_echo.data.frozen`): the space to learn.
+        bag: a bag to go on from; random vectors without.
     """
 
     loss_is_scaled_for_ga = False
@@ -106,11 +107,19 @@ class LexicalTrainer(Trainer):
         tokenizer,
         dev_sets=None,
         teacher=None,
+        bag: EchoEncoder | None = None,
         **kwargs,
     ):
         if teacher is not None and (size := teacher[0][[0]].shape[1]) != args.dim:
             raise ValueError(f"dim is {args.dim}, the teacher's {size}: one space needs one size")
         model = SubwordBag(len(tokenizer), args.dim)
+        if bag is not None:
+            if bag.embed_tokens.weight.shape != model.embedding.weight.shape:
+                raise ValueError(
+                    f"the bag is {tuple(bag.embed_tokens.weight.shape)} (vocabulary, size), this one "
+                    f"{tuple(model.embedding.weight.shape)}"
+                )
+            model.embedding.weight.data.copy_(bag.embed_tokens.weight.data)
         collator = BagCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
         args.remove_unused_columns = False
         self.dev_sets, self.tokenizer, self.teacher = dev_sets, tokenizer, teacher

@@ -250,3 +250,14 @@ def test_teacher_of_another_size(make_trainer, teacher, toy_data, toy_tokenizer)
     args = make_trainer(dim=8).args
     with pytest.raises(ValueError, match="dim is 8, the teacher's 16: one space needs one size"):
         LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher)
+
+
+def test_it_goes_on_from_a_bag(make_trainer, bag, toy_data, toy_tokenizer):
+    start = bag_encoder(bag, toy_tokenizer)
+    trainer = LexicalTrainer(make_trainer().args, train_dataset=toy_data, tokenizer=toy_tokenizer, bag=start)
+    np.testing.assert_allclose(
+        encode(bag_encoder(trainer.model, toy_tokenizer), toy_tokenizer, TEXTS, None, on_long="split"),
+        encode(start, toy_tokenizer, TEXTS, None, on_long="split"), atol=1e-6,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"the bag is \(400, 16\) \(vocabulary, size\), this one \(400, 8\)"):
+        LexicalTrainer(make_trainer(dim=8).args, train_dataset=toy_data, tokenizer=toy_tokenizer, bag=start)
