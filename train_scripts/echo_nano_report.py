@@ -1,8 +1,9 @@
 """What echo-nano and echo-static can do on the dev parts: search, topics, translation, geometry, speed.
 
-    python train_scripts/echo_nano_report.py outputs/echo-nano CORPORA --out outputs/echo-nano/report.json
+    python train_scripts/echo_nano_report.py outputs/echo-nano/static CORPORA --out static.json
+    python train_scripts/echo_nano_report.py outputs/echo-nano/4_decoder CORPORA --decoder --out nano.json
 
-Reads the stages in the folder (a checkpoint each), outputs/echo/data/dev_*.parquet and the SIB topics of CORPORA. xsim
+Reads one checkpoint, outputs/echo/data/dev_*.parquet and the SIB topics of CORPORA. xsim
 in percent (cosine, X->eng, the same text counts as right), as the mean of all 41 languages and of the twelve that the
 goals name. Figures of speed are this machine's.
 """
@@ -47,6 +48,7 @@ def search(encode, data: Path, negatives: int = 0) -> dict:
             "all": table.average["xsim"],
             "twelve": float(np.mean([by_language[lang] for lang in TWELVE if lang in by_language])),
             "languages": by_language,
+            "candidates": max(row["count"] for row in table.rows),
         }
         if made:
             found[name]["xsimpp"] = table.average["xsimpp"]
@@ -123,45 +125,36 @@ def speed(encode, checkpoint: Path | None, texts: list[str]) -> dict:
     return rows | {"threads": torch.get_num_threads()}
 
 
+def report(model: Path, corpora: Path, data: Path, decoder: bool = False) -> dict:
+    """Everything above for one checkpoint, a SentenceTransformer or an Echo checkpoint."""
+    encode = any_encoder(str(model))
+    found: dict = {"search": search(encode, data, negatives=5)}
+    languages = sorted(found["search"]["flores"]["languages"])
+    news = pd.DataFrame(load_nway(str(data / "dev_ntrex.parquet")))
+    texts = news[news.lang == ENG].text.tolist()
+    found["topics"] = topics(encode, corpora, languages)
+    found["geometry"] = geometry(encode, data)
+    found["speed"] = speed(encode, model if decoder else None, (texts * 40)[:4000])
+    if decoder:
+        found["translation"] = translation(model, data, data / "train_strict.parquet")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="outputs of the stages; the last one is measured in full")
+    parser.add_argument("model", type=Path, help="folder of a SentenceTransformer or an Echo checkpoint")
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--data", type=Path, default=Path("outputs/echo/data"))
+    parser.add_argument("--decoder", action="store_true", help="measure translation too")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    stages = [path.parent for path in sorted(args.folder.glob("[0-9]*/results.json"))]
-    report: dict = {"search": {}}
-    for path in [*stages, args.folder / "static"]:
-        if path.exists():
-            report["search"][path.name] = search(any_encoder(str(path)), args.data, negatives=5)
-            print(
-                path.name,
-                json.dumps({n: round(s["all"], 1) for n, s in report["search"][path.name].items()}),
-                flush=True,
-            )
-    last = stages[-1]
-    languages = sorted(report["search"][last.name]["flores"]["languages"])
-    dev = pd.DataFrame(load_nway(str(args.data / "dev_ntrex.parquet")))
-    texts = dev[dev.lang == ENG].text.tolist() * 4
-    for name, path, decoder in (("nano", last, last), ("static", args.folder / "static", None)):
-        encode = any_encoder(str(path))
-        report[name] = {
-            "topics": topics(encode, args.corpora, languages),
-            "geometry": geometry(encode, args.data),
-            "speed": speed(encode, decoder, texts),
-        }
-    report["translation"] = translation(last, args.data, args.data / "train_strict.parquet")
-    args.out.write_text(
-        json.dumps(report, indent=2, ensure_ascii=False, default=float) + "\n", encoding="utf-8"
+    text = json.dumps(
+        report(args.model, args.corpora, args.data, args.decoder), indent=2, ensure_ascii=False, default=float
     )
-    print(
-        json.dumps(
-            {k: v for k, v in report.items() if k != "search"}, indent=2, ensure_ascii=False, default=float
-        )
-    )
+    args.out.write_text(text + "\n", encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":

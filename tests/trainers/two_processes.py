@@ -17,6 +17,7 @@ from hf_echo.data.tokenized import tokenize_parallel
 
 RUNS = (
     "lexical",
+    "lexical_teacher",
     "seq2seq",
     "contrastive",
     "guided",
@@ -30,7 +31,7 @@ GLOBAL_ROWS = 14
 
 def build(run: str, toy, world: int, output_dir, **changes):
     """The trainer of a run; a global batch has the same rows whatever the number of processes."""
-    stage = {"guided": "contrastive"}.get(run, run)
+    stage = {"guided": "contrastive", "lexical_teacher": "lexical"}.get(run, run)
     name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
     config, trainer = getattr(trainers, f"{name}Config"), getattr(trainers, f"{name}Trainer")
     tokenizer = toy.make_tokenizer()
@@ -58,7 +59,11 @@ def build(run: str, toy, world: int, output_dir, **changes):
             np.arange(40)
         )  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
         args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
-        return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
+        extra = {}
+        if run == "lexical_teacher":
+            extra["teacher"] = [np.random.default_rng(0).normal(size=(len(data), 16)).astype(np.float32)]
+            args.learning_rate = 0.05
+        return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
     if run == "extension":
         options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.0}
     if run in (
