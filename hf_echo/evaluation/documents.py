@@ -38,23 +38,33 @@ def evaluate_documents(
     if target_lang not in documents:
         raise ValueError(f"no documents in {target_lang}; there are {', '.join(sorted(documents))}")
     targets = documents[target_lang]
+    spoilt = [(key, text, kind) for key in targets for text, kind in negatives.get(key, ())]
+    numbers = {key: i for i, key in enumerate(targets)}
+    # The target's texts serve every language.
+    english = encode([separator.join(text) for text in targets.values()], target_lang)
+    near = encode([separator.join(text) for _, text, _ in spoilt], target_lang) if spoilt else None
     rows: list[dict[str, Any]] = []
     for lang, own in documents.items():
         if lang == target_lang:
             continue
         if missing := sorted(set(own) - set(targets)):
             raise ValueError(f"document {missing[0]!r} of {lang} has no text in {target_lang}")
-        ids = list(own)
-        spoilt = [(i, text, kind) for i, key in enumerate(ids) for text, kind in negatives.get(key, ())]
-        if not spoilt:
-            raise ValueError(f"no negatives for the {len(ids)} documents of {lang}")
-        x = encode([separator.join(own[key]) for key in ids], lang)
-        y = encode([separator.join(targets[key]) for key in ids], target_lang)
-        z = encode([separator.join(text) for _, text, _ in spoilt], target_lang)
+        place = {key: i for i, key in enumerate(own)}
+        chosen = [i for i, (key, _, _) in enumerate(spoilt) if key in place]
+        if not chosen:
+            raise ValueError(f"no negatives for the {len(own)} documents of {lang}")
+        x = encode([separator.join(text) for text in own.values()], lang)
+        y = english[[numbers[key] for key in own]]
         plain = xsim(x, y)
-        hard = xsimpp(x, y, z, [i for i, _, _ in spoilt], negative_kind=[kind for _, _, kind in spoilt])
+        hard = xsimpp(
+            x,
+            y,
+            near[chosen],
+            [place[spoilt[i][0]] for i in chosen],
+            negative_kind=[spoilt[i][2] for i in chosen],
+        )
         rows.append(
-            {"lang": lang, "xsim": plain.error_rate, "xsimpp": hard.error_rate, "count": len(ids)}
+            {"lang": lang, "xsim": plain.error_rate, "xsimpp": hard.error_rate, "count": len(own)}
             | {f"errors {kind}": n for kind, n in sorted(hard.errors_by_kind.items())}
         )
     return Table(rows).with_average(["xsim", "xsimpp"])
