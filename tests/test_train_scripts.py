@@ -87,3 +87,24 @@ def test_documents_are_in_order_and_whole(script):
     assert parts["documents"](table, "fra_Latn") == [("b.JOH.2", ["neuf", "dix"], ["nine", "ten"])]
     kept = parts["in_all_languages"](table)
     assert set(kept.text) == {"nine", "ten", "neuf", "dix"}
+
+
+def test_order_of_the_extension(script):
+    figures = dict(zip(("base xsim", "base chrF++", "new xsim"), (0.0, 98.0, 94.0)))
+    rows = [
+        {"run": "teacher", **figures},
+        {"run": "extension", **figures | {"new xsim": 5.0, "base chrF++": 96.0}},
+        {"run": "without MSE", **figures | {"new xsim": 6.0, "base chrF++": 80.0}},
+        {"run": "without student->teacher", **figures | {"new xsim": 60.0}},
+    ]
+    against = script("extension_proof")["against_the_paper"]
+    assert against(rows) == []
+    for run, column, value, claim in [
+        (1, "new xsim", 9.5, "new languages fall below 10 % of their start"),
+        (1, "base xsim", 1.5, "base xsim stays within a point"),
+        (1, "base chrF++", 94.9, "base chrF++ by the old decoder stays within three"),
+        (2, "base chrF++", 96.0, "without MSE the old decoder reads worse"),
+        (3, "new xsim", 9.0, "without student->teacher new languages fall back"),
+    ]:
+        changed = [row | {column: value} if number == run else row for number, row in enumerate(rows)]
+        assert claim in against(changed)
