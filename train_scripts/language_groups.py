@@ -81,7 +81,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("outputs/groups"))
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     recipe, overrides = find_recipes(args.recipe)[0], parse_overrides(args.overrides)
     if args.groups_file:
         groups = yaml.safe_load(args.groups_file.read_text(encoding="utf-8"))
