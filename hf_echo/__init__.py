@@ -43,7 +43,7 @@ __all__ = [
 
 
 def pretrained(name: str) -> Path:
-    """Folder of a checkpoint that comes with the package: "echo-nano" (encoder and decoder) or "echo-static" (a bag).
+    """Folder of a checkpoint that comes with the package: "echo-static", a bag of sub-words in 41 languages.
 
     Raises:
         ValueError: there is no such checkpoint.
@@ -51,7 +51,7 @@ def pretrained(name: str) -> Path:
     Example:
         >>> from sentence_transformers import SentenceTransformer
         >>> SentenceTransformer(str(pretrained("echo-static"))).encode(["Bonjour !"]).shape
-        (1, 160)
+        (1, 256)
     """
     folder = Path(__file__).parent / "pretrained"
     known = sorted(path.name for path in folder.iterdir() if (path / "modules.json").exists())

@@ -13,6 +13,7 @@ from .data.builtin import LANGUAGES, builtin_nway, dev_set
 from .evaluation import translation_scores
 from .inference import load_translator, translate
 from .recipe import find_recipes
+from .tour import run_tour
 from .trainers import DevSet, evaluate_sets
 from .training import train_recipe
 
@@ -56,6 +57,8 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
     console.print(as_table(rows))
     show(console, release)
     console.print(f"Release: {release}. Results: {out / 'results.json'}")
+    console.rule("echo-static, trained on real text, comes with the package (hf-echo tour)")
+    run_tour(console)
     return report
 
 

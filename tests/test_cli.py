@@ -24,6 +24,7 @@ COMMANDS = [
     "encode",
     "translate",
     "release",
+    "tour",
     "convert llama",
     "convert static",
     "prune",

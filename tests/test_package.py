@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A room may import its own layer and those below it. A new room in hf_echo/ gets its place here.
 LAYERS = [
-    {"modeling"},
+    {"modeling", "pretrained"},
     {"losses", "languages", "language_table", "markdown", "data", "vocabulary", "convert"},
     {"trainers", "evaluation", "mining", "synthesis", "inference"},
     {"reports", "hub", "training", "recipe", "dry_run"},
-    {"cli", "demo"},
+    {"cli", "demo", "tour"},
 ]
 IGNORE = shutil.ignore_patterns("__pycache__")
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}

@@ -11,7 +11,44 @@ import typer
 
 PLAIN = {"rich_markup_mode": None}  # help as plain text: boxes cut long option names off
 
-Model = Annotated[str, typer.Option("--model", "-m", help="Echo checkpoint or release: folder or Hub name.")]
+DEFAULT_MODEL = "echo-static"
+
+
+def named_model(name: str) -> str:
+    """What `--model` means: a folder or Hub name as it stands, or a checkpoint that comes with the package."""
+    from .. import pretrained
+
+    if not name:
+        name = DEFAULT_MODEL
+        typer.echo(f"no model given: {name}, which comes with the package", err=True)
+    if Path(name).exists() or "/" in name:
+        return name
+    try:
+        return str(pretrained(name))
+    except ValueError:
+        return name  # a Hub name without an organisation
+
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Echo checkpoint or release: folder or Hub name.",
+        callback=lambda n: named_model(n),
+    ),
+]
+AnyModel = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Echo checkpoint or any SentenceTransformer: folder or Hub name. Without: echo-static, of this package.",
+        default_factory=str,
+        show_default=False,
+        callback=lambda n: named_model(n),
+    ),
+]
 OnLong = Annotated[str, typer.Option(help="Texts beyond the model's length: warn (cut), error, or split.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result here as JSON.")]
 Dtype = Annotated[str, typer.Option(help="auto (bf16 where it is native), fp32 or bf16.")]

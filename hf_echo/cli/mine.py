@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .common import Json, Model, example, print_report
+from .common import AnyModel, Json, example, print_report
 
 commands = typer.Typer()
 
@@ -19,7 +19,7 @@ def mine(
     source: Annotated[Path, typer.Argument(help="Sentences, one a line.")],
     target: Annotated[Path, typer.Argument(help="Sentences of the other language, in any order.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="TSV of score, source, target, best first.")],
-    model: Model,
+    model: AnyModel,
     source_lang: Annotated[str | None, typer.Option(help="Language of the first file.")] = None,
     target_lang: Annotated[str | None, typer.Option(help="Language of the second file.")] = None,
     threshold: Annotated[float | None, typer.Option(help="Leave out pairs that score less.")] = None,

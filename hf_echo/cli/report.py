@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .common import PLAIN, example
+from .common import PLAIN, example, named_model
 
 commands = typer.Typer(**PLAIN)
 
@@ -16,9 +16,6 @@ commands = typer.Typer(**PLAIN)
     "report", **example("hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/")
 )
 def report(
-    models: Annotated[
-        list[str], typer.Argument(help="Folders or Hub names of encoders; minilm and tfidf are baselines.")
-    ],
     data: Annotated[
         Path, typer.Option(help="Folder of *.parquet: n-way tables (id, lang, text), word alignment.")
     ],
@@ -32,15 +29,23 @@ def report(
         Path | None, typer.Option(help="Where embeddings are kept; ~/.cache/hf-echo/reports by default.")
     ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Embedding spaces",
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Folders or Hub names of encoders, or echo-static; minilm and tfidf are baselines. "
+            "Without: echo-static, of this package."
+        ),
+    ] = None,
 ) -> None:
     """Measure models on a folder of data: one page, Markdown and JSON. A second run encodes nothing anew."""
     from .. import reports
-    from ..reports.models import open_models
+    from ..reports.models import BASELINES, open_models
     from ..reports.plots import check_matplotlib
 
     check_matplotlib()
     content = reports.read_folder(data, target_lang=target_lang)
-    opened = open_models(models, content.texts)
+    names = [name if name in BASELINES else named_model(name) for name in models or [""]]
+    opened = open_models(names, content.texts)
     cache = cache or Path.home() / ".cache" / "hf-echo" / "reports"
     measured = reports.measure(opened, content, cache, main=main, examples=examples)
     for file in reports.write_report(measured, out, title=title):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .common import Dtype, Model, OnLong, example, read_lines
+from .common import AnyModel, Dtype, Model, OnLong, example, read_lines
 
 commands = typer.Typer()
 
@@ -18,7 +18,7 @@ commands = typer.Typer()
 def encode(
     source: Annotated[Path, typer.Argument(help="Texts, one a line; - is standard input.")],
     out: Annotated[Path, typer.Argument(help="out.npy or out.parquet (text and embedding).")],
-    model: Model,
+    model: AnyModel,
     lang: Annotated[str | None, typer.Option(help="Language of the texts; unspecified by default.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Padded tokens of a batch; fits the device.")] = None,
     normalize: Annotated[bool, typer.Option(help="Divide each embedding by its length.")] = False,
@@ -29,21 +29,19 @@ def encode(
     import numpy as np
 
     from .. import inference
+    from ..inference.any_encoder import any_encoder, is_echo
 
     if out.suffix not in (".npy", ".parquet"):
         raise ValueError(f"{out}: the file name must end in .npy or .parquet")
     texts = read_lines(source)
-    encoder, tokenizer = inference.load_encoder(model, dtype=dtype)
-    vectors = inference.encode(
-        encoder,
-        tokenizer,
-        texts,
-        lang,
-        max_tokens=max_tokens,
-        normalize=normalize,
-        on_long=on_long,
-        progress=True,
-    )
+    if is_echo(model):
+        encoder, tokenizer = inference.load_encoder(model, dtype=dtype)
+        options = dict(max_tokens=max_tokens, normalize=normalize, on_long=on_long, progress=True)
+        vectors = inference.encode(encoder, tokenizer, texts, lang, **options)
+    else:  # batches, dtype and cutting are then the model's own
+        vectors = any_encoder(model)(texts, lang)
+        if normalize:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".npy":
         np.save(out, vectors)
@@ -79,17 +77,26 @@ def translate(
         typer.echo(" ".join(line.split()))
 
 
+@commands.command(**example("hf-echo tour"))
+def tour() -> None:
+    """Search ten languages with echo-static, the checkpoint that comes with the package: a first look."""
+    from ..tour import run_tour
+
+    run_tour()
+
+
 @commands.command(**example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release"))
 def release(
     checkpoint: Annotated[Path, typer.Argument(help="Training checkpoint.")],
     out: Annotated[Path, typer.Argument(help="Folder of the release.")],
+    dtype: Annotated[str, typer.Option(help="fp32, or bf16: half the size.")] = "fp32",
 ) -> None:
     """Turn a training checkpoint into a release: encoder in the root, decoder in decoder/."""
     from .. import inference
 
     if out.resolve() == checkpoint.resolve():
         raise ValueError(f"{out} is the checkpoint itself: a release needs a folder of its own")
-    model, tokenizer = inference.load_translator(checkpoint, dtype="fp32")
+    model, tokenizer = inference.load_translator(checkpoint, dtype=dtype)
     model.save_release(out)
     tokenizer.save_pretrained(out)
     if (card := checkpoint / "README.md").exists():

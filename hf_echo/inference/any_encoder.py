@@ -19,7 +19,7 @@ def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[[list[str
     `dtype` ("auto", "bf16", "fp32") is of Echo checkpoints; other models run in the one that they were saved in.
     """
     with opening(name_or_path) as name:
-        if _is_echo(name):
+        if is_echo(name):
             model, tokenizer = load_encoder(name, dtype=dtype)
             return lambda texts, lang=None: encode(model, tokenizer, texts, lang)
         from sentence_transformers import SentenceTransformer
@@ -29,7 +29,7 @@ def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[[list[str
         return sentence_transformer_encoder(SentenceTransformer(name))
 
 
-def _is_echo(name: str) -> bool:
+def is_echo(name: str) -> bool:
     """An Echo encoder and nothing behind it (a Dense or Normalize of somebody's own)."""
     try:
         if AutoConfig.from_pretrained(name).model_type != "echo":
