@@ -94,7 +94,7 @@ def test_order_of_the_extension(script):
     rows = [
         {"run": "teacher", **figures},
         {"run": "extension", **figures | {"new xsim": 5.0, "base chrF++": 96.0}},
-        {"run": "without MSE", **figures | {"new xsim": 6.0, "base chrF++": 80.0}},
+        {"run": "without MSE", **figures | {"new xsim": 20.0, "base chrF++": 80.0}},
         {"run": "without student->teacher", **figures | {"new xsim": 60.0}},
     ]
     against = script("extension_proof")["against_the_paper"]
@@ -104,7 +104,7 @@ def test_order_of_the_extension(script):
         (1, "base xsim", 1.5, "base xsim stays within a point"),
         (1, "base chrF++", 94.9, "base chrF++ by the old decoder stays within three"),
         (2, "base chrF++", 96.0, "without MSE the old decoder reads worse"),
-        (3, "new xsim", 9.0, "without student->teacher new languages fall back"),
+        (2, "new xsim", 9.0, "without MSE new languages come less far"),
     ]:
         changed = [row | {column: value} if number == run else row for number, row in enumerate(rows)]
         assert claim in against(changed)
