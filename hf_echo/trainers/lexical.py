@@ -29,6 +29,7 @@ from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from .evaluation import evaluate_sets
 from .trainer import plain_loader
 
+LEAST_RMS = 0.1  # of a token's vector: trained bags have 0.2, layers write 0.01 to 0.1 in their first steps
 WORDS_GAIN = 4.0  # a bag's embeddings are shorter than 1, the decoder's other states about 0.3
 
 
@@ -209,10 +210,12 @@ def bag_encoder(bag: SubwordBag, tokenizer, languages: list[str] | None = None) 
 def start_from_bag(model: EchoForTranslation, bag: EchoEncoder) -> EchoForTranslation:
     """Copy a bag into encoder and decoder, so that the encoder starts as exactly that bag.
 
-    The output of every residual branch of the encoder starts at zero. The decoder's input embeddings (tied to its
-    output) are the bag's vectors, scaled to the size that a fresh decoder has. Where the decoder has as many key-value
-    heads as heads, its last cross-attention starts as the identity: then the words of the sentence, in any language,
-    are likely from the first step on, and what is left to learn is their order.
+    The output of every residual branch of the encoder starts at zero. Short vectors (of a bag that learnt a teacher's
+    short embeddings) are lifted, and the projection takes it back: else the layers' first steps would drown them.
+
+    The decoder's input embeddings (tied to its output) are the bag's vectors, scaled to the size that a fresh decoder
+    has. Where the decoder has as many key-value heads as heads, its last cross-attention starts as the identity: then
+    the words of the sentence, in any language, are likely from the first step on, and their order is left to learn.
 
     Raises:
         ValueError: vocabulary or hidden size differ, or the encoder norms or pools otherwise than a bag.
@@ -227,8 +230,9 @@ def start_from_bag(model: EchoForTranslation, bag: EchoEncoder) -> EchoForTransl
     if model.config.pooling != "mean" or model.config.final_norm:
         raise ValueError("an encoder that starts as a bag needs pooling='mean' and final_norm=False")
     with torch.no_grad():
-        encoder.embed_tokens.weight.copy_(vectors)
-        encoder.projection.weight.copy_(bag.projection.weight)
+        lift = max(1.0, LEAST_RMS / float(vectors.square().mean().sqrt()))
+        encoder.embed_tokens.weight.copy_(vectors * lift)
+        encoder.projection.weight.copy_(bag.projection.weight / lift)
         for layer in encoder.layers:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()

@@ -149,6 +149,18 @@ def test_start_from_bag(bag, toy, toy_tokenizer):
         assert layer.mlp.down_proj.weight.grad.abs().max() > 0
 
 
+def test_short_vectors_are_lifted(bag, toy, toy_tokenizer):
+    """The same embeddings from vectors of a size that layers can work with."""
+    short = bag_encoder(bag, toy_tokenizer)
+    short.embed_tokens.weight.data *= 0.001
+    model = start_from_bag(toy.make_model(toy_tokenizer, **BAG), short)
+    assert float(model.encoder.embed_tokens.weight.detach().square().mean().sqrt()) == pytest.approx(
+        0.1, rel=1e-4
+    )
+    have, want = (encode(m, toy_tokenizer, TEXTS, None, on_long="split") for m in (model, short))
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-9)
+
+
 def test_start_from_bag_gives_the_decoder_its_words(bag, toy, toy_tokenizer):
     """Directions of the bag, size of a fresh decoder: the output is tied, long vectors would be too sure."""
     model = start_from_bag(toy.make_model(toy_tokenizer, **BAG), bag_encoder(bag, toy_tokenizer))
