@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from ..modeling import EchoEncoder
+from ..modeling import EchoConfig
 
 WEIGHTS = "model.safetensors"
 
@@ -31,11 +31,11 @@ def convert_static(source: str | Path, out: str | Path) -> Path:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
-    out = Path(out)
+    out, config = Path(out), AutoConfig.from_pretrained(source)
+    if not isinstance(config, EchoConfig) or config.num_hidden_layers:
+        raise ValueError(f"{source} is no bag of sub-words: a checkpoint of the stage `lexical` is needed")
     tokenizer = AutoTokenizer.from_pretrained(source)
     model = AutoModel.from_pretrained(source, dtype=torch.float32)
-    if not isinstance(model, EchoEncoder) or model.config.num_hidden_layers:
-        raise ValueError(f"{source} is no bag of sub-words: a checkpoint of the stage `lexical` is needed")
     with torch.no_grad():
         vectors = model.projection(model.embed_tokens.weight)
     plain = _bare(tokenizer.backend_tokenizer)
