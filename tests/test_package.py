@@ -154,17 +154,18 @@ def build(kind: str, source: Path, out: Path) -> Path:
 
 
 def carried() -> set[str]:
-    """Files that a checkpoint, `hf-echo train` and `evaluate.load` need beside the ordinary modules."""
+    """Files that a checkpoint, `hf-echo train`, `evaluate.load` and `pretrained` need beside the ordinary modules."""
     modeling = {f"hf_echo/modeling/{path.name}" for path in (ROOT / "modeling").glob("*.py")}
     folder = ROOT / "train_scripts" / "recipes"
     recipes = {f"hf_echo/recipes/{path.relative_to(folder)}" for path in folder.rglob("*.yaml")}
     cards = {f"hf_echo/hub/cards/{path.name}" for path in (ROOT / "hub_cards").glob("*.j2")}
-    metrics = (ROOT / "hf_echo" / "hub" / "metrics").rglob("*.*")
+    package = ROOT / "hf_echo"
+    whole = [*(package / "hub" / "metrics").rglob("*.*"), *(package / "pretrained").rglob("*.*")]
     return (
         modeling
         | recipes
         | cards
-        | {str(path.relative_to(ROOT)) for path in metrics if "__pycache__" not in str(path)}
+        | {str(path.relative_to(ROOT)) for path in whole if "__pycache__" not in str(path)}
     )
 
 
