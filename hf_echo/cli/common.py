@@ -35,7 +35,7 @@ Model = Annotated[
         "--model",
         "-m",
         help="Echo checkpoint or release: folder or Hub name.",
-        callback=lambda n: named_model(n),
+        callback=named_model,
     ),
 ]
 AnyModel = Annotated[
@@ -46,7 +46,7 @@ AnyModel = Annotated[
         help="Echo checkpoint or any SentenceTransformer: folder or Hub name. Without: echo-static, of this package.",
         default_factory=str,
         show_default=False,
-        callback=lambda n: named_model(n),
+        callback=named_model,
     ),
 ]
 OnLong = Annotated[str, typer.Option(help="Texts beyond the model's length: warn (cut), error, or split.")]

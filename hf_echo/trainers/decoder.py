@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from ..losses import sampled_translation_loss, translation_loss
+from ..losses import sampled_translation_loss
 from .trainer import EchoTrainer, EchoTrainingConfig
 
 
@@ -37,6 +37,8 @@ class DecoderTrainer(EchoTrainer):
     def __init__(self, *args, embeddings=None, **kwargs):
         super().__init__(*args, **kwargs)
         self.embeddings = None if embeddings is None else embeddings[0]
+        if self.args.softmax_samples:
+            self.token_loss = partial(sampled_translation_loss, samples=self.args.softmax_samples)
         if embeddings is not None and len(self.embeddings) != len(self.train_dataset):
             raise ValueError(
                 f"there are embeddings of {len(self.embeddings)} rows, the training data have "
@@ -48,17 +50,11 @@ class DecoderTrainer(EchoTrainer):
         model.encoder.requires_grad_(False)
 
     def forward(self, model, inputs):
-        loss = translation_loss
-        if self.args.softmax_samples:
-            loss = partial(sampled_translation_loss, samples=self.args.softmax_samples)
         if self.embeddings is None:
-            texts = {
-                key: inputs[key] for key in ("input_ids", "attention_mask", "decoder_input_ids", "labels")
-            }
-            return model(**texts, loss_function=loss)
+            return super().forward(model, inputs)
         rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(inputs["labels"].device)
         texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
-        return model(sentence_embedding=rows, **texts, loss_function=loss)
+        return model(sentence_embedding=rows, **texts, loss_function=self.token_loss)
 
     def loss_parts(self, model, inputs):
         return {"translation": self.forward(model, inputs).loss}, {

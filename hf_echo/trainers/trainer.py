@@ -110,6 +110,7 @@ class EchoTrainer(Trainer):
 
     loss_is_scaled_for_ga = False  # our losses are means over a batch, whatever keywords the model accepts
     bottleneck = True
+    token_loss = staticmethod(translation_loss)
     model_card: str | None = None  # README.md of a push; transformers' own without
     encoder_sides = (
         1  # texts of a row that are encoded: the source; stage 2 adds the target, stage 3 negatives
@@ -241,7 +242,7 @@ class EchoTrainer(Trainer):
     def forward(self, model, inputs):
         """The model's forward; its loss is the translation loss, by chunks and without logits."""
         keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
-        return model(**{key: inputs[key] for key in keys}, loss_function=translation_loss)
+        return model(**{key: inputs[key] for key in keys}, loss_function=self.token_loss)
 
     def log(self, logs, start_time=None):
         if "loss" in logs and self._parts:

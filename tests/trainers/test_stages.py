@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 import hf_echo.trainers.trainer as trainer_module
 from hf_echo.data.frozen import LiveRows
 from hf_echo.inference import encode
+from hf_echo.losses import sampled_translation_loss, translation_loss
 from hf_echo.trainers import (
     ContrastiveConfig,
     DecoderConfig,
@@ -413,6 +415,23 @@ def test_decoder_from_kept_embeddings(toy, toy_tokenizer, toy_data, make_trainer
     rows = (np.zeros((3, 32), np.float32),)
     with pytest.raises(ValueError, match="embeddings of 3 rows, the training data have 448"):
         make_trainer("decoder", extra={"embeddings": rows})
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_decoder_with_a_sampled_softmax(make_trainer, toy_data, kept):
+    """The loss of the same formula over the same draw, from texts and from kept embeddings."""
+    rows = np.random.default_rng(0).normal(size=(len(toy_data), 32)).astype(np.float32)
+    trainer = make_trainer("decoder", softmax_samples=20, extra={"embeddings": (rows,)} if kept else None)
+    inputs = next(iter(trainer.get_train_dataloader()))
+    trainer.model.eval()
+    torch.manual_seed(2)
+    loss = trainer.compute_loss(trainer.model, inputs).item()
+    trainer.token_loss = translation_loss
+    whole = trainer.compute_loss(trainer.model, inputs).item()
+    trainer.token_loss = partial(sampled_translation_loss, samples=20)
+    torch.manual_seed(2)
+    assert trainer.compute_loss(trainer.model, inputs).item() == pytest.approx(loss)
+    assert loss != whole and loss == pytest.approx(whole, abs=0.5)
 
 
 def test_embeddings_need_the_bottleneck(toy, toy_tokenizer):
