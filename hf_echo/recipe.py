@@ -65,6 +65,9 @@ class ModelArguments:
         default=None,
         metadata={"help": "stage-0 checkpoint that a new model (or another stage 0) starts from"},
     )
+    decoder: str | None = field(
+        default=None, metadata={"help": "checkpoint of the same space whose decoder the model takes over"}
+    )
 
 
 @dataclass
@@ -88,6 +91,13 @@ class DataArguments:
     )
     guide: str | None = field(
         default=None, metadata={"help": "SentenceTransformer or Echo checkpoint for OS Eq. 3"}
+    )
+    neighbour_groups: int = field(
+        default=0,
+        metadata={"help": "batches of near neighbours: rows dealt by this many clusters of their targets"},
+    )
+    neighbours_by: str | None = field(
+        default=None, metadata={"help": "the encoder that says who is near; default: the bag"}
     )
     teacher: str | None = field(
         default=None, metadata={"help": "SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)"}

@@ -25,11 +25,12 @@ from transformers.trainer_utils import get_last_checkpoint
 from .data import load_nway, load_parallel
 from .data.directions import extension_pairs, monolingual, resample
 from .data.frozen import LiveRows, frozen_embeddings
+from .data.neighbour_groups import neighbour_groups
 from .data.tokenized import tokenize_parallel
 from .hub.model_card import model_card
 from .inference.any_encoder import any_encoder
 from .inference.encode import opening
-from .modeling import EchoConfig, EchoDecoderConfig, EchoEncoder, EchoForTranslation
+from .modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, EchoEncoder, EchoForTranslation
 from .recipe import STAGES, DataArguments, ModelArguments, find_recipes, parse_overrides, read_recipe
 from .trainers import (
     DevSet,
@@ -91,6 +92,8 @@ def train_recipe(
             dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir
         )
         trainer_options = frozen_sides(stage, model_args, data_args, args, dataset)
+        if data_args.neighbour_groups:
+            trainer_options["groups"] = groups_of(model_args, data_args, args, dataset)
     trainer = build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **trainer_options)
     languages = _languages(tokenized)
     trainer.model_card = model_card(run, languages)  # of a push while it is being trained
@@ -270,19 +273,46 @@ def frozen_sides(
     return {role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 
+def groups_of(model_args: ModelArguments, args: DataArguments, stage_args, dataset: Dataset):
+    """(rows,) cluster of each target, for batches of near neighbours."""
+    name = args.neighbours_by or model_args.bag
+    if not name:
+        raise ValueError("neighbour_groups needs neighbours_by: the encoder that says which targets are near")
+    key = f"{name} {_trained_with(name)}"
+    options = dict(normalize=True, sides=("target",))
+    (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)
+    return neighbour_groups(targets, args.neighbour_groups, stage_args.seed)
+
+
 def load_model(args: ModelArguments, tokenizer, languages: list[str]) -> EchoForTranslation:
     if args.model_name_or_path:
-        return EchoForTranslation.from_pretrained(args.model_name_or_path, dtype=torch.float32)
+        model = EchoForTranslation.from_pretrained(args.model_name_or_path, dtype=torch.float32)
+        return with_decoder(model, args.decoder) if args.decoder else model
     model = EchoForTranslation(new_config(args.shape, tokenizer, languages))
     if args.bag:
         start_from_bag(model, EchoEncoder.from_pretrained(args.bag, dtype=torch.float32))
-    return model
+    return with_decoder(model, args.decoder) if args.decoder else model
+
+
+def with_decoder(model: EchoForTranslation, name: str) -> EchoForTranslation:
+    """The same encoder with the decoder of another checkpoint of its space."""
+    return EchoForTranslation.from_parts(
+        model.encoder, EchoDecoder.from_pretrained(name, dtype=torch.float32)
+    )
 
 
 def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
-    """EchoConfig of a new model; `shape` holds its fields, and `decoder_layers` where the decoder is shallower."""
+    """EchoConfig of a new model; `shape` holds its fields, and what is other in the decoder: `decoder_layers`,
+    `decoder_intermediate_size`, and `decoder_vocab_size`, the first ids of the vocabulary (`vocabulary/order.py`)."""
     shape = dict(shape)
-    decoder_layers = shape.pop("decoder_layers", shape.get("num_hidden_layers"))
+    names = {
+        "layers": "num_hidden_layers",
+        "intermediate_size": "intermediate_size",
+        "vocab_size": "vocab_size",
+    }
+    of_decoder = {
+        name: shape.pop(f"decoder_{short}") for short, name in names.items() if f"decoder_{short}" in shape
+    }
     known = {f.name for f in fields(EchoConfig)}
     if unknown := sorted(set(shape) - known):  # transformers would take it as an attribute and go on
         near = difflib.get_close_matches(unknown[0], known, n=1)
@@ -295,9 +325,7 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
     common = (
         {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
     )
-    decoder = EchoDecoderConfig(
-        **common | {"num_hidden_layers": decoder_layers}, decoder_start_token_id=ids["bos_token_id"]
-    )
+    decoder = EchoDecoderConfig(**common | of_decoder, decoder_start_token_id=ids["bos_token_id"])
     return EchoConfig(**common, **own, languages=languages, decoder=decoder)
 
 

@@ -35,9 +35,11 @@ def greedy_decode(
         The new ids of each row, without prompt and end of sentence.
 
     Raises:
-        ValueError: the decoder attends all encoder tokens (stage 1), or reads embeddings of another size.
+        ValueError: the decoder attends all encoder tokens (stage 1), reads embeddings of another size, or does not
+            know the prompt's tokens.
     """
     config, model = decoder.config, decoder.model
+    check_prompt(decoder, prompt_ids)
     if not config.bottleneck:
         raise ValueError("greedy_decode works through the bottleneck; a stage-1 decoder needs generate()")
     device, batch = sentence_embedding.device, sentence_embedding.shape[0]
@@ -79,6 +81,19 @@ def greedy_decode(
             constants = [constant[:left] for constant in constants]
             cache = [buffer[:left] for buffer in cache]
     return output
+
+
+def check_prompt(decoder, prompt_ids: list[int]) -> None:
+    """A decoder of one language may know the beginning of the vocabulary only.
+
+    Raises:
+        ValueError: the prompt asks for a language that it cannot even read the name of.
+    """
+    if max(prompt_ids) >= (size := decoder.config.vocab_size):
+        raise ValueError(
+            f"this decoder knows the first {size} tokens only and not the name of the target language; "
+            "it was made to write fewer languages (see its model card)"
+        )
 
 
 def _argmax(logits: torch.Tensor) -> torch.Tensor:

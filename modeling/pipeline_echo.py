@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import Pipeline
 
-from .generation_echo import greedy_decode
+from .generation_echo import check_prompt, greedy_decode
 
 
 class SonarTranslationPipeline(Pipeline):
@@ -101,6 +101,7 @@ class SonarTranslationPipeline(Pipeline):
             inputs = {"sentence_embedding": embedding.to(self.model.dtype)}
             if set(options) == {"max_new_tokens"}:
                 return {"ids": greedy_decode(self.model.decoder, **inputs, prompt_ids=prompt, **options)}
+        check_prompt(self.model.decoder, prompt)
         rows = len(next(iter(inputs.values())))
         ids = self.model.generate(
             **inputs, decoder_input_ids=torch.tensor([prompt] * rows, device=self.device), **options

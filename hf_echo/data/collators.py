@@ -31,6 +31,7 @@ class TranslationCollator:
             model's work); at least one.
         language_drop: probability that a text is encoded as "Unspecified language" (OS Table 3, p_unk).
         language_drops: the same by language, where it differs.
+        decoder_vocab_size: the decoder knows the ids below; others are no labels, and read as <SEP>. None: all.
     """
 
     tokenizer: object
@@ -40,6 +41,7 @@ class TranslationCollator:
     decoder_fraction: float = 1.0
     seed: int = 0
     language_drops: dict[str, float] = field(default_factory=dict)
+    decoder_vocab_size: int | None = None
     _prefixes: dict = field(default_factory=dict, repr=False)
     _prompts: dict = field(default_factory=dict, repr=False)
 
@@ -58,12 +60,15 @@ class TranslationCollator:
         encoder = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
         read = max(1, round(self.decoder_fraction * len(rows)))
         decoder = [self.decoder_ids(row) for row in rows[:read]]
+        labels = [np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]] for ids, prompt in decoder]
+        inputs = [ids[:-1] for ids, _ in decoder]
+        if (size := self.decoder_vocab_size) is not None:
+            inputs = [np.where(ids < size, ids, self.tokenizer.sep_token_id) for ids in inputs]
+            labels = [np.where(ids < size, ids, IGNORE) for ids in labels]
         batch = {
             "input_ids": pad([ids for ids in encoder], self.tokenizer.pad_token_id),
-            "decoder_input_ids": pad([ids[:-1] for ids, _ in decoder], self.tokenizer.pad_token_id),
-            "labels": pad(
-                [np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]] for ids, prompt in decoder], IGNORE
-            ),
+            "decoder_input_ids": pad(inputs, self.tokenizer.pad_token_id),
+            "labels": pad(labels, IGNORE),
             "target_key": torch.tensor([row["target_key"] for row in rows]),
             "index": torch.tensor([row["index"] for row in rows]),
         }

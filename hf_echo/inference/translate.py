@@ -10,7 +10,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from ..modeling.generation_echo import greedy_decode
+from ..modeling.generation_echo import check_prompt, greedy_decode
 from .encode import encode, opening, padded, pick_device, pick_dtype, pieces_of
 
 
@@ -48,7 +48,8 @@ def translate(
         on_long: as in `encode`; a stage-1 checkpoint, whose decoder reads tokens, cannot "split".
 
     Raises:
-        ValueError: an unknown language, embeddings of another size or for a stage-1 checkpoint.
+        ValueError: an unknown language, or one that the decoder does not know; embeddings of another size, or for a
+            stage-1 checkpoint.
     """
     prompt = tokenizer.decoder_prompt_ids(target_lang)
     if isinstance(inputs, str):
@@ -87,6 +88,7 @@ def translate(
 
 
 def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **memory) -> torch.Tensor:
+    check_prompt(model.decoder, prompt)
     rows = len(next(iter(memory.values())))
     start = torch.tensor([prompt] * rows, device=model.device)
     ids = model.generate(

@@ -26,6 +26,7 @@ from ..losses import (
     symmetric_contrastive_loss,
 )
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from ..vocabulary.ngrams import token_ngrams
 from .evaluation import evaluate_sets
 from .trainer import plain_loader
 
@@ -43,6 +44,10 @@ class LexicalConfig(TrainingArguments):
     mse_weight: float = field(
         default=0.5, metadata={"help": "with a teacher: lambda of OS Eq. 10, on embeddings of its own length"}
     )
+    char_ngrams: bool = field(
+        default=False,
+        metadata={"help": "token vectors share those of their character n-grams while they learn"},
+    )
     language_drop: float = field(
         default=0.25, metadata={"help": "probability of the unspecified-language prompt"}
     )
@@ -56,23 +61,52 @@ class LexicalConfig(TrainingArguments):
 
 
 class SubwordBag(nn.Module):
-    """vector(token) * exp(log_weight(token)), summed over a sentence. (rows of ids) -> (rows, dim)."""
+    """vector(token) * exp(log_weight(token)), summed over a sentence. (rows of ids) -> (rows, dim).
 
-    def __init__(self, vocab_size: int, dim: int):
+    Args:
+        ngrams: of each token the numbers of its character n-grams; their mean is added to its vector, as in fastText
+            (https://arxiv.org/abs/1607.04606). What is kept is the sum: a trained bag is as large without.
+    """
+
+    def __init__(self, vocab_size: int, dim: int, ngrams: list[list[int]] | None = None):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, dim)
         nn.init.normal_(self.embedding.weight, std=dim**-0.5)
         self.log_weight = nn.Parameter(torch.zeros(vocab_size))
+        self.ngram_embedding = None
+        if ngrams is not None:
+            none = 1 + max((number for row in ngrams for number in row), default=0)
+            rows = [torch.tensor(row or [none]) for row in ngrams]
+            self.ngram_embedding = nn.Embedding(none + 1, dim, padding_idx=none)
+            nn.init.normal_(self.ngram_embedding.weight[:none], std=dim**-0.5)
+            padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=none)
+            self.register_buffer("ngrams", padded)
+
+    def start_from(self, vectors: torch.Tensor) -> None:
+        """(vocab, dim) of another bag; n-grams begin without a say."""
+        self.embedding.weight.data.copy_(vectors)
+        if self.ngram_embedding is not None:
+            self.ngram_embedding.weight.data.zero_()
+
+    def vectors(self, ids: torch.Tensor) -> torch.Tensor:
+        """(tokens,) -> (tokens, dim), n-grams and weight folded in."""
+        vectors = self.embedding(ids)
+        if self.ngram_embedding is not None:
+            shared = self.ngram_embedding
+            vectors = vectors + F.embedding_bag(
+                self.ngrams[ids], shared.weight, mode="mean", padding_idx=shared.padding_idx
+            )
+        return vectors * self.log_weight[ids].exp()[:, None]
 
     def forward(self, ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
         """ids: (tokens,) of all rows; offsets: (rows,) where each begins."""
-        return F.embedding_bag(
-            ids, self.embedding.weight * self.log_weight.exp()[:, None], offsets, mode="sum"
-        )
+        used, places = ids.unique(return_inverse=True)
+        return F.embedding_bag(places, self.vectors(used), offsets, mode="sum")
 
+    @torch.no_grad()
     def weighted(self) -> torch.Tensor:
-        """(vocab, dim), the weight folded into the vector."""
-        return (self.embedding.weight * self.log_weight.exp()[:, None]).detach()
+        """(vocab, dim), all folded into one vector a token."""
+        return self.vectors(torch.arange(len(self.log_weight), device=self.log_weight.device))
 
 
 class BagCollator(TranslationCollator):
@@ -96,6 +130,7 @@ class LexicalTrainer(Trainer):
     Args:
         teacher: (target,), ``rows -> (n, dim)`` by training row (`hf_echo.data.frozen`): the space to learn.
         bag: a bag to go on from; random vectors without.
+        groups: (rows,) numbers; rows of a group share batches (`hf_echo.data.neighbour_groups`).
     """
 
     loss_is_scaled_for_ga = False
@@ -109,18 +144,21 @@ class LexicalTrainer(Trainer):
         dev_sets=None,
         teacher=None,
         bag: EchoEncoder | None = None,
+        groups: np.ndarray | None = None,
         **kwargs,
     ):
+        self.groups = groups
         if teacher is not None and (size := teacher[0][[0]].shape[1]) != args.dim:
             raise ValueError(f"dim is {args.dim}, the teacher's {size}: one space needs one size")
-        model = SubwordBag(len(tokenizer), args.dim)
+        ngrams = token_ngrams(tokenizer) if args.char_ngrams else None
+        model = SubwordBag(len(tokenizer), args.dim, ngrams)
         if bag is not None:
             if bag.embed_tokens.weight.shape != model.embedding.weight.shape:
                 raise ValueError(
                     f"the bag is {tuple(bag.embed_tokens.weight.shape)} (vocabulary, size), this one "
                     f"{tuple(model.embedding.weight.shape)}"
                 )
-            model.embedding.weight.data.copy_(bag.embed_tokens.weight.data)
+            model.start_from(bag.embed_tokens.weight.data @ bag.projection.weight.data.T)  # of a whitened one
         collator = BagCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
         args.remove_unused_columns = False
         self.dev_sets, self.tokenizer, self.teacher = dev_sets, tokenizer, teacher
@@ -137,7 +175,7 @@ class LexicalTrainer(Trainer):
     def get_train_dataloader(self):
         sampler = TokenBudgetBatchSampler(
             self.train_dataset.lengths().sum(1), 1 << 40, max_rows=self.args.rows, seed=self.args.seed,
-            rank=self.args.process_index, world_size=self.args.world_size,
+            rank=self.args.process_index, world_size=self.args.world_size, groups=self.groups,
         )  # fmt: skip
         return plain_loader(self.train_dataset, sampler, self.data_collator, self.args)
 
@@ -236,19 +274,22 @@ def start_from_bag(model: EchoForTranslation, bag: EchoEncoder) -> EchoForTransl
         for layer in encoder.layers:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
+        vectors = vectors[: model.config.decoder.vocab_size]
         if decoder.embed_tokens.weight.shape == vectors.shape:
             unit = F.normalize(vectors, dim=1) * model.config.initializer_range * vectors.shape[1] ** 0.5
             decoder.embed_tokens.weight.copy_(unit)
-            _hand_over_words(model.config.decoder, decoder)
+            _hand_over_words(model.config.decoder, decoder, bag.projection.weight)
     return model
 
 
-def _hand_over_words(config, decoder) -> None:
+def _hand_over_words(config, decoder, projection: torch.Tensor) -> None:
     """The last cross-attention through the bottleneck: the embedding itself, longer than what stands there already."""
     cross = decoder.layers[-1].cross_attn if len(decoder.layers) else None
     square = (config.hidden_size, config.hidden_size)
     if cross is None or not cross.v_proj.weight.shape == cross.o_proj.weight.shape == square:
         return
-    nn.init.eye_(decoder.embedding_projection.weight)
+    decoder.embedding_projection.weight.copy_(
+        torch.linalg.pinv(projection)
+    )  # back to the mean of the vectors
     nn.init.eye_(cross.v_proj.weight)
     nn.init.eye_(cross.o_proj.weight).mul_(WORDS_GAIN)

@@ -106,6 +106,7 @@ class EchoTrainer(Trainer):
         train_dataset: tokenized pairs.
         tokenizer: the model's EchoTokenizer.
         dev_sets: name -> DevSet; xsim on them is logged and picks the best checkpoint.
+        groups: (rows,) numbers; rows of a group share batches (`hf_echo.data.neighbour_groups`).
     """
 
     loss_is_scaled_for_ga = False  # our losses are means over a batch, whatever keywords the model accepts
@@ -124,8 +125,10 @@ class EchoTrainer(Trainer):
         train_dataset: TokenizedParallel,
         tokenizer,
         dev_sets: Mapping[str, DevSet] | None = None,
+        groups: np.ndarray | None = None,
         **kwargs,
     ):
+        self.groups = groups
         self.train_dataset = train_dataset  # make_collator may look at it
         model.bottleneck = self.bottleneck
         self.freeze(model)
@@ -138,10 +141,13 @@ class EchoTrainer(Trainer):
         self.tokenizer, self.dev_sets = tokenizer, dict(dev_sets or {})
         self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._tokens, self._seconds = 0, 0.0
+        collator = self.make_collator(args, tokenizer)
+        if (known := model.config.decoder.vocab_size) < len(tokenizer):
+            collator.decoder_vocab_size = known
         super().__init__(
             model,
             args,
-            data_collator=self.make_collator(args, tokenizer),
+            data_collator=collator,
             train_dataset=train_dataset,
             eval_dataset=self.dev_sets or None,
             processing_class=tokenizer,
@@ -201,6 +207,7 @@ class EchoTrainer(Trainer):
             seed=args.seed,
             rank=args.process_index,
             world_size=args.world_size,
+            groups=self.groups,
         )
         return plain_loader(self.train_dataset, sampler, self.data_collator, args)
 

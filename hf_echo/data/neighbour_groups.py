@@ -1,0 +1,36 @@
+"""Rows whose targets mean nearly the same, so that a batch holds each other's hardest negatives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .frozen import FrozenRows
+
+POINTS = 100  # texts a cluster that k-means looks at
+
+
+def neighbour_groups(targets: FrozenRows, clusters: int, seed: int = 0) -> np.ndarray:
+    """(rows,) number of each row's cluster, by spherical k-means over what a frozen encoder says of the targets.
+
+    Args:
+        targets: of `frozen_embeddings(..., normalize=True, sides=("target",))`.
+        clusters: how many; fewer rows a cluster are nearer neighbours, and more often mean the same.
+
+    Raises:
+        ValueError: fewer distinct targets than clusters.
+        ImportError: faiss is not there.
+    """
+    try:
+        import faiss  # 0.1 s, and only here
+    except ImportError as error:
+        raise ImportError("neighbour_groups needs faiss: pip install 'hf-echo[faiss]'") from error
+    used, rows = np.unique(targets.index, return_inverse=True)
+    vectors = np.ascontiguousarray(targets.matrix[used], dtype=np.float32)
+    if not 1 <= clusters <= len(vectors):
+        raise ValueError(f"neighbour_groups={clusters}: there are {len(vectors)} distinct targets")
+    kmeans = faiss.Kmeans(
+        vectors.shape[1], clusters, niter=6, seed=seed, spherical=True, max_points_per_centroid=POINTS,
+        min_points_per_centroid=1,
+    )  # fmt: skip
+    kmeans.train(vectors)
+    return kmeans.index.search(vectors, 1)[1][:, 0][rows]
