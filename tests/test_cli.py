@@ -27,6 +27,7 @@ COMMANDS = [
     "tour",
     "convert llama",
     "convert static",
+    "convert whiten",
     "prune",
     "evaluate xsim",
     "evaluate translation",

@@ -38,3 +38,20 @@ def convert_static(
     run(source, out)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     typer.echo(f"{out}: {size / 1e6:.1f} MB, SentenceTransformer opens it", err=True)
+
+
+@commands.command(
+    "whiten",
+    **example("hf-echo convert whiten outputs/echo-nano/0_bag nway.parquet outputs/echo-nano/0_white"),
+)
+def convert_whiten(
+    source: Annotated[str, typer.Argument(help="Bag or training checkpoint: folder.")],
+    nway: Annotated[str, typer.Argument(help="Sentences in all languages: a file with id, lang, text.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
+    shrinkage: Annotated[float, typer.Option(help="The larger, the less is changed.")] = 1.0,
+) -> None:
+    """Take out of the space what translations of one sentence differ by (WCCN): one matrix in the projection."""
+    from ..convert import whiten_checkpoint as run
+
+    run(source, nway, out, shrinkage)
+    typer.echo(f"{out}: the same encoder, whitened; a decoder needs finetuning on it", err=True)
