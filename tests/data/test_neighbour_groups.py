@@ -1,0 +1,70 @@
+"""Clusters of near targets on made vectors."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from hf_echo.data.frozen import FrozenRows
+from hf_echo.data.neighbour_groups import neighbour_groups
+
+
+def bundles(n=6, each=40, rows=500, d=16, noise=0.05):
+    """(targets, the bundle of each row): texts near one of n far directions, each text in several rows."""
+    rng = np.random.default_rng(0)
+    centres = np.linalg.qr(rng.normal(size=(d, d)))[0][:n]
+    matrix = np.repeat(centres, each, axis=0) + noise * rng.normal(size=(n * each, d))
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    index = np.concatenate([np.arange(n * each), rng.integers(0, n * each, rows - n * each)])
+    return FrozenRows(matrix.astype(np.float16), rng.permutation(index)), each
+
+
+def test_near_texts_share_a_cluster():
+    """Twice as many clusters as bundles: none of them holds texts of two (k-means may cut one, not join any)."""
+    targets, each = bundles()
+    groups = neighbour_groups(targets, 24)
+    assert groups.shape == (500,) and groups.min() >= 0 and groups.max() < 24
+    bundle = targets.index // each
+    for group in set(groups):
+        assert len(set(bundle[groups == group])) == 1
+
+
+def test_rows_of_one_text_are_one_group():
+    targets, _ = bundles(noise=1.0)
+    groups = neighbour_groups(targets, 30)
+    for text in set(targets.index):
+        assert len(set(groups[targets.index == text])) == 1
+    assert len(set(groups)) > 10
+
+
+def test_rows_stand_at_their_nearest_centre():
+    """A row is nearer to the mean direction of its own group than to most others': the cosine is what counts."""
+    targets, _ = bundles(noise=1.0)
+    groups = neighbour_groups(targets, 8)
+    vectors = targets.matrix[targets.index].astype(float)
+    means = np.stack([vectors[groups == g].mean(0) for g in range(8)])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    assert ((vectors @ means.T).argmax(1) == groups).mean() > 0.8
+
+
+def test_the_seed_decides():
+    targets, _ = bundles(noise=1.0)
+    first = neighbour_groups(targets, 20, seed=3)
+    np.testing.assert_array_equal(neighbour_groups(targets, 20, seed=3), first)
+    assert (neighbour_groups(targets, 20, seed=4) != first).any()
+
+
+@pytest.mark.parametrize("clusters", [0, 4])
+def test_too_many_clusters(clusters):
+    targets = FrozenRows(np.eye(5, dtype=np.float16), np.array([0, 2, 2, 4, 0, 4]))
+    assert len(set(neighbour_groups(targets, 3))) == 3
+    with pytest.raises(ValueError, match=f"neighbour_groups={clusters}: there are 3 distinct targets"):
+        neighbour_groups(targets, clusters)
+
+
+def test_without_faiss(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ImportError, match=r"neighbour_groups needs faiss: pip install 'hf-echo\[faiss\]'"):
+        neighbour_groups(FrozenRows(np.eye(2, dtype=np.float16), np.arange(2)), 1)
