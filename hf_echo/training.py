@@ -76,6 +76,8 @@ def train_recipe(
         "values": values,
         "from": _trained_with(model_args.model_name_or_path or model_args.bag),
     }
+    if model_args.decoder:
+        run["decoder_from"] = _trained_with(model_args.decoder)
     before = json.loads((out / RUN).read_text()) if (out / RUN).exists() else None
     if not fresh and before == json.loads(json.dumps(run | {"finished": True}, default=str)):
         logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)

@@ -1,30 +1,43 @@
 """From the corpora to the checkpoints that come with the package: data, stages, export, figures, cards.
 
-    python train_scripts/echo_nano.py CORPORA                # everything, hours on two cores
-    python train_scripts/echo_nano.py CORPORA --only static  # echo-static alone
+    python train_scripts/echo_nano.py CORPORA                # echo-static and echo-nano, some hours on two cores
+    python train_scripts/echo_nano.py CORPORA --only nano    # one of them
 
-Every stage is a recipe in recipes/echo-nano; a stopped run goes on where it was, what is finished is not done again.
+Every stage is a recipe in recipes/echo-static or recipes/echo-nano; a stopped run goes on where it was, and what is
+finished is not done again.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from echo_nano_report import SETS, TWELVE, report
+import torch
+from echo_nano_report import SETS, TWELVE, report, search
 
-from hf_echo.convert import convert_static
+from hf_echo.convert import convert_static, whiten_checkpoint
 from hf_echo.hub.template import render
+from hf_echo.inference import load_translator
+from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.recipe import find_recipes
 from hf_echo.training import train_recipe
 
-DATA, OUT = Path("outputs/echo/data"), Path("outputs/echo-nano")
+DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
-BAG_STAGES = ("0_lexical", "1_lexical")
+WHITE = {"0_bag": "0_white", "3_hard_negatives": "3_white"}  # whitened before what follows
+SHRINKAGE = 2.0
+STAGES = {
+    "1_decoder": "decoder from the bag's embeddings",
+    "2_contrastive": "two layers on the bag, batches of near neighbours",
+    "3_hard_negatives": "five hard negatives by rule a sentence",
+    "4_decoder": "the decoder on the finished encoder",
+}
 
 
 def make_data(corpora: Path) -> None:
@@ -33,40 +46,138 @@ def make_data(corpora: Path) -> None:
         subprocess.run([sys.executable, script, corpora, DATA, "--parts", "echo"], check=True)
 
 
-def train(names: list[str] | None = None) -> None:
-    for path in find_recipes("echo-nano"):
-        if names is None or path.stem in names:
-            train_recipe(path)
+def train(journey: str) -> None:
+    """All recipes of a folder in their order, whitened where that is due."""
+    for path in find_recipes(journey):
+        train_recipe(path)
+        if (
+            journey == "echo-nano"
+            and path.stem in WHITE
+            and not (OUT / WHITE[path.stem] / "config.json").exists()
+        ):
+            whiten_checkpoint(OUT / path.stem, str(DATA / "nway.parquet"), OUT / WHITE[path.stem], SHRINKAGE)
 
 
-def static(corpora: Path) -> None:
-    """The bag, exported, measured, with its card."""
-    folder = convert_static(OUT / BAG_STAGES[-1], PRETRAINED / "echo-static")
-    found = report(folder, corpora, DATA)
-    (OUT / "static.json").write_text(json.dumps(found, indent=2, default=float) + "\n")
-    stages = [json.loads((OUT / name / "results.json").read_text()) for name in BAG_STAGES]
-    recipes = [json.loads((OUT / name / "recipe.json").read_text())["values"] for name in BAG_STAGES]
+def measured(model: Path, file: Path, corpora: Path, **options) -> dict:
+    """`report`, kept in a file."""
+    if not file.exists():
+        found = report(model, corpora, DATA, **options)
+        file.write_text(json.dumps(found, indent=2, ensure_ascii=False, default=float) + "\n")
+    return json.loads(file.read_text())
+
+
+def common(found: dict, folder: Path) -> dict:
+    """What both cards say."""
     codes = sorted([*found["search"]["flores"]["languages"], "eng_Latn"])
-    card = render(
-        "echo_static.md.j2",
+    return dict(
         languages=sorted({code.split("_")[0] for code in codes}),
         codes=codes,
         megabytes=sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e6,
         dimensions=found["geometry"]["dimensions"],
         twelve=", ".join(code.split("_")[0] for code in TWELVE),
-        search=[{"name": name, **found["search"][name]} for name in SETS],
-        flores=sorted(found["search"]["flores"]["languages"].items(), key=lambda item: item[1]),
         topics=found["topics"],
         geometry=found["geometry"],
         threads=found["speed"]["threads"],
+        rows=pq.read_metadata(DATA / "train.parquet").num_rows,
+    )
+
+
+def static(corpora: Path) -> None:
+    """The whitened bag, exported, measured, with its card."""
+    folder = convert_static(STATIC / "0_white", PRETRAINED / "echo-static")
+    found = measured(folder, STATIC / "static.json", corpora)
+    values = json.loads((STATIC / "0_bag" / "recipe.json").read_text())["values"]
+    card = render(
+        "echo_static.md.j2",
+        **common(found, folder),
+        search=[{"name": name, **found["search"][name]} for name in SETS],
+        flores=sorted(found["search"]["flores"]["languages"].items(), key=lambda item: item[1]),
         speed=found["speed"]["encode"]["sentences_per_second"],
         memory=found["speed"]["encode"]["peak_memory_mib"],
-        steps=sum(recipe["max_steps"] for recipe in recipes),
-        seconds=sum(stage["seconds"] for stage in stages),
-        rows=pq.read_metadata(DATA / "train.parquet").num_rows,
+        steps=values["max_steps"],
+        seconds=json.loads((STATIC / "0_bag" / "results.json").read_text())["seconds"],
     )
     (folder / "README.md").write_text(card, encoding="utf-8")
     print(card)
+
+
+def nano(corpora: Path) -> None:
+    """The last stage, released in bf16, measured, with its card."""
+    folder = PRETRAINED / "echo-nano"
+    model, tokenizer = load_translator(OUT / "4_decoder", dtype="fp32")
+    shutil.rmtree(folder, ignore_errors=True)
+    model.to(torch.bfloat16).save_release(folder)
+    tokenizer.save_pretrained(folder)
+    file = folder / "tokenizer.json"  # without line breaks it is half as large
+    file.write_text(
+        json.dumps(json.loads(file.read_text()), ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
+    )
+    found = measured(folder, OUT / "nano.json", corpora, decoder=True)
+    before = OUT / "before.json"
+    if not before.exists():
+        values = search(any_encoder(str(OUT / "2_contrastive")), DATA, negatives=5)
+        before.write_text(json.dumps(values, default=float))
+    card = render(
+        "echo_nano.md.j2", **common(found, folder), **figures(found, json.loads(before.read_text())),
+        encoder_parameters=model.encoder.num_parameters() / 1e6,
+        decoder_parameters=model.decoder.num_parameters() / 1e6,
+        stages=[stage_row(name, what) for name, what in STAGES.items()],
+        digest=hashlib.sha256((DATA / "train.parquet").read_bytes()).hexdigest()[:16],
+    )  # fmt: skip
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    print(card)
+
+
+def figures(found: dict, before: dict) -> dict:
+    """Search beside echo-static and beside the encoder before stage 3; what the goals say of it."""
+    floor = json.loads((STATIC / "static.json").read_text())["search"]
+    rows = [
+        {
+            "name": name, **found["search"][name], "before": before[name]["xsimpp"],
+            "static_all": floor[name]["all"], "static_twelve": floor[name]["twelve"],
+        }
+        for name in SETS
+    ]  # fmt: skip
+    flores, news = (found["search"][name]["languages"] for name in ("flores", "ntrex"))
+    by_language = [
+        (
+            lang,
+            flores[lang],
+            news[lang],
+            floor["flores"]["languages"][lang],
+            floor["ntrex"]["languages"][lang],
+        )
+        for lang in sorted(flores)
+    ]
+    chrf = found["translation"]["chrf"]
+    fewer = [1 - row["xsimpp"] / row["before"] for row in rows]
+    goals = {
+        f"Bible xsim {found['search']['bible']['all']:.1f} %": found["search"]["bible"]["all"] < 10,
+        f"xsim++ {100 * min(fewer):.0f} to {100 * max(fewer):.0f} % below stage 2": min(fewer) >= 0.3,
+        f"topics {found['topics']['clt']:.1f} %": found["topics"]["clt"] > 85,
+        f"chrF++ {chrf['decoder']:.1f}": chrf["decoder"] > max(chrf["source"], chrf["nearest"]),
+        f"flores {found['search']['flores']['twelve']:.1f} %": found["search"]["flores"]["twelve"] <= 10,
+        f"news {found['search']['ntrex']['twelve']:.1f} %": found["search"]["ntrex"]["twelve"] <= 18,
+    }
+    return dict(
+        search=rows,
+        by_language=by_language,
+        better=sum(a + b < c + d for _, a, b, c, d in by_language),
+        missed=[goal for goal, reached in goals.items() if not reached],
+        speed=found["speed"],
+        translation=found["translation"],
+    )
+
+
+def stage_row(name: str, what: str) -> dict:
+    results = json.loads((OUT / name / "results.json").read_text())
+    values = json.loads((OUT / name / "recipe.json").read_text())["values"]
+    if "tokens_per_second" in results:
+        tokens = f"{results['tokens_per_second'] * results['seconds'] / 1e6:.1f}M"
+    else:
+        tokens = f"{values['max_steps'] * values['rows'] / 1e6:.1f}M pairs"
+    return {"name": name, "what": what, "steps": values["max_steps"], "seed": values.get("seed", 42),
+            "tokens": tokens, "seconds": results["seconds"]}  # fmt: skip
 
 
 def main() -> None:
@@ -74,11 +185,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
-    parser.add_argument("--only", choices=["static"], help="stop after this one")
+    parser.add_argument("--only", choices=["static", "nano"], help="just this checkpoint")
     args = parser.parse_args()
     make_data(args.corpora)
-    train([*BAG_STAGES])
-    static(args.corpora)
+    for name, build in (("static", static), ("nano", nano)):
+        if args.only in (None, name):
+            train(f"echo-{name}")
+            build(args.corpora)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/nano_real_data.py CORPORA outputs/echo/data --parts echo
 
-Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), train_weighted.parquet (echo: the rows
-of some files several times), a tokenizer of 32k sub-words with all
-languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text of a dev part, English
+Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
+languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). For echo also
+train_weighted.parquet, the rows of some files several times, nway.parquet, their sentences in all languages, and
+tokenizer_40k, with more room for English. A text of a dev part, English
 or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and only
 texts whose licence lets weights be given away (echo).
 """
@@ -20,6 +21,7 @@ import pandas as pd
 import yaml
 
 from hf_echo.vocabulary import train_tokenizer
+from hf_echo.vocabulary.order import used_first
 
 ENG = "eng_Latn"
 PARTS: dict = {}
@@ -137,12 +139,28 @@ def strict(train: pd.DataFrame) -> pd.DataFrame:
     return table.drop_duplicates("target").drop_duplicates("source").reset_index(drop=True)
 
 
-def write_tokenizer(train: pd.DataFrame, out: Path) -> None:
-    """At most 60,000 sentences a language and 150,000 English ones."""
+def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000, english_times: int = 0) -> None:
+    """At most 60,000 sentences a language and 150,000 English ones; or all English ones `english_times`, and the tokens
+    that English uses first, so that an English decoder needs only the beginning of the vocabulary."""
     parts = [g.source.sample(min(len(g), 60_000), random_state=0) for _, g in train.groupby("source_lang")]
     english = train.target.drop_duplicates()
-    parts.append(english.sample(min(len(english), 150_000), random_state=0))
-    train_tokenizer((text for part in parts for text in part), 32_000, max_length=256).save_pretrained(out)
+    sample = english.sample(min(len(english), 150_000), random_state=0)
+    parts += [english] * english_times or [sample]
+    tokenizer = train_tokenizer((text for part in parts for text in part), vocab_size, max_length=256)
+    if english_times:
+        tokenizer, used = used_first(tokenizer, english, ENG)
+        print(f"{out.name}: English and its prompts use the first {used} tokens")
+    tokenizer.save_pretrained(out)
+
+
+def nway_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Training sentences that stand in all languages (FLORES/SIB, NTREX), for `hf-echo convert whiten`."""
+    ntrex = read(corpora, "ntrex.parquet")
+    ntrex = ntrex[~ntrex.id.astype(str).isin(set(dev["ntrex"].id))]
+    flores = read(corpora, "flores_sib.parquet", split="train").rename(columns={"index_id": "id"})
+    parts = [t.assign(id=name + t.id.astype(str)) for name, t in (("f", flores), ("n", ntrex))]
+    table = pd.concat(parts)
+    return table[table.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"])[["id", "lang", "text"]]
 
 
 def main() -> None:
@@ -167,6 +185,8 @@ def main() -> None:
     strict(train).to_parquet(args.out / "train_strict.parquet")
     if "repeat" in PARTS:
         weighted(train, args.corpora).to_parquet(args.out / "train_weighted.parquet")
+        nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
+        write_tokenizer(train, args.out / "tokenizer_40k", 40_000, english_times=4)
     write_tokenizer(train, args.out / "tokenizer")
     print(f"train: {len(train)} pairs\n{train.source_lang.value_counts().to_string()}")
 

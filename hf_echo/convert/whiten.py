@@ -48,11 +48,13 @@ def whitening(covariance: np.ndarray, shrinkage: float = 1.0) -> np.ndarray:
     """(d, d) symmetric (C + shrinkage * tr(C) / d * I)^(-1/2), scaled to determinant 1.
 
     Raises:
-        ValueError: shrinkage is not above 0.
+        ValueError: shrinkage is not above 0, or the covariance is zero.
     """
     if not shrinkage > 0:
         raise ValueError(f"shrinkage must be above 0, got {shrinkage}")
     d = len(covariance)
+    if not np.trace(covariance) > 0:
+        raise ValueError("the translations do not differ from each other: there is nothing to take out")
     values, axes = np.linalg.eigh(covariance + shrinkage * np.trace(covariance) / d * np.eye(d))
     scale = values**-0.5
     return (axes * (scale / np.exp(np.log(scale).mean()))) @ axes.T
@@ -97,6 +99,8 @@ def whiten_checkpoint(source: str | Path, nway: str, out: str | Path, shrinkage:
     from ..inference.any_encoder import any_encoder
     from ..modeling import EchoConfig, EchoForTranslation
 
+    if not shrinkage > 0:  # before everything is encoded
+        raise ValueError(f"shrinkage must be above 0, got {shrinkage}")
     config = EchoConfig.from_pretrained(source)
     kind = EchoEncoder if config.decoder is None else EchoForTranslation
     model = kind.from_pretrained(source, dtype=torch.float32).eval()
