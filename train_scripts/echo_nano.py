@@ -41,21 +41,21 @@ STAGES = {
 
 
 def make_data(corpora: Path) -> None:
-    if not (DATA / "tokenizer" / "tokenizer.json").exists():
+    made = (DATA / name / "tokenizer.json" for name in ("tokenizer", "tokenizer_40k"))
+    if not all(file.exists() for file in made):
         script = Path(__file__).with_name("nano_real_data.py")
         subprocess.run([sys.executable, script, corpora, DATA, "--parts", "echo"], check=True)
 
 
 def train(journey: str) -> None:
     """All recipes of a folder in their order, whitened where that is due."""
+    folder = Path("outputs") / journey
     for path in find_recipes(journey):
         train_recipe(path)
-        if (
-            journey == "echo-nano"
-            and path.stem in WHITE
-            and not (OUT / WHITE[path.stem] / "config.json").exists()
-        ):
-            whiten_checkpoint(OUT / path.stem, str(DATA / "nway.parquet"), OUT / WHITE[path.stem], SHRINKAGE)
+        white = folder / WHITE.get(path.stem, path.stem)
+        if not (white / "config.json").exists():
+            encode = any_encoder(str(folder / path.stem))
+            whiten_checkpoint(folder / path.stem, str(DATA / "nway.parquet"), white, encode, SHRINKAGE)
 
 
 def measured(model: Path, file: Path, corpora: Path, **options) -> dict:

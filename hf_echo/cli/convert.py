@@ -52,6 +52,7 @@ def convert_whiten(
 ) -> None:
     """Take out of the space what translations of one sentence differ by (WCCN): one matrix in the projection."""
     from ..convert import whiten_checkpoint as run
+    from ..inference.any_encoder import any_encoder
 
-    run(source, nway, out, shrinkage)
+    run(source, nway, out, any_encoder(source), shrinkage)
     typer.echo(f"{out}: the same encoder, whitened; a decoder needs finetuning on it", err=True)

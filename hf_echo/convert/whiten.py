@@ -8,15 +8,19 @@ same for every language. A few hundred sentences that exist in all languages are
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
+from transformers import AutoTokenizer
 
-from ..modeling import EchoEncoder
+from ..data import load_nway
+from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 
 ENGLISH = "eng_Latn"
+Encode = Callable[[list[str], str], np.ndarray]
 
 
 def noise_covariance(embeddings: Mapping[str, Mapping[str, np.ndarray]], pivot: str = ENGLISH) -> np.ndarray:
@@ -63,7 +67,7 @@ def whitening(covariance: np.ndarray, shrinkage: float = 1.0) -> np.ndarray:
 def whiten_encoder(
     encoder: EchoEncoder,
     rows: Iterable[Mapping[str, str]],
-    encode: Callable[[list[str], str], np.ndarray],
+    encode: Encode,
     shrinkage: float = 1.0,
 ) -> EchoEncoder:
     """Fold the whitening of these sentences into the encoder's projection, in place.
@@ -86,26 +90,24 @@ def whiten_encoder(
     return encoder
 
 
-def whiten_checkpoint(source: str | Path, nway: str, out: str | Path, shrinkage: float = 1.0) -> Path:
+def whiten_checkpoint(
+    source: str | Path, nway: str, out: str | Path, encode: Encode, shrinkage: float = 1.0
+) -> Path:
     """`whiten_encoder` on a bag or a training checkpoint, saved with its tokenizer in another folder.
 
     A decoder is kept as it is: it has to be finetuned on the new space.
+
+    Args:
+        nway: file of sentences in all languages, as `hf_echo.data.load_nway` reads it.
+        encode: the checkpoint's encoder, `hf_echo.inference.any_encoder(source)`.
     """
-    import json
-
-    from transformers import AutoTokenizer
-
-    from ..data import load_nway
-    from ..inference.any_encoder import any_encoder
-    from ..modeling import EchoConfig, EchoForTranslation
-
     if not shrinkage > 0:  # before everything is encoded
         raise ValueError(f"shrinkage must be above 0, got {shrinkage}")
     config = EchoConfig.from_pretrained(source)
     kind = EchoEncoder if config.decoder is None else EchoForTranslation
     model = kind.from_pretrained(source, dtype=torch.float32).eval()
     encoder = model if config.decoder is None else model.encoder
-    whiten_encoder(encoder, load_nway(nway), any_encoder(str(source)), shrinkage)
+    whiten_encoder(encoder, load_nway(nway), encode, shrinkage)
     out = Path(out)
     model.save_pretrained(out)
     AutoTokenizer.from_pretrained(source).save_pretrained(out)
