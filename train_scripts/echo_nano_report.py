@@ -41,7 +41,7 @@ TWELVE = [
 
 
 def search(encode, data: Path, negatives: int = 0) -> dict:
-    """{set: {"all", "twelve", "languages", and xsimpp of the same with negatives}}."""
+    """{set: {"all", "twelve", "languages", "ratio" (all and twelve, by ratio margin), xsimpp with negatives}}."""
     found = {}
     for name in SETS:
         rows = load_nway(str(data / f"dev_{name}.parquet"))
@@ -57,6 +57,12 @@ def search(encode, data: Path, negatives: int = 0) -> dict:
             "languages": by_language,
             "candidates": max(row["count"] for row in table.rows),
         }
+        ratio = evaluate_xsim(encode, rows, margin="ratio", same_text_is_right=True)
+        found[name]["ratio"] = ratio.average["xsim"]
+        by_language = {row["lang"]: row["xsim"] for row in ratio.rows}
+        found[name]["ratio_twelve"] = float(
+            np.mean([by_language[lang] for lang in TWELVE if lang in by_language])
+        )
         if made:
             found[name]["xsimpp"] = table.average["xsimpp"]
     return found
