@@ -304,16 +304,13 @@ def with_decoder(model: EchoForTranslation, name: str) -> EchoForTranslation:
 
 
 def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
-    """EchoConfig of a new model; `shape` holds its fields, and what is other in the decoder: `decoder_layers`,
-    `decoder_intermediate_size`, and `decoder_vocab_size`, the first ids of the vocabulary (`vocabulary/order.py`)."""
+    """EchoConfig of a new model; `shape` holds its fields, and what is other in the decoder: `decoder_layers`, and
+    `decoder_vocab_size`, the first ids of the vocabulary that it knows (`vocabulary/order.py`)."""
     shape = dict(shape)
-    names = {
-        "layers": "num_hidden_layers",
-        "intermediate_size": "intermediate_size",
-        "vocab_size": "vocab_size",
-    }
     of_decoder = {
-        name: shape.pop(f"decoder_{short}") for short, name in names.items() if f"decoder_{short}" in shape
+        name: shape.pop(key)
+        for key, name in (("decoder_layers", "num_hidden_layers"), ("decoder_vocab_size", "vocab_size"))
+        if key in shape
     }
     known = {f.name for f in fields(EchoConfig)}
     if unknown := sorted(set(shape) - known):  # transformers would take it as an attribute and go on

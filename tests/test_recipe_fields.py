@@ -110,11 +110,11 @@ def folders(toy_other, tmp_path):
 
 
 def test_shape_of_the_decoder(toy_tokenizer):
-    own = {"decoder_layers": 1, "decoder_intermediate_size": 48, "decoder_vocab_size": 300}
+    own = {"decoder_layers": 1, "decoder_vocab_size": 300}
     config = new_config(SHAPE | own, toy_tokenizer)
     assert (config.num_hidden_layers, config.intermediate_size, config.vocab_size) == (2, 64, 400)
     decoder = config.decoder
-    assert (decoder.num_hidden_layers, decoder.intermediate_size, decoder.vocab_size) == (1, 48, 300)
+    assert (decoder.num_hidden_layers, decoder.intermediate_size, decoder.vocab_size) == (1, 64, 300)
     same = new_config(SHAPE, toy_tokenizer).decoder
     assert (same.num_hidden_layers, same.intermediate_size, same.vocab_size) == (2, 64, 400)
     model = EchoForTranslation(EchoConfig.from_dict(json.loads(config.to_json_string())))
