@@ -188,10 +188,12 @@ def main() -> None:
     parser.add_argument("--only", choices=["static", "nano"], help="just this checkpoint")
     args = parser.parse_args()
     make_data(args.corpora)
-    for name, build in (("static", static), ("nano", nano)):
-        if args.only in (None, name):
-            train(f"echo-{name}")
-            build(args.corpora)
+    train("echo-static")  # echo-nano starts from its bag
+    if args.only != "nano":
+        static(args.corpora)
+    if args.only != "static":
+        train("echo-nano")
+        nano(args.corpora)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def convert_static(
 
 @commands.command(
     "whiten",
-    **example("hf-echo convert whiten outputs/echo-nano/0_bag nway.parquet outputs/echo-nano/0_white"),
+    **example("hf-echo convert whiten outputs/echo-static/0_bag nway.parquet outputs/white"),
 )
 def convert_whiten(
     source: Annotated[str, typer.Argument(help="Bag or training checkpoint: folder.")],

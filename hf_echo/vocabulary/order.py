@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
 from tokenizers import Tokenizer
 
@@ -27,7 +28,8 @@ def used_first(tokenizer: EchoTokenizer, texts: Iterable[str], lang: str) -> tup
         `used_first(tokenizer, english, "eng_Latn")`, and a decoder of that many rows.
     """
     counts: Counter[int] = Counter()
-    for batch in _batches(texts):
+    texts = iter(texts)
+    while batch := list(islice(texts, BATCH)):
         for ids in tokenizer(batch, add_special_tokens=False)["input_ids"]:
             counts.update(ids)
     prompts = [decoder_prompt(lang, provenance) for provenance in PROVENANCES]
@@ -50,14 +52,3 @@ def used_first(tokenizer: EchoTokenizer, texts: Iterable[str], lang: str) -> tup
         Tokenizer.from_str(json.dumps(state)), max_length=tokenizer.model_max_length
     )
     return moved, len(first)
-
-
-def _batches(texts: Iterable[str]):
-    batch = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
