@@ -12,6 +12,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from transformers import NoRepeatNGramLogitsProcessor
 from transformers.models.llama.modeling_llama import rotate_half
 
 
@@ -23,6 +24,7 @@ def greedy_decode(
     *,
     max_new_tokens: int = 128,
     eos_token_id: int | list[int] | None = None,
+    no_repeat_ngram_size: int | None = None,
 ) -> list[list[int]]:
     """
     Args:
@@ -30,6 +32,8 @@ def greedy_decode(
         sentence_embedding: (batch, embedding_size).
         prompt_ids: the decoder prompt, the same for all rows (one target language a call).
         eos_token_id: one or several ends of a sentence, by default those of the decoder's generation config.
+        no_repeat_ngram_size: no n tokens in a row come twice, prompt included, as in `generate`; 0 for no such limit,
+            by default what the decoder's generation config says.
 
     Returns:
         The new ids of each row, without prompt and end of sentence.
@@ -45,7 +49,10 @@ def greedy_decode(
     device, batch = sentence_embedding.device, sentence_embedding.shape[0]
     if not batch:
         return []
-    eos = decoder.generation_config.eos_token_id if eos_token_id is None else eos_token_id
+    defaults = decoder.generation_config
+    eos = defaults.eos_token_id if eos_token_id is None else eos_token_id
+    size = defaults.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
+    no_repeat = NoRepeatNGramLogitsProcessor(size) if size else None
     ends = torch.tensor([] if eos is None else eos, device=device).flatten()  # Llama 3 has several
     length = len(prompt_ids) + max_new_tokens
     memory = model._read(sentence_embedding[:, None].to(decoder.dtype))
@@ -62,7 +69,11 @@ def greedy_decode(
         run = _step if position else _read_prompt
         hidden = run(model, ids, position, constants, cache, (cos, sin))
         position += ids.shape[1]
-        token = _argmax(decoder.lm_head(hidden))
+        logits = decoder.lm_head(hidden)
+        if no_repeat is not None:
+            written = [prompt_ids + output[row] for row in rows.tolist()]
+            logits = no_repeat(torch.tensor(written), logits)
+        token = _argmax(logits)
         going = torch.isin(token, ends, invert=True)
         for row, value in zip(rows[going].tolist(), token[going].tolist(), strict=True):
             output[row].append(value)

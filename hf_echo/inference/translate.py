@@ -79,7 +79,10 @@ def translate(
         rows = order[start : start + batch_size]
         vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows])).to(model.device, model.dtype)
         if num_beams == 1:
-            ids = greedy_decode(model.decoder, vectors, prompt, max_new_tokens=max_new_tokens)
+            ids = greedy_decode(
+                model.decoder, vectors, prompt, max_new_tokens=max_new_tokens,
+                no_repeat_ngram_size=model.generation_config.no_repeat_ngram_size,
+            )  # fmt: skip
         else:
             ids = _generate(model, prompt, num_beams, max_new_tokens, sentence_embedding=vectors)
         for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):

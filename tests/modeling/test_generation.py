@@ -98,6 +98,20 @@ def test_prompts_of_any_length(make_model, embeddings, prompt, tokenizer):
         assert greedy_decode(model.decoder, embeddings, start, max_new_tokens=5) == want
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_ngram_twice(make_model, embeddings, prompt, size):
+    """As in `generate`, by an argument or by the checkpoint's own generation config."""
+    model = make_model()
+    free = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20)
+    want = by_generate(model, embeddings, prompt, max_new_tokens=20, no_repeat_ngram_size=size)
+    assert want != free
+    options = dict(max_new_tokens=20, no_repeat_ngram_size=size)
+    assert greedy_decode(model.decoder, embeddings, prompt, **options) == want
+    model.generation_config.no_repeat_ngram_size = size
+    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20) == want
+    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, no_repeat_ngram_size=0) == free
+
+
 def test_other_rotary_embeddings(make_model, embeddings, prompt):
     rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
     rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
@@ -108,8 +122,10 @@ def test_other_rotary_embeddings(make_model, embeddings, prompt):
 
 def test_saved_and_opened(make_model, embeddings, prompt, tmp_path):
     model = make_model()
+    model.generation_config.no_repeat_ngram_size = 2
     model.save_release(tmp_path)
     again = EchoForTranslation.from_pretrained(tmp_path)
+    assert again.generation_config.no_repeat_ngram_size == 2
     want = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=8)
     assert greedy_decode(again.decoder, embeddings, prompt, max_new_tokens=8) == want
 
