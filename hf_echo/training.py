@@ -98,6 +98,8 @@ def train_recipe(
             trainer_options["groups"] = groups_of(model_args, data_args, args, dataset)
     trainer = build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **trainer_options)
     languages = _languages(tokenized)
+    if stage != "lexical" and args.translation_weight:
+        _now_writes(trainer.model.decoder, tokenized)
     trainer.model_card = model_card(run, languages)  # of a push while it is being trained
     if trainer.is_world_process_zero():
         out.mkdir(parents=True, exist_ok=True)
@@ -330,6 +332,13 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
 
 def _languages(tokenized) -> list[str]:
     return sorted(set(tokenized.names["source_lang"]) | set(tokenized.names["target_lang"]))
+
+
+def _now_writes(decoder: EchoDecoder, tokenized) -> None:
+    """A decoder that learns writes these languages too, beside those that it wrote already."""
+    if any(parameter.requires_grad for parameter in decoder.parameters()):
+        config = decoder.config
+        config.languages = sorted(set(config.languages or []) | set(tokenized.names["target_lang"]))
 
 
 def run_script(doc: str, default: str) -> None:

@@ -41,12 +41,14 @@ class EchoDecoderConfig(LlamaConfig):
     Args:
         embedding_size: size of the sentence embeddings the decoder reads in bottleneck mode.
         bottleneck: attend one vector, the projected sentence embedding (stages 2 on), or all encoder tokens (stage 1).
+        languages: codes it was trained to write; None where that is not known.
     """
 
     model_type = "echo_decoder"
 
     embedding_size: int = 1024
     bottleneck: bool = True
+    languages: list[str] | None = None
     tie_word_embeddings: bool = True
     is_encoder_decoder: bool = (
         True  # its "encoder output" is the embedding, so generate() treats it as seq2seq

@@ -107,6 +107,17 @@ def check_prompt(decoder, prompt_ids: list[int]) -> None:
         )
 
 
+def check_target_lang(decoder, target_lang: str) -> None:
+    """
+    Raises:
+        ValueError: the decoder was never trained to write this language: it would write nonsense.
+    """
+    known = decoder.config.languages
+    if known and target_lang not in known:
+        shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+        raise ValueError(f"this decoder was not trained to write {target_lang!r}; it writes {shown}")
+
+
 def _argmax(logits: torch.Tensor) -> torch.Tensor:
     """`logits.argmax(-1)`, on a CPU three times as fast: the best block, then the best in it."""
     size = math.gcd(logits.shape[-1], 64)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import Pipeline
 
-from .generation_echo import check_prompt, greedy_decode
+from .generation_echo import check_prompt, check_target_lang, greedy_decode
 
 
 class SonarTranslationPipeline(Pipeline):
@@ -89,6 +89,7 @@ class SonarTranslationPipeline(Pipeline):
     def _forward(self, inputs, tgt_lang="eng_Latn", generate_kwargs=None):
         options = {"max_new_tokens": 128} | (generate_kwargs or {})
         prompt = self.tokenizer.decoder_prompt_ids(tgt_lang)
+        check_target_lang(self.model.decoder, tgt_lang)
         bottleneck = self.model.config.decoder.bottleneck
         embedding = inputs.get("sentence_embedding")
         if embedding is None and bottleneck:

@@ -120,7 +120,7 @@ def test_from_yaml_to_checkpoint(recipe, place, caplog):
     assert equal(weights(place / "a"), before)  # trained once more, to the same end
 
 
-def test_stages_follow_each_other(recipe, place):
+def test_stages_follow_each_other(recipe, place, toy):
     """Lexical, seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
     train_recipe(recipe("0", "lexical", rows=64, dim=32))
     bag = {"pooling": "mean", "final_norm": False}
@@ -138,6 +138,10 @@ def test_stages_follow_each_other(recipe, place):
     assert equal(encoder, {name: states["4"][name] for name in encoder})
     assert not equal(states["3"], states["4"])
     assert len(list((place / "cache").glob("embeddings-*/*.keys.npy"))) == 1
+    written = sorted({row["target_lang"] for row in toy.parallel_rows()})
+    assert EchoForTranslation.from_pretrained(place / "4").config.decoder.languages == written
+    train_recipe(recipe("5", "contrastive", shape=SHAPE, translation_weight=0.0))
+    assert EchoForTranslation.from_pretrained(place / "5").config.decoder.languages is None  # it learnt none
 
 
 def test_stage_behind_a_changed_stage_is_trained_again(recipe, place):

@@ -10,7 +10,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from ..modeling.generation_echo import check_prompt, greedy_decode
+from ..modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
 from .encode import encode, opening, padded, pick_device, pick_dtype, pieces_of
 
 
@@ -52,6 +52,7 @@ def translate(
             stage-1 checkpoint.
     """
     prompt = tokenizer.decoder_prompt_ids(target_lang)
+    check_target_lang(model.decoder, target_lang)
     if isinstance(inputs, str):
         raise ValueError("inputs is one string; give a list of texts")
     if not len(inputs):

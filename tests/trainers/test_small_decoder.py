@@ -9,7 +9,7 @@ from transformers import pipeline
 
 from hf_echo.inference import translate
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.modeling.generation_echo import check_prompt, greedy_decode
+from hf_echo.modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
 from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
 from hf_echo.trainers import bag_encoder, start_from_bag
 from hf_echo.trainers.lexical import SubwordBag
@@ -134,3 +134,22 @@ def test_pipeline(english_only, other, tmp_path):
     for options in ({}, {"num_beams": 2}):
         with pytest.raises(ValueError, match=f"knows the first {used} tokens only"):
             pipe("one cat", src_lang="eng_Latn", tgt_lang=other, **options)
+
+
+def test_languages_it_was_trained_to_write(english_only, tmp_path):
+    """Their names may all be in its vocabulary: then only the configuration knows."""
+    model, tokenizer, _ = english_only
+    decoder = model.decoder
+    check_target_lang(decoder, "fra_Latn")  # not known: nothing is refused
+    decoder.config.languages = ["deu_Latn", "eng_Latn"]
+    model.save_release(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    asks = "this decoder was not trained to write 'fra_Latn'; it writes deu_Latn, eng_Latn"
+    try:
+        check_target_lang(decoder, "eng_Latn")
+        with pytest.raises(ValueError, match=asks):
+            translate(model, tokenizer, ["one cat"], "eng_Latn", "fra_Latn")
+        with pytest.raises(ValueError, match=asks):
+            pipeline("sonar-translation", model=str(tmp_path))("one cat", tgt_lang="fra_Latn")
+    finally:
+        decoder.config.languages = None
