@@ -92,6 +92,12 @@ class DataArguments:
     guide: str | None = field(
         default=None, metadata={"help": "SentenceTransformer or Echo checkpoint for OS Eq. 3"}
     )
+    language_batches: bool = field(
+        default=False,
+        metadata={
+            "help": "batches of one pair of languages each: no target can be told by its language or its domain"
+        },
+    )
     neighbour_groups: int = field(
         default=0,
         metadata={"help": "batches of near neighbours: rows dealt by this many clusters of their targets"},

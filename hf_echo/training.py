@@ -17,15 +17,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset, concatenate_datasets
 from transformers import AutoConfig, AutoTokenizer, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from .data import load_nway, load_parallel
+from .data.batch_groups import language_groups, neighbour_groups
 from .data.directions import extension_pairs, monolingual, resample
 from .data.frozen import LiveRows, frozen_embeddings
-from .data.neighbour_groups import neighbour_groups
 from .data.tokenized import tokenize_parallel
 from .hub.model_card import model_card
 from .inference.any_encoder import any_encoder
@@ -94,7 +95,7 @@ def train_recipe(
             dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir
         )
         trainer_options = frozen_sides(stage, model_args, data_args, args, dataset)
-        if data_args.neighbour_groups:
+        if data_args.neighbour_groups or data_args.language_batches:
             trainer_options["groups"] = groups_of(model_args, data_args, args, dataset)
     trainer = build_trainer(stage, model_args, args, tokenized, tokenizer, dev_sets, **trainer_options)
     languages = _languages(tokenized)
@@ -277,15 +278,18 @@ def frozen_sides(
     return {role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 
-def groups_of(model_args: ModelArguments, args: DataArguments, stage_args, dataset: Dataset):
-    """(rows,) cluster of each target, for batches of near neighbours."""
+def groups_of(model_args: ModelArguments, args: DataArguments, stage_args, dataset: Dataset) -> np.ndarray:
+    """(rows,) numbers; rows of a number share batches: a pair of languages, a cluster of targets, or both."""
+    groups = language_groups(dataset["source_lang"], dataset["target_lang"]) if args.language_batches else 0
+    if not args.neighbour_groups:
+        return groups
     name = args.neighbours_by or model_args.bag
     if not name:
         raise ValueError("neighbour_groups needs neighbours_by: the encoder that says which targets are near")
     key = f"{name} {_trained_with(name)}"
     options = dict(normalize=True, sides=("target",))
     (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)
-    return neighbour_groups(targets, args.neighbour_groups, stage_args.seed)
+    return groups * args.neighbour_groups + neighbour_groups(targets, args.neighbour_groups, stage_args.seed)
 
 
 def load_model(args: ModelArguments, tokenizer, languages: list[str]) -> EchoForTranslation:

@@ -1,8 +1,9 @@
-"""Fields of a recipe that choose batches and decoder: neighbour_groups, neighbours_by, decoder, decoder_vocab_size."""
+"""Fields of a recipe that choose batches and decoder: who shares a batch, whose decoder, how much of the vocabulary."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import torch
 import yaml
 
 import hf_echo.training as training
-from hf_echo.data.neighbour_groups import neighbour_groups
+from hf_echo.data.batch_groups import neighbour_groups
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
 from hf_echo.recipe import DataArguments, ModelArguments
@@ -160,3 +161,20 @@ def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, bag, tmp_pat
     data = DataArguments(neighbour_groups=3, cache_dir=str(tmp_path), neighbours_by=bag)
     groups_of(ModelArguments(), data, LexicalConfig(str(tmp_path), use_cpu=True, seed=11), toy.dataset())
     assert asked == [(3, 11)]
+
+
+def test_language_batches_hold_one_pair_of_languages(toy, bag, tmp_path):
+    """Alone, and with clusters inside; a batch of the trainer has one source language then."""
+    data, args = toy.dataset(), LexicalConfig(str(tmp_path), use_cpu=True, rows=8)
+    groups = groups_of(ModelArguments(), DataArguments(language_batches=True), args, data)
+    languages = np.array(data["source_lang"])
+    assert {tuple(set(languages[groups == g])) for g in set(groups)} == {(lang,) for lang in set(languages)}
+
+    both = DataArguments(
+        language_batches=True, neighbour_groups=3, neighbours_by=bag, cache_dir=str(tmp_path)
+    )
+    finer = groups_of(ModelArguments(), both, args, data)
+    clusters = groups_of(ModelArguments(), replace(both, language_batches=False), args, data)
+    want = {(lang, cluster) for lang, cluster in zip(languages, clusters)}
+    assert {tuple(zip(languages[finer == g], clusters[finer == g]))[0] for g in set(finer)} == want
+    assert len(set(finer)) == len(want)

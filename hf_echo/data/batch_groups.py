@@ -1,12 +1,24 @@
-"""Rows whose targets mean nearly the same, so that a batch holds each other's hardest negatives."""
+"""Which rows share a batch, so that its negatives are hard: numbers a row, for the batch sampler.
+
+Where a language has a domain of its own (here the Bible, there manuals), the targets of a mixed batch are told apart by
+their domain alone. In a batch of one language that does not help.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from .frozen import FrozenRows
 
 POINTS = 100  # texts a cluster that k-means looks at
+
+
+def language_groups(source_lang: Sequence[str], target_lang: Sequence[str]) -> np.ndarray:
+    """(rows,) number of each row's pair of languages."""
+    pairs = [f"{source} {target}" for source, target in zip(source_lang, target_lang, strict=True)]
+    return np.unique(pairs, return_inverse=True)[1]
 
 
 def neighbour_groups(targets: FrozenRows, clusters: int, seed: int = 0) -> np.ndarray:

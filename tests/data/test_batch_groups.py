@@ -1,4 +1,4 @@
-"""Clusters of near targets on made vectors."""
+"""Which rows share a batch: pairs of languages, clusters of near targets on made vectors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from hf_echo.data.batch_groups import language_groups, neighbour_groups
 from hf_echo.data.frozen import FrozenRows
-from hf_echo.data.neighbour_groups import neighbour_groups
 
 
 def bundles(n=6, each=40, rows=500, d=16, noise=0.05):
@@ -68,3 +68,11 @@ def test_without_faiss(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(ImportError, match=r"neighbour_groups needs faiss: pip install 'hf-echo\[faiss\]'"):
         neighbour_groups(FrozenRows(np.eye(2, dtype=np.float16), np.arange(2)), 1)
+
+
+def test_pairs_of_languages():
+    """The same number for the same pair only; directions are pairs of their own."""
+    groups = language_groups(["fra", "deu", "fra", "eng", "fra"], ["eng", "eng", "eng", "fra", "deu"])
+    assert groups[0] == groups[2] and len(set(groups)) == 4
+    with pytest.raises(ValueError):
+        language_groups(["fra"], [])
