@@ -108,3 +108,24 @@ def test_order_of_the_extension(script):
     ]:
         changed = [row | {column: value} if number == run else row for number, row in enumerate(rows)]
         assert claim in against(changed)
+
+
+def test_decoder_table_has_few_rows_a_target(script):
+    """Each sentence from itself and from two translations at most; single words and short strings are left out."""
+    rows = [
+        {
+            "source": f"phrase {n}",
+            "source_lang": lang,
+            "target": target,
+            "target_lang": "eng_Latn",
+            "provenance": "p",
+        }
+        for target in ("the cat sleeps here", "one dog barks at night", "a short one")
+        for n, lang in enumerate(["fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl"])
+    ]
+    table = script("nano_real_data")["decoder_table"](pd.DataFrame(rows))
+    assert list(table.columns) == list(rows[0]) and len(table) == 6 and not table.isna().any().any()
+    for target, group in table.groupby("target"):
+        itself = group[group.source_lang == "eng_Latn"]
+        assert target.count(" ") >= 3 and itself.source.tolist() == [target]
+        assert group.source.nunique() == 3 and set(group.target_lang) == {"eng_Latn"}

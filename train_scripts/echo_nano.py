@@ -30,11 +30,12 @@ from hf_echo.training import train_recipe
 
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
-WHITE = {"0_bag": "0_white", "3_hard_negatives": "3_white"}  # whitened before what follows
 SHRINKAGE = 2.0
+NO_REPEAT = 3  # a small decoder runs in circles without
 STAGES = {
-    "1_decoder": "decoder from the bag's embeddings",
-    "2_contrastive": "two layers on the bag, batches of near neighbours",
+    "0_bag": "the bag of echo-static, batches of one language each, then whitened",
+    "1_decoder": "decoder from the embeddings of echo-static",
+    "2_contrastive": "two layers on the bag, batches of one language each",
     "3_hard_negatives": "five hard negatives by rule a sentence",
     "4_decoder": "the decoder on the finished encoder",
 }
@@ -48,14 +49,12 @@ def make_data(corpora: Path) -> None:
 
 
 def train(journey: str) -> None:
-    """All recipes of a folder in their order, whitened where that is due."""
-    folder = Path("outputs") / journey
+    """All recipes of a folder in their order; the bag is whitened before what follows."""
+    bag, white = (Path("outputs") / journey / name for name in ("0_bag", "0_white"))
     for path in find_recipes(journey):
         train_recipe(path)
-        white = folder / WHITE.get(path.stem, path.stem)
         if not (white / "config.json").exists():
-            encode = any_encoder(str(folder / path.stem))
-            whiten_checkpoint(folder / path.stem, str(DATA / "nway.parquet"), white, encode, SHRINKAGE)
+            whiten_checkpoint(bag, str(DATA / "nway.parquet"), white, any_encoder(str(bag)), SHRINKAGE)
 
 
 def measured(model: Path, file: Path, corpora: Path, **options) -> dict:
@@ -105,6 +104,7 @@ def nano(corpora: Path) -> None:
     """The last stage, released in bf16, measured, with its card."""
     folder = PRETRAINED / "echo-nano"
     model, tokenizer = load_translator(OUT / "4_decoder", dtype="fp32")
+    model.generation_config.no_repeat_ngram_size = NO_REPEAT
     shutil.rmtree(folder, ignore_errors=True)
     model.to(torch.bfloat16).save_release(folder)
     tokenizer.save_pretrained(folder)

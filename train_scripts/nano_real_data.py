@@ -5,8 +5,8 @@
 
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). For echo also
-train_weighted.parquet, the rows of some files several times, nway.parquet, their sentences in all languages, and
-tokenizer_40k, with more room for English. A text of a dev part, English
+train_weighted.parquet, the rows of some files several times, nway.parquet, their sentences in all languages,
+train_decoder.parquet, few rows a target, and tokenizer_40k, with more room for English. A text of a dev part, English
 or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and only
 texts whose licence lets weights be given away (echo).
 """
@@ -139,6 +139,16 @@ def strict(train: pd.DataFrame) -> pd.DataFrame:
     return table.drop_duplicates("target").drop_duplicates("source").reset_index(drop=True)
 
 
+def decoder_table(train: pd.DataFrame, sources: int = 2) -> pd.DataFrame:
+    """Each English sentence from itself and from at most `sources` translations: a decoder that meets the same verse
+    from forty languages learns it by heart."""
+    train = train[train.target.str.count(" ") >= 3]
+    some = train.sample(frac=1, random_state=0).groupby("target").head(sources)
+    itself = some.drop_duplicates("target")
+    itself = itself.assign(source=itself.target, source_lang=ENG)
+    return pd.concat([some, itself]).sample(frac=1, random_state=0).reset_index(drop=True)
+
+
 def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000, english_times: int = 0) -> None:
     """At most 60,000 sentences a language and 150,000 English ones; or all English ones `english_times`, and the tokens
     that English uses first, so that an English decoder needs only the beginning of the vocabulary."""
@@ -185,6 +195,7 @@ def main() -> None:
     strict(train).to_parquet(args.out / "train_strict.parquet")
     if "repeat" in PARTS:
         weighted(train, args.corpora).to_parquet(args.out / "train_weighted.parquet")
+        decoder_table(train).to_parquet(args.out / "train_decoder.parquet")
         nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
         write_tokenizer(train, args.out / "tokenizer_40k", 40_000, english_times=4)
     write_tokenizer(train, args.out / "tokenizer")
