@@ -27,6 +27,7 @@ COMMANDS = [
     "tour",
     "convert llama",
     "convert static",
+    "convert damp",
     "convert whiten",
     "prune",
     "evaluate xsim",

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import torch
 from echo_nano_report import SETS, TWELVE, report, search
 
-from hf_echo.convert import convert_static, whiten_checkpoint
+from hf_echo.convert import convert_static, damp_checkpoint, whiten_checkpoint
 from hf_echo.hub.template import render
 from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder
@@ -31,10 +31,12 @@ from hf_echo.training import train_recipe
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
 SHRINKAGE = 2.0
+SHARE = 0.4  # of the layers: search against hard negatives (docs/trials.md)
 NO_REPEAT = 3  # a small decoder runs in circles without
 STAGES = {
     "0_bag": "the bag of echo-static, batches of one language each, then whitened",
     "1_decoder": "decoder from the embeddings of echo-static",
+    "1_decoder_varied": "the decoder, few rows a sentence",
     "2_contrastive": "two layers on the bag, batches of one language each",
     "3_hard_negatives": "five hard negatives by rule a sentence",
     "4_decoder": "the decoder on the finished encoder",
@@ -49,12 +51,16 @@ def make_data(corpora: Path) -> None:
 
 
 def train(journey: str) -> None:
-    """All recipes of a folder in their order; the bag is whitened before what follows."""
-    bag, white = (Path("outputs") / journey / name for name in ("0_bag", "0_white"))
+    """All recipes of a folder in their order; the bag is whitened, the finished layers are damped."""
+    folder = Path("outputs") / journey
     for path in find_recipes(journey):
         train_recipe(path)
-        if not (white / "config.json").exists():
-            whiten_checkpoint(bag, str(DATA / "nway.parquet"), white, any_encoder(str(bag)), SHRINKAGE)
+        made = folder / path.stem
+        if path.stem == "0_bag" and not (folder / "0_white").exists():
+            nway, encode = str(DATA / "nway.parquet"), any_encoder(str(made))
+            whiten_checkpoint(made, nway, folder / "0_white", encode, SHRINKAGE)
+        if path.stem == "3_hard_negatives" and not (folder / "3_damped").exists():
+            damp_checkpoint(made, folder / "3_damped", SHARE)
 
 
 def measured(model: Path, file: Path, corpora: Path, **options) -> dict:

@@ -56,3 +56,22 @@ def convert_whiten(
 
     run(source, nway, out, any_encoder(source), shrinkage)
     typer.echo(f"{out}: the same encoder, whitened; a decoder needs finetuning on it", err=True)
+
+
+@commands.command(
+    "damp", **example("hf-echo convert damp outputs/echo-nano/3_hard_negatives outputs/damped --share 0.4")
+)
+def convert_damp(
+    source: Annotated[
+        str, typer.Argument(help="Encoder or training checkpoint that began as a bag: folder.")
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
+    share: Annotated[
+        float, typer.Option(help="Of what the layers add: 0 is the bag, 1 changes nothing.")
+    ] = 0.5,
+) -> None:
+    """Scale down what briefly trained layers add to a bag: much of it is noise (WiSE-FT)."""
+    from ..convert import damp_checkpoint as run
+
+    run(source, out, share)
+    typer.echo(f"{out}: the same encoder, its layers at {share:g}", err=True)

@@ -8,16 +8,15 @@ same for every language. A few hundred sentences that exist in all languages are
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer
 
 from ..data import load_nway
-from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from ..modeling import EchoEncoder
+from .rewrite import rewrite_checkpoint
 
 ENGLISH = "eng_Latn"
 Encode = Callable[[list[str], str], np.ndarray]
@@ -103,22 +102,10 @@ def whiten_checkpoint(
     """
     if not shrinkage > 0:  # before everything is encoded
         raise ValueError(f"shrinkage must be above 0, got {shrinkage}")
-    config = EchoConfig.from_pretrained(source)
-    kind = EchoEncoder if config.decoder is None else EchoForTranslation
-    model = kind.from_pretrained(source, dtype=torch.float32).eval()
-    encoder = model if config.decoder is None else model.encoder
-    whiten_encoder(encoder, load_nway(nway), encode, shrinkage)
-    out = Path(out)
-    model.save_pretrained(out)
-    AutoTokenizer.from_pretrained(source).save_pretrained(out)
-    run = Path(source) / "recipe.json"
-    made = {
-        "stage": "whiten",
-        "values": {"source": str(source), "nway": nway, "shrinkage": shrinkage},
-        "from": json.loads(run.read_text()) if run.exists() else None,
-    }
-    (out / "recipe.json").write_text(json.dumps(made, indent=2) + "\n")
-    return out
+    return rewrite_checkpoint(
+        source, out, lambda encoder: whiten_encoder(encoder, load_nway(nway), encode, shrinkage), "whiten",
+        nway=nway, shrinkage=shrinkage,
+    )  # fmt: skip
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
