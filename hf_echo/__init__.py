@@ -43,7 +43,9 @@ __all__ = [
 
 
 def pretrained(name: str) -> Path:
-    """Folder of a checkpoint that comes with the package: "echo-static", a bag of sub-words in 41 languages.
+    """Folder of a checkpoint that comes with the package, for 41 languages and English.
+
+    "echo-nano" has two layers and a decoder that writes English; "echo-static" is a bag of sub-words, faster.
 
     Raises:
         ValueError: there is no such checkpoint.

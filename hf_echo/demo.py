@@ -57,7 +57,7 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
     console.print(as_table(rows))
     show(console, release)
     console.print(f"Release: {release}. Results: {out / 'results.json'}")
-    console.rule("echo-static, trained on real text, comes with the package (hf-echo tour)")
+    console.rule("echo-nano, trained on real text, comes with the package (hf-echo tour)")
     run_tour(console)
     return report
 

@@ -86,7 +86,7 @@ def translation(checkpoint: Path, data: Path, train: Path, sentences: int = 40) 
     pool = pool.sample(min(len(pool), 100_000), random_state=0).tolist()
     known = torch.nn.functional.normalize(torch.tensor(np.asarray(encode(pool, ENG))), dim=1)
     outputs = {"decoder": [], "source": [], "nearest": []}
-    references, examples = [], []
+    references, examples, scripts = [], [], []
     for lang, group in rows[rows.lang != ENG].groupby("lang", sort=True):
         group = group[group.id.isin(english.index)][:sentences]
         texts = group.text.tolist()
@@ -96,13 +96,20 @@ def translation(checkpoint: Path, data: Path, train: Path, sentences: int = 40) 
         outputs["source"] += texts
         outputs["nearest"] += [pool[i] for i in hits]
         references += [english[i] for i in group.id]
+        scripts += [lang.split("_")[1]] * len(texts)
         examples.append(
             {"lang": lang, "source": texts[0], "translation": found[0], "reference": references[-len(texts)]}
         )
+    latin = np.array(scripts) == "Latn"
     scores = {
-        name: translation_scores(lines, references, spbleu=False).chrf for name, lines in outputs.items()
+        of: {name: chrf(np.array(lines)[rows], np.array(references)[rows]) for name, lines in outputs.items()}
+        for of, rows in {"all": latin | True, "latin": latin, "other": ~latin}.items()
     }
     return {"chrf": scores, "sentences": len(references), "examples": examples[:10]}
+
+
+def chrf(lines: np.ndarray, references: np.ndarray) -> float:
+    return translation_scores(lines.tolist(), references.tolist(), spbleu=False).chrf
 
 
 def geometry(encode, data: Path) -> dict:

@@ -11,7 +11,7 @@ import typer
 
 PLAIN = {"rich_markup_mode": None}  # help as plain text: boxes cut long option names off
 
-DEFAULT_MODEL = "echo-static"
+DEFAULT_MODEL = "echo-nano"
 
 
 def named_model(name: str) -> str:
@@ -43,7 +43,18 @@ AnyModel = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Echo checkpoint or any SentenceTransformer: folder or Hub name. Without: echo-static, of this package.",
+        help="Echo checkpoint or any SentenceTransformer: folder or Hub name. Without: echo-nano, of this package.",
+        default_factory=str,
+        show_default=False,
+        callback=named_model,
+    ),
+]
+Translator = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Echo checkpoint or release with a decoder: folder or Hub name. Without: echo-nano, of this package.",
         default_factory=str,
         show_default=False,
         callback=named_model,

@@ -32,8 +32,8 @@ def report(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Folders or Hub names of encoders, or echo-static; minilm and tfidf are baselines. "
-            "Without: echo-static, of this package."
+            help="Folders or Hub names of encoders, echo-nano or echo-static; minilm and tfidf are baselines. "
+            "Without: echo-nano, of this package."
         ),
     ] = None,
 ) -> None:

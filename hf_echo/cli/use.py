@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .common import AnyModel, Dtype, Model, OnLong, example, read_lines
+from .common import AnyModel, Dtype, OnLong, Translator, example, read_lines
 
 commands = typer.Typer()
 
@@ -56,8 +56,8 @@ def encode(
     **example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn")
 )
 def translate(
-    model: Model,
-    target: Annotated[str, typer.Option("--to", help="Language to write.")],
+    model: Translator,
+    target: Annotated[str, typer.Option("--to", help="Language to write.")] = "eng_Latn",
     source_lang: Annotated[str | None, typer.Option("--from", help="Language of the texts.")] = None,
     source: Annotated[Path, typer.Argument(help="Texts, one a line; - is standard input.")] = Path("-"),
     num_beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 1,
@@ -79,7 +79,7 @@ def translate(
 
 @commands.command(**example("hf-echo tour"))
 def tour() -> None:
-    """Search ten languages with echo-static, the checkpoint that comes with the package: a first look."""
+    """Search ten languages and translate a little with echo-nano, which comes with the package: a first look."""
     from ..tour import run_tour
 
     run_tour()

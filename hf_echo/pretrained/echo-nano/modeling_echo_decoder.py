@@ -1,0 +1,310 @@
+"""EchoDecoder (OS 4.2): Llama blocks with cross-attention, from sentence embeddings or encoder states to text."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from transformers import Cache, DynamicCache, EncoderDecoderCache, GenerationMixin
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+)
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import (
+    LlamaAttention,
+    LlamaDecoderLayer,
+    LlamaRMSNorm,
+    LlamaRotaryEmbedding,
+    eager_attention_forward,
+)
+from transformers.utils import can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_echo import EchoConfig, EchoDecoderConfig
+from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel, EchoProjection
+
+
+class EchoCrossAttention(nn.Module):
+    """Grouped-query attention from decoder states to the encoder's, with the self-attention's heads, without RoPE."""
+
+    def __init__(self, config: EchoDecoderConfig, layer_idx: int):
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.head_dim = config.head_dim
+        self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        self.scaling = self.head_dim**-0.5
+        self.is_causal = False
+        heads, kv_heads = (
+            config.num_attention_heads * self.head_dim,
+            config.num_key_value_heads * self.head_dim,
+        )
+        self.q_proj = nn.Linear(config.hidden_size, heads, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden_size, kv_heads, bias=config.attention_bias)
+        self.o_proj = nn.Linear(heads, config.hidden_size, bias=config.attention_bias)
+
+    def constant(self, memory: torch.Tensor) -> torch.Tensor:
+        """(batch, 1, hidden) -> (batch, 1, hidden). With one key the softmax is 1: no query, no key, one output."""
+        value = self.v_proj(memory).view(memory.shape[0], 1, -1, self.head_dim)
+        value = value.repeat_interleave(self.num_key_value_groups, dim=2).flatten(2)
+        return self.o_proj(value)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        memory: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        **kwargs,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        cached = past_key_values is not None and past_key_values.is_updated.get(self.layer_idx)
+        cache = past_key_values.cross_attention_cache if past_key_values is not None else None
+        if self.config.bottleneck:
+            if cached:
+                return cache.layers[self.layer_idx].values[:, 0].expand_as(hidden_states), None
+            constant = self.constant(memory)
+            if cache is not None:
+                cache.update(constant[:, None], constant[:, None], self.layer_idx)
+                past_key_values.is_updated[self.layer_idx] = True
+            return constant.expand_as(hidden_states), None
+
+        query = self._heads(self.q_proj(hidden_states))
+        if cached:
+            key, value = cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
+        else:
+            key, value = self._heads(self.k_proj(memory)), self._heads(self.v_proj(memory))
+            if cache is not None:
+                key, value = cache.update(key, value, self.layer_idx)
+                past_key_values.is_updated[self.layer_idx] = True
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        dropout = self.config.attention_dropout if self.training else 0.0
+        output, weights = attend(
+            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, is_causal=False
+        )
+        return self.o_proj(output.reshape(*hidden_states.shape[:-1], -1)), weights
+
+    def _heads(self, states: torch.Tensor) -> torch.Tensor:
+        return states.view(*states.shape[:-1], -1, self.head_dim).transpose(1, 2)
+
+
+class EchoDecoderLayer(LlamaDecoderLayer):
+    """Llama's layer with cross-attention between self-attention and feed-forward (OS 4.2)."""
+
+    def __init__(self, config: EchoDecoderConfig, layer_idx: int):
+        super().__init__(config, layer_idx)
+        self.cross_attn = EchoCrossAttention(config, layer_idx)
+        self.cross_attention_layernorm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        memory: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        memory_mask: torch.Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
+        **kwargs,
+    ) -> torch.Tensor:
+        attended, _ = self.self_attn(
+            hidden_states=self.input_layernorm(hidden_states),
+            attention_mask=attention_mask,
+            past_key_values=past_key_values.self_attention_cache if past_key_values is not None else None,
+            position_embeddings=position_embeddings,
+            **kwargs,
+        )
+        hidden_states = hidden_states + attended
+        crossed, _ = self.cross_attn(
+            self.cross_attention_layernorm(hidden_states), memory, memory_mask, past_key_values, **kwargs
+        )
+        hidden_states = hidden_states + crossed
+        return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
+
+
+class EchoDecoderModel(EchoPreTrainedModel):
+    """The decoder without its head: target ids and memory -> (batch, target, hidden)."""
+
+    config_class = EchoDecoderConfig
+    base_model_prefix = "model"
+    _can_record_outputs = {
+        "hidden_states": EchoDecoderLayer,
+        "attentions": OutputRecorder(LlamaAttention, index=1),
+        "cross_attentions": OutputRecorder(EchoCrossAttention, index=1),
+    }
+
+    def __init__(self, config: EchoDecoderConfig):
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
+        self.embedding_projection = EchoProjection(config.embedding_size, config.hidden_size)
+        self.layers = nn.ModuleList(EchoDecoderLayer(config, i) for i in range(config.num_hidden_layers))
+        self.norm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.rotary_emb = LlamaRotaryEmbedding(config)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        memory: torch.FloatTensor | None = None,
+        memory_mask: torch.Tensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """
+        Args:
+            memory: in bottleneck mode (batch, 1, embedding_size), else the encoder's states (batch, seq, hidden).
+            memory_mask: (batch, seq) of the encoder; unused in bottleneck mode.
+        """
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(
+                DynamicCache(config=self.config), DynamicCache(config=self.config)
+            )
+        past = past_key_values.get_seq_length() if past_key_values is not None else 0
+        if position_ids is None:
+            position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
+        mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=inputs_embeds,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values.self_attention_cache if past_key_values is not None else None,
+            position_ids=position_ids,
+        )
+        memory = self._read(memory)
+        if self.config.bottleneck:
+            memory_mask = None
+        else:
+            memory_mask = create_bidirectional_mask(
+                config=self.config,
+                inputs_embeds=inputs_embeds,
+                attention_mask=memory_mask,
+                encoder_hidden_states=memory,
+            )
+        position_embeddings = self.rotary_emb(inputs_embeds, position_ids=position_ids)
+        hidden = inputs_embeds
+        for layer in self.layers:
+            hidden = layer(
+                hidden,
+                memory,
+                attention_mask=mask,
+                memory_mask=memory_mask,
+                past_key_values=past_key_values,
+                position_embeddings=position_embeddings,
+                **kwargs,
+            )
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=self.norm(hidden), past_key_values=past_key_values
+        )
+
+    def _read(self, memory: torch.Tensor | None) -> torch.Tensor:
+        if memory is None:
+            raise ValueError("the decoder needs encoder_outputs, sentence_embedding or input ids to read")
+        size = self.config.embedding_size if self.config.bottleneck else self.config.hidden_size
+        if memory.shape[-1] != size or (self.config.bottleneck and memory.shape[1] != 1):
+            want = f"(batch, 1, {size})" if self.config.bottleneck else f"(batch, seq, {size})"
+            raise ValueError(
+                f"the decoder (bottleneck={self.config.bottleneck}) reads {want}, but was given {tuple(memory.shape)}"
+            )
+        return self.embedding_projection(memory) if self.config.bottleneck else memory
+
+
+class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
+    """Decoder with a language-model head. `generate(sentence_embedding=...)` needs no encoder.
+
+    Example:
+        >>> decoder.generate(sentence_embedding=embeddings, decoder_input_ids=prompt_ids, num_beams=4)
+    """
+
+    config_class = EchoDecoderConfig
+    base_model_prefix = "model"
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+    _keys_to_ignore_on_load_unexpected = [r"^encoder\."]
+
+    def __init__(self, config: EchoDecoderConfig):
+        super().__init__(config)
+        self.model = EchoDecoderModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
+        """A decoder's own folder, or the decoder of a training checkpoint or of a release folder."""
+        if config is None and pretrained_model_name_or_path is not None:
+            hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
+            found, _ = EchoConfig.get_config_dict(pretrained_model_name_or_path, **hub)
+            if found.get("model_type") == EchoConfig.model_type and found.get("decoder"):
+                config = EchoDecoderConfig.from_dict(found["decoder"])
+                kwargs["key_mapping"] = {r"^decoder\.": ""}
+            elif found.get("model_type") == EchoConfig.model_type:
+                kwargs["subfolder"] = DECODER_FOLDER
+        return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
+
+    @can_return_tuple
+    def forward(
+        self,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        attention_mask: torch.Tensor | None = None,
+        sentence_embedding: torch.FloatTensor | None = None,
+        past_key_values: Cache | None = None,
+        decoder_inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        **kwargs,
+    ) -> Seq2SeqLMOutput:
+        """
+        Args:
+            encoder_outputs: its last_hidden_state is the memory; `attention_mask` (batch, seq) is the encoder's.
+            sentence_embedding: (batch, embedding_size), instead of encoder_outputs in bottleneck mode.
+            labels: (batch, target), already shifted against decoder_input_ids; -100 is not counted.
+        """
+        memory = sentence_embedding[:, None] if sentence_embedding is not None else None
+        if memory is None and encoder_outputs is not None:
+            memory = encoder_outputs.last_hidden_state
+        outputs = self.model(
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            memory=memory,
+            memory_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        keep = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(outputs.last_hidden_state[:, keep])
+        loss = None
+        if labels is not None:
+            loss = nn.functional.cross_entropy(
+                logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100
+            )
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.hidden_states,
+            decoder_attentions=outputs.attentions,
+            cross_attentions=outputs.cross_attentions,
+        )
+
+    def generate(self, inputs=None, *, sentence_embedding: torch.Tensor | None = None, **kwargs):
+        """transformers' generate; `sentence_embedding` (batch, embedding_size) stands for the encoder."""
+        if sentence_embedding is not None:
+            kwargs["encoder_outputs"] = BaseModelOutput(
+                last_hidden_state=sentence_embedding[:, None].to(self.dtype)
+            )
+        return super().generate(inputs, **kwargs)

@@ -1,0 +1,115 @@
+"""`pipeline("sonar-translation", model=...)`: texts, or embeddings of any encoder of the space, to text.
+
+translate = pipeline("sonar-translation", model="org/omnisonar")
+translate(["Bonjour le monde."], src_lang="fra_Latn", tgt_lang="eng_Latn")      # [{"translation_text": ...}]
+translate(embeddings, tgt_lang="deu_Latn", num_beams=4)                          # (n, embedding_size) array
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from transformers import Pipeline
+
+from .generation_echo import check_prompt, check_target_lang, greedy_decode
+
+
+class SonarTranslationPipeline(Pipeline):
+    """
+    Call args:
+        inputs: a text, a list of texts, or embeddings: (embedding_size,), (n, embedding_size), array or tensor.
+        src_lang: language of the texts, or a list with one a text; None is "Unspecified language".
+        tgt_lang: language to write, default English.
+        batch_size: texts a batch, default 32.
+        num_beams, max_new_tokens and anything else `generate` takes. Without beams or sampling a faster greedy loop
+            gives the same tokens.
+        on_long: "warn" (cut and say so), "error" or "split" for texts beyond the model's length; "split" translates
+            the mean of the pieces, which only says roughly what the text is about.
+
+    Returns:
+        A list of {"translation_text": str}, in the order of the input; one text gives a list of one.
+    """
+
+    _load_tokenizer = True
+    _load_processor = False
+    _load_image_processor = False
+    _load_feature_extractor = False
+    _pipeline_calls_generate = False
+
+    def __init__(self, *args, batch_size: int = 32, **kwargs):
+        super().__init__(*args, batch_size=batch_size, **kwargs)
+
+    def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs):
+        if tgt_lang is not None and not isinstance(tgt_lang, str):
+            raise ValueError(f"tgt_lang is one code for all texts of a call, not {tgt_lang!r}")
+        if generate_kwargs.get("num_return_sequences", 1) != 1:
+            raise ValueError("sonar-translation gives one translation a text; use model.generate for several")
+        preprocess = {k: v for k, v in (("src_lang", src_lang), ("on_long", on_long)) if v is not None}
+        forward = {"generate_kwargs": generate_kwargs} if generate_kwargs else {}
+        return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
+
+    def __call__(self, inputs, *, src_lang=None, **kwargs):
+        if isinstance(inputs, (np.ndarray, torch.Tensor)):
+            vectors = torch.as_tensor(inputs).float()
+            inputs = [{"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)]
+        elif isinstance(inputs, (list, tuple)) and isinstance(src_lang, (list, tuple)):
+            if len(src_lang) != len(inputs):
+                raise ValueError(
+                    f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one a text"
+                )
+            inputs = [{"text": text, "lang": lang} for text, lang in zip(inputs, src_lang, strict=True)]
+        elif src_lang is not None:
+            kwargs["src_lang"] = src_lang
+        if isinstance(inputs, (list, tuple)) and not len(inputs):
+            return []
+        return super().__call__([inputs] if isinstance(inputs, (str, dict)) else inputs, **kwargs)
+
+    def preprocess(self, inputs, src_lang=None, on_long="warn"):
+        if isinstance(inputs, dict) and "embedding" in inputs:
+            return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
+        text, lang = (
+            (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
+        )
+        if not isinstance(text, str):
+            raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
+        previous, self.tokenizer.on_long = self.tokenizer.on_long, on_long
+        try:
+            encoded = self.tokenizer([text], lang=lang, truncation=True, padding=True, return_tensors="pt")
+        finally:
+            self.tokenizer.on_long = previous
+        if on_long == "split":  # the pieces of a text make one embedding, so that a batch has one row a text
+            with torch.inference_mode():
+                return {
+                    "sentence_embedding": self.model.encoder(
+                        **encoded.to(self.device)
+                    ).sentence_embedding.cpu()
+                }
+        return dict(encoded)
+
+    def _forward(self, inputs, tgt_lang="eng_Latn", generate_kwargs=None):
+        options = {"max_new_tokens": 128} | (generate_kwargs or {})
+        prompt = self.tokenizer.decoder_prompt_ids(tgt_lang)
+        check_target_lang(self.model.decoder, tgt_lang)
+        bottleneck = self.model.config.decoder.bottleneck
+        embedding = inputs.get("sentence_embedding")
+        if embedding is None and bottleneck:
+            embedding = self.model.encoder(**inputs).sentence_embedding
+        if embedding is not None and not bottleneck:
+            raise ValueError(
+                "this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings"
+            )
+        if embedding is not None:
+            inputs = {"sentence_embedding": embedding.to(self.model.dtype)}
+            if set(options) == {"max_new_tokens"}:
+                return {"ids": greedy_decode(self.model.decoder, **inputs, prompt_ids=prompt, **options)}
+        check_prompt(self.model.decoder, prompt)
+        rows = len(next(iter(inputs.values())))
+        ids = self.model.generate(
+            **inputs, decoder_input_ids=torch.tensor([prompt] * rows, device=self.device), **options
+        )
+        return {"ids": [row[len(prompt) :].tolist() for row in ids]}
+
+    def postprocess(self, outputs):
+        ids = outputs["ids"]
+        ids = ids[0] if ids and isinstance(ids[0], list) else ids  # a batch of one is not taken apart before
+        return {"translation_text": self.tokenizer.decode(ids, skip_special_tokens=True).strip()}

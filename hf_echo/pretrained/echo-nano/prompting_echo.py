@@ -1,0 +1,78 @@
+"""What a model is told about language and provenance: encoder prefix and decoder prompts (OS Table 40, ECHO Table 17).
+
+    encoder  <CLS><s> [LANGUAGE]:<SEP> [SENTENCE]</s>
+    decoder  <s> This is a possible translation in [LANGUAGE]:<SEP> [SENTENCE]</s>
+
+Texts only: it knows language names, not tokenizers or models.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from .language_names_echo import LANGUAGE_NAMES
+
+UNSPECIFIED = "Unspecified language"
+CODE_LANGUAGES = ("python", "java", "javascript", "go", "c", "cpp", "ruby", "csharp", "php")
+MATH_LANGUAGES = ("latex",)
+
+# A prompt handed over as a string (sentence-transformers' `prompts`) ends in the ASCII unit separator, which no
+# ordinary text holds: "French:\x1fBonjour". A text that spells "<SEP>" stays text.
+PROMPT_END = "\x1f"
+
+_DECODER_PROMPTS = {
+    "primary": "This is a possible translation in {name}:",
+    "dictionary": "This is a possible translation in {name}:",
+    "forward_translation": "This is a possible translation in {name}:",
+    "mined": "This is a possible mined translation in {name}:",
+    "back_translation": "This is a possible back-translation in {name}:",
+}
+
+
+def language_name(code: str | None) -> str:
+    """English name of a language code; ``None`` is "Unspecified language".
+
+    Raises:
+        ValueError: the code is not known; the message names the nearest ones.
+    """
+    if code is None:
+        return UNSPECIFIED
+    name = LANGUAGE_NAMES.get(code)
+    if name is None:
+        near = difflib.get_close_matches(code, LANGUAGE_NAMES, n=3, cutoff=0.5) or ["fra_Latn"]
+        raise ValueError(
+            f"unknown language code {code!r}; codes look like {', '.join(near)} (ISO 639-3 and script)"
+        )
+    return name
+
+
+def encoder_prompt(lang: str | None = None) -> str:
+    """The encoder's language prefix without special tokens: ``"French:"``."""
+    return f"{language_name(lang)}:"
+
+
+def decoder_prompt(target_lang: str, provenance: str = "primary", source_lang: str | None = None) -> str:
+    """The decoder's instruction without special tokens (OS Table 40).
+
+    Code and mathematics have prompts of their own, whatever the provenance says.
+    """
+    if target_lang in MATH_LANGUAGES:
+        return "This is a corresponding math formula:"
+    name = language_name(target_lang)
+    if target_lang in CODE_LANGUAGES:
+        return f"This is a corresponding code snippet in {name}:"
+    if source_lang in CODE_LANGUAGES or source_lang in MATH_LANGUAGES or provenance in ("code", "math"):
+        return f"This is a possible natural language explanation in {name}:"
+    template = _DECODER_PROMPTS.get(provenance)
+    if template is None:
+        known = ", ".join([*_DECODER_PROMPTS, "code", "math"])
+        raise ValueError(f"unknown provenance {provenance!r}; use one of {known}")
+    return template.format(name=name)
+
+
+def split_prompt(text: str) -> tuple[str, str]:
+    """``"French:\\x1fBonjour"`` -> ``("French:", "Bonjour")``; a text without prompt gets the unspecified one."""
+    prompt, mark, rest = text.partition(PROMPT_END)
+    if mark and len(prompt) <= 80 and prompt.endswith(":"):
+        return prompt, rest
+    return f"{UNSPECIFIED}:", text

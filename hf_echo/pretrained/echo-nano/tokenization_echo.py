@@ -1,0 +1,193 @@
+"""EchoTokenizer: any fast tokenizer, wrapped in the encoder layout `<CLS><s> [LANGUAGE]:<SEP> [SENTENCE]</s>`.
+
+The language comes from `lang=`, from a prompt in front of the text (sentence-transformers), or is unspecified.
+Text that spells a special token stays text. A text is never cut silently (`on_long`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
+from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
+
+from .prompting_echo import PROMPT_END, decoder_prompt, encoder_prompt, split_prompt
+
+logger = logging.getLogger(__name__)
+
+CLS, SEP, BOS, EOS, PAD = "<CLS>", "<SEP>", "<s>", "</s>", "<pad>"
+ON_LONG = ("warn", "error", "split")
+
+
+class EchoTokenizer(PreTrainedTokenizerFast):
+    """
+    Args:
+        on_long: what happens to a text beyond `max_length` when truncation is on: "warn" cuts and says how many were
+            cut, "error" raises, "split" returns the pieces as rows of their own with `overflow_to_sample_mapping`
+            (EchoEncoder averages them again).
+
+    Example:
+        >>> tokenizer(["Bonjour", "Hallo"], lang=["fra_Latn", "deu_Latn"], padding=True, return_tensors="pt")
+    """
+
+    model_input_names = ["input_ids", "attention_mask"]
+
+    _auto_map = {"AutoTokenizer": [None, "tokenization_echo.EchoTokenizer"]}
+
+    # No __init__ of its own: transformers would then rebuild the tokenizer from its vocabulary and lose the rest.
+    @property
+    def on_long(self) -> str:
+        return self.init_kwargs.get("on_long", "warn")
+
+    @on_long.setter
+    def on_long(self, value: str) -> None:
+        if value not in ON_LONG:
+            raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {value!r}")
+        self.init_kwargs["on_long"] = value
+
+    def _encode_plus(
+        self,
+        text,
+        text_pair=None,
+        add_special_tokens: bool = True,
+        truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
+        max_length: int | None = None,
+        is_split_into_words: bool = False,
+        return_overflowing_tokens: bool = False,
+        lang: str | Sequence[str | None] | None = None,
+        **kwargs,
+    ) -> BatchEncoding:
+        options = dict(max_length=max_length, is_split_into_words=is_split_into_words, **kwargs)
+        if not add_special_tokens or text_pair is not None or is_split_into_words:
+            return super()._encode_plus(
+                text,
+                text_pair,
+                add_special_tokens=add_special_tokens,
+                truncation_strategy=truncation_strategy,
+                return_overflowing_tokens=return_overflowing_tokens,
+                **options,
+            )
+        if self.on_long not in ON_LONG:
+            raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {self.on_long!r}")
+        single = isinstance(text, str)
+        prompts, texts = self.with_prompts([text] if single else list(text), lang)
+        truncates = truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE
+        if truncates:
+            self._check_room(prompts, max_length)
+        overflowing = return_overflowing_tokens or (truncates and self.on_long == "split")
+        encoded = super()._encode_plus(
+            prompts,
+            texts,
+            truncation_strategy=TruncationStrategy.ONLY_SECOND if truncates else truncation_strategy,
+            return_overflowing_tokens=overflowing,
+            **options,
+        )
+        if truncates and not overflowing:
+            self._report_cut(encoded, max_length)
+        if overflowing and len(encoded["input_ids"]) == len(texts) and not return_overflowing_tokens:
+            encoded.pop("overflow_to_sample_mapping", None)  # nothing was long: the usual batch
+            overflowing = False
+        if single and kwargs.get("return_tensors") is None and not overflowing:
+            return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
+        return encoded
+
+    def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
+        if lang is None or isinstance(lang, str):
+            lang = [lang] * len(texts)
+        if len(lang) != len(texts):
+            raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
+        # sentence-transformers puts its default prompt even in front of a text that brings a prompt of its own.
+        default = encoder_prompt() + PROMPT_END
+        pairs = [
+            (encoder_prompt(code), text) if code else split_prompt(text.removeprefix(default))
+            for text, code in zip(texts, lang)
+        ]
+        return [prompt for prompt, _ in pairs], [text for _, text in pairs]
+
+    def pair_ids(self, prompts: list[str], texts: list[str]) -> list[list[int]]:
+        """Ids of the encoder layout without truncation or padding: the fast way in, lists and nothing else."""
+        encodings = self._bare_backend().encode_batch_fast(list(zip(prompts, texts, strict=True)))
+        return [encoding.ids for encoding in encodings]
+
+    def text_ids(self, texts: list[str]) -> list[list[int]]:
+        """Ids of the texts alone, as they stand in the layout, without anything round them."""
+        encodings = self._bare_backend().encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def _bare_backend(self) -> Tokenizer:
+        """A call leaves its truncation and padding behind in the backend; this takes them off again."""
+        backend = self.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        return backend
+
+    def _check_room(self, prompts: list[str], max_length: int) -> None:
+        """A length that the language prefix fills alone would cut the prefix, or fail without a word of advice."""
+        if max_length > 8 + 4 * max(map(len, prompts), default=0):  # a sub-word has at least a byte
+            return
+        lengths = [len(ids) for ids in self.pair_ids(prompts, [""] * len(prompts))]
+        if max_length <= max(lengths):
+            prompt = prompts[lengths.index(max(lengths))]
+            raise ValueError(
+                f"max_length {max_length} leaves no room for text: {prompt!r} takes {max(lengths)} tokens of it"
+            )
+
+    def _report_cut(self, encoded: BatchEncoding, max_length: int | None) -> None:
+        cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or [])
+        if not cut:
+            return
+        limit = max_length or self.model_max_length
+        message = f"{cut} of {len(encoded.encodings)} texts are longer than {limit} tokens"
+        if self.on_long == "error":
+            raise ValueError(f"{message}; shorten them, or load with on_long='split' or on_long='warn'")
+        logger.warning(
+            "%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them", message
+        )
+
+    def decoder_prompt_ids(
+        self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
+    ):
+        """Ids that a decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
+        text = decoder_prompt(target_lang, provenance, source_lang)
+        return [self.bos_token_id, *self.encode(text, add_special_tokens=False), self.sep_token_id]
+
+    @classmethod
+    def from_backend(
+        cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs
+    ):
+        """Wrap a `tokenizers.Tokenizer`: CLS, SEP and pad are added (bos and eos where missing), old ids are kept."""
+        backend = Tokenizer.from_str(backend.to_str())
+        backend.add_special_tokens([AddedToken(t, special=True) for t in (CLS, bos, SEP, eos, PAD)])
+        backend.no_padding()
+        backend.no_truncation()
+        ids = {t: backend.token_to_id(t) for t in (CLS, bos, SEP, eos)}
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{CLS} {bos} $A {eos}",
+            pair=f"{CLS} {bos} $A {SEP} $B:1 {eos}:1",
+            special_tokens=list(ids.items()),
+        )
+        # Prompt and sentence each start with a space, as the template prints them, and sub-words are then those of
+        # mid-sentence text. SentencePiece-like tokenizers do that themselves.
+        layers = [normalizers.Strip()]
+        if "Prepend" not in str(backend.normalizer) and "Metaspace" not in str(backend.pre_tokenizer):
+            layers.append(normalizers.Prepend(" "))
+            if backend.decoder is not None:  # and decoding takes that space off again
+                first_space = decoders.Strip(" ", 1, 0)
+                backend.decoder = decoders.Sequence([backend.decoder, decoders.Fuse(), first_space])
+        if backend.normalizer is not None:
+            layers.append(backend.normalizer)
+        backend.normalizer = normalizers.Sequence(layers)
+        return cls(
+            tokenizer_object=backend,
+            cls_token=CLS,
+            sep_token=SEP,
+            bos_token=bos,
+            eos_token=eos,
+            pad_token=PAD,
+            model_max_length=max_length,
+            split_special_tokens=True,  # "<SEP>" in a text is text
+            **kwargs,
+        )
