@@ -120,6 +120,7 @@ def nano(corpora: Path) -> None:
     file.write_text(
         json.dumps(json.loads(file.read_text()), ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
     )
+    leave_code_out(folder)
     found = measured(folder, OUT / "nano.json", corpora, decoder=True)
     before = OUT / "before.json"
     if not before.exists():
@@ -135,6 +136,16 @@ def nano(corpora: Path) -> None:
     )  # fmt: skip
     (folder / "README.md").write_text(card, encoding="utf-8")
     print(card)
+
+
+def leave_code_out(folder: Path) -> None:
+    """Inside the package the package is the code; a checkpoint saved elsewhere carries its own again."""
+    for file in folder.rglob("*.py"):
+        file.unlink()
+    for file in folder.rglob("config.json"):
+        config = json.loads(file.read_text())
+        kept = {key: value for key, value in config.items() if key not in ("auto_map", "custom_pipelines")}
+        file.write_text(json.dumps(kept, indent=2) + "\n")
 
 
 @torch.no_grad()
