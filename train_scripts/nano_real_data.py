@@ -5,10 +5,11 @@
 
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). For echo also
-train_weighted.parquet, the rows of some files several times, nway.parquet, their sentences in all languages,
-train_decoder.parquet, few rows a target, and tokenizer_40k, with more room for English. A text of a dev part, English
-or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and only
-texts whose licence lets weights be given away (echo).
+train_weighted.parquet and train_refit.parquet, the rows of some files several times, train_negatives.parquet, hard
+negatives by rule, nway.parquet, sentences in all languages, train_decoder.parquet, few rows a target, and
+tokenizer_40k, with more room for English. A text of a dev part, English or not, is in no training row. The parts are
+those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and only texts whose licence lets weights be given away
+(echo).
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import argparse
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import yaml
 
+from hf_echo.synthesis import hard_negatives_for
 from hf_echo.vocabulary import train_tokenizer
 from hf_echo.vocabulary.order import used_first
 
@@ -133,10 +136,33 @@ def weighted(train: pd.DataFrame, corpora: Path) -> pd.DataFrame:
     return pd.concat(parts).sample(frac=1, random_state=0).reset_index(drop=True)
 
 
+def english_of(corpora: Path, file: str) -> set[str]:
+    table = pd.read_parquet(corpora / file)
+    return set(table.src) if "src" in table else set(table[table.lang == ENG].text)
+
+
+def refit_table(train: pd.DataFrame, corpora: Path) -> pd.DataFrame:
+    """The rows of a file (by their English) so many times, or such a share of them; dictionaries as they are."""
+    times = pd.Series(1.0, train.index)
+    for file, wanted in PARTS["refit"].items():
+        times[(train.provenance == "primary") & train.target.isin(english_of(corpora, file))] = wanted
+    chance = np.random.default_rng(0).random(len(train))
+    whole = (times // 1 + (chance < times % 1)).astype(int)
+    return train.loc[train.index.repeat(whole)].sample(frac=1, random_state=0).reset_index(drop=True)
+
+
 def strict(train: pd.DataFrame) -> pd.DataFrame:
     """OS 4.4: primary sources only, each text once in the corpus; and sentences, no single words (stage 3)."""
     table = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
     return table.drop_duplicates("target").drop_duplicates("source").reset_index(drop=True)
+
+
+def negatives_table(train: pd.DataFrame) -> pd.DataFrame:
+    """Hard negatives by rule for every English sentence of `strict`."""
+    table = strict(train)
+    made = hard_negatives_for(table.target.tolist(), 5)
+    table = table.assign(hard_negatives=[[text for text, _ in row] for row in made])
+    return table[table.hard_negatives.map(len) > 0].reset_index(drop=True)
 
 
 def decoder_table(train: pd.DataFrame, sources: int = 2) -> pd.DataFrame:
@@ -195,6 +221,8 @@ def main() -> None:
     strict(train).to_parquet(args.out / "train_strict.parquet")
     if "repeat" in PARTS:
         weighted(train, args.corpora).to_parquet(args.out / "train_weighted.parquet")
+        refit_table(train, args.corpora).to_parquet(args.out / "train_refit.parquet")
+        negatives_table(train).to_parquet(args.out / "train_negatives.parquet")
         decoder_table(train).to_parquet(args.out / "train_decoder.parquet")
         nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
         write_tokenizer(train, args.out / "tokenizer_40k", 40_000, english_times=4)

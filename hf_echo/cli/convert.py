@@ -75,3 +75,34 @@ def convert_damp(
 
     run(source, out, share)
     typer.echo(f"{out}: the same encoder, its layers at {share:g}", err=True)
+
+
+@commands.command(
+    "refit",
+    **example("hf-echo convert refit outputs/echo-static/0_bag train.parquet outputs/refit --step 0.6"),
+)
+def convert_refit(
+    source: Annotated[str, typer.Argument(help="Bag of sub-words (stage `lexical`, or whitened): folder.")],
+    data: Annotated[str, typer.Argument(help="Parallel text as in a recipe: a file or a Hub name.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
+    negatives: Annotated[str | None, typer.Option(help="Parallel text with hard_negatives: a file.")] = None,
+    ridge: Annotated[float, typer.Option(help="A token seen in so few pairs moves half way.")] = 1.0,
+    step: Annotated[
+        float, typer.Option(help="Of the change: 0 is the bag as it was, 1 plain regression.")
+    ] = 0.5,
+    contrast: Annotated[
+        float, typer.Option(help="How far a sentence is moved from its hard negatives.")
+    ] = 2.0,
+    language_drop: Annotated[float, typer.Option(help="Share of texts read without their language.")] = 0.25,
+    max_length: Annotated[int, typer.Option(help="Tokens of a text that count.")] = 128,
+    cache_dir: Annotated[str | None, typer.Option(help="Folder that keeps the tokens.")] = None,
+    seed: Annotated[int, typer.Option(help="Of which texts are read without their language.")] = 0,
+) -> None:
+    """Solve a bag once more in closed form, by ridge regression on translations: rare words gain."""
+    from ..trainers.refit import refit_on_pairs as run
+
+    run(
+        source, data, out, negatives=negatives, ridge=ridge, step=step, contrast=contrast,
+        language_drop=language_drop, max_length=max_length, cache_dir=cache_dir, seed=seed,
+    )  # fmt: skip
+    typer.echo(f"{out}: the same bag, refitted; a decoder needs finetuning on it", err=True)

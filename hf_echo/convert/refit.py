@@ -1,0 +1,217 @@
+"""A trained bag solved once more in closed form: ridge regression of every text on its translation.
+
+A contrastive bag stops learning a rare word as soon as the other words of its sentences tell them apart; least squares
+does not. With c the counts of a text's tokens over the length of its embedding, e the unit embedding of its
+translation, and V the bag's vectors, the change D of V minimises
+
+    sum over both texts of all pairs |c (V + D) - e|^2  +  ridge |D|^2
+
+where e is that of the bag as it was: one system of equations for all languages, as they share their tokens. Of the
+change a `step` is made: the whole of it is plain regression, which makes some sentences the nearest of many (hubs),
+none of it the contrastive bag; half-way both are better than either (docs/trials.md). Bags as cross-lingual ridge
+regression: Josifoski et al. 2019, https://arxiv.org/abs/1904.03922.
+
+Hard negatives fit in: where a sentence has some, it and its translations are wanted further away from them, so that
+the tokens in which they differ (a number, a name, a negation) weigh more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.sparse import csr_matrix
+
+from ..modeling import EchoEncoder
+from .rewrite import rewrite_checkpoint
+
+ITERATIONS = 10  # of conjugate gradients: the frequent tokens have settled, rare ones move little
+MOST_TOKENS = 65_536  # the equations are a matrix of tokens x tokens, 6.4 GB for 40,000
+NEGATIVES_SHARE = 1 / 3  # what one hard negative weighs beside the pairs of its sentence
+
+Batch = Mapping[str, torch.Tensor]
+
+
+class NormalEquations:
+    """`matrix` (vocab, vocab) and `right` (vocab, dim), added up over batches of texts.
+
+    Args:
+        vectors: (vocab, dim) of the bag, weights and projection folded in.
+    """
+
+    def __init__(self, vectors: torch.Tensor):
+        self.vectors = vectors
+        self.matrix = torch.zeros(len(vectors), len(vectors))
+        self.right = torch.zeros_like(vectors)
+
+    def embed(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Unit embeddings (n, dim) and lengths (n, 1) of texts given as ``ids`` (tokens,) and ``offsets`` (n,)."""
+        embeddings = F.embedding_bag(batch["ids"], self.vectors, batch["offsets"], mode="sum")
+        lengths = embeddings.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        return embeddings / lengths, lengths
+
+    def add(
+        self, batch: Batch, lengths: torch.Tensor, change: torch.Tensor, weight: torch.Tensor | None = None
+    ) -> None:
+        """`change` (n, dim): what the embeddings lack; `weight` (n,): of a text, 1 without."""
+        root = torch.ones(len(lengths)) if weight is None else weight.sqrt()
+        ends = np.append(batch["offsets"].numpy(), len(batch["ids"]))
+        share = np.repeat((root / lengths[:, 0]).numpy(), np.diff(ends))
+        counts = csr_matrix((share, batch["ids"].numpy(), ends), shape=(len(lengths), len(self.vectors)))
+        self.right += torch.from_numpy(counts.T @ (root[:, None] * change).numpy())
+        square = counts.T @ counts
+        for first in range(0, len(self.vectors), 1024):  # never twice as a dense matrix
+            self.matrix[first : first + 1024] += torch.from_numpy(square[first : first + 1024].toarray())
+
+    def solve(self, ridge: float, iterations: int = ITERATIONS) -> torch.Tensor:
+        """(vocab, dim) change, by conjugate gradients with the diagonal as preconditioner, all columns at once."""
+        diagonal = self.matrix.diagonal()[:, None] + ridge
+        change, left = torch.zeros_like(self.right), self.right.clone()
+        steep = left / diagonal
+        direction, size = steep, (left * steep).sum(0)
+        for _ in range(iterations):
+            through = self.matrix @ direction + ridge * direction
+            by = size / (direction * through).sum(0).clamp(min=1e-30)
+            change += by * direction
+            left -= by * through
+            steep = left / diagonal
+            before, size = size, (left * steep).sum(0)
+            direction = steep + size / before.clamp(min=1e-30) * direction
+        return change
+
+
+def contrast_targets(
+    sentences: torch.Tensor, negatives: torch.Tensor, owner: torch.Tensor, contrast: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where sentences and their hard negatives are wanted: apart, along their difference.
+
+    Args:
+        sentences: (n, dim) unit embeddings.
+        negatives: (m, dim) unit embeddings; `owner` (m,) names the sentence of each.
+        contrast: how far, in differences.
+
+    Returns:
+        (n, dim) and (m, dim), of unit length.
+    """
+    n = len(sentences)
+    counts = torch.bincount(owner, minlength=n)[:, None].clamp(min=1)
+    mean = torch.zeros_like(sentences).index_add_(0, owner, negatives) / counts
+    some = (torch.bincount(owner, minlength=n) > 0)[:, None]
+    apart = F.normalize(sentences + contrast * (sentences - mean), dim=1)
+    return torch.where(some, apart, sentences), F.normalize(
+        negatives + contrast * (negatives - sentences[owner]), dim=1
+    )
+
+
+class Contrasts:
+    """Of each sentence that has hard negatives: how far it is wanted from where it is, and how many pairs it is in.
+
+    Args:
+        batches: ``ids`` and ``offsets`` of sentences and negatives, ``owner`` (texts,) the number of the sentence that
+            a text belongs to, the sentence itself being the first of its number, and ``target_key`` (sentences,).
+    """
+
+    def __init__(self, equations: NormalEquations, batches: Sequence[Batch], contrast: float):
+        self.equations, self.batches, self.contrast = equations, batches, contrast
+        shifts = [self._shift(batch)[0] for batch in batches]
+        self.keys = np.concatenate([batch["target_key"].numpy() for batch in batches])
+        self.order = np.argsort(self.keys)
+        self.shifts, self.pairs = torch.cat(shifts), np.zeros(len(self.keys))
+
+    def _shift(self, batch: Batch):
+        unit, lengths = self.equations.embed(batch)
+        owner = batch["owner"]
+        first = torch.ones(len(owner), dtype=torch.bool)
+        first[1:] = owner[1:] != owner[:-1]
+        wanted, wanted_negatives = contrast_targets(unit[first], unit[~first], owner[~first], self.contrast)
+        change = torch.zeros_like(unit)
+        change[~first] = wanted_negatives - unit[~first]
+        return wanted - unit[first], change, lengths, first
+
+    def of(self, keys: torch.Tensor) -> torch.Tensor:
+        """(n, dim) for the targets of a batch of pairs, zero where there are no negatives; counts the pairs."""
+        keys = keys.numpy()
+        place = self.order[np.searchsorted(self.keys, keys, sorter=self.order).clip(max=len(self.keys) - 1)]
+        known = self.keys[place] == keys
+        np.add.at(self.pairs, place[known], 1)
+        return torch.where(torch.from_numpy(known)[:, None], self.shifts[torch.from_numpy(place)], 0.0)
+
+    def add_negatives(self) -> None:
+        """After all pairs: each negative weighs a share of its sentence's pairs."""
+        done = 0
+        for batch in self.batches:
+            _, change, lengths, first = self._shift(batch)
+            pairs = torch.from_numpy(self.pairs[done : done + len(batch["target_key"])]).float()
+            weight = torch.where(first, 0.0, NEGATIVES_SHARE * pairs[batch["owner"]])
+            self.equations.add(batch, lengths, change, weight)
+            done += len(pairs)
+
+
+@torch.no_grad()
+def refit_bag(
+    encoder: EchoEncoder, batches: Iterable[Batch], negatives: Sequence[Batch] = (), *,
+    ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0,
+) -> EchoEncoder:  # fmt: skip
+    """Move the vectors of a bag part of the way to the least-squares solution, in place.
+
+    Args:
+        batches: ``ids``, ``offsets`` and ``target_key`` of sources, then targets (`hf_echo.trainers.refit`); the
+            larger, the faster. Every pair counts alike: what should weigh more stands in the data more often.
+        negatives: of :class:`Contrasts`.
+        ridge: in pairs: a token that occurs in so few moves half of what they ask for.
+        step: share of the change, 0..1.
+        contrast: how far a sentence is moved from its hard negatives, in differences.
+
+    Raises:
+        ValueError: a setting is out of its range, the encoder has layers or too many tokens, or there are no pairs.
+    """
+    check_settings(ridge, step, contrast)
+    if len(encoder.layers):
+        raise ValueError(f"this encoder has {len(encoder.layers)} layers: only a bag can be refitted")
+    vectors = encoder.embed_tokens.weight.data.float() @ encoder.projection.weight.data.float().T
+    if len(vectors) > MOST_TOKENS:
+        raise ValueError(
+            f"the bag has {len(vectors):,} tokens, the equations are tokens x tokens: at most {MOST_TOKENS:,}"
+        )
+    equations = NormalEquations(vectors)
+    contrasts = Contrasts(equations, negatives, contrast) if negatives else None
+    for batch in batches:
+        unit, lengths = equations.embed(batch)
+        source, target = unit.chunk(2)
+        shift = contrasts.of(batch["target_key"]) if contrasts else 0.0
+        equations.add(batch, lengths, torch.cat([target + shift - source, source + shift - target]))
+    if contrasts:
+        contrasts.add_negatives()
+    if not equations.matrix.any():
+        raise ValueError("there are no pairs to refit the bag on")
+    encoder.embed_tokens.weight.copy_(vectors + step * equations.solve(ridge))
+    torch.nn.init.eye_(encoder.projection.weight)
+    return encoder
+
+
+def check_settings(ridge: float, step: float, contrast: float) -> None:
+    if not ridge > 0:
+        raise ValueError(f"ridge must be above 0, not {ridge}")
+    if not 0 <= step <= 1:
+        raise ValueError(f"step is between 0 (no change) and 1 (all of it), not {step}")
+    if contrast < 0:
+        raise ValueError(f"contrast must be 0 or more, not {contrast}")
+
+
+def refit_checkpoint(
+    source: str | Path, out: str | Path, batches: Iterable[Batch], contrasts: Sequence[Batch] = (), *,
+    ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0, **values,
+) -> Path:  # fmt: skip
+    """`refit_bag` on a bag's folder, saved with its tokenizer in another; `values` are written beside the settings."""
+    options = dict(ridge=ridge, step=step, contrast=contrast)
+    return rewrite_checkpoint(
+        source,
+        out,
+        lambda encoder: refit_bag(encoder, batches, contrasts, **options),
+        "refit",
+        **options,
+        **values,
+    )
