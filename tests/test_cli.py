@@ -28,6 +28,7 @@ COMMANDS = [
     "convert llama",
     "convert static",
     "convert damp",
+    "convert refit",
     "convert whiten",
     "prune",
     "evaluate xsim",

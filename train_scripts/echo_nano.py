@@ -27,11 +27,13 @@ from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoDecoder
 from hf_echo.recipe import find_recipes
+from hf_echo.trainers.refit import refit_on_pairs
 from hf_echo.training import train_recipe
 
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
 SHRINKAGE = 2.0
+REFIT = {"ridge": 1.0, "step": 0.6, "contrast": 2.0}  # docs/trials.md
 SHARE = 0.2  # of the layers: search against hard negatives (docs/trials.md)
 NO_REPEAT = 3  # a small decoder runs in circles without
 STAGES = {
@@ -52,7 +54,7 @@ def make_data(corpora: Path) -> None:
 
 
 def train(journey: str) -> None:
-    """All recipes of a folder in their order; the bag is whitened, the finished layers are damped."""
+    """All recipes of a folder in order; the bag is whitened (echo-nano's also refitted), finished layers are damped."""
     folder = Path("outputs") / journey
     for path in find_recipes(journey):
         train_recipe(path)
@@ -60,6 +62,9 @@ def train(journey: str) -> None:
         if path.stem == "0_bag" and not (folder / "0_white").exists():
             nway, encode = str(DATA / "nway.parquet"), any_encoder(str(made))
             whiten_checkpoint(made, nway, folder / "0_white", encode, SHRINKAGE)
+        if path.stem == "0_bag" and journey == "echo-nano" and not (folder / "0_refit").exists():
+            pairs, negatives = (str(DATA / f"train_{name}.parquet") for name in ("refit", "negatives"))
+            refit_on_pairs(folder / "0_white", pairs, folder / "0_refit", negatives=negatives, **REFIT)
         if path.stem == "3_hard_negatives" and not (folder / "3_damped").exists():
             damp_checkpoint(made, folder / "3_damped", SHARE)
 

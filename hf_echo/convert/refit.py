@@ -30,7 +30,7 @@ from .rewrite import rewrite_checkpoint
 
 ITERATIONS = 10  # of conjugate gradients: the frequent tokens have settled, rare ones move little
 MOST_TOKENS = 65_536  # the equations are a matrix of tokens x tokens, 6.4 GB for 40,000
-NEGATIVES_SHARE = 1 / 3  # what one hard negative weighs beside the pairs of its sentence
+NEGATIVES_SHARE = 1 / 3  # of a sentence: what one of its hard negatives weighs, and how far it is moved
 
 Batch = Mapping[str, torch.Tensor]
 
@@ -91,7 +91,7 @@ def contrast_targets(
     Args:
         sentences: (n, dim) unit embeddings.
         negatives: (m, dim) unit embeddings; `owner` (m,) names the sentence of each.
-        contrast: how far, in differences.
+        contrast: how far, in differences; a negative moves a share of it.
 
     Returns:
         (n, dim) and (m, dim), of unit length.
@@ -102,7 +102,7 @@ def contrast_targets(
     some = (torch.bincount(owner, minlength=n) > 0)[:, None]
     apart = F.normalize(sentences + contrast * (sentences - mean), dim=1)
     return torch.where(some, apart, sentences), F.normalize(
-        negatives + contrast * (negatives - sentences[owner]), dim=1
+        negatives + NEGATIVES_SHARE * contrast * (negatives - sentences[owner]), dim=1
     )
 
 

@@ -56,7 +56,7 @@ def pair_batches(
 
 
 def negative_batches(
-    pairs: TokenizedParallel, collator: BagCollator, rows: int = ROWS
+    pairs: TokenizedParallel, collator: BagCollator, rows: int = ROWS // 4
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Each target once, and after it its hard negatives; `owner` numbers the targets of a batch."""
     keys, first = np.unique(pairs.labels["target_key"], return_index=True)

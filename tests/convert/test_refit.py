@@ -115,7 +115,7 @@ def test_contrast_targets_against_a_loop(rng):
         moved = sentence + 2 * (sentence - own.mean(0)) if len(own) else sentence
         torch.testing.assert_close(apart[i], moved / moved.norm())
     for negative, i, found in zip(negatives, owner, wanted):
-        moved = negative + 2 * (negative - sentences[i])
+        moved = negative + 2 / 3 * (negative - sentences[i])
         torch.testing.assert_close(found, moved / moved.norm())
     torch.testing.assert_close(contrast_targets(sentences, negatives, owner, 0.0)[0], sentences)
 
