@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,10 +43,19 @@ def refit_on_pairs(
     if negatives:
         rows = tokenize_parallel(load_parallel(negatives), tokenizer, **options).with_negatives_only()
         contrasts = list(negative_batches(rows, collator))
-    return refit_checkpoint(
+    start = time.time()
+    made = refit_checkpoint(
         source, out, pair_batches(pairs, collator), contrasts, ridge=ridge, step=step, contrast=contrast,
         data=str(data), negatives=negatives, max_length=max_length, language_drop=language_drop, seed=seed,
     )  # fmt: skip
+    results = {
+        "stage": "refit",
+        "seconds": round(time.time() - start, 1),
+        "pairs": len(pairs),
+        "negatives": sum(len(batch["owner"]) - len(batch["target_key"]) for batch in contrasts),
+    }
+    (made / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    return made
 
 
 def pair_batches(
