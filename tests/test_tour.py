@@ -53,7 +53,7 @@ def test_tour():
     console = Console(record=True, width=150)
     found = run_tour(console)
     right = [found[query] == lang for query, lang in QUERIES.items()]
-    assert np.mean(right) >= 0.7
+    assert np.mean(right) >= 0.8
     text = console.export_text()
     assert all(query in text for query in QUERIES)
     assert text.count("wrong") == right.count(False)

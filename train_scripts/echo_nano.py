@@ -35,6 +35,7 @@ PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
 SHRINKAGE = 2.0
 REFIT = {"ridge": 1.0, "step": 0.6, "contrast": 2.0}  # docs/trials.md
 SHARE = 0.2  # of the layers: search against hard negatives (docs/trials.md)
+FIRST_DECODER = 0.3  # what 1_decoder counts beside 4_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
 STAGES = {
     "0_bag": "the bag of echo-static, batches of one language each; then whitened and refitted",
@@ -170,10 +171,10 @@ def leave_code_out(folder: Path) -> None:
 
 @torch.no_grad()
 def average(decoder: EchoDecoder, first: EchoDecoder) -> None:
-    """Half-way between two decoders of one run, in place: the first knows news, the last everyday sentences; the mean
-    is better at both (docs/trials.md; model soups, https://arxiv.org/abs/2203.05482)."""
+    """Between two decoders of one run, in place: the first knows news, the last everyday sentences; their mean is good
+    at both (docs/trials.md; model soups, https://arxiv.org/abs/2203.05482)."""
     for mine, other in zip(decoder.parameters(), first.parameters(), strict=True):
-        mine.lerp_(other, 0.5)
+        mine.lerp_(other, FIRST_DECODER)
 
 
 def figures(found: dict, before: dict) -> dict:
