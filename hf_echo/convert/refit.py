@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix  # comes with sentence-transformers
 
 from ..modeling import EchoEncoder
 from .rewrite import rewrite_checkpoint
