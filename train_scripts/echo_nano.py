@@ -66,7 +66,11 @@ def train(journey: str) -> None:
         if path.stem == "0_bag" and not (folder / "0_white").exists():
             nway, encode = str(DATA / "nway.parquet"), any_encoder(str(made))
             whiten_checkpoint(made, nway, folder / "0_white", encode, SHRINKAGE)
-        if path.stem == "0_bag" and journey == "echo-nano" and not (folder / "0_refit").exists():
+        if (
+            path.stem == "0_bag"
+            and journey == "echo-nano"
+            and not (folder / "0_refit" / "results.json").exists()
+        ):
             refit(folder / "0_refit", negatives=str(DATA / "train_negatives.parquet"))
         if path.stem == "3_hard_negatives" and not (folder / "3_damped").exists():
             damp_checkpoint(made, folder / "3_damped", SHARE)
