@@ -29,6 +29,7 @@ from hf_echo.modeling import EchoDecoder
 from hf_echo.recipe import find_recipes
 from hf_echo.trainers.refit import refit_on_pairs
 from hf_echo.training import train_recipe
+from hf_echo.vocabulary import swap_checkpoint
 
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
@@ -38,7 +39,7 @@ SHARE = 0.2  # of the layers: search against hard negatives (docs/trials.md)
 FIRST_DECODER = 0.3  # what 1_decoder counts beside 4_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
 STAGES = {
-    "0_bag": "the bag of echo-static, batches of one language each; then whitened and refitted",
+    "0_bag": "the bag of echo-static in whole characters, batches of one language each; then whitened and refitted",
     "1_decoder": "decoder from the embeddings of echo-static",
     "1_decoder_varied": "the decoder on the refitted bag, few rows a sentence",
     "2_contrastive": "two layers on the bag, batches of one language each",
@@ -50,7 +51,7 @@ STAGES = {
 def make_data(corpora: Path) -> None:
     made = (
         DATA / name
-        for name in ("tokenizer/tokenizer.json", "tokenizer_40k/tokenizer.json", "train_negatives.parquet")
+        for name in ("tokenizer/tokenizer.json", "tokenizer_whole/tokenizer.json", "train_negatives.parquet")
     )
     if not all(file.exists() for file in made):
         script = Path(__file__).with_name("nano_real_data.py")
@@ -58,8 +59,11 @@ def make_data(corpora: Path) -> None:
 
 
 def train(journey: str) -> None:
-    """All recipes of a folder in order; the bag is whitened (echo-nano's also refitted), finished layers are damped."""
+    """All recipes of a folder in order. The bag is whitened, finished layers are damped; echo-nano's bag is that of
+    echo-static cut in whole characters, and is refitted."""
     folder = Path("outputs") / journey
+    if journey == "echo-nano" and not (folder / "0_swapped" / "model.safetensors").exists():
+        swap_checkpoint(STATIC / "0_bag", DATA / "tokenizer_whole", folder / "0_swapped", method="sum")
     for path in find_recipes(journey):
         train_recipe(path)
         made = folder / path.stem

@@ -195,7 +195,7 @@ def swap(
     tokenizer: Annotated[Path, typer.Argument(help="Its new tokenizer: folder or tokenizer.json.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
     init: Annotated[
-        str, typer.Option(help="Embeddings of new tokens: mean (ECHO 4.1), focus or random.")
+        str, typer.Option(help="Of new tokens: mean (ECHO 4.1), sum (bags), focus or random.")
     ] = "mean",
     auxiliary: Annotated[
         Path | None, typer.Option(help="For focus: texts (one a line), or vectors (.vec, .npy).")

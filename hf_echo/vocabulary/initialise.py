@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from tqdm.auto import tqdm
 
-METHODS = ("mean", "focus", "random")
+METHODS = ("mean", "sum", "focus", "random")
 
 
 @dataclass
@@ -48,6 +48,7 @@ def initialise(
     Args:
         method: of the tokens that only the new vocabulary has:
             "mean"    mean of the old tokens that spell it (ECHO 4.1; Gee et al. 2022);
+            "sum"     their sum, for a bag: texts that are cut anew keep the directions of their embeddings;
             "focus"   mean of the shared tokens, weighted by the sparsemax of the cosine of their auxiliary vectors
                       (Dobler and de Melo 2023); a token without such a vector gets "mean" instead;
             "random"  a draw from the normal distribution with the old rows' mean and deviation in each dimension.
@@ -69,7 +70,7 @@ def initialise(
         noise = torch.randn(len(new), old.shape[1], generator=generator)
         rows[new] = old.mean(0) + old.std(0) * noise.to(old.device)
         return rows
-    rows[new] = mean_of_pieces(old, list(match.pieces.values()))
+    rows[new] = of_pieces(old, list(match.pieces.values()), "sum" if method == "sum" else "mean")
     if method == "focus":
         auxiliary = auxiliary.float()
         known = (auxiliary != 0).any(1).tolist()
@@ -92,11 +93,11 @@ def check_method(method: str, has_auxiliary: bool) -> None:
         raise ValueError(f"auxiliary is for method 'focus' alone, not for {method!r}")
 
 
-def mean_of_pieces(old: torch.Tensor, pieces: list[list[int]]) -> torch.Tensor:
-    """(len(pieces), width): the mean of each list's rows; a piece that comes twice counts twice."""
+def of_pieces(old: torch.Tensor, pieces: list[list[int]], mode: str) -> torch.Tensor:
+    """(len(pieces), width): the mean or sum of each list's rows; a piece that comes twice counts twice."""
     lengths = torch.tensor([0, *map(len, pieces[:-1])])
     flat = torch.tensor([i for ids in pieces for i in ids])
-    return F.embedding_bag(flat.to(old.device), old, lengths.cumsum(0).to(old.device), mode="mean")
+    return F.embedding_bag(flat.to(old.device), old, lengths.cumsum(0).to(old.device), mode=mode)
 
 
 def focus(

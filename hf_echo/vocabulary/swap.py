@@ -56,7 +56,7 @@ def swap_vocabulary(
     rows as the tokenizer has tokens, rounded up to a multiple of 8 where the old ones were one.
 
     Args:
-        method: "mean", "focus" or "random", see `initialise`.
+        method: "mean", "sum" (of bags), "focus" or "random", see `initialise`.
         auxiliary: for "focus": texts, an array or a file, see `auxiliary_vectors`.
         seed: of "random" draws, and of training auxiliary vectors.
 

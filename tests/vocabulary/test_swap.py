@@ -99,7 +99,7 @@ def other_tokenizer(toy):
     )
 
 
-@pytest.mark.parametrize("method", ["mean", "focus", "random"])
+@pytest.mark.parametrize("method", ["mean", "sum", "focus", "random"])
 def test_same_tokenizer_is_the_identity(model, toy_trained, toy_tokenizer, method):
     options = {"auxiliary": np.eye(len(toy_tokenizer))} if method == "focus" else {}
     before = model.config.to_dict()
@@ -125,8 +125,9 @@ def test_permuted_vocabulary_changes_nothing_that_is_seen(model, toy_trained, to
     assert model.encoder.embed_tokens.padding_idx == tokenizer.pad_token_id
 
 
-def test_mean_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer):
-    swap_vocabulary(model, toy_tokenizer, other_tokenizer)
+@pytest.mark.parametrize("method", ["mean", "sum"])
+def test_mean_and_sum_equal_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer, method):
+    swap_vocabulary(model, toy_tokenizer, other_tokenizer, method=method)
     old_vocabulary, special = toy_tokenizer.get_vocab(), set(toy_tokenizer.all_special_tokens)
     spelt = {"<|begin|>": "<s>", "<|end|>": "</s>"} | {name: name for name in ("<CLS>", "<SEP>", "<pad>")}
     old_model, new = toy_tokenizer.backend_tokenizer.model, 0
@@ -143,7 +144,7 @@ def test_mean_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer):
             else:
                 ids = [piece.id for piece in old_model.tokenize(token)]
                 assert len(ids) > 1
-                want, new = np.mean([old[i] for i in ids], axis=0), new + 1
+                want, new = getattr(np, method)([old[i] for i in ids], axis=0), new + 1
             np.testing.assert_allclose(have[number], want, atol=1e-6)
     assert new > 100
     rows = -(-len(other_tokenizer) // 8) * 8  # the old matrix had 400
@@ -406,7 +407,7 @@ def test_swap_refuses(model, toy_trained, toy_tokenizer, other_tokenizer):
     wrong = rf"encoder.embed_tokens has 400 rows, but the old tokenizer {len(other_tokenizer)} tokens"
     refuses(wrong, old=other_tokenizer)
     refuses("cannot swap the vocabulary of a Linear", subject=torch.nn.Linear(2, 2))
-    refuses("method must be one of mean, focus, random, not 'zett'", method="zett")
+    refuses("method must be one of mean, sum, focus, random, not 'zett'", method="zett")
     refuses("'focus' needs auxiliary", method="focus")
     refuses("auxiliary is for method 'focus' alone", method="mean", auxiliary=["a"])
     empty = np.zeros((len(other_tokenizer), 3))
