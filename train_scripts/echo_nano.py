@@ -34,14 +34,14 @@ from hf_echo.vocabulary import swap_checkpoint
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
 SHRINKAGE = 2.0
-REFIT = {"ridge": 1.0, "step": 0.6, "contrast": 2.0}  # docs/trials.md
+REFIT = {"ridge": 1.0, "step": 0.6, "contrast": 2.0, "softmax_weight": 6.0}  # docs/trials.md
 SHARE = 0.2  # of the layers: search against hard negatives (docs/trials.md)
 FIRST_DECODER = 0.3  # what 1_decoder counts beside 4_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
 STAGES = {
     "0_bag": "the bag of echo-static in whole characters, batches of one language each; then whitened and refitted",
     "1_decoder": "decoder from the embeddings of echo-static",
-    "1_decoder_varied": "the decoder on the refitted bag, few rows a sentence",
+    "1_decoder_varied": "the decoder on the whitened bag, few rows a sentence",
     "2_contrastive": "two layers on the bag, batches of one language each",
     "3_hard_negatives": "five hard negatives by rule a sentence",
     "4_decoder": "the decoder on the finished encoder",

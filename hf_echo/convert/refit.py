@@ -11,6 +11,9 @@ change a `step` is made: the whole of it is plain regression, which makes some s
 none of it the contrastive bag; half-way both are better than either (docs/trials.md). Bags as cross-lingual ridge
 regression: Josifoski et al. 2019, https://arxiv.org/abs/1904.03922.
 
+Regression knows no other sentences. What a softmax over the targets of a language would still change can be added to
+what the regression wants (`softmax_weight`): sentences that are the nearest of many move away.
+
 Hard negatives fit in: where a sentence has some, it and its translations are wanted further away from them, so that
 the tokens in which they differ (a number, a name, a negation) weigh more.
 """
@@ -31,6 +34,8 @@ from .rewrite import rewrite_checkpoint
 
 ITERATIONS = 10  # of conjugate gradients: the frequent tokens have settled, rare ones move little
 MOST_TOKENS = 65_536  # the equations are a matrix of tokens x tokens, 6.4 GB for 40,000
+LOGIT_SCALE = 20.0  # of the softmax: lower, and it only takes off the mean; higher, and only errors count
+SOFTMAX_ROWS = 1024  # pairs of a language that are told apart
 NEGATIVES_SHARE = 1 / 3  # of a sentence: what one of its hard negatives weighs, and how far it is moved
 
 Batch = Mapping[str, torch.Tensor]
@@ -109,6 +114,34 @@ def contrast_targets(
     )
 
 
+def softmax_change(
+    source: torch.Tensor, target: torch.Tensor, keys: torch.Tensor, groups: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a symmetric in-batch softmax lacks: the partner minus the mean of all, each weighed by its probability.
+
+    This is the negative gradient of the contrastive loss (without margin) with respect to each embedding, over its
+    scale.
+
+    Args:
+        source, target: (n, dim) unit embeddings of pairs.
+        keys: (n,) equal for equal targets, which are no negatives of each other.
+        groups: (n,) language of the source; only pairs of one are told apart, at most `SOFTMAX_ROWS` at a time.
+
+    Returns:
+        (n, dim) for the sources and (n, dim) for the targets.
+    """
+    changes = torch.zeros_like(source), torch.zeros_like(target)
+    for group in groups.unique():
+        for rows in torch.nonzero(groups == group)[:, 0].split(SOFTMAX_ROWS):
+            x, y = source[rows], target[rows]
+            logits = LOGIT_SCALE * x @ y.T
+            same = keys[rows][:, None] == keys[rows]
+            logits.masked_fill_(same.fill_diagonal_(False), -torch.inf)
+            changes[0][rows] = y - logits.softmax(1) @ y
+            changes[1][rows] = x - logits.softmax(0).T @ x
+    return changes
+
+
 class Contrasts:
     """Of each sentence that has hard negatives: how far it is wanted from where it is, and how many pairs it is in.
 
@@ -156,22 +189,23 @@ class Contrasts:
 @torch.no_grad()
 def refit_bag(
     encoder: EchoEncoder, batches: Iterable[Batch], negatives: Sequence[Batch] = (), *,
-    ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0,
+    ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0,
 ) -> EchoEncoder:  # fmt: skip
     """Move the vectors of a bag part of the way to the least-squares solution, in place.
 
     Args:
-        batches: ``ids``, ``offsets`` and ``target_key`` of sources, then targets (`hf_echo.trainers.refit`); the
-            larger, the faster. Every pair counts alike: what should weigh more stands in the data more often.
+        batches: ``ids`` and ``offsets`` of sources, then targets, ``target_key`` and ``group`` of pairs
+            (`hf_echo.trainers.refit`); the larger, the faster. Every pair counts alike: what should weigh more stands in the data more often.
         negatives: of :class:`Contrasts`.
         ridge: in pairs: a token that occurs in so few moves half of what they ask for.
         step: share of the change, 0..1.
         contrast: how far a sentence is moved from its hard negatives, in differences.
+        softmax_weight: of :func:`softmax_change` beside the regression.
 
     Raises:
         ValueError: a setting is out of its range, the encoder has layers or too many tokens, or there are no pairs.
     """
-    check_settings(ridge, step, contrast)
+    check_settings(ridge, step, contrast, softmax_weight)
     if len(encoder.layers):
         raise ValueError(f"this encoder has {len(encoder.layers)} layers: only a bag can be refitted")
     vectors = encoder.embed_tokens.weight.data.float() @ encoder.projection.weight.data.float().T
@@ -185,7 +219,12 @@ def refit_bag(
         unit, lengths = equations.embed(batch)
         source, target = unit.chunk(2)
         shift = contrasts.of(batch["target_key"]) if contrasts else 0.0
-        equations.add(batch, lengths, torch.cat([target + shift - source, source + shift - target]))
+        change = torch.cat([target + shift - source, source + shift - target])
+        if softmax_weight:
+            change += softmax_weight * torch.cat(
+                softmax_change(source, target, batch["target_key"], batch["group"])
+            )
+        equations.add(batch, lengths, change)
     if contrasts:
         contrasts.add_negatives()
     if not equations.matrix.any():
@@ -195,21 +234,22 @@ def refit_bag(
     return encoder
 
 
-def check_settings(ridge: float, step: float, contrast: float) -> None:
+def check_settings(ridge: float, step: float, contrast: float, softmax_weight: float = 0.0) -> None:
     if not ridge > 0:
         raise ValueError(f"ridge must be above 0, not {ridge}")
     if not 0 <= step <= 1:
         raise ValueError(f"step is between 0 (no change) and 1 (all of it), not {step}")
-    if contrast < 0:
-        raise ValueError(f"contrast must be 0 or more, not {contrast}")
+    for name, value in (("contrast", contrast), ("softmax_weight", softmax_weight)):
+        if value < 0:
+            raise ValueError(f"{name} must be 0 or more, not {value}")
 
 
 def refit_checkpoint(
     source: str | Path, out: str | Path, batches: Iterable[Batch], contrasts: Sequence[Batch] = (), *,
-    ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0, **values,
+    ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0, **values,
 ) -> Path:  # fmt: skip
     """`refit_bag` on a bag's folder, saved with its tokenizer in another; `values` are written beside the settings."""
-    options = dict(ridge=ridge, step=step, contrast=contrast)
+    options = dict(ridge=ridge, step=step, contrast=contrast, softmax_weight=softmax_weight)
     return rewrite_checkpoint(
         source,
         out,

@@ -1,4 +1,4 @@
-"""A byte-level BPE whose tokens are whole characters, for chosen scripts; the rest of the vocabulary stays.
+"""A byte-level BPE whose tokens are whole characters in all scripts; what is in Latin, Greek and Cyrillic stays.
 
 Trained on bytes, a BPE joins what is frequent, not what belongs together: Hebrew letters share their first byte, so
 that "the second byte of one letter and the first of the next" are merged before either letter, and a rare Chinese
@@ -17,8 +17,8 @@ from tokenizers import Tokenizer, normalizers
 from ..modeling import EchoTokenizer
 from .extend import MAX_TOKEN_BYTES, byte_characters, check_byte_level, grow
 
-# Beginnings of blocks without a letter of the Latin scripts or a sign that they use.
-BLOCKS = ((0x370, 0x1E00), (0x1F00, 0x2000), (0x2E80, 0xA720), (0xA800, 0xFB00), (0xFB50, 0x20000))
+# Without Latin, Greek and Cyrillic: few of their letters begin with the same byte, and a BPE on bytes finds them.
+BLOCKS = ((0x530, 0x1C80), (0x1C90, 0x1D00), (0x2E80, 0xA640), (0xA800, 0xFB00), (0xFB13, 0x20000))
 DIGITS = "٠١٢٣٤٥٦٧٨٩", "۰۱۲۳۴۵۶۷۸۹", "०१२३४५६७८९", "০১২৩৪৫৬৭৮৯", "௦௧௨௩௪௫௬௭௮௯", "０１２３４５６７８９"
 
 
@@ -31,7 +31,7 @@ def whole_characters(
     min_count: int = 2,
     progress: bool = True,
 ) -> EchoTokenizer:
-    """Learn the vocabulary of all scripts but Latin anew, from whole characters.
+    """Learn the vocabulary of all scripts but Latin, Greek and Cyrillic anew, from whole characters.
 
     Tokens without a character of those scripts keep their merges, and so do the first `keep` ids; what follows them
     moves up. Digits of other scripts are read as 0-9 (a normalizer), so that a number is the same token everywhere.

@@ -12,7 +12,8 @@ import torch
 from datasets import Dataset
 from transformers import AutoModel, AutoTokenizer
 
-from hf_echo.convert.refit import NormalEquations, contrast_targets, refit_bag
+from hf_echo.convert import refit
+from hf_echo.convert.refit import NormalEquations, contrast_targets, refit_bag, softmax_change
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.evaluation import xsim
 from hf_echo.inference import encode, load_encoder
@@ -102,6 +103,51 @@ def test_a_weight_is_as_many_texts(rng):
         doubled.add(batch, lengths, -unit)
     torch.testing.assert_close(weighted.matrix, doubled.matrix)
     torch.testing.assert_close(weighted.right, doubled.right)
+
+
+def test_the_softmax_change_is_the_gradient_of_the_contrastive_loss(rng):
+    source, target = (
+        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(7, DIM))), dim=1).requires_grad_()
+        for _ in range(2)
+    )
+    keys = torch.tensor([1, 2, 3, 2, 4, 5, 1])
+    found = softmax_change(source.detach(), target.detach(), keys, torch.zeros(7))
+    logits = refit.LOGIT_SCALE * source @ target.T
+    same = (keys[:, None] == keys) & ~torch.eye(7, dtype=torch.bool)
+    logits = logits.masked_fill(same, -1e9)
+    for i, (text, dim) in enumerate(((source, 1), (target, 0))):  # each side as the anchor of its own softmax
+        loss = -logits.log_softmax(dim).diagonal().sum()
+        (gradient,) = torch.autograd.grad(loss, text, retain_graph=True)
+        torch.testing.assert_close(found[i], -gradient / refit.LOGIT_SCALE)
+
+
+def test_languages_and_blocks_are_told_apart_alone(rng, monkeypatch):
+    source, target = (
+        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(6, DIM))), dim=1) for _ in range(2)
+    )
+    keys, groups = torch.arange(6), torch.tensor([0, 1, 0, 1, 1, 0])
+    found = softmax_change(source, target, keys, groups)
+    for group in (0, 1):
+        rows = groups == group
+        alone = softmax_change(source[rows], target[rows], keys[rows], torch.zeros(3))
+        for a, b in zip(found, alone):
+            torch.testing.assert_close(a[rows], b)
+    monkeypatch.setattr(refit, "SOFTMAX_ROWS", 1)
+    for change in softmax_change(source, target, keys, groups):
+        torch.testing.assert_close(change, torch.zeros_like(change))
+
+
+def test_the_softmax_weight_changes_what_is_wanted(rng):
+    batch = toy_batch(rng, 40) | {"target_key": torch.arange(40), "group": torch.zeros(40)}
+    encoder = toy_bag()
+    vectors = (encoder.embed_tokens.weight @ encoder.projection.weight.T).detach()
+    equations = NormalEquations(vectors)
+    unit, lengths = equations.embed(batch)
+    source, target = unit.chunk(2)
+    more = torch.cat(softmax_change(source, target, batch["target_key"], batch["group"]))
+    equations.add(batch, lengths, unit.roll(40, 0) - unit + 3 * more)
+    refitted = refit_bag(encoder, [batch], step=1.0, softmax_weight=3.0).embed_tokens.weight - vectors
+    torch.testing.assert_close(refitted.detach(), equations.solve(1.0), atol=1e-5, rtol=1e-4)
 
 
 def test_contrast_targets_against_a_loop(rng):
