@@ -106,6 +106,7 @@ def convert_refit(
 
     run(
         source, data, out, negatives=negatives, ridge=ridge, step=step, contrast=contrast,
-        softmax_weight=softmax_weight, language_drop=language_drop, max_length=max_length, cache_dir=cache_dir, seed=seed,
+        softmax_weight=softmax_weight, language_drop=language_drop, max_length=max_length,
+        cache_dir=cache_dir, seed=seed,
     )  # fmt: skip
     typer.echo(f"{out}: the same bag, refitted; a decoder needs finetuning on it", err=True)

@@ -195,7 +195,8 @@ def refit_bag(
 
     Args:
         batches: ``ids`` and ``offsets`` of sources, then targets, ``target_key`` and ``group`` of pairs
-            (`hf_echo.trainers.refit`); the larger, the faster. Every pair counts alike: what should weigh more stands in the data more often.
+            (`hf_echo.trainers.refit`); the larger, the faster. Every pair counts alike: what should weigh more stands
+            in the data more often.
         negatives: of :class:`Contrasts`.
         ridge: in pairs: a token that occurs in so few moves half of what they ask for.
         step: share of the change, 0..1.

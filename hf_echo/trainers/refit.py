@@ -46,7 +46,8 @@ def refit_on_pairs(
     start = time.time()
     made = refit_checkpoint(
         source, out, pair_batches(pairs, collator), contrasts, ridge=ridge, step=step, contrast=contrast,
-        softmax_weight=softmax_weight, data=str(data), negatives=negatives, max_length=max_length, language_drop=language_drop, seed=seed,
+        softmax_weight=softmax_weight, data=str(data), negatives=negatives, max_length=max_length,
+        language_drop=language_drop, seed=seed,
     )  # fmt: skip
     results = {
         "stage": "refit",
@@ -61,7 +62,7 @@ def refit_on_pairs(
 def pair_batches(
     pairs: TokenizedParallel, collator: BagCollator, rows: int = ROWS
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """All pairs once, in order, as `BagCollator` writes them, with a progress bar; ``group`` is the source's language."""
+    """All pairs once, in order, as `BagCollator` writes them, with a progress bar; ``group`` is a source's language."""
     for first in tqdm(range(0, len(pairs), rows), desc="pairs", unit="batch"):
         batch = collator([pairs[i] for i in range(first, min(first + rows, len(pairs)))])
         yield batch | {
