@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hf_echo.inference import encode
+from hf_echo.vocabulary import load_tokenizer, train_tokenizer
 
 SCRIPTS = Path(__file__).parents[1] / "train_scripts"
 
@@ -129,3 +130,36 @@ def test_decoder_table_has_few_rows_a_target(script):
         itself = group[group.source_lang == "eng_Latn"]
         assert target.count(" ") >= 3 and itself.source.tolist() == [target]
         assert group.source.nunique() == 3 and set(group.target_lang) == {"eng_Latn"}
+
+
+def test_refit_table_repeats_and_drops_rows(script):
+    rows = pd.DataFrame({"source": list("abc") * 200})
+    times = pd.Series([2.0, 0.5, 0.0] * 200)
+    counts = script("nano_real_data")["refit_table"](rows, times).source.value_counts()
+    assert counts["a"] == 400 and 60 < counts["b"] < 140 and "c" not in counts
+
+
+def test_whole_tokenizer_learns_other_scripts_anew(script, tmp_path):
+    """By weight: what only the heavy rows hold becomes words, and Latin text is cut as before."""
+    latin, often, rarely = "the cat sat on the mat", "שלום לכולם", "בדיקה"
+    old = train_tokenizer([latin, often, rarely] * 5, 300, progress=False)
+    old.save_pretrained(tmp_path / "old")
+    train = pd.DataFrame(
+        {
+            "source": [often] * 9 + [rarely] * 9 + [latin] * 9,
+            "source_lang": ["heb_Hebr"] * 18 + ["fra_Latn"] * 9,
+        }
+    )
+    times = pd.Series([5.0] * 9 + [0.1] * 9 + [1.0] * 9)
+    data = script("nano_real_data")
+    wanted = {"vocab_size": 292, "keep": 261, "letters": 2_000, "min_count": 2, "room": {}}
+    data["PARTS"]["whole"] = wanted
+    data["write_whole_tokenizer"](train, times, tmp_path / "old", tmp_path / "new")
+    new = load_tokenizer(tmp_path / "new")
+
+    def cut(tokenizer, text):
+        return [tokenizer.decode([i]) for i in tokenizer(text, add_special_tokens=False).input_ids]
+
+    assert cut(new, latin) == cut(old, latin) and len(new) == 292
+    assert len(cut(new, often)) == 2  # a word, a word
+    assert len(cut(new, rarely)) > 2 and "\ufffd" not in "".join(cut(new, rarely))
