@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, normalizers
 from ..modeling import EchoTokenizer
 from .extend import MAX_TOKEN_BYTES, byte_characters, check_byte_level, grow
 
-# Without Latin, Greek and Cyrillic: few of their letters begin with the same byte, and a BPE on bytes finds them.
+# Without Latin, Greek and Cyrillic, whose letters a BPE on bytes did find (docs/trials.md).
 BLOCKS = ((0x530, 0x1C80), (0x1C90, 0x1D00), (0x2E80, 0xA640), (0xA800, 0xFB00), (0xFB13, 0x20000))
 DIGITS = "٠١٢٣٤٥٦٧٨٩", "۰۱۲۳۴۵۶۷۸۹", "०१२३४५६७८९", "০১২৩৪৫৬৭৮৯", "௦௧௨௩௪௫௬௭௮௯", "０１２３４５６７８９"
 
@@ -61,11 +61,9 @@ def whole_characters(
             f"vocab_size must be above {len(spelt):,} ({len(old):,} tokens that stay, {len(spelt) - len(old):,}"
             f" characters and their beginnings), not {vocab_size:,}"
         )
-    known = set(spelt)
+    known, first = set(spelt), set(steps)
     model["vocab"] = {token: i for i, token in enumerate(spelt)}
-    model["merges"] = steps + [
-        m for m in merges if m[0] in known and m[1] in known and m[0] + m[1] in known and m not in steps
-    ]
+    model["merges"] = steps + [m for m in merges if known.issuperset((*m, m[0] + m[1])) and m not in first]
     grown, given = grow(
         Tokenizer.from_str(json.dumps(content)), _latin_digits(counts), vocab_size - len(spelt),
         min_count=min_count, max_token_bytes=MAX_TOKEN_BYTES, progress=progress,
