@@ -6,10 +6,10 @@
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). For echo also
 train_weighted.parquet and train_refit.parquet, the rows of some files several times, train_negatives.parquet, hard
-negatives by rule, nway.parquet, sentences in all languages, train_decoder.parquet, few rows a target, and
-tokenizer_40k, with more room for English. A text of a dev part, English or not, is in no training row. The parts are
-those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and only texts whose licence lets weights be given away
-(echo).
+negatives by rule, nway.parquet, sentences in all languages, train_decoder.parquet, few rows a target, tokenizer_40k,
+with more room for English, and tokenizer_whole, the same with whole characters in other scripts. A text of a dev part,
+English or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and
+only texts whose licence lets weights be given away (echo).
 """
 
 from __future__ import annotations

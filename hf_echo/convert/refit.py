@@ -69,9 +69,8 @@ class NormalEquations:
         counts = csr_matrix((share, batch["ids"].numpy(), ends), shape=(len(lengths), len(self.vectors)))
         self.right += torch.from_numpy(counts.T @ (root[:, None] * change).numpy())
         square, matrix = (counts.T @ counts).tocsr(), self.matrix.numpy()
-        for row, (first, end) in enumerate(
-            pairwise(square.indptr)
-        ):  # dense, the square would take minutes to add
+        # Row by row: made dense first, the square would take minutes to add.
+        for row, (first, end) in enumerate(pairwise(square.indptr)):
             matrix[row, square.indices[first:end]] += square.data[first:end]
 
     def solve(self, ridge: float, iterations: int = ITERATIONS) -> torch.Tensor:
