@@ -76,6 +76,20 @@ def topics(encode, corpora: Path, languages: list[str]) -> dict:
     return evaluate_classification(encode, *parts, train_lang="fra_Latn").average
 
 
+def unseen(encode, corpora: Path, languages: list[str]) -> dict[str, float]:
+    """xsim of the other languages in scripts that were trained on, FLORES dev, no language given, best first."""
+    table = (
+        pd.read_parquet(corpora / "flores_sib.parquet")
+        .query("split == 'dev'")
+        .rename(columns={"index_id": "id"})
+    )
+    scripts = {lang.split("_")[1] for lang in languages}
+    new = table.lang.str.split("_").str[1].isin(scripts) & ~table.lang.isin(languages)
+    rows = table[new | (table.lang == ENG)].to_dict("records")
+    found = evaluate_xsim(lambda texts, lang: encode(texts), rows, same_text_is_right=True)
+    return dict(sorted(((row["lang"], row["xsim"]) for row in found.rows), key=lambda item: item[1]))
+
+
 def translation(checkpoint: Path, data: Path, train: Path, sentences: int = 40) -> dict:
     """chrF++ into English of the decoder, of the source itself, and of the nearest training sentence."""
     model, tokenizer = load_translator(checkpoint, dtype="fp32")
@@ -153,6 +167,7 @@ def report(model: Path, corpora: Path, data: Path, decoder: bool = False) -> dic
     news = pd.DataFrame(load_nway(str(data / "dev_ntrex.parquet")))
     texts = news[news.lang == ENG].text.tolist()
     found["topics"] = topics(encode, corpora, languages)
+    found["unseen"] = unseen(encode, corpora, languages)
     found["geometry"] = geometry(encode, data)
     if not decoder:  # the larger a batch of a bag, the faster
         encode = sentence_transformer_encoder(SentenceTransformer(str(model)), batch_size=1024)

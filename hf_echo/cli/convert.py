@@ -96,6 +96,9 @@ def convert_refit(
     softmax_weight: Annotated[
         float, typer.Option(help="Of telling a language's pairs apart, beside the regression.")
     ] = 0.0,
+    hard_weight: Annotated[
+        float, typer.Option(help="Of telling a sentence from its hard negatives, beside the regression.")
+    ] = 0.0,
     language_drop: Annotated[float, typer.Option(help="Share of texts read without their language.")] = 0.25,
     max_length: Annotated[int, typer.Option(help="Tokens of a text that count.")] = 128,
     cache_dir: Annotated[str | None, typer.Option(help="Folder that keeps the tokens.")] = None,
@@ -106,7 +109,7 @@ def convert_refit(
 
     run(
         source, data, out, negatives=negatives, ridge=ridge, step=step, contrast=contrast,
-        softmax_weight=softmax_weight, language_drop=language_drop, max_length=max_length,
-        cache_dir=cache_dir, seed=seed,
+        softmax_weight=softmax_weight, hard_weight=hard_weight, language_drop=language_drop,
+        max_length=max_length, cache_dir=cache_dir, seed=seed,
     )  # fmt: skip
     typer.echo(f"{out}: the same bag, refitted; a decoder needs finetuning on it", err=True)

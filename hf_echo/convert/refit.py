@@ -15,7 +15,9 @@ Regression knows no other sentences. What a softmax over the targets of a langua
 what the regression wants (`softmax_weight`): sentences that are the nearest of many move away.
 
 Hard negatives fit in: where a sentence has some, it and its translations are wanted further away from them, so that
-the tokens in which they differ (a number, a name, a negation) weigh more.
+the tokens in which they differ (a number, a name, a negation) weigh more. What a softmax of a translation over its
+sentence and the hard negatives would still change can be added too (`hard_weight`): those that are told apart already
+ask for nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ ITERATIONS = 10  # of conjugate gradients: the frequent tokens have settled, rar
 MOST_TOKENS = 65_536  # the equations are a matrix of tokens x tokens, 6.4 GB for 40,000
 LOGIT_SCALE = 20.0  # of the softmax: lower, and it only takes off the mean; higher, and only errors count
 SOFTMAX_ROWS = 1024  # pairs of a language that are told apart
+HARD_SCALE = 40.0  # of the softmax over hard negatives, which lie closer
+HARD_ROWS = 16_384  # pairs whose hard negatives are looked at together: memory
 NEGATIVES_SHARE = 1 / 3  # of a sentence: what one of its hard negatives weighs, and how far it is moved
 
 Batch = Mapping[str, torch.Tensor]
@@ -124,13 +128,14 @@ def softmax_change(
     Args:
         source, target: (n, dim) unit embeddings of pairs.
         keys: (n,) equal for equal targets, which are no negatives of each other.
-        groups: (n,) language of the source; only pairs of one are told apart, at most `SOFTMAX_ROWS` at a time.
+        groups: (n,) language of the source; only pairs of one are told apart, at most `SOFTMAX_ROWS` at a time. A pair
+            whose group is below 0 has no part in it.
 
     Returns:
         (n, dim) for the sources and (n, dim) for the targets.
     """
     changes = torch.zeros_like(source), torch.zeros_like(target)
-    for group in groups.unique():
+    for group in groups[groups >= 0].unique():
         for rows in torch.nonzero(groups == group)[:, 0].split(SOFTMAX_ROWS):
             x, y = source[rows], target[rows]
             logits = LOGIT_SCALE * x @ y.T
@@ -141,6 +146,26 @@ def softmax_change(
     return changes
 
 
+def hard_change(
+    source: torch.Tensor, target: torch.Tensor, negatives: torch.Tensor, some: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What a softmax of each source over its target and the target's hard negatives lacks: as `softmax_change`.
+
+    Args:
+        source, target: (n, dim) unit embeddings of pairs.
+        negatives: (n, k, dim) unit embeddings; `some` (n, k) is False where there are fewer.
+
+    Returns:
+        (n, dim) for the sources, (n, dim) for the targets, (n, k, dim) for the negatives.
+    """
+    choices = torch.cat([target[:, None], negatives], dim=1)
+    logits = HARD_SCALE * torch.einsum("nd,nkd->nk", source, choices)
+    logits[:, 1:].masked_fill_(~some, -torch.inf)
+    shares = logits.softmax(1)
+    mean = torch.einsum("nk,nkd->nd", shares, choices)
+    return target - mean, (1 - shares[:, :1]) * source, -shares[:, 1:, None] * source[:, None]
+
+
 class Contrasts:
     """Of each sentence that has hard negatives: how far it is wanted from where it is, and how many pairs it is in.
 
@@ -149,12 +174,20 @@ class Contrasts:
             a text belongs to, the sentence itself being the first of its number, and ``target_key`` (sentences,).
     """
 
-    def __init__(self, equations: NormalEquations, batches: Sequence[Batch], contrast: float):
-        self.equations, self.batches, self.contrast = equations, batches, contrast
-        shifts = [self._shift(batch)[0] for batch in batches]
+    def __init__(self, equations: NormalEquations, batches: Sequence[Batch], contrast: float, weight: float):
+        self.equations, self.batches, self.contrast, self.weight = equations, batches, contrast, weight
+        shifts, negatives, counts = [], [], []
+        for batch in batches:
+            shift, _, unit, _, first = self._shift(batch)
+            shifts.append(shift)
+            negatives.append(unit[~first].half())  # a million of them; right to three digits
+            counts.append(torch.bincount(batch["owner"]) - 1)
         self.keys = np.concatenate([batch["target_key"].numpy() for batch in batches])
         self.order = np.argsort(self.keys)
         self.shifts, self.pairs = torch.cat(shifts), np.zeros(len(self.keys))
+        self.negatives, self.counts = torch.cat(negatives), torch.cat(counts)
+        self.starts = self.counts.cumsum(0) - self.counts
+        self.pull = torch.zeros(self.negatives.shape)
 
     def _shift(self, batch: Batch):
         unit, lengths = self.equations.embed(batch)
@@ -164,31 +197,52 @@ class Contrasts:
         wanted, wanted_negatives = contrast_targets(unit[first], unit[~first], owner[~first], self.contrast)
         change = torch.zeros_like(unit)
         change[~first] = wanted_negatives - unit[~first]
-        return wanted - unit[first], change, lengths, first
+        return wanted - unit[first], change, unit, lengths, first
 
-    def of(self, keys: torch.Tensor) -> torch.Tensor:
-        """(n, dim) for the targets of a batch of pairs, zero where there are no negatives; counts the pairs."""
+    def change(self, keys: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """(2n, dim) for the sources and then the targets of a batch of pairs, zero where there are no negatives; counts
+        the pairs and remembers what their negatives are wanted to do."""
         keys = keys.numpy()
         place = self.order[np.searchsorted(self.keys, keys, sorter=self.order).clip(max=len(self.keys) - 1)]
-        known = self.keys[place] == keys
+        known = np.flatnonzero(self.keys[place] == keys)
         np.add.at(self.pairs, place[known], 1)
-        return torch.where(torch.from_numpy(known)[:, None], self.shifts[torch.from_numpy(place)], 0.0)
+        change = torch.zeros(2, *source.shape)
+        for rows in torch.from_numpy(known).split(HARD_ROWS):
+            at = torch.from_numpy(place)[rows]
+            change[:, rows] = self.shifts[at]
+            if self.weight:
+                for side, more in zip(change, self._hard(at, source[rows], target[rows]), strict=True):
+                    side[rows] += self.weight * more
+        return change.flatten(0, 1)
+
+    def _hard(self, at: torch.Tensor, source: torch.Tensor, target: torch.Tensor):
+        slots = torch.arange(int(self.counts[at].max()))
+        some = slots < self.counts[at, None]
+        which = (self.starts[at, None] + slots).where(some, self.starts[at, None])
+        of_source, of_target, of_negatives = hard_change(source, target, self.negatives[which].float(), some)
+        self.pull.index_add_(0, which[some], self.weight * of_negatives[some])
+        return of_source, of_target
 
     def add_negatives(self) -> None:
         """After all pairs: each negative weighs a share of its sentence's pairs."""
-        done = 0
+        sentences = negatives = 0
         for batch in self.batches:
-            _, change, lengths, first = self._shift(batch)
-            pairs = torch.from_numpy(self.pairs[done : done + len(batch["target_key"])]).float()
+            _, change, _, lengths, first = self._shift(batch)
+            pairs = torch.from_numpy(self.pairs[sentences : sentences + len(batch["target_key"])]).float()
             weight = torch.where(first, 0.0, NEGATIVES_SHARE * pairs[batch["owner"]])
+            pull = self.pull[negatives : negatives + int((~first).sum())]
+            change[~first] += pull / weight[~first, None].clamp(
+                min=NEGATIVES_SHARE
+            )  # of no pair: 0 in any case
             self.equations.add(batch, lengths, change, weight)
-            done += len(pairs)
+            sentences, negatives = sentences + len(pairs), negatives + len(pull)
 
 
 @torch.no_grad()
 def refit_bag(
     encoder: EchoEncoder, batches: Iterable[Batch], negatives: Sequence[Batch] = (), *,
     ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0,
+    hard_weight: float = 0.0,
 ) -> EchoEncoder:  # fmt: skip
     """Move the vectors of a bag part of the way to the least-squares solution, in place.
 
@@ -201,11 +255,12 @@ def refit_bag(
         step: share of the change, 0..1.
         contrast: how far a sentence is moved from its hard negatives, in differences.
         softmax_weight: of :func:`softmax_change` beside the regression.
+        hard_weight: of :func:`hard_change`, where there are negatives.
 
     Raises:
         ValueError: a setting is out of its range, the encoder has layers or too many tokens, or there are no pairs.
     """
-    check_settings(ridge, step, contrast, softmax_weight)
+    check_settings(ridge, step, contrast, softmax_weight, hard_weight)
     if len(encoder.layers):
         raise ValueError(f"this encoder has {len(encoder.layers)} layers: only a bag can be refitted")
     vectors = encoder.embed_tokens.weight.data.float() @ encoder.projection.weight.data.float().T
@@ -214,12 +269,13 @@ def refit_bag(
             f"the bag has {len(vectors):,} tokens, the equations are tokens x tokens: at most {MOST_TOKENS:,}"
         )
     equations = NormalEquations(vectors)
-    contrasts = Contrasts(equations, negatives, contrast) if negatives else None
+    contrasts = Contrasts(equations, negatives, contrast, hard_weight) if negatives else None
     for batch in batches:
         unit, lengths = equations.embed(batch)
         source, target = unit.chunk(2)
-        shift = contrasts.of(batch["target_key"]) if contrasts else 0.0
-        change = torch.cat([target + shift - source, source + shift - target])
+        change = torch.cat([target - source, source - target])
+        if contrasts:
+            change += contrasts.change(batch["target_key"], source, target)
         if softmax_weight:
             change += softmax_weight * torch.cat(
                 softmax_change(source, target, batch["target_key"], batch["group"])
@@ -234,22 +290,28 @@ def refit_bag(
     return encoder
 
 
-def check_settings(ridge: float, step: float, contrast: float, softmax_weight: float = 0.0) -> None:
+def check_settings(
+    ridge: float, step: float, contrast: float, softmax_weight: float = 0.0, hard_weight: float = 0.0
+) -> None:
     if not ridge > 0:
         raise ValueError(f"ridge must be above 0, not {ridge}")
     if not 0 <= step <= 1:
         raise ValueError(f"step is between 0 (no change) and 1 (all of it), not {step}")
-    for name, value in (("contrast", contrast), ("softmax_weight", softmax_weight)):
+    weights = {"contrast": contrast, "softmax_weight": softmax_weight, "hard_weight": hard_weight}
+    for name, value in weights.items():
         if value < 0:
             raise ValueError(f"{name} must be 0 or more, not {value}")
 
 
 def refit_checkpoint(
     source: str | Path, out: str | Path, batches: Iterable[Batch], contrasts: Sequence[Batch] = (), *,
-    ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0, **values,
+    ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0,
+    hard_weight: float = 0.0, **values,
 ) -> Path:  # fmt: skip
     """`refit_bag` on a bag's folder, saved with its tokenizer in another; `values` are written beside the settings."""
-    options = dict(ridge=ridge, step=step, contrast=contrast, softmax_weight=softmax_weight)
+    options = dict(
+        ridge=ridge, step=step, contrast=contrast, softmax_weight=softmax_weight, hard_weight=hard_weight
+    )
     return rewrite_checkpoint(
         source,
         out,

@@ -18,23 +18,24 @@ from ..data.tokenized import TokenizedParallel, tokenize_parallel
 from .lexical import BagCollator
 
 ROWS = 1 << 18  # a batch; the matrix of the equations is gone through once for each
+SENTENCE = 6  # tokens of a target from which on it is told apart from others (the softmax of `hf_echo.convert.refit`)
 
 
 def refit_on_pairs(
     source: str | Path, data: str, out: str | Path, *, negatives: str | None = None, ridge: float = 1.0,
-    step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0, max_length: int = 128,
-    language_drop: float = 0.25, cache_dir: str | Path | None = None, seed: int = 0,
+    step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0, hard_weight: float = 0.0,
+    max_length: int = 128, language_drop: float = 0.25, cache_dir: str | Path | None = None, seed: int = 0,
 ) -> Path:  # fmt: skip
     """Refit a bag's folder on parallel text and save it in another.
 
     Args:
         data: as `train_data` of a recipe.
         negatives: rows with ``hard_negatives``; those of a target go to every pair with that target.
-        ridge, step, contrast, softmax_weight: see :func:`hf_echo.convert.refit.refit_bag`.
+        ridge, step, contrast, softmax_weight, hard_weight: see :func:`hf_echo.convert.refit.refit_bag`.
         max_length: tokens of a text that count; longer ones are cut, and a warning says how many.
         language_drop: share of the texts that are read with the prompt of no language.
     """
-    check_settings(ridge, step, contrast, softmax_weight)  # before anything is read
+    check_settings(ridge, step, contrast, softmax_weight, hard_weight)  # before anything is read
     tokenizer = AutoTokenizer.from_pretrained(source)
     options = dict(max_length=max_length, cache_dir=cache_dir)
     pairs = tokenize_parallel(load_parallel(data), tokenizer, **options)
@@ -46,8 +47,8 @@ def refit_on_pairs(
     start = time.time()
     made = refit_checkpoint(
         source, out, pair_batches(pairs, collator), contrasts, ridge=ridge, step=step, contrast=contrast,
-        softmax_weight=softmax_weight, data=str(data), negatives=negatives, max_length=max_length,
-        language_drop=language_drop, seed=seed,
+        softmax_weight=softmax_weight, hard_weight=hard_weight, data=str(data), negatives=negatives,
+        max_length=max_length, language_drop=language_drop, seed=seed,
     )  # fmt: skip
     results = {
         "stage": "refit",
@@ -62,12 +63,12 @@ def refit_on_pairs(
 def pair_batches(
     pairs: TokenizedParallel, collator: BagCollator, rows: int = ROWS
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """All pairs once, in order, as `BagCollator` writes them, with a progress bar; ``group`` is a source's language."""
+    """All pairs once, in order, as `BagCollator` writes them, with a progress bar; ``group`` is a source's language, or
+    below 0 where the target is a word or a phrase: many of those mean the same."""
+    groups = np.where(pairs.target.lengths < SENTENCE, -1, pairs.labels["source_lang"]).astype(np.int64)
     for first in tqdm(range(0, len(pairs), rows), desc="pairs", unit="batch"):
         batch = collator([pairs[i] for i in range(first, min(first + rows, len(pairs)))])
-        yield batch | {
-            "group": torch.from_numpy(pairs.labels["source_lang"][first : first + rows].astype(np.int64))
-        }
+        yield batch | {"group": torch.from_numpy(groups[first : first + rows])}
 
 
 def negative_batches(

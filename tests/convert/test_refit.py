@@ -13,14 +13,14 @@ from datasets import Dataset
 from transformers import AutoModel, AutoTokenizer
 
 from hf_echo.convert import refit
-from hf_echo.convert.refit import NormalEquations, contrast_targets, refit_bag, softmax_change
+from hf_echo.convert.refit import NormalEquations, contrast_targets, hard_change, refit_bag, softmax_change
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.evaluation import xsim
 from hf_echo.inference import encode, load_encoder
 from hf_echo.modeling import EchoConfig, EchoEncoder
 from hf_echo.trainers import bag_encoder
 from hf_echo.trainers.lexical import BagCollator, SubwordBag
-from hf_echo.trainers.refit import negative_batches, pair_batches, refit_on_pairs
+from hf_echo.trainers.refit import SENTENCE, negative_batches, pair_batches, refit_on_pairs
 
 COMMAND = "convert refit"
 VOCAB, DIM = 30, 4
@@ -150,6 +150,71 @@ def test_the_softmax_weight_changes_what_is_wanted(rng):
     torch.testing.assert_close(refitted.detach(), equations.solve(1.0), atol=1e-5, rtol=1e-4)
 
 
+def test_below_zero_is_no_language(rng):
+    source, target = (
+        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(5, DIM))), dim=1) for _ in range(2)
+    )
+    keys, groups = torch.arange(5), torch.tensor([0, -1, 0, -1, 0])
+    alone = groups == 0
+    found = softmax_change(source, target, keys, groups)
+    expected = softmax_change(source[alone], target[alone], keys[alone], torch.zeros(3))
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a[alone], b)
+        assert not a[~alone].any()
+
+
+def test_the_hard_change_is_the_gradient_of_the_loss_over_hard_negatives(rng):
+    source, target, negatives = (
+        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=shape)), dim=-1).requires_grad_()
+        for shape in ((4, DIM), (4, DIM), (4, 3, DIM))
+    )
+    some = torch.tensor([[True, True, True], [True, False, True], [False] * 3, [True, False, False]])
+    logits = torch.cat(
+        [(source * target).sum(1, keepdim=True), torch.einsum("nd,nkd->nk", source, negatives)], 1
+    )
+    logits = (refit.HARD_SCALE * logits).masked_fill(~torch.cat([some[:, :1] | True, some], 1), -1e9)
+    loss = -logits.log_softmax(1)[:, 0].sum()
+    gradients = torch.autograd.grad(loss, (source, target, negatives))
+    found = hard_change(source.detach(), target.detach(), negatives.detach(), some)
+    for a, gradient in zip(found, gradients):
+        torch.testing.assert_close(a, -gradient / refit.HARD_SCALE)
+    assert (
+        not found[2][~some].any() and not found[0][2].abs().gt(1e-12).any()
+    )  # none of the third: nothing lacks
+
+
+def test_the_hard_weight_changes_what_sentences_and_negatives_want(rng):
+    """Half of the pairs have the sentence with two negatives; all texts' equations written out."""
+    pairs, hard = (
+        toy_batch(rng, 40),
+        toy_batch(rng, 2),
+    )  # `hard`: sentence, two negatives; sentence of no pair
+    hard = {"ids": hard["ids"], "offsets": hard["offsets"], "owner": torch.tensor([0, 0, 0, 1])}
+    pairs |= {"target_key": torch.tensor([7, 8] * 20), "group": torch.full((40,), -1)}
+    hard["target_key"] = torch.tensor([7, 9])
+    encoder = toy_bag()
+    vectors = (encoder.embed_tokens.weight @ encoder.projection.weight.T).detach()
+    equations = NormalEquations(vectors)
+    unit, lengths = equations.embed(pairs)
+    source, target = unit.chunk(2)
+    texts, text_lengths = equations.embed(hard)
+    negatives = texts[1:3].half().float()
+    change, pull = torch.cat([target - source, source - target]), torch.zeros_like(texts)
+    for i in range(0, 40, 2):
+        row = slice(i, i + 1)
+        more = hard_change(source[row], target[row], negatives[None], torch.tensor([[True, True]]))
+        change[i] += 5 * more[0][0]
+        change[40 + i] += 5 * more[1][0]
+        pull[1:3] += 5 * more[2][0]
+    equations.add(pairs, lengths, change)
+    weight = torch.tensor([0, 20 / 3, 20 / 3, 0])  # a third of each of its sentence's pairs
+    equations.add(hard, text_lengths, pull / weight.clamp(min=1e-9)[:, None], weight)
+    options = dict(step=1.0, contrast=0.0, softmax_weight=1.0, hard_weight=5.0)
+    refitted = refit_bag(encoder, [pairs], [hard], **options).embed_tokens.weight - vectors
+    torch.testing.assert_close(refitted.detach(), equations.solve(1.0), atol=1e-5, rtol=1e-4)
+    assert refitted.abs().max() > 0.01
+
+
 def test_contrast_targets_against_a_loop(rng):
     units = [
         torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(n, DIM))), dim=1) for n in (3, 4)
@@ -194,6 +259,7 @@ def test_a_token_that_no_pair_has_stays(rng):
         (0, {"ridge": 0}, "ridge must be above 0, not 0"),
         (0, {"step": 1.5}, "step is between 0 .* and 1 .*, not 1.5"),
         (0, {"contrast": -1}, "contrast must be 0 or more, not -1"),
+        (0, {"hard_weight": -2}, "hard_weight must be 0 or more, not -2"),
         (1, {}, "this encoder has 1 layers"),
     ],
 )
@@ -286,6 +352,17 @@ def test_batches_hold_every_pair_once(words):
         for place, i in enumerate(batch["index"].tolist()):
             expected = tokenizer(rows["source"][i], lang="fra_Latn")["input_ids"]
             assert texts[place].tolist() == expected
+
+
+def test_phrases_are_no_sentences(words):
+    pairs, tokenizer = words
+    short = [pairs[0][0].split()[0], pairs[0][1].split()[0]]
+    longer = [[" ".join((a, b)) for a, b in zip(pairs[i], pairs[i + 1])] for i in (0, 2)]
+    _, dataset = tokenized([longer[0], short, longer[1]], tokenizer)
+    lengths = dataset.target.lengths
+    (batch,) = pair_batches(dataset, BagCollator(tokenizer, language_drop=0))
+    assert lengths[1] < SENTENCE <= min(lengths[0], lengths[2])
+    assert batch["group"].tolist() == [0, -1, 0]
 
 
 def test_hard_negatives_once_a_target(words):
