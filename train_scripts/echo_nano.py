@@ -34,20 +34,12 @@ from hf_echo.vocabulary import swap_checkpoint
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
 SHRINKAGE = 2.0
-REFIT = {
-    "ridge": 2.0,
-    "step": 0.7,
-    "contrast": 1.0,
-    "softmax_weight": 6.0,
-    "hard_weight": 2.0,
-}  # docs/trials.md
-BAGS = {"echo-static": "0_bag", "echo-nano": "0_bag_languages"}  # the last of each: whitened
+REFIT = {"ridge": 1.0, "step": 0.6, "contrast": 2.0, "softmax_weight": 6.0}  # docs/trials.md
 SHARE = 0.1  # of the layers: search against hard negatives (docs/trials.md)
 FIRST_DECODER = 0.3  # what 1_decoder counts beside 4_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
 STAGES = {
-    "0_bag": "the bag of echo-static in whole characters",
-    "0_bag_languages": "the same, batches of one language each; then whitened and refitted",
+    "0_bag": "the bag of echo-static in whole characters, batches of one language each; then whitened and refitted",
     "1_decoder": "decoder from the embeddings of echo-static",
     "1_decoder_varied": "the decoder on the whitened bag, few rows a sentence",
     "2_contrastive": "two layers on the bag, batches of one language each",
@@ -75,11 +67,14 @@ def train(journey: str) -> None:
     for path in find_recipes(journey):
         train_recipe(path)
         made = folder / path.stem
-        last_bag = path.stem == BAGS[journey]
-        if last_bag and not (folder / "0_white").exists():
+        if path.stem == "0_bag" and not (folder / "0_white").exists():
             nway, encode = str(DATA / "nway.parquet"), any_encoder(str(made))
             whiten_checkpoint(made, nway, folder / "0_white", encode, SHRINKAGE)
-        if last_bag and journey == "echo-nano" and not (folder / "0_refit" / "results.json").exists():
+        if (
+            path.stem == "0_bag"
+            and journey == "echo-nano"
+            and not (folder / "0_refit" / "results.json").exists()
+        ):
             refit(folder / "0_refit", negatives=str(DATA / "train_negatives.parquet"))
         if path.stem == "3_hard_negatives" and not (folder / "3_damped").exists():
             damp_checkpoint(made, folder / "3_damped", SHARE)

@@ -18,7 +18,6 @@ from ..data.tokenized import TokenizedParallel, tokenize_parallel
 from .lexical import BagCollator
 
 ROWS = 1 << 18  # a batch; the matrix of the equations is gone through once for each
-SENTENCE = 5  # tokens of a target from which on it is told apart from others (the softmax of `hf_echo.convert.refit`)
 
 
 def refit_on_pairs(
@@ -63,14 +62,12 @@ def refit_on_pairs(
 def pair_batches(
     pairs: TokenizedParallel, collator: BagCollator, rows: int = ROWS
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """All pairs once, as `BagCollator` writes them, with a progress bar; those of a batch by length, so that a sentence
-    is told apart from others of its length. ``group`` is a source's language, or below 0 where the target is a word or
-    a phrase: many of those mean the same."""
-    lengths = pairs.target.lengths
-    groups = np.where(lengths < SENTENCE, -1, pairs.labels["source_lang"]).astype(np.int64)
+    """All pairs once, in order, as `BagCollator` writes them, with a progress bar; ``group`` is a source's language."""
     for first in tqdm(range(0, len(pairs), rows), desc="pairs", unit="batch"):
-        chosen = first + np.argsort(lengths[first : first + rows], kind="stable")
-        yield collator([pairs[int(i)] for i in chosen]) | {"group": torch.from_numpy(groups[chosen])}
+        batch = collator([pairs[i] for i in range(first, min(first + rows, len(pairs)))])
+        yield batch | {
+            "group": torch.from_numpy(pairs.labels["source_lang"][first : first + rows].astype(np.int64))
+        }
 
 
 def negative_batches(
