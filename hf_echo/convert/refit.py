@@ -172,6 +172,7 @@ class Contrasts:
     Args:
         batches: ``ids`` and ``offsets`` of sentences and negatives, ``owner`` (texts,) the number of the sentence that
             a text belongs to, the sentence itself being the first of its number, and ``target_key`` (sentences,).
+        contrast, weight: `contrast` and `hard_weight` of :func:`refit_bag`.
     """
 
     def __init__(self, equations: NormalEquations, batches: Sequence[Batch], contrast: float, weight: float):
@@ -187,7 +188,7 @@ class Contrasts:
         self.shifts, self.pairs = torch.cat(shifts), np.zeros(len(self.keys))
         self.negatives, self.counts = torch.cat(negatives), torch.cat(counts)
         self.starts = self.counts.cumsum(0) - self.counts
-        self.pull = torch.zeros(self.negatives.shape)
+        self.pull = torch.zeros(self.negatives.shape if weight else (0, 1))
 
     def _shift(self, batch: Batch):
         unit, lengths = self.equations.embed(batch)
@@ -207,7 +208,7 @@ class Contrasts:
         known = np.flatnonzero(self.keys[place] == keys)
         np.add.at(self.pairs, place[known], 1)
         change = torch.zeros(2, *source.shape)
-        for rows in torch.from_numpy(known).split(HARD_ROWS):
+        for rows in torch.from_numpy(known).split(HARD_ROWS) if len(known) else ():
             at = torch.from_numpy(place)[rows]
             change[:, rows] = self.shifts[at]
             if self.weight:
@@ -218,7 +219,7 @@ class Contrasts:
     def _hard(self, at: torch.Tensor, source: torch.Tensor, target: torch.Tensor):
         slots = torch.arange(int(self.counts[at].max()))
         some = slots < self.counts[at, None]
-        which = (self.starts[at, None] + slots).where(some, self.starts[at, None])
+        which = (self.starts[at, None] + slots).where(some, 0)
         of_source, of_target, of_negatives = hard_change(source, target, self.negatives[which].float(), some)
         self.pull.index_add_(0, which[some], self.weight * of_negatives[some])
         return of_source, of_target
@@ -230,12 +231,12 @@ class Contrasts:
             _, change, _, lengths, first = self._shift(batch)
             pairs = torch.from_numpy(self.pairs[sentences : sentences + len(batch["target_key"])]).float()
             weight = torch.where(first, 0.0, NEGATIVES_SHARE * pairs[batch["owner"]])
-            pull = self.pull[negatives : negatives + int((~first).sum())]
-            change[~first] += pull / weight[~first, None].clamp(
-                min=NEGATIVES_SHARE
-            )  # of no pair: 0 in any case
+            if self.weight:
+                least = weight[~first, None].clamp(min=NEGATIVES_SHARE)  # where it is less, no pair pulls
+                change[~first] += self.pull[negatives : negatives + len(least)] / least
+                negatives += len(least)
             self.equations.add(batch, lengths, change, weight)
-            sentences, negatives = sentences + len(pairs), negatives + len(pull)
+            sentences += len(pairs)
 
 
 @torch.no_grad()

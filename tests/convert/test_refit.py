@@ -215,6 +215,18 @@ def test_the_hard_weight_changes_what_sentences_and_negatives_want(rng):
     assert refitted.abs().max() > 0.01
 
 
+def test_pairs_without_hard_negatives_stay_as_they_were(rng):
+    """None of a batch's targets is a sentence that has some."""
+    pairs, hard = toy_batch(rng, 40), toy_batch(rng, 1) | {"owner": torch.tensor([0, 0])}
+    pairs |= {"target_key": torch.arange(40), "group": torch.full((40,), -1)}
+    hard["target_key"] = torch.tensor([99])
+    found = [
+        refit_bag(toy_bag(), [pairs], negatives, hard_weight=3.0).embed_tokens.weight
+        for negatives in ([], [hard])
+    ]
+    torch.testing.assert_close(*found)
+
+
 def test_contrast_targets_against_a_loop(rng):
     units = [
         torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(n, DIM))), dim=1) for n in (3, 4)
