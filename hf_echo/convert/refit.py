@@ -128,14 +128,13 @@ def softmax_change(
     Args:
         source, target: (n, dim) unit embeddings of pairs.
         keys: (n,) equal for equal targets, which are no negatives of each other.
-        groups: (n,) language of the source; only pairs of one are told apart, at most `SOFTMAX_ROWS` at a time. A pair
-            whose group is below 0 has no part in it.
+        groups: (n,) language of the source; only pairs of one are told apart, at most `SOFTMAX_ROWS` at a time.
 
     Returns:
         (n, dim) for the sources and (n, dim) for the targets.
     """
     changes = torch.zeros_like(source), torch.zeros_like(target)
-    for group in groups[groups >= 0].unique():
+    for group in groups.unique():
         for rows in torch.nonzero(groups == group)[:, 0].split(SOFTMAX_ROWS):
             x, y = source[rows], target[rows]
             logits = LOGIT_SCALE * x @ y.T

@@ -150,19 +150,6 @@ def test_the_softmax_weight_changes_what_is_wanted(rng):
     torch.testing.assert_close(refitted.detach(), equations.solve(1.0), atol=1e-5, rtol=1e-4)
 
 
-def test_below_zero_is_no_language(rng):
-    source, target = (
-        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(5, DIM))), dim=1) for _ in range(2)
-    )
-    keys, groups = torch.arange(5), torch.tensor([0, -1, 0, -1, 0])
-    alone = groups == 0
-    found = softmax_change(source, target, keys, groups)
-    expected = softmax_change(source[alone], target[alone], keys[alone], torch.zeros(3))
-    for a, b in zip(found, expected):
-        torch.testing.assert_close(a[alone], b)
-        assert not a[~alone].any()
-
-
 def test_the_hard_change_is_the_gradient_of_the_loss_over_hard_negatives(rng):
     source, target, negatives = (
         torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=shape)), dim=-1).requires_grad_()
@@ -190,7 +177,7 @@ def test_the_hard_weight_changes_what_sentences_and_negatives_want(rng):
         toy_batch(rng, 2),
     )  # `hard`: sentence, two negatives; sentence of no pair
     hard = {"ids": hard["ids"], "offsets": hard["offsets"], "owner": torch.tensor([0, 0, 0, 1])}
-    pairs |= {"target_key": torch.tensor([7, 8] * 20), "group": torch.full((40,), -1)}
+    pairs["target_key"] = torch.tensor([7, 8] * 20)
     hard["target_key"] = torch.tensor([7, 9])
     encoder = toy_bag()
     vectors = (encoder.embed_tokens.weight @ encoder.projection.weight.T).detach()
@@ -209,7 +196,7 @@ def test_the_hard_weight_changes_what_sentences_and_negatives_want(rng):
     equations.add(pairs, lengths, change)
     weight = torch.tensor([0, 20 / 3, 20 / 3, 0])  # a third of each of its sentence's pairs
     equations.add(hard, text_lengths, pull / weight.clamp(min=1e-9)[:, None], weight)
-    options = dict(step=1.0, contrast=0.0, softmax_weight=1.0, hard_weight=5.0)
+    options = dict(step=1.0, contrast=0.0, hard_weight=5.0)
     refitted = refit_bag(encoder, [pairs], [hard], **options).embed_tokens.weight - vectors
     torch.testing.assert_close(refitted.detach(), equations.solve(1.0), atol=1e-5, rtol=1e-4)
     assert refitted.abs().max() > 0.01
@@ -218,7 +205,7 @@ def test_the_hard_weight_changes_what_sentences_and_negatives_want(rng):
 def test_pairs_without_hard_negatives_stay_as_they_were(rng):
     """None of a batch's targets is a sentence that has some."""
     pairs, hard = toy_batch(rng, 40), toy_batch(rng, 1) | {"owner": torch.tensor([0, 0])}
-    pairs |= {"target_key": torch.arange(40), "group": torch.full((40,), -1)}
+    pairs["target_key"] = torch.arange(40)
     hard["target_key"] = torch.tensor([99])
     found = [
         refit_bag(toy_bag(), [pairs], negatives, hard_weight=3.0).embed_tokens.weight
