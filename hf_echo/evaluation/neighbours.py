@@ -5,7 +5,7 @@ known here.
 
 What "exact" means. Rows are scaled to length 1 and kept in float32; the score of a pair is their dot product
 in float64, rounded to float32; the best score comes first and equal scores are ordered by LOWEST INDEX. So
-the answer depends neither on `memory` nor on the number of threads. How it is found: `int8_search`,
+the answer depends neither on `memory` nor on the number of threads. How it is found: `block_search`,
 `pruned_search`.
 
 A zero row has no direction: its cosine with everything is 0, so its neighbours are the rows of lowest index.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .int8_search import search
+from .block_search import search
 from .pair_scores import key_columns, key_scores
 
 MEMORY = 2**26  # floats: 256 MB

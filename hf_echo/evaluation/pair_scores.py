@@ -41,11 +41,10 @@ def pair_scores(
     if not isinstance(x, torch.Tensor):
         return _sparse_pair_scores(x, y, rows.numpy(), columns.numpy())
     scores = torch.empty(len(rows), device=x.device)
-    chunk = max(1, (2**18 if x.device.type == "cpu" else 2**26) // x.shape[1])
+    chunk = max(1, (2**16 if x.device.type == "cpu" else 2**26) // x.shape[1])
     for i in range(0, len(rows), chunk):
         left = x.index_select(0, rows[i : i + chunk]).to(dtype)
-        right = y.index_select(0, columns[i : i + chunk]).to(dtype)
-        scores[i : i + chunk] = left.mul_(right).sum(1)
+        scores[i : i + chunk] = left.mul_(y.index_select(0, columns[i : i + chunk])).sum(1)
     return scores
 
 

@@ -5,7 +5,14 @@ import pytest
 import torch
 from scipy import sparse
 
-from hf_echo.evaluation import bounds, int8_search, mutual_neighbours, nearest_neighbours, pruned_search
+from hf_echo.evaluation import (
+    block_bounds,
+    block_search,
+    bounds,
+    mutual_neighbours,
+    nearest_neighbours,
+    pruned_search,
+)
 from hf_echo.evaluation.neighbours import unit_rows
 
 
@@ -50,7 +57,7 @@ def test_equals_brute_force_in_both_directions_down_to_exact_duplicates(noise, m
 def test_the_short_bound_changes_nothing(monkeypatch, noise, size):
     """Whatever number of axes is taken, also one that bounds badly or nearly everything."""
     monkeypatch.setattr(bounds, "SIZES", (size,))
-    monkeypatch.setattr(int8_search, "LEAST", float("inf"))
+    monkeypatch.setattr(block_search, "LEAST", float("inf"))
     monkeypatch.setattr(bounds, "PAIR", 0.0)  # pairs cost nothing: the short product always looks cheaper
     x, y = decaying(1100, 160, noise), decaying(1000, 160, noise) + 0.01
     made = bounds.short_bound(unit_rows(x), unit_rows(y), 4)
@@ -79,13 +86,24 @@ def spiked(rows: int, dimensions: int, noise: float) -> np.ndarray:
     return x
 
 
-@pytest.fixture
-def int8(monkeypatch):
-    """The 8-bit search, also where it would not pay; and how many rows it left to the float32 search."""
-    if not int8_search._can_multiply():
+@pytest.fixture(params=["Bf16", "Int8"])
+def sort(request, monkeypatch):
+    """The search by this sort of bounds, also where it would not pay, on a processor that has it."""
+    if request.param == "Bf16" and not block_bounds.has_fast_bf16():
+        pytest.skip(
+            "this processor multiplies no bf16"
+        )  # torch then adds up in bf16, which these bounds do not cover
+    monkeypatch.setattr(block_bounds, "has_fast_bf16", lambda: request.param == "Bf16")
+    if (sort := block_bounds.bounds_here()) is None:
         pytest.skip("this torch has no fbgemm")
-    monkeypatch.setattr(int8_search, "_pays", lambda *_: True)
-    monkeypatch.setattr(int8_search, "LONG", 10**9)
+    monkeypatch.setattr(block_search, "_pays", lambda *_: True)
+    monkeypatch.setattr(block_search, "LONG", 10**9)
+    return sort
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """How many rows are left to the float32 search."""
     left, search = [], pruned_search.search
     monkeypatch.setattr(pruned_search, "search", lambda x, *a: (left.append(len(x)), search(x, *a))[1])
     return left
@@ -94,18 +112,18 @@ def int8(monkeypatch):
 @pytest.mark.parametrize("memory", [300_000, 10**7])
 @pytest.mark.parametrize("noise", [0.5, 0.05, 1e-4, 0.0])
 @pytest.mark.parametrize("made", [decaying, spiked])
-def test_8_bits_change_nothing(int8, made, noise, memory):
+def test_bounds_of_blocks_change_nothing(sort, left, made, noise, memory):
     """From strangers through near-duplicates to exact duplicates, in one block and in several, sizes not full."""
     x, y = made(1100, 160, noise), made(1000, 160, noise) + np.float32(0.01)
     forward, backward = mutual_neighbours(x, y, 4, memory=memory)
     assert_exact(forward, x, y, 4)
     assert_exact(backward, y, x, 4)
-    assert sum(int8) < 2100 * (0.5 if noise == 0.05 else 1.1)  # it decided most rows itself
+    assert sum(left) < 2100 * (0.5 if noise == 0.05 else 1.1)  # it decided most rows itself
     assert_exact(nearest_neighbours(y, x, 2, memory=memory), y, x, 2)
 
 
 @pytest.mark.parametrize("made", [np.ones_like, np.zeros_like, np.negative])
-def test_8_bits_on_data_without_variance_or_similarity(int8, made):
+def test_bounds_of_blocks_on_data_without_variance_or_similarity(sort, made):
     """All rows the same, all zero; and no cosine above 0, where the bounds say nothing."""
     y = np.abs(families(1100, 64, 0.05))
     x = made(y)
@@ -115,27 +133,27 @@ def test_8_bits_on_data_without_variance_or_similarity(int8, made):
 
 
 @pytest.mark.parametrize("noise", [0.5, 0.05, 1e-4])
-def test_8_bit_bounds_are_bounds(int8, noise):
+def test_what_a_pair_must_reach_is_reached_by_its_bound(sort, noise):
     x, y = (
         unit_rows(a) for a in (spiked(1100, 160, noise), spiked(1001, 160, noise)[::-1] + np.float32(0.01))
     )
-    made = int8_search._quantised(x, y)
-    columns = torch.arange(len(y))
-    there, back = int8_search._views(made, int8_search._packed(made, columns), 0, len(x), len(y))
-    levels = there.bounds.flatten(1)[: len(x), : len(y)].double()
+    made = sort.of(x, y)
+    there, back = block_search._views(made, made.packed(torch.arange(len(y))), 0, len(x), len(y))
+    numbers = there.bounds.flatten(1)[: len(x), : len(y)]
     exact = x[made.order].double() @ y.double().T
-    assert bool((levels >= (exact.clamp(0, 1) * int8_search.LEVELS).floor()).all())
-    assert (levels / int8_search.LEVELS - exact.clamp_min(0)).mean() < 0.06
-    assert torch.equal(back.bounds.permute(0, 2, 1).flatten(1)[: len(y), : len(x)].double(), levels.T)
+    least = made.least(exact.float().flatten()).view(exact.shape)
+    assert bool((numbers >= least)[least > 0].all())  # of 0, the search leaves the row to the other one
+    tight = numbers < made.least((exact + 0.1).clamp_max(1).float().flatten()).view(exact.shape)
+    assert tight[(exact > 0) & (exact < 0.9)].float().mean() > 0.99  # and not by far
+    assert torch.equal(back.bounds.permute(0, 2, 1).flatten(1)[: len(y), : len(x)], numbers.T)
     for view, rows in ((there, len(x)), (back, len(y))):
         assert torch.equal(view.bounds.amax(1)[:rows], view.maxima)
 
 
-def test_a_torch_without_8_bit_products_finds_the_same(monkeypatch):
+def test_a_processor_without_such_products_finds_the_same(monkeypatch):
     x, y = decaying(1100, 96, 0.05), decaying(1000, 96, 0.05) + 0.01
     found = mutual_neighbours(x, y, 4)
-    monkeypatch.setattr(int8_search, "_can_multiply", lambda: False)
-    monkeypatch.setattr(int8_search, "_quantised", None)
+    monkeypatch.setattr(block_search, "bounds_here", lambda: None)
     for one, other in zip(found, mutual_neighbours(x, y, 4), strict=True):
         np.testing.assert_array_equal(one.indices, other.indices)
         np.testing.assert_array_equal(one.scores, other.scores)
