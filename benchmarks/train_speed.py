@@ -23,6 +23,7 @@ from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.trainers import Seq2SeqConfig, Seq2SeqTrainer
+from hf_echo.trainers.cpu_attention import float32_attention
 from hf_echo.training import new_config
 from hf_echo.vocabulary import train_tokenizer
 
@@ -75,11 +76,7 @@ def main() -> None:
 
     def our_loss():
         batch = next(loader)
-        with (
-            trainer.autocast_smart_context_manager()
-            if hasattr(trainer, "autocast_smart_context_manager")
-            else trainer.compute_loss_context_manager()
-        ):
+        with float32_attention(), torch.autocast("cpu", torch.bfloat16, enabled=has_fast_bf16()):
             return trainer.compute_loss(trainer.model, batch), batch
 
     plain_model.bottleneck = False

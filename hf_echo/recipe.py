@@ -12,6 +12,7 @@ import torch
 import yaml
 from transformers import HfArgumentParser
 
+from .inference.encode import has_fast_bf16
 from .trainers import (
     ContrastiveConfig,
     ContrastiveTrainer,
@@ -175,7 +176,9 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     values = {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
     values.setdefault("use_cpu", not torch.cuda.is_available())
     values.setdefault("report_to", "none")
-    return stage, *HfArgumentParser(kinds).parse_dict(dict(values)), values
+    # Not among the values: a run may go on, and a finished one be recognised, on a machine without.
+    native = {"bf16": values["use_cpu"] and has_fast_bf16() and stage != "lexical" and not values.get("fp16")}
+    return stage, *HfArgumentParser(kinds).parse_dict(native | values), values
 
 
 class _Loader(yaml.SafeLoader):

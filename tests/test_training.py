@@ -196,6 +196,16 @@ def test_fresh_drops_old_checkpoints(recipe, place):
     assert [p.name for p in (place / "a").glob("checkpoint-*")] == ["checkpoint-3"]
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
+    """By default, for stages with layers; it is no setting of the run, which may go on elsewhere."""
+    monkeypatch.setattr("hf_echo.recipe.has_fast_bf16", lambda: native)
+    *_, args, values = read_recipe(recipe())
+    assert args.bf16 == (native and args.use_cpu) and "bf16" not in values
+    assert not read_recipe(recipe(bf16=False))[3].bf16
+    assert not read_recipe(recipe("0", "lexical", rows=64, dim=32))[3].bf16
+
+
 def test_values_and_overrides(recipe):
     path = recipe(learning_rate="PUT")
     path.write_text(path.read_text().replace("PUT", "4e-4"))

@@ -38,8 +38,10 @@ REFIT = {"ridge": 1.0, "step": 0.6, "contrast": 2.0, "softmax_weight": 6.0}  # d
 SHARE = 0.1  # of the layers: search against hard negatives (docs/trials.md)
 FIRST_DECODER = 0.3  # what 1_decoder counts beside 4_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
+WHITENED = {"echo-static": "0_bag", "echo-nano": "0_bag_languages"}
 STAGES = {
-    "0_bag": "the bag of echo-static in whole characters, batches of one language each; then whitened and refitted",
+    "0_bag": "the bag of echo-static in whole characters",
+    "0_bag_languages": "batches of one language each; then whitened and refitted",
     "1_decoder": "decoder from the embeddings of echo-static",
     "1_decoder_varied": "the decoder on the whitened bag, few rows a sentence",
     "2_contrastive": "two layers on the bag, batches of one language each",
@@ -67,14 +69,10 @@ def train(journey: str) -> None:
     for path in find_recipes(journey):
         train_recipe(path)
         made = folder / path.stem
-        if path.stem == "0_bag" and not (folder / "0_white").exists():
+        if path.stem == WHITENED[journey] and not (folder / "0_white").exists():
             nway, encode = str(DATA / "nway.parquet"), any_encoder(str(made))
             whiten_checkpoint(made, nway, folder / "0_white", encode, SHRINKAGE)
-        if (
-            path.stem == "0_bag"
-            and journey == "echo-nano"
-            and not (folder / "0_refit" / "results.json").exists()
-        ):
+        if path.stem == "0_bag_languages" and not (folder / "0_refit" / "results.json").exists():
             refit(folder / "0_refit", negatives=str(DATA / "train_negatives.parquet"))
         if path.stem == "3_hard_negatives" and not (folder / "3_damped").exists():
             damp_checkpoint(made, folder / "3_damped", SHARE)

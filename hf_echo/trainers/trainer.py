@@ -21,6 +21,7 @@ from ..data.collators import IGNORE, TranslationCollator
 from ..data.tokenized import TokenizedParallel
 from ..losses import rank_weight, translation_loss, weighted_total
 from ..modeling import EchoForTranslation
+from .cpu_attention import float32_attention
 from .evaluation import DevSet, evaluate_sets
 
 
@@ -223,7 +224,8 @@ class EchoTrainer(Trainer):
 
     def training_step(self, *args, **kwargs):
         start = time.perf_counter()
-        loss = super().training_step(*args, **kwargs)
+        with float32_attention():
+            loss = super().training_step(*args, **kwargs)
         self._seconds += time.perf_counter() - start
         return loss
 
