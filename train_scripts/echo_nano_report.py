@@ -86,7 +86,7 @@ def unseen(encode, corpora: Path, languages: list[str]) -> dict[str, float]:
     scripts = {lang.split("_")[1] for lang in languages}
     new = table.lang.str.split("_").str[1].isin(scripts) & ~table.lang.isin(languages)
     rows = table[new | (table.lang == ENG)].to_dict("records")
-    found = evaluate_xsim(lambda texts, lang: encode(texts), rows, same_text_is_right=True)
+    found = evaluate_xsim(lambda texts, lang: encode(texts, None), rows, same_text_is_right=True)
     return dict(sorted(((row["lang"], row["xsim"]) for row in found.rows), key=lambda item: item[1]))
 
 
