@@ -348,7 +348,7 @@ def test_script_in_two_processes(recipe, place):
     """torchrun of a stage's script: one process prepares the data, both train, one checkpoint of whole weights."""
     bag = {"pooling": "mean", "final_norm": False}
     train_recipe(recipe("0", "lexical", rows=64, dim=32, max_steps=2))
-    steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1)
+    steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1, bf16=False)
     options = dict(guide=str(place / "0"), bag=str(place / "0"), shape=SHAPE | bag, **steps)
     script = Path(__file__).parents[1] / "train_scripts" / "2_contrastive.py"
     path = recipe("two", "contrastive", **options)

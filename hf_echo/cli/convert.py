@@ -54,7 +54,7 @@ def convert_whiten(
     from ..convert import whiten_checkpoint as run
     from ..inference.any_encoder import any_encoder
 
-    run(source, nway, out, any_encoder(source), shrinkage)
+    run(source, nway, out, any_encoder(source, dtype="fp32"), shrinkage)
     typer.echo(f"{out}: the same encoder, whitened; a decoder needs finetuning on it", err=True)
 
 

@@ -328,7 +328,7 @@ def test_words_are_learnt_from_sentences(folder, words):
     made = json.loads((out / "recipe.json").read_text())
     assert made["stage"] == "refit" and made["values"]["step"] == 0.5 and made["values"]["ridge"] == 1.0
     results = json.loads((out / "results.json").read_text())
-    assert results["pairs"] == len(pairs) and results["negatives"] == 0 and results["seconds"] > 0
+    assert results["pairs"] == len(pairs) and results["negatives"] == 0 and results["seconds"] >= 0
     assert len(AutoTokenizer.from_pretrained(out)) == len(AutoTokenizer.from_pretrained(folder / "bag"))
     assert AutoModel.from_pretrained(out).config.num_hidden_layers == 0
 

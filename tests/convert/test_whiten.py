@@ -136,7 +136,7 @@ def matrix_of(old, toy, shrinkage):
 def test_a_bag(source, nway, toy, sentences, tmp_path):
     old = encode(AutoModel.from_pretrained(source), AutoTokenizer.from_pretrained(source), *sentences)
     assert (
-        whiten_checkpoint(source, str(nway), tmp_path / "new", any_encoder(str(source)), 0.5)
+        whiten_checkpoint(source, str(nway), tmp_path / "new", any_encoder(str(source), dtype="fp32"), 0.5)
         == tmp_path / "new"
     )
     model, tokenizer = (kind.from_pretrained(tmp_path / "new") for kind in (AutoModel, AutoTokenizer))
@@ -152,7 +152,9 @@ def test_a_training_checkpoint_keeps_its_decoder(toy, toy_tokenizer, nway, sente
     old = toy.make_model(toy_tokenizer).eval()
     old.save_pretrained(tmp_path / "old")
     toy_tokenizer.save_pretrained(tmp_path / "old")
-    whiten_checkpoint(tmp_path / "old", str(nway), tmp_path / "new", any_encoder(str(tmp_path / "old")))
+    whiten_checkpoint(
+        tmp_path / "old", str(nway), tmp_path / "new", any_encoder(str(tmp_path / "old"), dtype="fp32")
+    )
     model = EchoForTranslation.from_pretrained(tmp_path / "new").eval()
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, old.state_dict()[name]) == (name != "encoder.projection.weight"), name
@@ -164,7 +166,7 @@ def test_a_training_checkpoint_keeps_its_decoder(toy, toy_tokenizer, nway, sente
 def test_command(run, source, nway, sentences, tmp_path):
     code, _, err = run(source, nway, tmp_path / "a", "--shrinkage", 2)
     assert code == 0 and "whitened" in err
-    whiten_checkpoint(source, str(nway), tmp_path / "b", any_encoder(str(source)), 2.0)
+    whiten_checkpoint(source, str(nway), tmp_path / "b", any_encoder(str(source), dtype="fp32"), 2.0)
     a, b = (AutoModel.from_pretrained(tmp_path / name).projection.weight for name in "ab")
     assert torch.equal(a, b)
     code, _, err = run(source, nway, tmp_path / "c", "--shrinkage", 0)

@@ -251,7 +251,8 @@ def test_tokens_find_their_translations_and_the_sentences_stay(toy, toy_tokenize
     trainer.train()
     model = trainer.model.eval()
     after = alignment_error(toy, toy_tokenizer, model)
-    assert after < 0.6 * before, (before, after)
+    # Half a percent is one token: a processor's rounding decides whether the teacher makes more than one such error.
+    assert after < max(0.6 * before, 0.01), (before, after)
     start, end = errors(toy, toy_tokenizer, teacher), errors(toy, toy_tokenizer, model)
     assert end[0] <= start[0] + 4 and end[2] >= start[2] - 0.1
 
