@@ -35,24 +35,15 @@ from hf_echo.vocabulary import swap_checkpoint
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
 SHRINKAGE = 2.0
-REFIT = {
-    "ridge": 2.0,
-    "step": 0.7,
-    "contrast": 1.0,
-    "softmax_weight": 6.0,
-    "hard_weight": 2.0,
-}  # docs/trials.md
-AGAIN = REFIT | {"step": 0.25, "hard_weight": 4.0}  # from where that led
-SHARE = 0.4  # of the layers (docs/trials.md)
+REFIT = {"ridge": 1.0, "step": 0.6, "contrast": 2.0, "softmax_weight": 6.0}  # docs/trials.md
+SHARE = 0.1  # of the layers: search against hard negatives (docs/trials.md)
 FIRST_DECODER = 0.3  # what 1_decoder counts beside 4_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
-WHITENED = {"echo-static": "0_bag", "echo-nano": "0_bag_languages"}
 STAGES = {
-    "0_bag": "the bag of echo-static in whole characters",
-    "0_bag_languages": "batches of one language each; then whitened and refitted",
+    "0_bag": "the bag of echo-static in whole characters, batches of one language each; then whitened and refitted",
     "1_decoder": "decoder from the embeddings of echo-static",
     "1_decoder_varied": "the decoder on the whitened bag, few rows a sentence",
-    "2_contrastive": "two layers on the refitted bag, batches of one language each",
+    "2_contrastive": "two layers on the bag, batches of one language each",
     "3_hard_negatives": "five hard negatives by rule a sentence",
     "4_decoder": "the decoder on the finished encoder",
 }
@@ -77,21 +68,28 @@ def train(journey: str) -> None:
     for path in find_recipes(journey):
         train_recipe(path)
         made = folder / path.stem
-        if path.stem == WHITENED[journey] and not (folder / "0_white").exists():
+        if path.stem == "0_bag" and not (folder / "0_white").exists():
             nway, encode = str(DATA / "nway.parquet"), any_encoder(str(made))
             whiten_checkpoint(made, nway, folder / "0_white", encode, SHRINKAGE)
-        if path.stem == "0_bag_languages":
-            negatives = str(DATA / "train_negatives.parquet")
-            refit(folder / "0_white", folder / "0_refit", negatives, **REFIT)
-            refit(folder / "0_refit", folder / "0_refit_again", negatives, **AGAIN)
+        if (
+            path.stem == "0_bag"
+            and journey == "echo-nano"
+            and not (folder / "0_refit" / "results.json").exists()
+        ):
+            refit(folder / "0_refit", negatives=str(DATA / "train_negatives.parquet"))
         if path.stem == "3_hard_negatives" and not (folder / "3_damped").exists():
             damp_checkpoint(made, folder / "3_damped", SHARE)
 
 
-def refit(source: Path, out: Path, negatives: str | None, **settings) -> None:
-    if not (out / "results.json").exists():
-        data, cache = str(DATA / "train_refit.parquet"), OUT / "cache"
-        refit_on_pairs(source, data, out, negatives=negatives, cache_dir=cache, **settings)
+def refit(out: Path, negatives: str | None) -> None:
+    refit_on_pairs(
+        OUT / "0_white",
+        str(DATA / "train_refit.parquet"),
+        out,
+        negatives=negatives,
+        cache_dir=OUT / "cache",
+        **REFIT,
+    )
 
 
 def measured(model: Path, file: Path, corpora: Path, **options) -> dict:
@@ -155,7 +153,7 @@ def nano(corpora: Path) -> None:
     floor = measured(PRETRAINED / "echo-static", STATIC / "static.json", corpora)["search"]
     before = OUT / "before.json"
     if not before.exists():  # what hard negatives do: the same bag refitted without
-        refit(OUT / "0_white", OUT / "0_plain", None, **REFIT)
+        refit(OUT / "0_plain", negatives=None)
         values = search(any_encoder(str(OUT / "0_plain")), DATA, negatives=5)
         before.write_text(json.dumps(values, default=float))
     card = render(
@@ -163,9 +161,8 @@ def nano(corpora: Path) -> None:
         encoder_parameters=model.encoder.num_parameters() / 1e6,
         decoder_parameters=model.decoder.num_parameters() / 1e6,
         share=SHARE,
-        refit=REFIT | json.loads((OUT / "0_refit" / "results.json").read_text()),
-        again=AGAIN,
         dtype="bf16" if has_fast_bf16() else "fp32",
+        refit=REFIT | json.loads((OUT / "0_refit" / "results.json").read_text()),
         stages=[stage_row(name, what) for name, what in STAGES.items()],
         digest=hashlib.sha256((DATA / "train.parquet").read_bytes()).hexdigest()[:16],
     )  # fmt: skip
