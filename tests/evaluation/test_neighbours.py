@@ -90,9 +90,7 @@ def spiked(rows: int, dimensions: int, noise: float) -> np.ndarray:
 def sort(request, monkeypatch):
     """The search by this sort of bounds, also where it would not pay, on a processor that has it."""
     if request.param == "Bf16" and not block_bounds.has_fast_bf16():
-        pytest.skip(
-            "this processor multiplies no bf16"
-        )  # torch then adds up in bf16, which these bounds do not cover
+        pytest.skip("this processor multiplies no bf16")
     monkeypatch.setattr(block_bounds, "has_fast_bf16", lambda: request.param == "Bf16")
     if (sort := block_bounds.bounds_here()) is None:
         pytest.skip("this torch has no fbgemm")

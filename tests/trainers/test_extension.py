@@ -251,8 +251,10 @@ def test_tokens_find_their_translations_and_the_sentences_stay(toy, toy_tokenize
     trainer.train()
     model = trainer.model.eval()
     after = alignment_error(toy, toy_tokenizer, model)
-    # Half a percent is one token: a processor's rounding decides whether the teacher makes more than one such error.
+    # One of 128 words is 0.8 %: on some processors the teacher makes no more errors, and only the loss can fall.
     assert after < max(0.6 * before, 0.01), (before, after)
+    losses = [row["self_objective_loss"] for row in trainer.state.log_history if "self_objective_loss" in row]
+    assert losses[-1] < losses[0] - 0.05
     start, end = errors(toy, toy_tokenizer, teacher), errors(toy, toy_tokenizer, model)
     assert end[0] <= start[0] + 4 and end[2] >= start[2] - 0.1
 
