@@ -279,17 +279,20 @@ def frozen_sides(
 
 
 def groups_of(model_args: ModelArguments, args: DataArguments, stage_args, dataset: Dataset) -> np.ndarray:
-    """(rows,) numbers; rows of a number share batches: a pair of languages, a cluster of targets, or both."""
-    groups = language_groups(dataset["source_lang"], dataset["target_lang"]) if args.language_batches else 0
+    """(rows, levels) numbers; rows of a number share batches: a pair of languages, then a cluster of targets."""
+    levels = []
+    if args.language_batches:
+        levels.append(language_groups(dataset["source_lang"], dataset["target_lang"]))
     if not args.neighbour_groups:
-        return groups
+        return np.stack(levels, axis=1)
     name = args.neighbours_by or model_args.bag
     if not name:
         raise ValueError("neighbour_groups needs neighbours_by: the encoder that says which targets are near")
     key = f"{name} {_trained_with(name)}"
     options = dict(normalize=True, sides=("target",))
     (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)
-    return groups * args.neighbour_groups + neighbour_groups(targets, args.neighbour_groups, stage_args.seed)
+    levels.append(neighbour_groups(targets, args.neighbour_groups, stage_args.seed))
+    return np.stack(levels, axis=1)
 
 
 def load_model(args: ModelArguments, tokenizer, languages: list[str]) -> EchoForTranslation:

@@ -36,8 +36,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         seed, shuffle: without shuffle the batches go from short to long, the same in every epoch.
         bucket_multiple: lengths are rounded up to a multiple of this (as the collator pads).
         rank, world_size: which part of each global batch to give.
-        groups: an integer a row; rows of a group are put side by side (near neighbours as negatives): a
-            bucket's rows are dealt in a random order of groups.
+        groups: an integer a row, or (rows, levels) integers, the coarsest level first; rows of a group are put side
+            by side (near neighbours as negatives): a bucket's rows are dealt in a random order of groups, and
+            within a group in one of its parts.
 
     Raises:
         ValueError: no rows, fewer rows than ranks, or an impossible argument.
@@ -78,7 +79,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         if groups is not None and len(groups) != len(lengths):
             raise ValueError(f"groups has {len(groups)} values for {len(lengths)} rows")
         self.seed, self.shuffle, self.rank, self.world_size, self.epoch = seed, shuffle, rank, world_size, 0
-        self.groups = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+        levels = [] if groups is None else np.asarray(groups).reshape(len(lengths), -1).T
+        self.groups = [np.unique(level, return_inverse=True)[1] for level in levels]
 
         padded = -(-np.maximum(lengths, 1) // bucket_multiple) * bucket_multiple
         self._buckets = _plan(padded, max_tokens, max_rows or len(padded), world_size)
@@ -93,22 +95,22 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.epoch])
-        place = self._places(rng)
+        places = [self._places(level, rng) for level in self.groups]
         batches = [
-            batch for rows, n in self._buckets for batch in np.array_split(self._deal(rows, place, rng), n)
+            batch for rows, n in self._buckets for batch in np.array_split(self._deal(rows, places, rng), n)
         ]
         for i in rng.permutation(len(batches)) if self.shuffle else range(len(batches)):
             yield np.array_split(batches[i], self.world_size)[self.rank].tolist()
 
-    def _places(self, rng: np.random.Generator) -> np.ndarray | None:
+    def _places(self, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Of each row, the place of its group in this epoch's order of groups."""
-        if self.groups is None:
-            return None
-        return rng.permutation(self.groups.max() + 1)[self.groups] if self.shuffle else self.groups
+        return rng.permutation(groups.max() + 1)[groups] if self.shuffle else groups
 
-    def _deal(self, rows: np.ndarray, place: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    def _deal(self, rows: np.ndarray, places: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
         rows = rng.permutation(rows) if self.shuffle else rows
-        return rows if place is None else rows[np.argsort(place[rows], kind="stable")]
+        for place in places[::-1]:  # stable sorts, the finest level first
+            rows = rows[np.argsort(place[rows], kind="stable")]
+        return rows
 
 
 def _plan(padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int) -> list[tuple[np.ndarray, int]]:

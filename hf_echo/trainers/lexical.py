@@ -130,7 +130,7 @@ class LexicalTrainer(Trainer):
     Args:
         teacher: (target,), ``rows -> (n, dim)`` by training row (`hf_echo.data.frozen`): the space to learn.
         bag: a bag to go on from; random vectors without.
-        groups: (rows,) numbers; rows of a group share batches (`hf_echo.data.batch_groups`).
+        groups: (rows,) or (rows, levels) numbers; rows of a group share batches (`hf_echo.data.batch_groups`).
     """
 
     loss_is_scaled_for_ga = False

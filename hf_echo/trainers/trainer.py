@@ -107,7 +107,7 @@ class EchoTrainer(Trainer):
         train_dataset: tokenized pairs.
         tokenizer: the model's EchoTokenizer.
         dev_sets: name -> DevSet; xsim on them is logged and picks the best checkpoint.
-        groups: (rows,) numbers; rows of a group share batches (`hf_echo.data.batch_groups`).
+        groups: (rows,) or (rows, levels) numbers; rows of a group share batches (`hf_echo.data.batch_groups`).
     """
 
     loss_is_scaled_for_ga = False  # our losses are means over a batch, whatever keywords the model accepts

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from hf_echo.modeling.packed_echo import PackedEncoder, can_pack, packed_states
+from hf_echo.modeling import packed_echo
+from hf_echo.modeling.packed_echo import PackedEncoder, attend, can_pack, packed_states
 
 from .conftest import LANGUAGES, TEXTS
 
@@ -89,6 +90,33 @@ def test_bf16(encoder, batch):
         have = PackedEncoder(encoder).embed(rows_of(batch))
     assert have.dtype == torch.bfloat16
     assert torch.cosine_similarity(have.float(), want.float()).min() > 0.999
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("queries", ["every token", "the first"])
+@pytest.mark.parametrize("tokens", [1, 4, 16, 20, 21, 47, 64])
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_attention_is_that_of_the_formula(key_heads, tokens, queries, dtype, monkeypatch):
+    """The softmax written out in float64, with keys filled up (AVX-512) and without."""
+    rng = torch.Generator().manual_seed(tokens)
+    q = 3 * torch.randn(3, 4, tokens if queries == "every token" else 1, 16, generator=rng)
+    k, v = (torch.randn(3, key_heads, tokens, 16, generator=rng) for _ in range(2))
+    q, k, v = (x.to(dtype).transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    wide = [x.double().repeat_interleave(4 // x.shape[1], dim=1) for x in (q, k, v)]
+    want = (wide[0] @ wide[1].mT / 4).softmax(-1) @ wide[2]
+    close = dict(atol=1e-5, rtol=0) if dtype == torch.float32 else dict(atol=0.03, rtol=0.02)
+    filled, sdpa = [], packed_echo.scaled_dot_product_attention
+    monkeypatch.setattr(
+        packed_echo,
+        "scaled_dot_product_attention",
+        lambda q, k, *a, **b: filled.append(k.shape[2]) or sdpa(q, k, *a, **b),
+    )
+    for capability in ("AVX512", "AVX2"):
+        monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda capability=capability: capability)
+        have = attend(q, k, v)
+        assert have.dtype == dtype and have.shape == q.shape
+        torch.testing.assert_close(have.double(), want, **close)
+    assert filled == [{21: 32, 47: 48}.get(tokens, tokens), tokens]
 
 
 def test_a_row_of_padding_alone_is_left_to_the_modules(encoder, batch):
