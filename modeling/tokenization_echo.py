@@ -107,9 +107,17 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return [prompt for prompt, _ in pairs], [text for _, text in pairs]
 
     def pair_ids(self, prompts: list[str], texts: list[str]) -> list[list[int]]:
-        """Ids of the encoder layout without truncation or padding: the fast way in, lists and nothing else."""
-        encodings = self._bare_backend().encode_batch_fast(list(zip(prompts, texts, strict=True)))
-        return [encoding.ids for encoding in encodings]
+        """Ids of the encoder layout without truncation or padding: the fast way in, lists and nothing else.
+
+        Prompts are few, so each is read once.
+        """
+        names = list(dict.fromkeys(prompts))
+        encodings = self._bare_backend().encode_batch_fast([(name, "") for name in names])
+        heads = {name: encoding.ids[:-1] for name, encoding in zip(names, encodings)}
+        return [
+            [*heads[prompt], *ids, self.eos_token_id]
+            for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)
+        ]
 
     def text_ids(self, texts: list[str]) -> list[list[int]]:
         """Ids of the texts alone, as they stand in the layout, without anything round them."""

@@ -22,6 +22,7 @@ from ..data.tokenized import TokenizedParallel
 from ..losses import rank_weight, translation_loss, weighted_total
 from ..modeling import EchoForTranslation
 from .cpu_attention import float32_attention
+from .cpu_memory import EVERY, give_back_memory
 from .evaluation import DevSet, evaluate_sets
 
 
@@ -226,6 +227,8 @@ class EchoTrainer(Trainer):
         start = time.perf_counter()
         with float32_attention():
             loss = super().training_step(*args, **kwargs)
+        if self.args.device.type == "cpu" and self.state.global_step % EVERY == EVERY - 1:
+            give_back_memory()
         self._seconds += time.perf_counter() - start
         return loss
 

@@ -250,6 +250,17 @@ def test_on_long_is_saved_and_can_be_given_on_loading(own, tmp_path):
     assert AutoTokenizer.from_pretrained(tmp_path / "split", on_long="error").on_long == "error"
 
 
+def test_pair_ids_are_those_of_the_call(tokenizer):
+    """Whatever the text: empty, of spaces, with what looks like a special token."""
+    texts = ["Le chat", "", "  deux  ", "<SEP> a </s>", "Le chat", "日本"]
+    langs = ["fra_Latn", "deu_Latn", "fra_Latn", None, "deu_Latn", "jpn_Jpan"]
+    prompts, bodies = tokenizer.with_prompts(texts, langs)
+    assert len(set(prompts)) == 4
+    want = [tokenizer(text, lang=lang).input_ids for text, lang in zip(texts, langs)]
+    assert tokenizer.pair_ids(prompts, bodies) == want
+    assert tokenizer.pair_ids([], []) == []
+
+
 def test_options_of_transformers_work(tokenizer):
     batch = tokenizer(TEXTS, lang=LANGUAGES, padding="max_length", max_length=64, return_tensors="pt")
     assert batch["input_ids"].shape == (len(TEXTS), 64)
