@@ -161,14 +161,18 @@ class PackedEncoder:
         queries.addmm_(out.flatten(1), attention.o_proj.weight.t())
 
     def _rotated(self, heads: torch.Tensor, rotations: torch.Tensor) -> torch.Tensor:
-        """Rotary positions on (tokens, heads * head_dim) -> (tokens, heads, head_dim).
+        """Rotary positions on (tokens, heads * head_dim), in place -> (tokens, heads, head_dim).
 
         Llama turns value i with value i + head_dim / 2. Here such pairs come to stand side by side, as complex numbers
         do: queries and keys in the same new order have the same products.
         """
-        real, imaginary = heads.float().unflatten(-1, (-1, 2, self.head_dim // 2)).unbind(-2)
-        turned = torch.complex(real, imaginary).mul_(rotations)
-        return torch.view_as_real(turned).flatten(-2).to(self.dtype)
+        wide = heads
+        if heads.dtype != torch.float32:
+            wide = self._buffer("wide", heads.shape, torch.float32).copy_(heads)
+        real, imaginary = wide.unflatten(-1, (-1, 2, self.head_dim // 2)).unbind(-2)
+        turned = self._buffer("turned", real.shape, torch.complex64)
+        torch.complex(real, imaginary, out=turned).mul_(rotations)
+        return heads.copy_(torch.view_as_real(turned).flatten(1)).unflatten(-1, (-1, self.head_dim))
 
     def _gated(self, layer, x: torch.Tensor) -> torch.Tensor:
         """(tokens, hidden) -> (tokens, intermediate), the MLP up to its down-projection."""
@@ -195,9 +199,9 @@ class PackedEncoder:
             [p.unflatten(0, (n, -1)).mean(1) for p, (_, n) in zip(parts, self.runs, strict=True)]
         )
 
-    def _buffer(self, name: str, shape: Sequence[int]) -> torch.Tensor:
+    def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
         """A tensor of this shape with anything in it; the next call with the name writes over it."""
         size = math.prod(shape)
         if name not in self.buffers or self.buffers[name].numel() < size:
-            self.buffers[name] = torch.empty(size, dtype=self.dtype)
+            self.buffers[name] = torch.empty(size, dtype=dtype or self.dtype)
         return self.buffers[name][:size].view(shape)
