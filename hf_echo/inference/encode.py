@@ -116,7 +116,7 @@ def encode(
     limit = max_length or tokenizer.model_max_length
     size = model.config.embedding_size
     if max_tokens is None:
-        on_cpu = 2_048 if model.dtype == torch.bfloat16 else 1_536
+        on_cpu = 2_048 if next(model.parameters()).dtype == torch.bfloat16 else 1_536
         max_tokens = on_cpu if model.device.type == "cpu" else 16_384
     if not len(texts):
         return np.zeros((0, size), np.float32)
