@@ -100,8 +100,8 @@ def encode(
     Args:
         model, tokenizer: an EchoEncoder (or EchoForTranslation) and its EchoTokenizer.
         lang: a code for all, one a text, or None ("Unspecified language").
-        max_tokens: padded tokens of a batch; by default 1,536 on a CPU (2,048 in bf16), whose caches hold that much, else
-            16,384.
+        max_tokens: padded tokens of a batch; by default 1,536 on a CPU (2,048 in bf16), whose caches hold that much,
+            else 16,384.
         on_long: "warn" cuts texts beyond the model's length and says how many, "error" refuses them by row number,
             "split" encodes the pieces and averages them by tokens.
 
