@@ -174,6 +174,10 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
             f"{path}: unknown field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else "")
         )
     values = {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
+    if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("bag")):
+        raise ValueError(
+            f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near"
+        )
     values.setdefault("use_cpu", not torch.cuda.is_available())
     values.setdefault("report_to", "none")
     # Not among the values: a run may go on, and a finished one be recognised, on a machine without.

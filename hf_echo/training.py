@@ -286,8 +286,6 @@ def groups_of(model_args: ModelArguments, args: DataArguments, stage_args, datas
     if not args.neighbour_groups:
         return np.stack(levels, axis=1)
     name = args.neighbours_by or model_args.bag
-    if not name:
-        raise ValueError("neighbour_groups needs neighbours_by: the encoder that says which targets are near")
     key = f"{name} {_trained_with(name)}"
     options = dict(normalize=True, sides=("target",))
     (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)

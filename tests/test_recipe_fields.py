@@ -16,7 +16,7 @@ import hf_echo.training as training
 from hf_echo.data.batch_groups import neighbour_groups
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
-from hf_echo.recipe import DataArguments, ModelArguments
+from hf_echo.recipe import DataArguments, ModelArguments, read_recipe
 from hf_echo.trainers import LexicalConfig, bag_encoder
 from hf_echo.trainers.lexical import SubwordBag
 from hf_echo.training import groups_of, load_model, new_config, train_recipe
@@ -58,13 +58,18 @@ def test_groups_are_those_of_the_encoder(toy, toy_tokenizer, bag, tmp_path, fiel
     assert near > far + 0.5
 
 
-def test_groups_need_an_encoder(toy, tmp_path):
-    data = DataArguments(neighbour_groups=12, cache_dir=str(tmp_path))
+def test_groups_need_an_encoder(tmp_path):
+    """Said before any data are read."""
+    values = {"stage": "hard_negatives", "model_name_or_path": "outputs/before", "neighbour_groups": 12}
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(values | {"output_dir": str(tmp_path / "out")}))
     with pytest.raises(
-        ValueError, match="neighbour_groups needs neighbours_by: the encoder that says"
+        ValueError, match=r"a\.yaml: neighbour_groups needs neighbours_by: the encoder"
     ) as error:
-        groups_of(ModelArguments(), data, LexicalConfig(str(tmp_path), use_cpu=True), toy.dataset())
+        read_recipe(tmp_path / "a.yaml")
     assert "\n" not in str(error.value)
+    assert (
+        read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/bag"})[2].neighbours_by == "outputs/bag"
+    )
 
 
 @pytest.mark.parametrize("stage", ["lexical", "contrastive"])
