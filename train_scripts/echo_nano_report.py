@@ -65,6 +65,10 @@ def search(encode, data: Path, negatives: int = 0) -> dict:
         )
         if made:
             found[name]["xsimpp"] = table.average["xsimpp"]
+            by_language = {row["lang"]: row["xsimpp"] for row in table.rows}
+            found[name]["xsimpp_twelve"] = float(
+                np.mean([by_language[lang] for lang in TWELVE if lang in by_language])
+            )
     return found
 
 

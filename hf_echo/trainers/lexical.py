@@ -17,12 +17,14 @@ from transformers import Trainer, TrainingArguments
 
 from ..data.batching import TokenBudgetBatchSampler
 from ..data.collators import TranslationCollator
+from ..data.equal_groups import EqualGroupsSampler
 from ..data.tokenized import TokenizedParallel
 from ..losses import (
     contrastive_loss,
     distillation_loss,
     gather_with_grad,
     rank_weight,
+    split_softmax_loss,
     symmetric_contrastive_loss,
 )
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
@@ -41,6 +43,17 @@ class LexicalConfig(TrainingArguments):
     rows: int = field(default=1024, metadata={"help": "pairs a batch (per process), of similar length"})
     dim: int = field(default=256, metadata={"help": "embedding size"})
     logit_scale: float = field(default=30.0, metadata={"help": "scale of the cosine in the softmax"})
+    gamma: float = field(
+        default=0.0, metadata={"help": "weight of the data's hard negatives (OS Eq. 5), 0 for none"}
+    )
+    max_negatives: int = field(default=2, metadata={"help": "hard negatives a pair, drawn anew each time"})
+    hard_logit_scale: float = field(
+        default=30.0, metadata={"help": "scale of their softmax: they lie closer"}
+    )
+    equal_groups: bool = field(
+        default=False,
+        metadata={"help": "a batch is of one group of rows, and small groups come as often as large ones"},
+    )
     mse_weight: float = field(
         default=0.5, metadata={"help": "with a teacher: lambda of OS Eq. 10, on embeddings of its own length"}
     )
@@ -110,22 +123,31 @@ class SubwordBag(nn.Module):
 
 
 class BagCollator(TranslationCollator):
-    """The encoder's ids of all sources, then all targets, flat with offsets."""
+    """The encoder's ids of all sources, then all targets, then their hard negatives, flat with offsets."""
 
     def __call__(self, rows):
         rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
         texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in rows]
+        negative_index = np.full((len(rows), self.max_negatives), -1, np.int64)
+        if self.max_negatives:
+            for i, row in enumerate(rows):
+                some = rng.permutation(len(row["negatives"]))[: self.max_negatives]
+                negative_index[i, : len(some)] = len(texts) + np.arange(len(some))
+                texts += [(row["negatives"][j], row["target_lang"]) for j in some]
         drop = rng.random(len(texts)) < self.language_drop
         ids = [self.encoder_ids(text, None if d else lang) for (text, lang), d in zip(texts, drop)]
         batch = {"ids": torch.from_numpy(np.concatenate(ids).astype(np.int64))}
         batch["offsets"] = torch.tensor(np.cumsum([0, *map(len, ids[:-1])]))
         for name in ("index", "target_key"):
             batch[name] = torch.tensor([row[name] for row in rows])
+        if self.max_negatives:
+            batch["negative_index"] = torch.from_numpy(negative_index)
         return batch
 
 
 class LexicalTrainer(Trainer):
-    """Symmetric in-batch softmax over bags; equal target texts are no negatives of each other.
+    """Symmetric in-batch softmax over bags; equal target texts are no negatives of each other. With `gamma`, 1 - gamma
+    of it and gamma of a softmax over a source's own hard negatives, as in stage 3 (OS Eq. 5).
 
     Args:
         teacher: (target,), ``rows -> (n, dim)`` by training row (`hf_echo.data.frozen`): the space to learn.
@@ -150,6 +172,12 @@ class LexicalTrainer(Trainer):
         self.groups = groups
         if teacher is not None and (size := teacher[0][[0]].shape[1]) != args.dim:
             raise ValueError(f"dim is {args.dim}, the teacher's {size}: one space needs one size")
+        if args.equal_groups and groups is None:
+            raise ValueError("equal_groups needs groups: set language_batches or neighbour_groups")
+        if args.gamma and teacher is not None:
+            raise ValueError(f"gamma={args.gamma} weighs hard negatives, which a teacher's space has none of")
+        if args.gamma and train_dataset.negatives is None:
+            raise ValueError(f"gamma={args.gamma} weighs hard negatives, but the data have no hard_negatives")
         ngrams = token_ngrams(tokenizer) if args.char_ngrams else None
         model = SubwordBag(len(tokenizer), args.dim, ngrams)
         if bag is not None:
@@ -159,7 +187,10 @@ class LexicalTrainer(Trainer):
                     f"{tuple(model.embedding.weight.shape)}"
                 )
             model.start_from(bag.embed_tokens.weight.data @ bag.projection.weight.data.T)  # of a whitened one
-        collator = BagCollator(tokenizer, language_drop=args.language_drop, seed=args.seed)
+        collator = BagCollator(
+            tokenizer, language_drop=args.language_drop, seed=args.seed,
+            max_negatives=args.max_negatives if args.gamma else 0,
+        )  # fmt: skip
         args.remove_unused_columns = False
         self.dev_sets, self.tokenizer, self.teacher = dev_sets, tokenizer, teacher
         super().__init__(
@@ -173,6 +204,12 @@ class LexicalTrainer(Trainer):
         )
 
     def get_train_dataloader(self):
+        if self.args.equal_groups:
+            sampler = EqualGroupsSampler(
+                self.groups, self.args.rows, seed=self.args.seed,
+                rank=self.args.process_index, world_size=self.args.world_size,
+            )  # fmt: skip
+            return plain_loader(self.train_dataset, sampler, self.data_collator, self.args)
         sampler = TokenBudgetBatchSampler(
             self.train_dataset.lengths().sum(1), 1 << 40, max_rows=self.args.rows, seed=self.args.seed,
             rank=self.args.process_index, world_size=self.args.world_size, groups=self.groups,
@@ -180,18 +217,27 @@ class LexicalTrainer(Trainer):
         return plain_loader(self.train_dataset, sampler, self.data_collator, self.args)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        source, target = model(inputs["ids"], inputs["offsets"]).chunk(2)
+        embeddings, n = model(inputs["ids"], inputs["offsets"]), len(inputs["index"])
+        source, target = embeddings[:n], embeddings[n : 2 * n]
         if self.teacher is not None:
             return self.teacher_loss(source, target, inputs)
         all_source, offset = gather_with_grad(source)
         all_target, _ = gather_with_grad(target)
         keys, _ = gather_with_grad(inputs["target_key"])
         same = inputs["target_key"][:, None] == keys[None]
-        if all_source is source:  # one process
+        gamma = self.args.gamma
+        if all_source is source and not gamma:  # one process
             return symmetric_contrastive_loss(source, target, logit_scale=self.args.logit_scale, exclude=same)
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same)
-        forward = contrastive_loss(source, all_target, **options)
-        loss = (forward + contrastive_loss(target, all_source, **options)) / 2
+        back = contrastive_loss(target, all_source, **options)
+        loss = (contrastive_loss(source, all_target, **options) + back) / 2
+        if gamma:
+            index = inputs["negative_index"]
+            hard = split_softmax_loss(
+                source, target, embeddings[index.clamp(min=0)], index >= 0, gamma=1.0,
+                logit_scale=self.args.hard_logit_scale, margin=0.0,
+            )  # fmt: skip
+            loss = (1 - gamma) * loss + gamma * hard
         return loss * rank_weight(len(source), loss.device)  # ranks may hold different numbers of rows
 
     def teacher_loss(self, source, target, inputs):

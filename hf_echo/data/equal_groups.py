@@ -1,0 +1,69 @@
+"""Batches of one group each, every group as often as any other.
+
+Where a language has thousands of manuals and few news, batches in proportion teach manuals. What is drawn follows from
+(seed, epoch) alone, so any rank, and any restart, finds the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from torch.utils.data import Sampler
+
+LEAST = 64  # rows
+
+
+class EqualGroupsSampler(Sampler[list[int]]):
+    """Lists of row numbers for this rank. An epoch draws as many rows as there are, some of them never, some often.
+
+    Args:
+        groups: an integer a row, or (rows, levels) integers: rows that are equal in all levels are a group. Groups of
+            fewer than `LEAST` rows are put together: they have too few negatives.
+        rows: rows of a batch on one rank; of a smaller group all.
+        rank, world_size: which part of each batch to give.
+
+    Raises:
+        ValueError: fewer rows than ranks.
+
+    Example:
+        >>> sampler = EqualGroupsSampler([0] * 900 + [1] * 100, rows=100)
+        >>> sorted(batch[0] // 900 for batch in sampler)  # five batches of each
+        [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[int] | np.ndarray,
+        rows: int,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        if len(groups) < world_size:
+            raise ValueError(
+                f"{len(groups)} rows cannot give each of {world_size} ranks one; use fewer ranks"
+            )
+        _, number = np.unique(np.asarray(groups).reshape(len(groups), -1), axis=0, return_inverse=True)
+        number = number.ravel()
+        small = np.bincount(number)[number] < LEAST
+        order = np.argsort(np.where(small, -1, number), kind="stable")
+        _, counts = np.unique(np.where(small, -1, number), return_counts=True)
+        self.groups = np.split(order, np.cumsum(counts)[:-1])
+        self.rows, self.seed, self.rank, self.world_size, self.epoch = rows, seed, rank, world_size, 0
+        self._batches = -(-len(groups) // (rows * world_size))
+
+    def __len__(self) -> int:
+        return self._batches
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng([self.seed, self.epoch])
+        turns = [rng.permutation(len(self.groups)) for _ in range(-(-len(self) // len(self.groups)))]
+        for group in np.concatenate(turns)[: len(self)]:
+            rows = self.groups[group]
+            batch = rng.choice(rows, min(self.rows * self.world_size, len(rows)), replace=False)
+            yield np.array_split(batch, self.world_size)[self.rank].tolist()
