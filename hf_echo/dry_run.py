@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoTokenizer
 
 from .data import load_parallel
 from .modeling import EchoConfig, EchoForTranslation
@@ -26,6 +27,12 @@ class _VocabularyOnly:
         return self.size
 
 
+def _vocab_size(args) -> int:
+    """Of the tokenizer that the recipe names, where it is here; else of one that is still to be trained."""
+    name = args.tokenizer_name_or_path or args.bag
+    return len(AutoTokenizer.from_pretrained(name)) if name and Path(name).is_dir() else args.vocab_size
+
+
 def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a recipe would train, without training: sizes by part, tokens and memory. No weight is allocated.
 
@@ -34,15 +41,14 @@ def dry_run(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, An
     """
     stage, model_args, data_args, args, _ = read_recipe(path, overrides)
     report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
+    vocab_size = _vocab_size(model_args)
     if stage == "lexical":
-        report["parameters"] = {"bag": model_args.vocab_size * (args.dim + 1)}
-        return report | {
-            "memory_gib": {"weights, gradients, AdamW": 16 * model_args.vocab_size * args.dim / 2**30}
-        }
+        report["parameters"] = {"bag": vocab_size * (args.dim + 1)}
+        return report | {"memory_gib": {"weights, gradients, AdamW": 16 * vocab_size * args.dim / 2**30}}
     if model_args.model_name_or_path and not model_args.shape:
         config = EchoConfig.from_pretrained(model_args.model_name_or_path)
     else:
-        config = new_config(model_args.shape, _VocabularyOnly(model_args.vocab_size))
+        config = new_config(model_args.shape, _VocabularyOnly(vocab_size))
     with torch.device("meta"):
         model = EchoForTranslation(config)
 

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hf_echo.inference import encode
+from hf_echo.synthesis import hard_negatives_for
 from hf_echo.vocabulary import load_tokenizer, train_tokenizer
 
 SCRIPTS = Path(__file__).parents[1] / "train_scripts"
@@ -132,11 +133,33 @@ def test_decoder_table_has_few_rows_a_target(script):
         assert group.source.nunique() == 3 and set(group.target_lang) == {"eng_Latn"}
 
 
-def test_refit_table_repeats_and_drops_rows(script):
+def test_repeated_repeats_and_drops_rows(script):
     rows = pd.DataFrame({"source": list("abc") * 200})
     times = pd.Series([2.0, 0.5, 0.0] * 200)
-    counts = script("nano_real_data")["refit_table"](rows, times).source.value_counts()
+    counts = script("nano_real_data")["repeated"](rows, times).source.value_counts()
     assert counts["a"] == 400 and 60 < counts["b"] < 140 and "c" not in counts
+
+
+def test_natural_table(script, tmp_path, monkeypatch):
+    """Files by their weight, other sentences by theirs, words never; each copy with some of the target's negatives."""
+    data = script("nano_real_data")
+    monkeypatch.setitem(data["PARTS"], "natural", {"news.parquet": 3, "others": 0.5})
+    news = [f"The {n} dogs did not sleep in Paris." for n in ("two", "three", "four", "five")]
+    pd.DataFrame({"lang": "eng_Latn", "text": news}).to_parquet(tmp_path / "news.parquet")
+    rows = [(f"n{i}", text, "primary") for i, text in enumerate(news)]
+    rows += [(f"m{i}", f"Open the file number {i} in the editor.", "primary") for i in range(200)]
+    rows += [("w", "dog", "primary"), ("d", "The two dogs did not sleep in Paris.", "dictionary")]
+    train = pd.DataFrame(rows, columns=["source", "target", "provenance"])
+    train = train.assign(source_lang="fra_Latn", target_lang="eng_Latn")
+    table = data["natural_table"](train, tmp_path)
+    counts = table.source.value_counts()
+    assert all(counts[f"n{i}"] == 3 for i in range(4)) and not {"w", "d"} & set(counts.index)
+    assert 60 < sum(name.startswith("m") for name in counts.index) < 140
+    made = hard_negatives_for(news, 5)
+    for text, texts in zip(news, made, strict=True):
+        copies = table[table.target == text].hard_negatives.map(tuple)
+        assert len(texts) > 2 and all(len({*c}) == 2 and {*c} <= {t for t, _ in texts} for c in copies)
+        assert len({*copies}) > 1
 
 
 def test_whole_tokenizer_learns_other_scripts_anew(script, tmp_path):

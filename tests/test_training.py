@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard
-from transformers import TrainerCallback
+from transformers import AutoTokenizer, TrainerCallback
 
 import hf_echo.training as training
 from hf_echo.dry_run import dry_run
@@ -342,6 +342,9 @@ def test_dry_run_of_other_stages(recipe, place, toy):
     model = EchoForTranslation.from_pretrained(place / "a")
     assert from_checkpoint["parameters"]["total"] == sum(p.numel() for p in model.parameters())
     assert np.isfinite(list(from_checkpoint["memory_gib"].values())).all()
+    tokens = len(AutoTokenizer.from_pretrained(place / "a"))
+    on_a_bag = recipe("c", "lexical", rows=8, dim=32, bag=str(place / "a"), vocab_size=tokens + 77)
+    assert dry_run(on_a_bag)["parameters"] == {"bag": tokens * 33}  # what is there, not what would be trained
 
 
 def test_script_in_two_processes(recipe, place):

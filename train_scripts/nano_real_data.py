@@ -5,9 +5,10 @@
 
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). For echo also
-train_weighted.parquet and train_refit.parquet, the rows of some files several times, train_negatives.parquet, hard
-negatives by rule, nway.parquet, sentences in all languages, train_decoder.parquet, few rows a target, tokenizer_40k,
-with more room for English, and tokenizer_whole, the same with whole characters in other scripts. A text of a dev part,
+train_weighted.parquet and train_refit.parquet, the rows of some files several times, train_natural.parquet, sentences
+as people write them with hard negatives by rule, nway.parquet, sentences in all languages, train_decoder.parquet, few
+rows a target, tokenizer_40k, with more room for English, and tokenizer_whole, the same with whole characters in other
+scripts. A text of a dev part,
 English or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and
 only texts whose licence lets weights be given away (echo).
 """
@@ -143,33 +144,40 @@ def english_of(corpora: Path, file: str) -> set[str]:
     return set(table.src) if "src" in table else set(table[table.lang == ENG].text)
 
 
-def weights_of_rows(train: pd.DataFrame, corpora: Path) -> pd.Series:
-    """What the rows of a file (by their English) count; dictionaries 1."""
-    times = pd.Series(1.0, train.index)
-    for file, wanted in PARTS["refit"].items():
-        times[(train.provenance == "primary") & train.target.isin(english_of(corpora, file))] = wanted
+def weights_of_rows(train: pd.DataFrame, corpora: Path, wanted: dict, others: float = 1.0) -> pd.Series:
+    """What the rows of a file (by their English) count; dictionaries, and what no file is named for, `others`."""
+    times = pd.Series(others, train.index)
+    for file, weight in wanted.items():
+        times[(train.provenance == "primary") & train.target.isin(english_of(corpora, file))] = weight
     return times
 
 
-def refit_table(train: pd.DataFrame, times: pd.Series) -> pd.DataFrame:
+def repeated(train: pd.DataFrame, times: pd.Series) -> pd.DataFrame:
     """Every row so many times, or by such a chance."""
     chance = np.random.default_rng(0).random(len(train))
     whole = (times // 1 + (chance < times % 1)).astype(int)
     return train.loc[train.index.repeat(whole)].sample(frac=1, random_state=0).reset_index(drop=True)
 
 
+def natural_table(train: pd.DataFrame, corpora: Path, negatives: int = 2) -> pd.DataFrame:
+    """Sentences as people write them, few from manuals and interfaces; every copy of a row has other hard negatives."""
+    wanted = dict(PARTS["natural"])
+    sentences = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
+    times = weights_of_rows(sentences, corpora, wanted, others=wanted.pop("others"))
+    table = repeated(sentences, times)
+    targets = table.target.drop_duplicates().tolist()
+    made = dict(zip(targets, hard_negatives_for(targets, 5), strict=True))
+    rng = np.random.default_rng(0)
+    some = [
+        [texts[i][0] for i in rng.permutation(len(texts))[:negatives]] for texts in table.target.map(made)
+    ]
+    return table.assign(hard_negatives=some)
+
+
 def strict(train: pd.DataFrame) -> pd.DataFrame:
     """OS 4.4: primary sources only, each text once in the corpus; and sentences, no single words (stage 3)."""
     table = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
     return table.drop_duplicates("target").drop_duplicates("source").reset_index(drop=True)
-
-
-def negatives_table(train: pd.DataFrame) -> pd.DataFrame:
-    """Hard negatives by rule for every English sentence of `strict`."""
-    table = strict(train)
-    made = hard_negatives_for(table.target.tolist(), 5)
-    table = table.assign(hard_negatives=[[text for text, _ in row] for row in made])
-    return table[table.hard_negatives.map(len) > 0].reset_index(drop=True)
 
 
 def decoder_table(train: pd.DataFrame, sources: int = 2) -> pd.DataFrame:
@@ -255,9 +263,9 @@ def main() -> None:
     strict(train).to_parquet(args.out / "train_strict.parquet")
     if "repeat" in PARTS:
         weighted(train, args.corpora).to_parquet(args.out / "train_weighted.parquet")
-        times = weights_of_rows(train, args.corpora)
-        refit_table(train, times).to_parquet(args.out / "train_refit.parquet")
-        negatives_table(train).to_parquet(args.out / "train_negatives.parquet")
+        times = weights_of_rows(train, args.corpora, PARTS["refit"])
+        repeated(train, times).to_parquet(args.out / "train_refit.parquet")
+        natural_table(train, args.corpora).to_parquet(args.out / "train_natural.parquet")
         decoder_table(train).to_parquet(args.out / "train_decoder.parquet")
         nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
         write_tokenizer(train, args.out / "tokenizer_40k", 40_000, english_times=4)

@@ -61,6 +61,10 @@ class LexicalConfig(TrainingArguments):
         default=False,
         metadata={"help": "token vectors share those of their character n-grams while they learn"},
     )
+    token_weights: bool = field(
+        default=True,
+        metadata={"help": "learn a weight of each token beside its vector; off for SGD, which would mostly move them"},
+    )
     language_drop: float = field(
         default=0.25, metadata={"help": "probability of the unspecified-language prompt"}
     )
@@ -180,6 +184,7 @@ class LexicalTrainer(Trainer):
             raise ValueError(f"gamma={args.gamma} weighs hard negatives, but the data have no hard_negatives")
         ngrams = token_ngrams(tokenizer) if args.char_ngrams else None
         model = SubwordBag(len(tokenizer), args.dim, ngrams)
+        model.log_weight.requires_grad_(args.token_weights)
         if bag is not None:
             if bag.embed_tokens.weight.shape != model.embedding.weight.shape:
                 raise ValueError(
