@@ -46,7 +46,7 @@ STAGES = {
     "1_decoder": "decoder from the embeddings of echo-static",
     "1_decoder_varied": "the decoder on the whitened bag, few rows a sentence",
     "2_hard_bag": "the refitted bag with hard negatives by rule, plain SGD",
-    "3_hard_negatives": "two layers on it, hard negatives and near neighbours",
+    "3_layers": "two layers on it, near neighbours of one language",
     "4_decoder": "the decoder on the finished encoder",
 }
 
@@ -76,7 +76,7 @@ def train(journey: str) -> None:
         if path.stem == "0_bag_languages" and not (folder / "0_refit" / "results.json").exists():
             data, cache = str(DATA / "train_refit.parquet"), folder / "cache"
             refit_on_pairs(folder / "0_white", data, folder / "0_refit", cache_dir=cache, **REFIT)
-        if path.stem == "3_hard_negatives" and not (folder / "3_damped").exists():
+        if path.stem == "3_layers" and not (folder / "3_damped").exists():
             damp_checkpoint(made, folder / "3_damped", SHARE)
 
 

@@ -18,6 +18,7 @@ from hf_echo.data.tokenized import tokenize_parallel
 RUNS = (
     "lexical",
     "lexical_teacher",
+    "lexical_hard",
     "seq2seq",
     "contrastive",
     "guided",
@@ -31,7 +32,7 @@ GLOBAL_ROWS = 14
 
 def build(run: str, toy, world: int, output_dir, **changes):
     """The trainer of a run; a global batch has the same rows whatever the number of processes."""
-    stage = {"guided": "contrastive", "lexical_teacher": "lexical"}.get(run, run)
+    stage = {"guided": "contrastive", "lexical_teacher": "lexical", "lexical_hard": "lexical"}.get(run, run)
     name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
     config, trainer = getattr(trainers, f"{name}Config"), getattr(trainers, f"{name}Trainer")
     tokenizer = toy.make_tokenizer()
@@ -58,8 +59,11 @@ def build(run: str, toy, world: int, output_dir, **changes):
         data = data.select(
             np.arange(40)
         )  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
-        args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
         extra = {}
+        if run == "lexical_hard":  # all hard negatives: which ones are drawn depends on the rows of a process
+            options |= {"gamma": 0.4, "max_negatives": 9, "equal_groups": True, "token_weights": False}
+            extra["groups"] = np.arange(len(data)) % 2
+        args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
         if run == "lexical_teacher":
             extra["teacher"] = [np.random.default_rng(0).normal(size=(len(data), 16)).astype(np.float32)]
             args.learning_rate = 0.05
