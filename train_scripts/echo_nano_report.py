@@ -151,7 +151,7 @@ def speed(encode, checkpoint: Path | None, texts: list[str]) -> dict:
         "encode": {"sentences_per_second": found.sentences_per_second, "peak_memory_mib": found.peak_memory}
     }
     if checkpoint is not None:
-        model, tokenizer = load_translator(checkpoint, dtype="fp32")
+        model, tokenizer = load_translator(checkpoint)
         run = measure_speed(
             lambda batch, lang: list(translate(model, tokenizer, batch, lang, ENG, max_new_tokens=60)),
             texts[:256], ENG, rounds=1,
