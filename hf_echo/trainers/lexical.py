@@ -63,7 +63,9 @@ class LexicalConfig(TrainingArguments):
     )
     token_weights: bool = field(
         default=True,
-        metadata={"help": "learn a weight of each token beside its vector; off for SGD, which would mostly move them"},
+        metadata={
+            "help": "learn a weight of each token beside its vector; off for SGD, which would mostly move them"
+        },
     )
     language_drop: float = field(
         default=0.25, metadata={"help": "probability of the unspecified-language prompt"}
