@@ -8,9 +8,8 @@ languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-wa
 train_weighted.parquet and train_refit.parquet, the rows of some files several times, train_natural.parquet, sentences
 as people write them with hard negatives by rule, nway.parquet, sentences in all languages, train_decoder.parquet, few
 rows a target, tokenizer_40k, with more room for English, and tokenizer_whole, the same with whole characters in other
-scripts. A text of a dev part,
-English or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12 languages (nano_real), or 41 and
-only texts whose licence lets weights be given away (echo).
+scripts. A text of a dev part, English or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12
+languages (nano_real), or 41 and only texts whose licence lets weights be given away (echo).
 """
 
 from __future__ import annotations

@@ -364,3 +364,26 @@ def test_equal_groups_reach_the_loader(toy_data, toy_tokenizer, tmp_path):
     found = [groups[batch["index"].numpy()] for batch in trainer.get_train_dataloader()]
     assert all(len(set(batch)) == 1 and len(batch) == 50 for batch in found)
     assert abs(sum(batch[0] for batch in found) - len(found) / 2) <= 1
+
+
+def test_equal_groups_resume_exactly(toy_data, toy_tokenizer, tmp_path):
+    """Over the end of an epoch too: an unbroken run, and one that goes on from its checkpoint."""
+
+    def run(name, checkpoint=None):
+        torch.manual_seed(0)
+        args = LexicalConfig(
+            str(tmp_path / name), use_cpu=True, dim=16, rows=100, gamma=0.4, equal_groups=True, max_steps=14,
+            save_steps=5, optim="sgd", optim_args="momentum=0.9", token_weights=False, report_to="none",
+            disable_tqdm=True, learning_rate=1.0,
+        )  # fmt: skip
+        groups = np.arange(len(toy_data)) % 3
+        trainer = LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
+        assert (
+            len(trainer.get_train_dataloader()) < 9
+        )  # the checkpoint lies inside an epoch, the end beyond it
+        trainer.train(resume_from_checkpoint=checkpoint)
+        return trainer.model.embedding.weight
+
+    whole = run("whole")
+    again = run("again", str(tmp_path / "whole" / "checkpoint-5"))
+    assert torch.equal(whole, again)
