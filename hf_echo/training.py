@@ -110,7 +110,8 @@ def train_recipe(
     seconds = time.time() - start
     model = trainer.accelerator.unwrap_model(trainer.model)
     if stage == "lexical":
-        model = bag_encoder(model, tokenizer, languages)
+        known = (AutoConfig.from_pretrained(model_args.bag).languages or []) if model_args.bag else []
+        model = bag_encoder(model, tokenizer, sorted({*known, *languages}))
     tables: dict[str, Any] = {}
     metrics = evaluate_sets(model, tokenizer, dev_sets, tables=tables)
     results = {"stage": stage, "seconds": round(seconds, 1), **metrics} | {
@@ -297,9 +298,11 @@ def load_model(args: ModelArguments, tokenizer, languages: list[str]) -> EchoFor
     if args.model_name_or_path:
         model = EchoForTranslation.from_pretrained(args.model_name_or_path, dtype=torch.float32)
         return with_decoder(model, args.decoder) if args.decoder else model
-    model = EchoForTranslation(new_config(args.shape, tokenizer, languages))
-    if args.bag:
-        start_from_bag(model, EchoEncoder.from_pretrained(args.bag, dtype=torch.float32))
+    bag = EchoEncoder.from_pretrained(args.bag, dtype=torch.float32) if args.bag else None
+    known = (bag.config.languages or []) if bag is not None else []
+    model = EchoForTranslation(new_config(args.shape, tokenizer, sorted({*known, *languages})))
+    if bag is not None:
+        start_from_bag(model, bag)
     return with_decoder(model, args.decoder) if args.decoder else model
 
 

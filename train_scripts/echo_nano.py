@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import torch
-from echo_nano_report import SETS, TWELVE, search
+from echo_nano_report import SETS, TWELVE, extension, search
 
 from hf_echo.convert import convert_static, damp_checkpoint, whiten_checkpoint
 from hf_echo.hub.template import render
@@ -37,7 +37,7 @@ PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
 SHRINKAGE = 2.0
 REFIT = {"ridge": 2.0, "step": 0.7, "softmax_weight": 6.0}  # docs/trials.md
 SHARE = 0.2  # of the layers (docs/trials.md)
-FIRST_DECODER = 0.3  # what 1_decoder counts beside 4_decoder
+FIRST_DECODER = 0.3  # what 1_decoder counts beside 5_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
 WHITENED = {"echo-static": "0_bag", "echo-nano": "0_bag_languages"}
 STAGES = {
@@ -46,15 +46,16 @@ STAGES = {
     "1_decoder": "decoder from the embeddings of echo-static",
     "1_decoder_varied": "the decoder on the whitened bag, few rows a sentence",
     "2_hard_bag": "the refitted bag with hard negatives by rule, plain SGD",
-    "3_layers": "two layers on it, near neighbours of one language",
-    "4_decoder": "the decoder on the finished encoder",
+    "3_extension": "twelve new languages beside the others, with hard negatives too",
+    "4_layers": "two layers on it, near neighbours of one language",
+    "5_decoder": "the decoder on the finished encoder",
 }
 
 
 def make_data(corpora: Path) -> None:
     made = (
         DATA / name
-        for name in ("tokenizer/tokenizer.json", "tokenizer_whole/tokenizer.json", "train_natural.parquet")
+        for name in ("tokenizer/tokenizer.json", "tokenizer_whole/tokenizer.json", "train_extension.parquet")
     )
     if not all(file.exists() for file in made):
         script = Path(__file__).with_name("nano_real_data.py")
@@ -76,8 +77,8 @@ def train(journey: str) -> None:
         if path.stem == "0_bag_languages" and not (folder / "0_refit" / "results.json").exists():
             data, cache = str(DATA / "train_refit.parquet"), folder / "cache"
             refit_on_pairs(folder / "0_white", data, folder / "0_refit", cache_dir=cache, **REFIT)
-        if path.stem == "3_layers" and not (folder / "3_damped").exists():
-            damp_checkpoint(made, folder / "3_damped", SHARE)
+        if path.stem == "4_layers" and not (folder / "4_damped").exists():
+            damp_checkpoint(made, folder / "4_damped", SHARE)
 
 
 def measured(model: Path, file: Path, corpora: Path, decoder: bool = False) -> dict:
@@ -91,7 +92,8 @@ def measured(model: Path, file: Path, corpora: Path, decoder: bool = False) -> d
 
 def common(found: dict, folder: Path) -> dict:
     """What both cards say."""
-    codes = sorted([*found["search"]["flores"]["languages"], "eng_Latn"])
+    joined = found.get("extension", {}).get("flores", {})
+    codes = sorted([*found["search"]["flores"]["languages"], *joined, "eng_Latn"])
     return dict(
         languages=sorted({code.split("_")[0] for code in codes}),
         codes=codes,
@@ -127,7 +129,7 @@ def static(corpora: Path) -> None:
 def nano(corpora: Path) -> None:
     """The last stage, released in bf16, measured, with its card."""
     folder = PRETRAINED / "echo-nano"
-    model, tokenizer = load_translator(OUT / "4_decoder", dtype="fp32")
+    model, tokenizer = load_translator(OUT / "5_decoder", dtype="fp32")
     average(model.decoder, EchoDecoder.from_pretrained(OUT / "1_decoder", dtype=torch.float32))
     model.generation_config.no_repeat_ngram_size = NO_REPEAT
     shutil.rmtree(folder, ignore_errors=True)
@@ -141,8 +143,9 @@ def nano(corpora: Path) -> None:
     found = measured(folder, OUT / "nano.json", corpora, decoder=True)
     floor = measured(PRETRAINED / "echo-static", STATIC / "static.json", corpora)["search"]
     before = OUT / "before.json"
-    if not before.exists():  # what hard negatives do: the bag before them
+    if not before.exists():  # what hard negatives and the extension do: the bags before them
         values = search(any_encoder(str(OUT / "0_refit")), DATA, negatives=5)
+        values["extension"] = extension(any_encoder(str(OUT / "2_hard_bag")), DATA)
         before.write_text(json.dumps(values, default=float))
     card = render(
         "echo_nano.md.j2", **common(found, folder), **figures(found, json.loads(before.read_text()), floor),
@@ -216,6 +219,16 @@ def figures(found: dict, before: dict, floor: dict) -> dict:
         by_language=by_language,
         better=better,
         missed=[goal for goal, reached in goals.items() if not reached],
+        extension=[
+            (
+                lang,
+                found["extension"]["flores"][lang],
+                before["extension"]["flores"][lang],
+                found["extension"]["ntrex"].get(lang),
+                before["extension"]["ntrex"].get(lang),
+            )
+            for lang in found["extension"]["flores"]
+        ],
         unseen=[
             (f"at most {most} %", [row for row in found["unseen"].items() if least < row[1] <= most])
             for least, most in ((-1, 10), (10, 20))

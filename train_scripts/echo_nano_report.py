@@ -1,7 +1,7 @@
 """What echo-nano and echo-static can do on the dev parts: search, topics, translation, geometry, speed.
 
     python train_scripts/echo_nano_report.py outputs/echo-nano/static CORPORA --out static.json
-    python train_scripts/echo_nano_report.py outputs/echo-nano/4_decoder CORPORA --decoder --out nano.json
+    python train_scripts/echo_nano_report.py outputs/echo-nano/5_decoder CORPORA --decoder --out nano.json
 
 Reads one checkpoint, outputs/echo/data/dev_*.parquet and the SIB topics of CORPORA. xsim
 in percent (cosine, X->eng, the same text counts as right), as the mean of all 41 languages and of the twelve that the
@@ -69,6 +69,19 @@ def search(encode, data: Path, negatives: int = 0) -> dict:
             found[name]["xsimpp_twelve"] = float(
                 np.mean([by_language[lang] for lang in TWELVE if lang in by_language])
             )
+    return found
+
+
+def extension(encode, data: Path) -> dict[str, dict[str, float]]:
+    """{set: {language: xsim}} of the languages that joined last, best first."""
+    found = {}
+    for name in ("flores", "ntrex"):
+        table = evaluate_xsim(
+            encode, load_nway(str(data / f"dev_extension_{name}.parquet")), same_text_is_right=True
+        )
+        found[name] = dict(
+            sorted(((row["lang"], row["xsim"]) for row in table.rows), key=lambda item: item[1])
+        )
     return found
 
 
@@ -175,6 +188,9 @@ def report(model: Path, corpora: Path, data: Path, decoder: bool = False) -> dic
     found: dict = {"speed": speed(static or encode, model if decoder else None, texts)}
     found["search"] = search(encode, data, negatives=5)
     languages = sorted(found["search"]["flores"]["languages"])
+    if decoder:  # a static bag has not seen them
+        found["extension"] = extension(encode, data)
+        languages += found["extension"]["flores"]
     found["topics"] = topics(encode, corpora, languages)
     found["unseen"] = unseen(encode, corpora, languages)
     found["geometry"] = geometry(encode, data)

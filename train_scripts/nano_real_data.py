@@ -6,9 +6,10 @@
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). For echo also
 train_weighted.parquet and train_refit.parquet, the rows of some files several times, train_natural.parquet, sentences
-as people write them with hard negatives by rule, nway.parquet, sentences in all languages, train_decoder.parquet, few
-rows a target, tokenizer_40k, with more room for English, and tokenizer_whole, the same with whole characters in other
-scripts. A text of a dev part, English or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12
+as people write them with hard negatives by rule, train_extension.parquet, the same and such sentences of the languages
+that join last (dev_extension_*.parquet), nway.parquet, sentences in all languages, train_decoder.parquet, few rows a
+target, tokenizer_40k, with more room for English, and tokenizer_whole, the same with whole characters in other scripts.
+A text of a dev part, English or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12
 languages (nano_real), or 41 and only texts whose licence lets weights be given away (echo).
 """
 
@@ -158,9 +159,11 @@ def repeated(train: pd.DataFrame, times: pd.Series) -> pd.DataFrame:
     return train.loc[train.index.repeat(whole)].sample(frac=1, random_state=0).reset_index(drop=True)
 
 
-def natural_table(train: pd.DataFrame, corpora: Path, negatives: int = 2) -> pd.DataFrame:
+def natural_table(
+    train: pd.DataFrame, corpora: Path, weights: dict[str, float], negatives: int = 2
+) -> pd.DataFrame:
     """Sentences as people write them, few from manuals and interfaces; every copy of a row has other hard negatives."""
-    wanted = dict(PARTS["natural"])
+    wanted = dict(weights)
     sentences = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
     times = weights_of_rows(sentences, corpora, wanted, others=wanted.pop("others"))
     table = repeated(sentences, times)
@@ -171,6 +174,22 @@ def natural_table(train: pd.DataFrame, corpora: Path, negatives: int = 2) -> pd.
         [texts[i][0] for i in rng.permutation(len(texts))[:negatives]] for texts in table.target.map(made)
     ]
     return table.assign(hard_negatives=some)
+
+
+def extension_tables(natural: pd.DataFrame, corpora: Path) -> dict[str, pd.DataFrame]:
+    """The languages that join last: their sentences beside those of the others in `natural` (shuffled), and their dev
+    parts."""
+    wanted, base = PARTS["extension"], list(LANGUAGES)
+    LANGUAGES[:] = [*wanted["languages"], *base]
+    dev = dev_tables(corpora)
+    LANGUAGES[:] = [*wanted["languages"], ENG]
+    new = natural_table(train_table(corpora, dev), corpora, wanted["natural"])
+    both = pd.concat([natural, new]).groupby("source_lang").head(wanted["most"])
+    tables = {"train_extension": both.sample(frac=1, random_state=0).reset_index(drop=True)}
+    for name in ("flores", "ntrex"):
+        tables[f"dev_extension_{name}"] = dev[name][dev[name].lang.isin(LANGUAGES)].reset_index(drop=True)
+    LANGUAGES[:] = base
+    return tables
 
 
 def strict(train: pd.DataFrame) -> pd.DataFrame:
@@ -264,11 +283,14 @@ def main() -> None:
         weighted(train, args.corpora).to_parquet(args.out / "train_weighted.parquet")
         times = weights_of_rows(train, args.corpora, PARTS["refit"])
         repeated(train, times).to_parquet(args.out / "train_refit.parquet")
-        natural_table(train, args.corpora).to_parquet(args.out / "train_natural.parquet")
+        natural = natural_table(train, args.corpora, PARTS["natural"])
+        natural.to_parquet(args.out / "train_natural.parquet")
         decoder_table(train).to_parquet(args.out / "train_decoder.parquet")
         nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
         write_tokenizer(train, args.out / "tokenizer_40k", 40_000, english_times=4)
         write_whole_tokenizer(train, times, args.out / "tokenizer_40k", args.out / "tokenizer_whole")
+        for name, table in extension_tables(natural, args.corpora).items():
+            table.to_parquet(args.out / f"{name}.parquet")
     write_tokenizer(train, args.out / "tokenizer")
     print(f"train: {len(train)} pairs\n{train.source_lang.value_counts().to_string()}")
 

@@ -178,6 +178,11 @@ class LexicalTrainer(Trainer):
         self.groups = groups
         if teacher is not None and (size := teacher[0][[0]].shape[1]) != args.dim:
             raise ValueError(f"dim is {args.dim}, the teacher's {size}: one space needs one size")
+        if teacher is not None and bag is not None and args.mse_weight:
+            raise ValueError(
+                f"mse_weight={args.mse_weight} compares lengths, and a bag's are means, here sums; "
+                "set mse_weight=0"
+            )
         if args.equal_groups and groups is None:
             raise ValueError("equal_groups needs groups: set language_batches or neighbour_groups")
         if args.gamma and teacher is not None:

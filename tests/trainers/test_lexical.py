@@ -265,6 +265,19 @@ def test_teacher_of_another_size(make_trainer, teacher, toy_data, toy_tokenizer)
         LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher)
 
 
+def test_a_bag_that_goes_on_cannot_take_a_teachers_length(
+    make_trainer, teacher, bag, toy_data, toy_tokenizer
+):
+    args = make_trainer(mse_weight=0.5).args
+    options = dict(
+        train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher, bag=bag_encoder(bag, toy_tokenizer)
+    )
+    with pytest.raises(ValueError, match="mse_weight=0.5 compares lengths.* set mse_weight=0"):
+        LexicalTrainer(args, **options)
+    args.mse_weight = 0
+    LexicalTrainer(args, **options)
+
+
 def test_it_goes_on_from_a_bag(make_trainer, bag, toy_data, toy_tokenizer):
     start = bag_encoder(bag, toy_tokenizer)
     trainer = LexicalTrainer(make_trainer().args, train_dataset=toy_data, tokenizer=toy_tokenizer, bag=start)
