@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from rich.console import Console
@@ -37,6 +39,10 @@ def test_echo_nano_is_small_and_opens_in_three_ways():
     )
     assert vectors.shape == (3, encoder.config.embedding_size)
     assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]
+    prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
+    assert (
+        {"fra_Latn", "mkd_Cyrl"} <= set(encoder.config.languages) <= set(prompts)
+    )  # of the first stage, of the last
     translator = pipeline("sonar-translation", model=str(folder))
     found = translator("Le parlement a adopté la loi.", src_lang="fra_Latn", tgt_lang="eng_Latn")
     assert found[0]["translation_text"]

@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard
-from transformers import AutoTokenizer, TrainerCallback
+from transformers import AutoConfig, AutoTokenizer, TrainerCallback
 
 import hf_echo.training as training
 from hf_echo.dry_run import dry_run
@@ -250,6 +250,17 @@ def test_wrong_fields(recipe, overrides, message):
     with pytest.raises(ValueError, match=message) as error:
         read_recipe(recipe(), overrides)
     assert "\n" not in str(error.value)
+
+
+def test_languages_that_a_bag_knows_stay_known(recipe, place):
+    """What goes on from a bag, with or without layers, on one of its languages keeps the other."""
+    train_recipe(recipe("0", "lexical", rows=16, dim=32, max_steps=1))
+    one = dict(source_languages=["fra_Latn"], bag=str(place / "0"), max_steps=1)
+    train_recipe(recipe("1", "lexical", rows=16, dim=32, **one))
+    train_recipe(recipe("2", shape=SHAPE | {"pooling": "mean", "final_norm": False}, **one))
+    for name in "12":
+        config = AutoConfig.from_pretrained(place / name)
+        assert config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"], name
 
 
 @pytest.mark.parametrize(
