@@ -1,24 +1,53 @@
-"""The forward pass of an EchoEncoder for inference on a CPU: no padding, no fresh memory for every product.
+"""The forward pass of an EchoEncoder for inference on a CPU: little padding, few passes over memory.
 
-It computes what the Llama blocks compute, from the same weights (references, not copies):
-  - the rows' tokens lie behind each other, and attention runs once for each stretch of rows of equal length;
-  - intermediate results go to buffers that are used again: a fresh large tensor costs page faults, which on a CPU
-    take as long as filling it;
+It computes what the Llama blocks compute. On a CPU the products are the smaller part of a small encoder's time; the
+rest is reading and writing what lies between them, and fresh memory, whose page faults take as long as filling it. So
+  - rows of similar length go together, filled up to a length that recurs: kernels are made for shapes;
+  - queries, keys and values come from one product, whose matrix holds the norm's weights and the scale of the scores;
+  - attention is two batched products and exponentials, without passes over the scores for a maximum, mask or quotient;
+  - results go to buffers that are used again;
   - where only embeddings are asked for, the last layer leaves out what pooling throws away.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.functional import pad, scaled_dot_product_attention, silu
+from torch.nn.functional import silu
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
 
-LANES, FEW = 16, 4  # float32 values in a register of AVX-512; so many may be left over
+STEP = 2  # rows are filled up to a multiple of so many tokens
+BATCH, GROUP = 0.5, 0.95  # of the longest row of a batch, of a group in it: shorter rows go to another
+MIN_TOKENS = 256  # with fewer, joining the projections takes longer than it saves
+MAX_SCORES = 2**20  # attention scores at once, about what a core's cache holds
+MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # of a batch, by what is fast
+SAFE = 1e-30  # sums of exponentials from here to 1 / SAFE have lost nothing
+
+
+def length_batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Batches of row numbers, longest first, of `max_tokens` tokens with padding at the most (but never no row)."""
+    return _similar(lengths, BATCH, max_tokens)
+
+
+def _similar(lengths: Sequence[int], share: float, max_tokens: float = math.inf) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch:
+            longest = lengths[batch[0]]
+            if lengths[i] < share * longest or (len(batch) + 1) * _filled_up(longest) > max_tokens:
+                yield batch
+                batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def _filled_up(length: int) -> int:
+    return -(-length // STEP) * STEP
 
 
 def can_pack(encoder) -> bool:
@@ -58,125 +87,174 @@ def _is_plain(layer) -> bool:
 def packed_states(
     encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor | None
 ) -> torch.Tensor | None:
-    """(batch, seq, hidden) states after the last norm, zero where padding is; None where it cannot pack."""
+    """(batch, seq, hidden) states after the last norm, zero where padding is; None where it cannot or need not pack."""
     if not can_pack(encoder) or input_ids.dim() != 2:
         return None
-    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    if mask.shape != input_ids.shape or not mask.any(1).all():
+    mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask).bool()
+    if mask.shape != input_ids.shape or mask.sum() < MIN_TOKENS or not mask.any(1).all():
         return None
-    lengths, order = mask.bool().sum(1).sort()
-    mask = mask[order].bool()
-    padded = torch.zeros(*mask.shape, encoder.config.hidden_size, dtype=encoder.embed_tokens.weight.dtype)
-    padded[mask] = PackedEncoder(encoder).states(input_ids[order][mask], lengths.tolist())
-    return padded[order.argsort()]
+    order = mask.sum(1).argsort(descending=True, stable=True)
+    mask = mask[order]
+    packed = PackedEncoder(encoder)
+    states = torch.zeros(*mask.shape, encoder.config.hidden_size, dtype=packed.dtype)
+    states[mask] = packed.states([ids[row].tolist() for ids, row in zip(input_ids[order], mask, strict=True)])
+    return states[order.argsort()]
 
 
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Softmax attention in which no row is padded.
+class Group(NamedTuple):
+    """Rows of similar length, filled up to one."""
 
-    Where torch works on 16 values at once, it takes the last of a row's keys one by one, and these can take longer than
-    all others: keys that nobody attends to are cheaper.
-
-    Args:
-        q: (rows, heads, queries, head_dim); k, v: (rows, key heads, tokens, head_dim).
-    """
-    tokens = k.shape[2]
-    left, mask = tokens % LANES, None
-    if left > FEW and torch.backends.cpu.get_cpu_capability() == "AVX512":
-        k, v = (pad(t.transpose(1, 2), (0, 0, 0, 0, 0, LANES - left)).transpose(1, 2) for t in (k, v))
-        mask = (torch.arange(k.shape[2]) < tokens)[None, None, None]
-    return scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    rows: slice
+    tokens: slice
+    shape: tuple[int, int]  # rows, length
+    mask: torch.Tensor  # (rows, 1, length), ones and zeros
+    rotations: torch.Tensor  # (length, head_dim / 2), complex
 
 
 class PackedEncoder:
-    """`states` and `embed` of an encoder that `can_pack`.
+    """`states` and `embed` of an encoder that `can_pack`, with its weights of now.
 
     Args:
-        encoder: an EchoEncoder. One PackedEncoder serves one thread at a time; it is cheap to make.
+        encoder: an EchoEncoder.
+        like: a PackedEncoder of the same encoder, to share its joined projections (a fifth of the layers' weights).
+            One PackedEncoder serves one thread at a time.
     """
 
-    def __init__(self, encoder):
+    def __init__(self, encoder, like: PackedEncoder | None = None):
         config = encoder.config
         self.encoder = encoder
         self.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
         self.dtype = encoder.embed_tokens.weight.dtype
+        self.joined = like.joined if like else [self._join(layer) for layer in encoder.layers]
         self.buffers: dict[str, torch.Tensor] = {}
 
-    def states(self, ids: torch.Tensor, lengths: list[int]) -> torch.Tensor:
-        """(tokens,) ids of rows of these lengths, one behind the other -> (tokens, hidden) after the last norm."""
-        x, rotations = self._start(ids, lengths)
-        for layer in self.encoder.layers:
-            self._attend(layer, x, x, rotations)
+    def states(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Rows of ids, longest first -> (tokens of all rows, hidden) after the last norm."""
+        x = self._start(rows)
+        for layer, joined in zip(self.encoder.layers, self.joined, strict=True):
+            self._attend(layer, joined, x)
             self._down(layer, x, self._gated(layer, x))
-        return self.encoder.norm(x)
+        return self.encoder.norm(x[self.is_token[:, 0].bool()])
 
     def embed(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Rows of ids -> (rows, embedding_size). Any order is right, neighbours of equal length are fast."""
-        encoder = self.encoder
-        x, rotations = self._start(torch.tensor([i for row in rows for i in row]), [len(row) for row in rows])
-        *body, last = encoder.layers
-        for layer in body:
-            self._attend(layer, x, x, rotations)
+        """Rows of ids -> (rows, embedding_size). Any order is right."""
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+        encoder, x = self.encoder, self._start([rows[i] for i in order])
+        *body, (last, joined) = zip(encoder.layers, self.joined, strict=True)
+        for layer, its in body:
+            self._attend(layer, its, x)
             self._down(layer, x, self._gated(layer, x))
         if encoder.config.pooling == "cls":  # nobody reads the other tokens' last states
-            queries = x[self.first]
-            self._attend(last, x, queries, rotations)
-            pooled = encoder.norm(self._down(last, queries, self._gated(last, queries)))
+            first = self._attend(last, joined, x, only_first=True)
+            pooled = encoder.norm(self._down(last, first, self._gated(last, first)))
         else:
-            self._attend(last, x, x, rotations)
+            self._attend(last, joined, x)
             if isinstance(encoder.norm, nn.Identity):  # the mean of a product is the product of the mean
                 pooled = self._down(last, self._mean(x), self._mean(self._gated(last, x)))
             else:
                 pooled = self._mean(encoder.norm(self._down(last, x, self._gated(last, x))))
-        return encoder.projection(pooled)
+        embeddings = encoder.projection(pooled)
+        return embeddings if order == list(range(len(rows))) else embeddings[torch.tensor(order).argsort()]
 
-    def _start(self, ids: torch.Tensor, lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Token vectors (tokens, hidden), and complex numbers (tokens, 1, head_dim / 2) that turn pairs of values."""
-        self.runs = [(length, len(list(run))) for length, run in groupby(lengths)]
-        lengths = torch.tensor(lengths)
-        self.first = lengths.cumsum(0) - lengths
-        positions = torch.arange(len(ids)) - self.first.repeat_interleave(lengths)
-        x = self.encoder.embed_tokens(ids)
-        every = torch.arange(int(lengths.max()))[None]
-        cos, sin = self.encoder.rotary_emb(x.new_empty(0, dtype=torch.float32), position_ids=every)
-        half = self.head_dim // 2
-        return x, torch.complex(cos[0, :, :half], sin[0, :, :half])[positions, None]
+    def _join(self, layer) -> torch.Tensor:
+        """(query, key and value heads * head_dim, hidden) of the three projections behind the norm without weights.
 
-    def _attend(self, layer, x: torch.Tensor, queries: torch.Tensor, rotations: torch.Tensor) -> None:
-        """Adds self-attention over x (tokens, hidden) to the queries: x itself, or the first token of each row."""
-        attention, every = layer.self_attn, queries is x
-        y = self._norm(layer.input_layernorm, x)
-        k = self._rotated(self._linear("k", attention.k_proj, y), rotations)
-        v = self._linear("v", attention.v_proj, y).unflatten(-1, (-1, self.head_dim))
-        q = self._linear("q", attention.q_proj, y if every else y[self.first])
-        q = self._rotated(q, rotations if every else rotations[self.first])
-        out = self._buffer("attention", q.shape)
-        token = query = 0
-        for length, count in self.runs:
-            tokens, asked = length * count, count * (length if every else 1)
-            q_, o_ = (t[query : query + asked].unflatten(0, (count, -1)) for t in (q, out))
-            k_, v_ = (t[token : token + tokens].unflatten(0, (count, -1)).transpose(1, 2) for t in (k, v))
-            o_.copy_(attend(q_.transpose(1, 2), k_, v_).transpose(1, 2))
-            token, query = token + tokens, query + asked
-        queries.addmm_(out.flatten(1), attention.o_proj.weight.t())
-
-    def _rotated(self, heads: torch.Tensor, rotations: torch.Tensor) -> torch.Tensor:
-        """Rotary positions on (tokens, heads * head_dim), in place -> (tokens, heads, head_dim).
-
-        Llama turns value i with value i + head_dim / 2. Here such pairs come to stand side by side, as complex numbers
-        do: queries and keys in the same new order have the same products.
+        Llama turns value i of a head with value i + head_dim / 2. Here such pairs come to stand side by side, as
+        complex numbers do: queries and keys in the same new order have the same products.
         """
-        wide = heads
-        if heads.dtype != torch.float32:
-            wide = self._buffer("wide", heads.shape, torch.float32).copy_(heads)
-        real, imaginary = wide.unflatten(-1, (-1, 2, self.head_dim // 2)).unbind(-2)
-        turned = self._buffer("turned", real.shape, torch.complex64)
-        torch.complex(real, imaginary, out=turned).mul_(rotations)
-        return heads.copy_(torch.view_as_real(turned).flatten(1)).unflatten(-1, (-1, self.head_dim))
+        attention, norm = layer.self_attn, layer.input_layernorm.weight.float()
+        q, k, v = (m.weight * norm for m in (attention.q_proj, attention.k_proj, attention.v_proj))
+        q, k = (w.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2) for w in (q, k))
+        return torch.cat([q * attention.scaling, k, v]).to(self.dtype)
+
+    def _start(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Rows, longest first -> token vectors (tokens with padding, hidden); on the side, what else layers need."""
+        self.lengths = torch.tensor([len(row) for row in rows])[:, None]
+        self.groups, ids, start = [], [], 0
+        longest = _filled_up(len(rows[0]))
+        cos, sin = self.encoder.rotary_emb(self.lengths.float(), position_ids=torch.arange(longest)[None])
+        half = self.head_dim // 2
+        rotations = torch.complex(cos[0, :, :half], sin[0, :, :half])
+        for batch in _similar([len(row) for row in rows], GROUP):
+            part = slice(batch[0], batch[-1] + 1)
+            length = _filled_up(len(rows[part.start]))
+            mask = torch.arange(length) < self.lengths[part]
+            of_group = torch.zeros(mask.shape, dtype=torch.long)
+            of_group[mask] = torch.tensor([i for row in rows[part] for i in row])
+            ids.append(of_group.view(-1))
+            tokens = slice(start, start := start + mask.numel())
+            weights = mask.to(self.dtype)[:, None]
+            self.groups.append(Group(part, tokens, tuple(mask.shape), weights, rotations[:length]))
+        self.is_token = torch.cat([group.mask.view(-1, 1) for group in self.groups]).float()
+        embeddings = self.encoder.embed_tokens.weight
+        return torch.index_select(
+            embeddings, 0, torch.cat(ids), out=self._buffer("x", (start, embeddings.shape[1]))
+        )
+
+    def _attend(self, layer, joined: torch.Tensor, x: torch.Tensor, only_first: bool = False) -> torch.Tensor:
+        """Adds self-attention over x (tokens, hidden) to x, or to the rows' first tokens, and gives these."""
+        size, attention = self.head_dim, layer.self_attn
+        heads, key_heads = (m.out_features // size for m in (attention.q_proj, attention.k_proj))
+        keep = self._scale(layer.input_layernorm, x, self.is_token)  # and padding is nothing from here on
+        y = torch.mul(x, keep, out=self._buffer("norm", x.shape))
+        y = torch.mm(y, joined.t(), out=self._buffer("joined", (len(y), len(joined))))
+        if only_first:
+            x = torch.cat([x[g.tokens].view(*g.shape, -1)[:, 0] for g in self.groups])
+        out = self._buffer("attention", (len(x), heads * size))
+        for group in self.groups:
+            of_group = y[group.tokens].view(*group.shape, -1, size).transpose(1, 2)
+            q, k, v = of_group.split([heads, key_heads, key_heads], dim=1)
+            mixed = self._mixed(q[:, :, :1] if only_first else q, k, v, group).transpose(1, 2)
+            result = out[group.rows if only_first else group.tokens].view(*mixed.shape[:3], size)
+            torch.div(mixed[..., :size], mixed[..., size:], out=result)
+        return x.addmm_(out, attention.o_proj.weight.t())
+
+    def _mixed(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group) -> torch.Tensor:
+        """Queries, keys and values (rows, heads, tokens, head_dim) of a group -> (rows, heads, queries, head_dim + 1):
+        exponentials' weighted sums of values, and of ones, by which to divide."""
+        (rows, length), heads, key_heads, size = group.shape, q.shape[1], k.shape[1], self.head_dim
+        with_ones = self._buffer("v", (rows, key_heads, length, size + 1))
+        with_ones[..., :size], with_ones[..., size] = v, group.mask
+        q, k = (
+            self._rotated(name, t, group.rotations).view(rows * key_heads, -1, size)
+            for name, t in (("q", q), ("k", k))
+        )
+        mixed = self._attention(q, k, with_ones.view(rows * key_heads, length, size + 1))
+        return mixed.view(rows, heads, -1, size + 1)
+
+    def _rotated(self, name: str, heads: torch.Tensor, rotations: torch.Tensor) -> torch.Tensor:
+        """Rotary positions on (rows, heads, tokens, head_dim), in another memory."""
+        exact = name if self.dtype == torch.float32 else "wide"
+        wide = self._buffer(exact, heads.shape, torch.float32).copy_(heads)
+        torch.view_as_complex(wide.unflatten(-1, (-1, 2))).mul_(rotations[: heads.shape[2]])
+        return wide if exact == name else self._buffer(name, heads.shape).copy_(wide)
+
+    def _attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """exp(q k^T) v.
+
+        Args:
+            q: (n, queries, head_dim); k: (n, tokens, head_dim); v: (n, tokens, any size), zero where padding is, its
+                last value 1 elsewhere.
+
+        Returns:
+            (n, queries, size of v), whose last values are the sums of the exponentials. Without subtracting a maximum
+            these can leave the range of numbers; where they come near that, a maximum is subtracted.
+        """
+        out = self._buffer("out", (*q.shape[:2], v.shape[2]))
+        at_once = max(1, MAX_SCORES // (len(k) * k.shape[1]))
+        for part, result in zip(q.split(at_once, 1), out.split(at_once, 1), strict=True):
+            scores = torch.bmm(part, k.mT, out=self._buffer("scores", (*part.shape[:2], k.shape[1])))
+            torch.bmm(scores.exp_(), v, out=result)
+            least, most = result[..., -1].aminmax()
+            if not SAFE < least <= most < 1 / SAFE:  # nor where they are no numbers
+                scores = torch.bmm(part, k.mT, out=scores).masked_fill_(v[:, None, :, -1] == 0, -math.inf)
+                torch.bmm(scores.softmax(-1), v, out=result)
+        return out
 
     def _gated(self, layer, x: torch.Tensor) -> torch.Tensor:
         """(tokens, hidden) -> (tokens, intermediate), the MLP up to its down-projection."""
-        mlp, y = layer.mlp, self._norm(layer.post_attention_layernorm, x)
+        mlp, norm = layer.mlp, layer.post_attention_layernorm
+        y = torch.mul(x, self._scale(norm, x), out=self._buffer("norm", x.shape)).mul_(norm.weight)
         gate, up = self._linear("gate", mlp.gate_proj, y), self._linear("up", mlp.up_proj, y)
         is_silu = layer.self_attn.config.hidden_act == "silu"
         return (silu(gate, inplace=True) if is_silu else mlp.act_fn(gate)).mul_(up)
@@ -184,20 +262,19 @@ class PackedEncoder:
     def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
         return x.addmm_(gated, layer.mlp.down_proj.weight.t())
 
-    def _norm(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
+    def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor, keep: torch.Tensor | float = 1.0) -> torch.Tensor:
+        """(tokens, 1), by which a norm multiplies; times `keep`."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-        scale = (length.square() / x.shape[-1] + norm.variance_epsilon).rsqrt().to(x.dtype)
-        return torch.mul(x, scale, out=self._buffer("norm", x.shape)).mul_(norm.weight)
+        scale = length.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_()
+        return scale.mul_(keep).to(self.dtype)
 
     def _linear(self, name: str, linear: nn.Linear, x: torch.Tensor) -> torch.Tensor:
         return torch.mm(x, linear.weight.t(), out=self._buffer(name, (len(x), linear.out_features)))
 
     def _mean(self, x: torch.Tensor) -> torch.Tensor:
         """(tokens, width) -> (rows, width)."""
-        parts = x.split([length * count for length, count in self.runs])
-        return torch.cat(
-            [p.unflatten(0, (n, -1)).mean(1) for p, (_, n) in zip(parts, self.runs, strict=True)]
-        )
+        sums = [torch.bmm(g.mask, x[g.tokens].view(*g.shape, -1))[:, 0] for g in self.groups]
+        return torch.cat(sums) / self.lengths
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
         """A tensor of this shape with anything in it; the next call with the name writes over it."""

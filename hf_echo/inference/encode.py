@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from transformers import AutoModel, AutoTokenizer
 
 from ..modeling import EchoEncoder, EchoForTranslation
-from ..modeling.packed_echo import PackedEncoder, can_pack
+from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
 
 logger = logging.getLogger(__name__)
 
@@ -116,16 +116,15 @@ def encode(
     limit = max_length or tokenizer.model_max_length
     size = model.config.embedding_size
     if max_tokens is None:
-        on_cpu = 2_048 if next(model.parameters()).dtype == torch.bfloat16 else 1_536
+        on_cpu = MAX_TOKENS.get(next(model.parameters()).dtype, 1_536)
         max_tokens = on_cpu if model.device.type == "cpu" else 16_384
     if not len(texts):
         return np.zeros((0, size), np.float32)
     pieces = list(pieces_of(tokenizer, list(texts), lang, limit, on_long))
-    order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
     bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=not progress)
-    batches = list(_batches(order, [len(ids) for _, ids in pieces], max_tokens))
+    batches = list(length_batches([len(ids) for _, ids in pieces], max_tokens))
     ids_of = [[pieces[i][1] for i in batch] for batch in batches]
     for batch, rows, vectors in zip(batches, ids_of, _embedded(model, tokenizer, ids_of), strict=True):
         lengths = np.array([len(ids) for ids in rows], np.float32)
@@ -143,11 +142,12 @@ def encode(
 def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.ndarray]:
     """(rows, embedding_size) of each batch of ids, in order.
 
-    An Echo model on a CPU, and nothing else, takes them without padding, one batch a core at a time: products of this
-    size gain less from several cores than batches do.
+    An Echo model on a CPU, and nothing else, takes them by `PackedEncoder`, one batch a core at a time: products of
+    this size gain less from several cores than batches do.
     """
     encoder = model.encoder if type(model) is EchoForTranslation else model
-    if not (type(encoder) is EchoEncoder and can_pack(encoder)):
+    tokens = sum(len(ids) for rows in batches for ids in rows)
+    if not (type(encoder) is EchoEncoder and can_pack(encoder)) or tokens < MIN_TOKENS:
         yield from (_embed_padded(model, tokenizer, rows) for rows in batches)
     elif (threads := min(torch.get_num_threads(), len(batches))) < 2:
         embed = PackedEncoder(encoder).embed
@@ -164,11 +164,11 @@ def _embed_padded(model, tokenizer, rows: list[list[int]]) -> np.ndarray:
 
 
 def _embed_in_threads(encoder, batches: list[list[list[int]]], threads: int) -> Iterator[np.ndarray]:
-    mine, before = local(), torch.get_num_threads()
+    mine, before, first = local(), torch.get_num_threads(), PackedEncoder(encoder)
 
     def prepare() -> None:
         torch.set_num_threads(1)  # of this thread
-        mine.embed = PackedEncoder(encoder).embed
+        mine.embed = PackedEncoder(encoder, like=first).embed
 
     @torch.inference_mode()  # is a thread's own, too
     def embed(rows: list[list[int]]) -> np.ndarray:
@@ -223,14 +223,3 @@ def padded(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]
     for line, row in zip(ids, rows, strict=True):
         line[: len(row)] = torch.as_tensor(row)
     return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-
-
-def _batches(order: list[int], lengths: list[int], max_tokens: int) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for i in order:  # ascending, so the newest row is the longest
-        if batch and (len(batch) + 1) * lengths[i] > max_tokens:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch

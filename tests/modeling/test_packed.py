@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hf_echo.modeling import packed_echo
-from hf_echo.modeling.packed_echo import PackedEncoder, attend, can_pack, packed_states
+from hf_echo.modeling.packed_echo import PackedEncoder, can_pack, length_batches, packed_states
 
 from .conftest import LANGUAGES, TEXTS
 
@@ -20,6 +20,11 @@ SHAPES = {
     "yarn": {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10_000.0}},
     "one layer": {"num_hidden_layers": 1},
 }
+
+
+@pytest.fixture(autouse=True)
+def pack_few_tokens_too(monkeypatch):
+    monkeypatch.setattr(packed_echo, "MIN_TOKENS", 1)
 
 
 @pytest.fixture(params=["cls", "mean"])
@@ -74,7 +79,7 @@ def test_padding_on_the_left_and_none(encoder, tokenizer, batch):
 
 
 def test_weights_are_read_anew(encoder, batch):
-    """No copies of the weights: a model in training is evaluated as it stands."""
+    """No copies of the weights stay: a model in training is evaluated as it stands."""
     with torch.no_grad():
         before = encoder(**batch).sentence_embedding
         encoder.layers[1].mlp.up_proj.weight.mul_(3)
@@ -93,30 +98,79 @@ def test_bf16(encoder, batch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("queries", ["every token", "the first"])
-@pytest.mark.parametrize("tokens", [1, 4, 16, 20, 21, 47, 64])
-@pytest.mark.parametrize("key_heads", [1, 2, 4])
-def test_attention_is_that_of_the_formula(key_heads, tokens, queries, dtype, monkeypatch):
-    """The softmax written out in float64, with keys filled up (AVX-512) and without."""
-    rng = torch.Generator().manual_seed(tokens)
-    q = 3 * torch.randn(3, 4, tokens if queries == "every token" else 1, 16, generator=rng)
-    k, v = (torch.randn(3, key_heads, tokens, 16, generator=rng) for _ in range(2))
-    q, k, v = (x.to(dtype).transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
-    wide = [x.double().repeat_interleave(4 // x.shape[1], dim=1) for x in (q, k, v)]
-    want = (wide[0] @ wide[1].mT / 4).softmax(-1) @ wide[2]
-    close = dict(atol=1e-5, rtol=0) if dtype == torch.float32 else dict(atol=0.03, rtol=0.02)
-    filled, sdpa = [], packed_echo.scaled_dot_product_attention
-    monkeypatch.setattr(
-        packed_echo,
-        "scaled_dot_product_attention",
-        lambda q, k, *a, **b: filled.append(k.shape[2]) or sdpa(q, k, *a, **b),
-    )
-    for capability in ("AVX512", "AVX2"):
-        monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda capability=capability: capability)
-        have = attend(q, k, v)
-        assert have.dtype == dtype and have.shape == q.shape
-        torch.testing.assert_close(have.double(), want, **close)
-    assert filled == [{21: 32, 47: 48}.get(tokens, tokens), tokens]
+@pytest.mark.parametrize("most_scores", [1, 500, 2**20])
+@pytest.mark.parametrize("size", [1, 30, 1000])
+def test_attention_is_that_of_the_formula(encoder, size, most_scores, dtype, monkeypatch):
+    """The softmax written out in float64; at the largest size scores whose exponentials no float holds."""
+    monkeypatch.setattr(packed_echo, "MAX_SCORES", most_scores)
+    rng = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(3, tokens, 16, generator=rng) for tokens in (14, 9, 9))
+    v[..., -1] = 1
+    k[1, 6:] = v[1, 6:] = 0  # padding
+    if size == 1000:
+        k[2] = k[2, :1]  # and equal scores far from 0, above and below
+    q, k, v = (q * size / 16).to(dtype), k.to(dtype), v.to(dtype)
+    scores = (
+        (q.double() @ k.double().mT).to(dtype).double()
+    )  # as transformers' own eager attention rounds them
+    scores[1, :, 6:] = -torch.inf
+    if size == 1000:
+        assert scores.max() > 100 and scores[2].amax(1).min() < -100
+    want = scores.softmax(-1) @ v.double()
+    have = PackedEncoder(encoder.to(dtype))._attention(q, k, v).double()
+    assert have.shape == (3, 14, 16)
+    have = have / have[..., -1:]
+    torch.testing.assert_close(have, want, atol=3e-4 if dtype == torch.float32 else 0.03, rtol=0)
+
+
+def test_scores_beyond_the_range_of_exponentials(make_model, batch):
+    """A model whose queries are 300 times as long: the modules' embeddings, no infinities."""
+    encoder = make_model(pooling="mean").encoder
+    with torch.no_grad():
+        encoder.layers[1].self_attn.q_proj.weight.mul_(300)
+    want = reference(encoder, batch)[1]
+    with torch.no_grad():
+        have = PackedEncoder(encoder).embed(rows_of(batch))
+    torch.testing.assert_close(have, want, atol=1e-3, rtol=0)
+
+
+def test_rows_of_all_lengths(encoder):
+    """Several groups, some of one row, in no order."""
+    rng = torch.Generator().manual_seed(1)
+    lengths = [3, 90, 41, 7, 40, 88, 1, 39, 7, 64]
+    rows = [torch.randint(5, 300, (n,), generator=rng).tolist() for n in lengths]
+    want = torch.cat([encoder(torch.tensor([row])).sentence_embedding.detach() for row in rows])
+    ids, mask = torch.zeros(10, 90, dtype=torch.long), torch.zeros(10, 90, dtype=torch.long)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)], mask[i, : len(row)] = torch.tensor(row), 1
+    with torch.no_grad():
+        packed = PackedEncoder(encoder)
+        torch.testing.assert_close(packed.embed(rows), want, **CLOSE)
+        assert len(packed.groups) == 6
+        shared = PackedEncoder(encoder, like=packed)
+        assert shared.joined is packed.joined and shared.buffers is not packed.buffers
+        torch.testing.assert_close(shared.embed(rows[:2]), want[:2], **CLOSE)
+        torch.testing.assert_close(encoder(ids, mask).sentence_embedding, want, **CLOSE)
+
+
+@pytest.mark.parametrize("budget", [1, 50, 200, 10**6])
+def test_length_batches(budget):
+    lengths = [3, 90, 41, 7, 40, 88, 1, 39, 7, 64]
+    batches = list(length_batches(lengths, budget))
+    assert sorted(i for batch in batches for i in batch) == list(range(10))
+    order = [lengths[i] for batch in batches for i in batch]
+    assert order == sorted(lengths, reverse=True)
+    for batch in batches:
+        longest = lengths[batch[0]]
+        assert len(batch) == 1 or len(batch) * longest <= budget
+        assert all(2 * lengths[i] >= longest for i in batch)
+    assert list(length_batches([], 10)) == []
+
+
+def test_few_tokens_are_left_to_the_modules(encoder, batch, monkeypatch):
+    monkeypatch.setattr(packed_echo, "MIN_TOKENS", int(batch["attention_mask"].sum()) + 1)
+    with torch.no_grad():
+        assert packed_states(encoder, batch["input_ids"], batch["attention_mask"]) is None
 
 
 def test_a_row_of_padding_alone_is_left_to_the_modules(encoder, batch):
