@@ -200,7 +200,7 @@ class PackedEncoder:
         y = torch.mm(y, joined.t(), out=self._buffer("joined", (len(y), len(joined))))
         if only_first:
             x = torch.cat([x[g.tokens].view(*g.shape, -1)[:, 0] for g in self.groups])
-        out = self._buffer("attention", (len(x), heads * size))
+        out = self._buffer("norm", (len(x), heads * size))
         for group in self.groups:
             of_group = y[group.tokens].view(*group.shape, -1, size).transpose(1, 2)
             q, k, v = of_group.split([heads, key_heads, key_heads], dim=1)
@@ -245,7 +245,7 @@ class PackedEncoder:
         for part, result in zip(q.split(at_once, 1), out.split(at_once, 1), strict=True):
             scores = torch.bmm(part, k.mT, out=self._buffer("scores", (*part.shape[:2], k.shape[1])))
             torch.bmm(scores.exp_(), v, out=result)
-            least, most = result[..., -1].aminmax()
+            least, most = torch.stack(result[..., -1].aminmax()).tolist()
             if not SAFE < least <= most < 1 / SAFE:  # nor where they are no numbers
                 scores = torch.bmm(part, k.mT, out=scores).masked_fill_(v[:, None, :, -1] == 0, -math.inf)
                 torch.bmm(scores.softmax(-1), v, out=result)
@@ -255,7 +255,7 @@ class PackedEncoder:
         """(tokens, hidden) -> (tokens, intermediate), the MLP up to its down-projection."""
         mlp, norm = layer.mlp, layer.post_attention_layernorm
         y = torch.mul(x, self._scale(norm, x), out=self._buffer("norm", x.shape)).mul_(norm.weight)
-        gate, up = self._linear("gate", mlp.gate_proj, y), self._linear("up", mlp.up_proj, y)
+        gate, up = self._linear("joined", mlp.gate_proj, y), self._linear("scores", mlp.up_proj, y)
         is_silu = layer.self_attn.config.hidden_act == "silu"
         return (silu(gate, inplace=True) if is_silu else mlp.act_fn(gate)).mul_(up)
 
@@ -277,7 +277,10 @@ class PackedEncoder:
         return torch.cat(sums) / self.lengths
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
-        """A tensor of this shape with anything in it; the next call with the name writes over it."""
+        """A tensor of this shape with anything in it; the next call with the name writes over it.
+
+        What is never wanted at the same time shares a name: the fewer buffers, the more of them stay in the cache.
+        """
         size = math.prod(shape)
         if name not in self.buffers or self.buffers[name].numel() < size:
             self.buffers[name] = torch.empty(size, dtype=dtype or self.dtype)

@@ -6,8 +6,11 @@ Text that spells a special token stays text. A text is never cut silently (`on_l
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -121,8 +124,22 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     def text_ids(self, texts: list[str]) -> list[list[int]]:
         """Ids of the texts alone, as they stand in the layout, without anything round them."""
-        encodings = self._bare_backend().encode_batch_fast(texts, add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        backend = self._bare_backend()
+        full = backend.normalizer
+        digits, rest = _digit_rules(full.__getstate__()) if full is not None else (None, None)
+        if digits is None:
+            return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+        ids: dict[int, list[int]] = {}
+        has_digits = [digits.search(text) is not None for text in texts]
+        try:
+            for normalizer, concerned in ((rest, False), (full, True)):
+                backend.normalizer = normalizer
+                rows = [i for i, has in enumerate(has_digits) if has == concerned]
+                encodings = backend.encode_batch_fast([texts[i] for i in rows], add_special_tokens=False)
+                ids.update(zip(rows, (encoding.ids for encoding in encodings), strict=True))
+        finally:
+            backend.normalizer = full
+        return [ids[i] for i in range(len(texts))]
 
     def _bare_backend(self) -> Tokenizer:
         """A call leaves its truncation and padding behind in the backend; this takes them off again."""
@@ -199,3 +216,23 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             split_special_tokens=True,  # "<SEP>" in a text is text
             **kwargs,
         )
+
+
+@lru_cache(maxsize=8)
+def _digit_rules(state: bytes) -> tuple[re.Pattern, normalizers.Normalizer] | tuple[None, None]:
+    """What finds the digits that a normalizer replaces, and that normalizer without those rules.
+
+    There may be 60 rules, each of which runs over every text; few texts have such digits (`hf_echo.vocabulary`).
+    """
+    content = json.loads(state)
+    rules = content.get("normalizers", [])
+    found = [rule["pattern"].get("String", "") if rule["type"] == "Replace" else "" for rule in rules]
+    replaced = [len(text) == 1 and text.isdecimal() for text in found]
+    if not any(replaced):
+        return None, None
+    content["normalizers"] = [rule for rule, is_digit in zip(rules, replaced, strict=True) if not is_digit]
+    rest = normalizers.Sequence([])
+    rest.__setstate__(json.dumps(content).encode())
+    return re.compile(
+        f"[{''.join(t for t, is_digit in zip(found, replaced, strict=True) if is_digit)}]"
+    ), rest

@@ -17,6 +17,7 @@ import torch
 from tqdm.auto import tqdm
 
 from ..inference.encode import padded
+from ..modeling.packed_echo import length_batches
 from .attention import _evaluating
 
 WINDOW = 64  # texts sorted by length at a time; their states are held until they go out in order
@@ -96,8 +97,9 @@ def _states(model, tokenizer, texts, lang, layers, max_tokens, on_long, names, p
                 f"{tokenizer.model_max_length}: leave it out, or skip such texts where that can be chosen"
             )
         found: list[TokenStates | None] = [None] * len(encodings)
-        order = sorted(set(range(len(encodings))) - set(long), key=lambda i: len(encodings[i].ids))
-        for batch in _batches(order, encodings, max_tokens):
+        rest = sorted(set(range(len(encodings))) - set(long))
+        for batch in length_batches([len(encodings[i].ids) for i in rest], max_tokens):
+            batch = [rest[i] for i in batch]
             states = _forward(model, tokenizer, [encodings[i].ids for i in batch], layers)
             for i, of_text in zip(batch, states):
                 own = _own_tokens(encodings[i], hasattr(tokenizer, "with_prompts"))
@@ -122,17 +124,6 @@ def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:
 def _own_tokens(encoding: Any, has_prompt: bool) -> np.ndarray:
     """Places of the text's tokens: the second sequence behind a language prefix, else the only one."""
     return np.flatnonzero([number == int(has_prompt) for number in encoding.sequence_ids])
-
-
-def _batches(order: list[int], encodings: list, max_tokens: int) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for i in order:  # ascending, so the newest is the longest
-        if batch and (len(batch) + 1) * len(encodings[i].ids) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
 
 
 @torch.inference_mode()

@@ -96,6 +96,31 @@ def test_digits_of_all_scripts_are_the_same_numbers(new):
     assert new.decode(new("٢٠١٩", add_special_tokens=False).input_ids) == "2019"
 
 
+def test_ids_of_many_texts_are_those_of_the_call(new):
+    """Texts without such digits are read without the rules for them, in one batch with texts that have some."""
+    texts = [
+        "in ٢٠١٩, ٤٥",
+        "in 2019, 45",
+        *OTHERS,
+        "২০১৯",
+        "  ",
+        *LATIN,
+        "a９b",
+        "½ ² ⅷ 三 𝟗",
+        "<SEP> १",
+        "क\u093c",
+    ]
+    before = new.backend_tokenizer.normalizer.__getstate__()
+    names = [None] * len(texts)
+    have = new.pair_ids(*new.with_prompts(texts, names))
+    assert have == [new(text).input_ids for text in texts]
+    assert have[0] == have[1]
+    assert new.backend_tokenizer.normalizer.__getstate__() == before
+    with pytest.raises(TypeError):
+        new.text_ids(["a", "٢", 3])
+    assert new.backend_tokenizer.normalizer.__getstate__() == before
+
+
 def test_saved_and_opened_again(new, tmp_path):
     new.save_pretrained(tmp_path)
     again = AutoTokenizer.from_pretrained(tmp_path)
