@@ -23,7 +23,7 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMS
 STEP = 2  # rows are filled up to a multiple of so many tokens
 BATCH, GROUP = 0.5, 0.95  # of the longest row of a batch, of a group in it: shorter rows go to another
 MIN_TOKENS = 256  # with fewer, joining the projections takes longer than it saves
-MAX_SCORES = 2**20  # attention scores at once, about what a core's cache holds
+MAX_SCORES = 2**21  # attention scores at once
 MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # of a batch, by what is fast
 SAFE = 1e-30  # sums of exponentials from here to 1 / SAFE have lost nothing
 
