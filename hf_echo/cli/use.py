@@ -30,11 +30,14 @@ def encode(
 
     from .. import inference
     from ..inference.any_encoder import any_encoder, is_echo
+    from ..inference.encode import opening
 
     if out.suffix not in (".npy", ".parquet"):
         raise ValueError(f"{out}: the file name must end in .npy or .parquet")
     texts = read_lines(source)
-    if is_echo(model):
+    with opening(model) as name:
+        checkpoint_is_echo = is_echo(name)
+    if checkpoint_is_echo:
         encoder, tokenizer = inference.load_encoder(model, dtype=dtype)
         options = dict(max_tokens=max_tokens, normalize=normalize, on_long=on_long, progress=True)
         vectors = inference.encode(encoder, tokenizer, texts, lang, **options)

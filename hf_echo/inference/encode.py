@@ -16,6 +16,8 @@ from threading import local
 
 import numpy as np
 import torch
+from huggingface_hub import HfApi, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError
 from tqdm.auto import tqdm
 from transformers import AutoModel, AutoTokenizer
 
@@ -55,7 +57,8 @@ def pick_device(device: str | torch.device | None) -> torch.device:
 def opening(name_or_path: str | Path):
     """Gives the name as transformers takes it, and errors that say what could not be opened.
 
-    transformers would ask the Hub for a path that is not there, for most of a minute, and then blame the network.
+    transformers would ask the Hub for a path that is not there, for most of a minute, and then blame the network; and
+    a Hub that is out of reach, file by file, for minutes.
     """
     name = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
@@ -63,6 +66,8 @@ def opening(name_or_path: str | Path):
         raise FileNotFoundError(
             f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
         )
+    if not Path(name).exists() and (reason := _out_of_reach(name)):
+        raise FileNotFoundError(f"{name!r} is no folder and not on the Hub: {reason}")
     try:
         yield name
     except FileNotFoundError:
@@ -71,6 +76,18 @@ def opening(name_or_path: str | Path):
         raise FileNotFoundError(
             f"{name!r} is no folder and not on the Hub: {str(error).splitlines()[0]}"
         ) from error
+
+
+def _out_of_reach(name: str) -> str | None:
+    """Why the Hub cannot be asked for a name that is not in the cache either; whatever it answers is an answer."""
+    if any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "modules.json")):
+        return None
+    try:
+        HfApi().model_info(name, timeout=10)
+    except (HfHubHTTPError, ValueError):
+        return None
+    except Exception as error:  # of the HTTP client, of which huggingface_hub has had several
+        return str(error).splitlines()[0]
 
 
 def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):

@@ -136,6 +136,20 @@ def test_default_is_the_unspecified_language(model, toy_tokenizer, texts):
     np.testing.assert_allclose(named, encode(model, toy_tokenizer, texts[:1], "fra_Latn"), atol=1e-5)
 
 
+def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
+    asked = []
+
+    def model_info(self, name, timeout):
+        asked.append(name)
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
+    for load in (load_encoder, any_encoder):
+        with pytest.raises(FileNotFoundError, match="'org/none' is no folder and not on the Hub: no route"):
+            load("org/none")
+    assert asked == ["org/none"] * 2
+
+
 def test_normalize(model, toy_tokenizer, texts):
     plain, unit = (encode(model, toy_tokenizer, texts, normalize=n) for n in (False, True))
     np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
