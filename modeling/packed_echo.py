@@ -21,19 +21,22 @@ from torch.nn.functional import silu
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
 
 STEP = 2  # rows are filled up to a multiple of so many tokens
-BATCH, GROUP = 0.5, 0.95  # of the longest row of a batch, of a group in it: shorter rows go to another
+SIMILAR = 0.95  # of the longest row of a group: rows that attention takes at once
 MIN_TOKENS = 256  # with fewer, joining the projections takes longer than it saves
 MAX_SCORES = 2**21  # attention scores at once
 MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # of a batch, by what is fast
 SAFE = 1e-30  # sums of exponentials from here to 1 / SAFE have lost nothing
 
 
-def length_batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Batches of row numbers, longest first, of `max_tokens` tokens with padding at the most (but never no row)."""
-    return _similar(lengths, BATCH, max_tokens)
+def length_batches(
+    lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5
+) -> Iterator[list[int]]:
+    """Batches of row numbers, longest first.
 
-
-def _similar(lengths: Sequence[int], share: float, max_tokens: float = math.inf) -> Iterator[list[int]]:
+    Args:
+        max_tokens: with padding, at the most (but never no row).
+        share: of a batch's longest row; shorter rows go to another batch.
+    """
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if batch:
@@ -106,9 +109,13 @@ class Group(NamedTuple):
 
     rows: slice
     tokens: slice
-    shape: tuple[int, int]  # rows, length
     mask: torch.Tensor  # (rows, 1, length), ones and zeros
     rotations: torch.Tensor  # (length, head_dim / 2), complex
+
+    def unpack(self, x: torch.Tensor) -> torch.Tensor:
+        """(tokens of all groups, width) -> (rows, length, width) of this one."""
+        rows, _, length = self.mask.shape
+        return x[self.tokens].view(rows, length, -1)
 
 
 class PackedEncoder:
@@ -175,7 +182,7 @@ class PackedEncoder:
         cos, sin = self.encoder.rotary_emb(self.lengths.float(), position_ids=torch.arange(longest)[None])
         half = self.head_dim // 2
         rotations = torch.complex(cos[0, :, :half], sin[0, :, :half])
-        for batch in _similar([len(row) for row in rows], GROUP):
+        for batch in length_batches([len(row) for row in rows], share=SIMILAR):
             part = slice(batch[0], batch[-1] + 1)
             length = _filled_up(len(rows[part.start]))
             mask = torch.arange(length) < self.lengths[part]
@@ -183,9 +190,8 @@ class PackedEncoder:
             of_group[mask] = torch.tensor([i for row in rows[part] for i in row])
             ids.append(of_group.view(-1))
             tokens = slice(start, start := start + mask.numel())
-            weights = mask.to(self.dtype)[:, None]
-            self.groups.append(Group(part, tokens, tuple(mask.shape), weights, rotations[:length]))
-        self.is_token = torch.cat([group.mask.view(-1, 1) for group in self.groups]).float()
+            self.groups.append(Group(part, tokens, mask.to(self.dtype)[:, None], rotations[:length]))
+        self.is_token = torch.cat([group.mask.view(-1, 1) for group in self.groups])
         embeddings = self.encoder.embed_tokens.weight
         return torch.index_select(
             embeddings, 0, torch.cat(ids), out=self._buffer("x", (start, embeddings.shape[1]))
@@ -195,14 +201,14 @@ class PackedEncoder:
         """Adds self-attention over x (tokens, hidden) to x, or to the rows' first tokens, and gives these."""
         size, attention = self.head_dim, layer.self_attn
         heads, key_heads = (m.out_features // size for m in (attention.q_proj, attention.k_proj))
-        keep = self._scale(layer.input_layernorm, x, self.is_token)  # and padding is nothing from here on
-        y = torch.mul(x, keep, out=self._buffer("norm", x.shape))
+        scale = self._scale(layer.input_layernorm, x) * self.is_token  # padding is nothing from here on
+        y = torch.mul(x, scale, out=self._buffer("norm", x.shape))
         y = torch.mm(y, joined.t(), out=self._buffer("joined", (len(y), len(joined))))
         if only_first:
-            x = torch.cat([x[g.tokens].view(*g.shape, -1)[:, 0] for g in self.groups])
+            x = torch.cat([group.unpack(x)[:, 0] for group in self.groups])
         out = self._buffer("norm", (len(x), heads * size))
         for group in self.groups:
-            of_group = y[group.tokens].view(*group.shape, -1, size).transpose(1, 2)
+            of_group = group.unpack(y).unflatten(-1, (-1, size)).transpose(1, 2)
             q, k, v = of_group.split([heads, key_heads, key_heads], dim=1)
             mixed = self._mixed(q[:, :, :1] if only_first else q, k, v, group).transpose(1, 2)
             result = out[group.rows if only_first else group.tokens].view(*mixed.shape[:3], size)
@@ -212,7 +218,7 @@ class PackedEncoder:
     def _mixed(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group) -> torch.Tensor:
         """Queries, keys and values (rows, heads, tokens, head_dim) of a group -> (rows, heads, queries, head_dim + 1):
         exponentials' weighted sums of values, and of ones, by which to divide."""
-        (rows, length), heads, key_heads, size = group.shape, q.shape[1], k.shape[1], self.head_dim
+        (rows, key_heads, length, size), heads = k.shape, q.shape[1]
         with_ones = self._buffer("v", (rows, key_heads, length, size + 1))
         with_ones[..., :size], with_ones[..., size] = v, group.mask
         q, k = (
@@ -262,18 +268,17 @@ class PackedEncoder:
     def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
         return x.addmm_(gated, layer.mlp.down_proj.weight.t())
 
-    def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor, keep: torch.Tensor | float = 1.0) -> torch.Tensor:
-        """(tokens, 1), by which a norm multiplies; times `keep`."""
+    def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
+        """(tokens, 1), by which a norm multiplies."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-        scale = length.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_()
-        return scale.mul_(keep).to(self.dtype)
+        return length.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_().to(self.dtype)
 
     def _linear(self, name: str, linear: nn.Linear, x: torch.Tensor) -> torch.Tensor:
         return torch.mm(x, linear.weight.t(), out=self._buffer(name, (len(x), linear.out_features)))
 
     def _mean(self, x: torch.Tensor) -> torch.Tensor:
         """(tokens, width) -> (rows, width)."""
-        sums = [torch.bmm(g.mask, x[g.tokens].view(*g.shape, -1))[:, 0] for g in self.groups]
+        sums = [torch.bmm(group.mask, group.unpack(x))[:, 0] for group in self.groups]
         return torch.cat(sums) / self.lengths
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:

@@ -225,14 +225,15 @@ def _digit_rules(state: bytes) -> tuple[re.Pattern, normalizers.Normalizer] | tu
     There may be 60 rules, each of which runs over every text; few texts have such digits (`hf_echo.vocabulary`).
     """
     content = json.loads(state)
-    rules = content.get("normalizers", [])
-    found = [rule["pattern"].get("String", "") if rule["type"] == "Replace" else "" for rule in rules]
-    replaced = [len(text) == 1 and text.isdecimal() for text in found]
-    if not any(replaced):
+    digits, others = "", []
+    for rule in content.get("normalizers", []):
+        replaced = rule["pattern"].get("String", "") if rule["type"] == "Replace" else ""
+        if len(replaced) == 1 and replaced.isdecimal():
+            digits += replaced
+        else:
+            others.append(rule)
+    if not digits:
         return None, None
-    content["normalizers"] = [rule for rule, is_digit in zip(rules, replaced, strict=True) if not is_digit]
     rest = normalizers.Sequence([])
-    rest.__setstate__(json.dumps(content).encode())
-    return re.compile(
-        f"[{''.join(t for t, is_digit in zip(found, replaced, strict=True) if is_digit)}]"
-    ), rest
+    rest.__setstate__(json.dumps(content | {"normalizers": others}).encode())
+    return re.compile(f"[{digits}]"), rest
