@@ -10,9 +10,17 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -187,3 +195,84 @@ def test_sdist_holds_real_files_and_builds_the_same_wheel(built, tmp_path):
     (unpacked,) = tmp_path.iterdir()
     again = build("wheel", unpacked, tmp_path)
     assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+
+
+DISTRIBUTIONS = packages_distributions()
+# Distributions of import names whose package need not be installed here, and what the code loads by name.
+NOT_INSTALLED = {"comet": "unbabel-comet", "ray": "ray", "umap": "umap-learn", "tomli": "tomli"}
+# Modules of the `evaluate` library (extra metrics): it copies them and loads them, `import hf_echo` never does.
+LOADED_BY_OTHERS = Path("hub/metrics")
+
+
+def optional_imports(tree: ast.Module) -> set[int]:
+    """Lines of the imports that run inside a function, or in a `try` that catches ImportError."""
+    lines = set()
+    for node in ast.walk(tree):
+        guarded = isinstance(node, ast.Try) and any("ImportError" in ast.dump(h) for h in node.handlers)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or guarded:
+            inner = (child for part in node.body for child in ast.walk(part))
+            lines |= {child.lineno for child in inner if isinstance(child, (ast.Import, ast.ImportFrom))}
+    return lines
+
+
+def distribution(module: str) -> str:
+    """The distribution that a top-level module comes from, as pyproject.toml may spell it."""
+    found = DISTRIBUTIONS.get(module, [NOT_INSTALLED.get(module, module)])
+    return canonicalize_name(found[0])
+
+
+def undeclared(folder: Path, core: set[str], extras: set[str], own: set[str]) -> list[str]:
+    """Lists imports as `file:line imports name`: needed ones that `core`, optional ones that neither set declares."""
+    wrong = []
+    for path in sorted(folder.rglob("*.py")):
+        inside = path.relative_to(folder)
+        optional = optional_imports(ast.parse(path.read_text(encoding="utf-8")))
+        for level, name, line in sorted(imports_of(path), key=lambda found: found[2]):
+            top = name.split(".")[0]
+            if level or top in sys.stdlib_module_names or top in own:
+                continue
+            may = line in optional or inside.is_relative_to(LOADED_BY_OTHERS)
+            if distribution(top) not in (core | extras if may else core):
+                wrong.append(f"{inside}:{line} imports {top}")
+    return wrong
+
+
+def declared() -> tuple[set[str], set[str]]:
+    """The distributions of pyproject.toml: the core ones, and those of all extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    core, optional = (
+        {canonicalize_name(Requirement(line).name) for line in lines}
+        for lines in (project["dependencies"], extras)
+    )
+    return core, optional
+
+
+def test_every_import_is_a_declared_dependency():
+    core, extras = declared()
+    for folder in ("hf_echo", "modeling"):
+        assert not undeclared(ROOT / folder, core, extras, {"hf_echo"})
+    for folder in ("tests", "train_scripts", "benchmarks"):  # need a checkout, and the extra dev
+        own = {"hf_echo", *(path.stem for path in (ROOT / folder).rglob("*.py"))}
+        everything = core | extras
+        assert not undeclared(ROOT / folder, everything, everything, own | {"tests_encode"})
+
+
+def test_an_undeclared_import_is_found(tmp_path):
+    (tmp_path / "a.py").write_text(
+        "import os, torch, yaml\nfrom scipy.sparse import csr_matrix\n"
+        "try:\n    import faiss\nexcept ImportError:\n    pass\n"
+        "def f():\n    import faiss.contrib\n    import polib\n    from . import b\nimport faiss\n"
+    )
+    assert undeclared(tmp_path, {"torch", "pyyaml"}, {"faiss-cpu"}, set()) == [
+        "a.py:2 imports scipy",
+        "a.py:9 imports polib",
+        "a.py:11 imports faiss",
+    ]
+
+
+def test_core_dependencies_have_exact_versions():
+    """What `make setup` installs is the same everywhere."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {canonicalize_name(line.split("==")[0]) for line in lines if "==" in line}
+    assert not declared()[0] - pinned
