@@ -16,6 +16,7 @@ from .recipe import find_recipes
 from .tour import run_tour
 from .trainers import DevSet, evaluate_sets
 from .training import train_recipe
+from .utils.lineage import write_lineage
 
 STAGES = ("lexical", "seq2seq", "contrastive", "hard_negatives")
 HELD_OUT = 300  # meanings of the test split, which no stage trains or picks its checkpoint on
@@ -44,6 +45,7 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
     model, tokenizer = load_translator(previous, dtype="fp32")
     model.save_release(release)
     tokenizer.save_pretrained(release)
+    write_lineage(release, "release", {"dtype": "fp32"}, parents={"checkpoint": previous})
     report = {
         "rows": rows,
         "warm_up": warm_up,

@@ -30,6 +30,7 @@ from hf_echo.modeling import EchoDecoder
 from hf_echo.recipe import find_recipes
 from hf_echo.trainers.refit import refit_on_pairs
 from hf_echo.training import train_recipe
+from hf_echo.utils.lineage import write_lineage
 from hf_echo.vocabulary import swap_checkpoint
 
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
@@ -140,6 +141,9 @@ def nano(corpora: Path) -> None:
         json.dumps(json.loads(file.read_text()), ensure_ascii=False, separators=(",", ":")), encoding="utf-8"
     )
     leave_code_out(folder)
+    settings = {"first_decoder": FIRST_DECODER, "no_repeat_ngram_size": NO_REPEAT, "dtype": "bf16"}
+    decoders = {"checkpoint": OUT / "5_decoder", "averaged_with": OUT / "1_decoder"}
+    write_lineage(folder, "release", settings, parents=decoders)
     found = measured(folder, OUT / "nano.json", corpora, decoder=True)
     floor = measured(PRETRAINED / "echo-static", STATIC / "static.json", corpora)["search"]
     before = OUT / "before.json"

@@ -96,12 +96,17 @@ def release(
 ) -> None:
     """Turn a training checkpoint into a release: encoder in the root, decoder in decoder/."""
     from .. import inference
+    from ..hub.model_card import checkpoint_card
+    from ..utils.lineage import write_lineage
 
     if out.resolve() == checkpoint.resolve():
         raise ValueError(f"{out} is the checkpoint itself: a release needs a folder of its own")
     model, tokenizer = inference.load_translator(checkpoint, dtype=dtype)
     model.save_release(out)
     tokenizer.save_pretrained(out)
+    write_lineage(out, "release", {"dtype": dtype}, parents={"checkpoint": checkpoint})
     if (card := checkpoint / "README.md").exists():
         shutil.copy(card, out / "README.md")
+    else:
+        (out / "README.md").write_text(checkpoint_card(out), encoding="utf-8")
     typer.echo(f"{out}: AutoModel, SentenceTransformer and pipeline('sonar-translation') open it", err=True)

@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 from ..modeling.configuration_echo import EchoConfig, EchoDecoderConfig
 from ..modeling.modeling_echo import EchoForTranslation
 from ..modeling.tokenization_echo import BOS, EOS, EchoTokenizer
+from ..utils.lineage import write_lineage
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,11 @@ def convert_llama(
     if out is not None:
         model.save_pretrained(out)
         tokenizer.save_pretrained(out)
+        values = dict(
+            embedding_size=embedding_size, pooling=pooling, cross_attention=cross_attention,
+            bottleneck=bottleneck, max_length=max_length, dtype=str(loaded_dtype),
+        )  # fmt: skip
+        write_lineage(out, "llama", values, parents={"source": source})
     return model, tokenizer
 
 

@@ -6,11 +6,14 @@ The result is what the source was, training checkpoint, release or encoder, and 
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ..utils.lineage import write_lineage
 from .importance import carried_by_weights, carried_on_texts
 from .prune import prune
 from .rotate import rotate_to_principal_axes
@@ -89,10 +92,13 @@ def prune_checkpoint(
         "importance": importance,
         "decoder": decoder if whole else None,
     }
+    settings = {"size": size, "shape": shape, "importance": importance, "decoder": report["decoder"]}
+    settings |= _sample(texts, lang) if texts else {}
     save = pruned.save_release if release and decoder != "drop" else pruned.save_pretrained
     if tokenizer is None:
         save(out)
         old_tokenizer.save_pretrained(out)
+        write_lineage(out, "prune", settings, parents={"model": model})
         return report
     from ..vocabulary.swap import swap_checkpoint  # which itself reads tokenizers by way of `convert`
 
@@ -101,10 +107,19 @@ def prune_checkpoint(
         save(place)
         old_tokenizer.save_pretrained(place)
         report |= swap_checkpoint(place, tokenizer, out)
+    write_lineage(out, "prune", settings, parents={"model": model, "tokenizer": tokenizer})
     report["parameters"] += (EchoConfig.from_pretrained(out).vocab_size - config.vocab_size) * shape[
         "hidden_size"
     ]
     return report
+
+
+def _sample(texts: Sequence[str], lang: str | Sequence[str | None] | None) -> dict[str, Any]:
+    """What the lineage says of the texts that importance was measured on."""
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+    return {"texts": len(texts), "texts_sha256": digest} | (
+        {"lang": lang} if isinstance(lang, str) else {"languages": sorted({str(code) for code in lang or ()})}
+    )
 
 
 def _check(folder: Path, out: Path, importance: str, texts, decoder: str, tokenizer) -> EchoConfig:

@@ -306,9 +306,13 @@ def check_settings(
 def refit_checkpoint(
     source: str | Path, out: str | Path, batches: Iterable[Batch], contrasts: Sequence[Batch] = (), *,
     ridge: float = 1.0, step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0,
-    hard_weight: float = 0.0, **values,
+    hard_weight: float = 0.0, data: Mapping[str, str | Path | None] | None = None, **values,
 ) -> Path:  # fmt: skip
-    """`refit_bag` on a bag's folder, saved with its tokenizer in another; `values` are written beside the settings."""
+    """`refit_bag` on a bag's folder, saved with its tokenizer in another.
+
+    Args:
+        data: files that the batches were read from, by role; they and `values` go into the lineage too.
+    """
     options = dict(
         ridge=ridge, step=step, contrast=contrast, softmax_weight=softmax_weight, hard_weight=hard_weight
     )
@@ -317,6 +321,7 @@ def refit_checkpoint(
         out,
         lambda encoder: refit_bag(encoder, batches, contrasts, **options),
         "refit",
+        data=data,
         **options,
         **values,
     )

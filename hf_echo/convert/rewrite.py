@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,22 @@ import torch
 from transformers import AutoTokenizer
 
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from ..utils.lineage import write_lineage
 
 
 def rewrite_checkpoint(
-    source: str | Path, out: str | Path, change: Callable[[EchoEncoder], Any], stage: str, **values: Any
+    source: str | Path,
+    out: str | Path,
+    change: Callable[[EchoEncoder], Any],
+    stage: str,
+    *,
+    data: Mapping[str, str | Path | None] | None = None,
+    **values: Any,
 ) -> Path:
     """Open a bag or a training checkpoint, `change` its encoder in place, save it in another folder.
 
-    A decoder is kept as it is: it has to be finetuned on the new space. `stage` and `values` are written into
-    recipe.json, with the source's own.
+    A decoder is kept as it is: it has to be finetuned on the new space. `stage`, `values` and `data` (the files that
+    `change` reads) go into the lineage, see `hf_echo.utils.lineage`.
     """
     config = EchoConfig.from_pretrained(source)
     kind = EchoEncoder if config.decoder is None else EchoForTranslation
@@ -28,11 +34,5 @@ def rewrite_checkpoint(
     out = Path(out)
     model.save_pretrained(out)
     AutoTokenizer.from_pretrained(source).save_pretrained(out)
-    run = Path(source) / "recipe.json"
-    made = {
-        "stage": stage,
-        "values": {"source": str(source)} | values,
-        "from": json.loads(run.read_text()) if run.exists() else None,
-    }
-    (out / "recipe.json").write_text(json.dumps(made, indent=2) + "\n")
+    write_lineage(out, stage, values, parents={"source": source}, data=data)
     return out

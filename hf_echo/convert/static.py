@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from ..modeling import EchoConfig
+from ..utils.lineage import write_lineage
 
 WEIGHTS = "model.safetensors"
 
@@ -46,6 +47,7 @@ def convert_static(source: str | Path, out: str | Path) -> Path:
         {"embeddings": (vectors / scale[:, None]).round().to(torch.int8), "weights": scale}, out / WEIGHTS
     )
     (out / "tokenizer.json").write_text(plain, encoding="utf-8")
+    write_lineage(out, "static", {}, parents={"source": source})
     return out
 
 

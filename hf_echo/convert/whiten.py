@@ -104,7 +104,7 @@ def whiten_checkpoint(
         raise ValueError(f"shrinkage must be above 0, got {shrinkage}")
     return rewrite_checkpoint(
         source, out, lambda encoder: whiten_encoder(encoder, load_nway(nway), encode, shrinkage), "whiten",
-        nway=nway, shrinkage=shrinkage,
+        data={"nway": nway}, shrinkage=shrinkage,
     )  # fmt: skip
 
 

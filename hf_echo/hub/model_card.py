@@ -1,18 +1,23 @@
-"""The card of a checkpoint that `hf-echo train` makes: its stage, its teacher, what it was built on, its figures.
+"""The card of a checkpoint, written from its lineage: every step since the first training run, and its figures.
 
-Contract: the content of recipe.json (and of results.json, where the stage is finished) in, the text of README.md out.
+Contract: a lineage (`hf_echo.utils.lineage`, the content of recipe.json) and the results of the last training run in,
+the text of README.md out.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..languages import language
+from ..utils.lineage import FILE, read_lineage, steps
 from .template import render
 
 TEMPLATE = "model.md.j2"
+# Settings of an operation that its row names in a column of their own, or that say nothing to a reader.
+OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "teacher", "source", "model", "checkpoint"}
 
 
 def model_card(
@@ -21,34 +26,84 @@ def model_card(
     """README.md with the fields `stage` and `teacher` in its header.
 
     Args:
-        run: {"stage", "values", "from"}, "from" being the run that the checkpoint started from, or None.
+        run: lineage of the checkpoint: {"stage", "values", "from", ...}, "from" being the lineage of the checkpoint
+            that it started from, or None.
         languages: NLLB codes that the model was trained on.
         results: {"eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent.
     """
-    steps, values, codes = [*_steps(run)], run["values"], sorted(languages or [])
-    base = values.get("model_name_or_path")
+    values, codes = run["values"], sorted(languages or [])
     return render(
         TEMPLATE,
         title=Path(values["output_dir"]).name,
         stage=run["stage"],
         teacher=_public(values.get("teacher")),
-        base_model=base if base and not Path(base).exists() else None,  # the Hub knows no folders
+        base_model=_base_model(run),
         languages=sorted({code.split("_")[0] for code in codes if language(code).script is not None}),
         codes=codes,
-        steps=steps,
+        steps=[_row(step) for step in steps(run)],
         figures=[*_figures(results or {})],
     )
 
 
-def _steps(run: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """The stages that led to a run, the first one first."""
-    if run is None:
-        return
-    yield from _steps(run.get("from"))
+def checkpoint_card(folder: str | Path) -> str:
+    """The card of a checkpoint's folder, from its lineage, its configuration and its results.json.
+
+    Raises:
+        FileNotFoundError: the folder has no lineage.
+    """
+    folder = Path(folder)
+    lineage = read_lineage(folder)
+    if lineage is None:
+        raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
+    config, results = _read(folder / "config.json"), _read(folder / "results.json")
+    return model_card(lineage, config.get("languages"), results)
+
+
+def _row(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A step as the card's table shows it."""
     values = run["values"]
-    start = _public(values.get("model_name_or_path") or values.get("bag"))
-    figures = {name: values.get(name) for name in ("max_steps", "learning_rate")}
-    yield {"stage": run["stage"], "start": start, "teacher": _public(values.get("teacher")), **figures}
+    trained = run.get("kind") != "operation"
+    settings = {} if trained else {k: v for k, v in values.items() if k not in OWN_COLUMN}
+    start = _public(_start(run)) or "random weights"
+    if trained and values.get("decoder"):
+        start += f" + decoder of {_public(values['decoder'])}"
+    return {
+        "stage": run["stage"],
+        "start": start,
+        "teacher": _public(values.get("teacher")),
+        "max_steps": values.get("max_steps"),
+        "learning_rate": values.get("learning_rate"),
+        "settings": ", ".join(
+            f"{name} {_short(value)}" for name, value in settings.items() if value is not None
+        ),
+    }
+
+
+def _start(run: Mapping[str, Any]) -> str | None:
+    """The checkpoint that a step started from; None for random weights."""
+    for parent in run.get("parents", {}).values():
+        return parent["name"]
+    values = run["values"]
+    return next((values[key] for key in ("model_name_or_path", "bag", "source") if values.get(key)), None)
+
+
+def _base_model(run: Mapping[str, Any]) -> str | None:
+    """The nearest model on the Hub that this one was made from; the Hub does not know folders."""
+    for step in steps(run)[::-1]:
+        for parent in step.get("parents", {}).values():
+            if parent["fingerprint"].startswith("commit:"):
+                return parent["name"]
+            break  # the others are tokenizers and the like
+    name = run["values"].get("model_name_or_path")
+    return name if name and not Path(name).exists() else None
+
+
+def _short(value: Any) -> str:
+    """A setting in a cell: paths without what is private, numbers without noise."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{name} {_short(inner)}" for name, inner in value.items())
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return str(_public(text)).replace("|", "/")
 
 
 def _public(name: str | None) -> str | None:
@@ -61,3 +116,7 @@ def _figures(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         name = key.removeprefix("eval_").removesuffix("_xsim")
         if key == f"eval_{name}_xsim":
             yield {"name": name, "xsim": value, "xsimpp": results.get(f"eval_{name}_xsimpp")}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

@@ -46,7 +46,7 @@ def refit_on_pairs(
     start = time.time()
     made = refit_checkpoint(
         source, out, pair_batches(pairs, collator), contrasts, ridge=ridge, step=step, contrast=contrast,
-        softmax_weight=softmax_weight, hard_weight=hard_weight, data=str(data), negatives=negatives,
+        softmax_weight=softmax_weight, hard_weight=hard_weight, data={"data": data, "negatives": negatives},
         max_length=max_length, language_drop=language_drop, seed=seed,
     )  # fmt: skip
     results = {

@@ -17,6 +17,7 @@ from tokenizers import models, pre_tokenizers
 from torch import nn
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ..utils.lineage import write_lineage
 from .auxiliary import auxiliary_vectors
 from .initialise import TokenMatch, check_method, initialise
 from .loading import load_tokenizer
@@ -247,6 +248,9 @@ def swap_checkpoint(
     swap_vocabulary(swapped, old, new, method=method, auxiliary=auxiliary, seed=seed)
     (swapped.save_release if release else swapped.save_pretrained)(out)
     new.save_pretrained(out)
+    file = auxiliary if isinstance(auxiliary, (str, Path)) else None
+    parents = {"model": model, "tokenizer": tokenizer}
+    write_lineage(out, "swap", {"method": method, "seed": seed}, parents=parents, data={"auxiliary": file})
     match, _ = match_vocabularies(old, new)
     return {"method": method, "old_tokens": match.old_size, "tokens": match.size} | match.counts()
 

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from hf_echo.convert import convert_llama
+from hf_echo.hub.model_card import checkpoint_card
 from hf_echo.modeling import EchoForTranslation, EchoTokenizer
+from hf_echo.utils.lineage import read_lineage
 
 from .test_llama import PLAIN, TEXTS, byte_level_tokenizer, nano_llama
 
@@ -67,6 +70,10 @@ def test_by_name_is_by_folder(llama, convert, tmp_path):
         assert torch.equal(have[name], tensor), name
     tokenizer = EchoTokenizer.from_pretrained(tmp_path / "echo")
     assert tokenizer(TEXTS).input_ids == want_tokenizer(TEXTS).input_ids
+    made = read_lineage(tmp_path / "echo")  # a name on the Hub has the fingerprint of its commit
+    assert made["stage"] == "llama" and made["values"]["embedding_size"] == 24
+    assert made["parents"] == {"source": {"name": "tester/llama", "fingerprint": f"commit:{'0' * 40}"}}
+    assert ModelCard(checkpoint_card(tmp_path / "echo")).data.base_model == "tester/llama"
 
 
 def test_unknown_name(convert, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from types import SimpleNamespace
 
@@ -144,7 +145,10 @@ def test_a_bag(source, nway, toy, sentences, tmp_path):
     np.testing.assert_allclose(new, old @ matrix_of(old, toy, 0.5).T, rtol=1e-3, atol=1e-5)
     assert not np.allclose(new, old, atol=1e-3) and model.config.languages == ["fra_Latn", "rus_Cyrl"]
     made = json.loads((tmp_path / "new" / "recipe.json").read_text())
-    assert made["values"] == {"source": str(source), "nway": str(nway), "shrinkage": 0.5}
+    out = str(tmp_path / "new")
+    assert made["values"] == {"source": str(source), "nway": str(nway), "shrinkage": 0.5, "output_dir": out}
+    digest = hashlib.sha256(nway.read_bytes()).hexdigest()
+    assert made["data"] == {"nway": {"name": str(nway), "sha256": digest}}
     assert made["stage"] == "whiten" and made["from"] == {"stage": "lexical"}
 
 

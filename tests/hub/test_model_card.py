@@ -1,10 +1,14 @@
-"""The card of a checkpoint: what the Hub's parser reads from its header, the journey, no paths of the machine."""
+"""The card of a checkpoint: what the Hub's parser reads from its header, every step, no paths of the machine."""
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from huggingface_hub import ModelCard
 
-from hf_echo.hub.model_card import model_card
+from hf_echo.hub.model_card import checkpoint_card, model_card
+from hf_echo.utils.lineage import write_lineage
 
 BASE = {"stage": "contrastive", "values": {"output_dir": "o/2", "bag": "o/1", "max_steps": 7}, "from": None}
 TOKEN = {
@@ -14,17 +18,23 @@ TOKEN = {
 }
 
 
+def table(card: str) -> list[list[str]]:
+    """The cells of the rows below "How it was made", header and rule left out."""
+    lines = card.split("## How it was made")[1].split("`recipe.json`")[0].strip().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
 def test_header_and_journey():
     results = {"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0, "eval_short_xsim": 2.5, "eval_xsim": 1.875}
     card = ModelCard(model_card(TOKEN, ["fra_Latn", "eng_Latn", "zho_Hant", "zho_Hans"], results))
     data = card.data.to_dict()
     assert (data["stage"], data["teacher"], data["base_model"]) == ("token", "org/echo-large", "org/echo")
     assert data["language"] == ["eng", "fra", "zho"]
+    assert table(card.text) == [
+        ["contrastive", "o/1", "", "7", "", ""],
+        ["token", "org/echo", "org/echo-large", "", "", ""],
+    ]
     rows = [line for line in card.text.splitlines() if line.startswith("| ")]
-    assert "| contrastive | o/1 |  | 7 |  |" in rows and "| token | org/echo | org/echo-large |  |  |" in rows
-    assert rows.index("| contrastive | o/1 |  | 7 |  |") < rows.index(
-        "| token | org/echo | org/echo-large |  |  |"
-    )
     assert "| news | 1.25 | 30.00 |" in rows and "| short | 2.50 |  |" in rows
     assert not [row for row in rows if "1.88" in row]  # the mean over sets is no set
 
@@ -32,3 +42,54 @@ def test_header_and_journey():
 def test_without_teacher_and_figures():
     card = model_card(BASE, None)
     assert "teacher:" not in card and "Dev sets" not in card and ModelCard(card).data.stage == "contrastive"
+    assert "language" not in ModelCard(card).data.to_dict() and "Languages:" not in card
+
+
+def checkpoint(folder, weights: bytes = b"weights"):
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "config.json").write_text(json.dumps({"languages": ["fra_Latn", "eng_Latn"]}))
+    return folder
+
+
+def test_operations_are_steps_with_their_start_and_settings(tmp_path):
+    """Only the first training run of a chain starts from random weights."""
+    first = checkpoint(tmp_path / "first")
+    trained = {"stage": "lexical", "values": {"output_dir": "o/first", "max_steps": 9}, "from": None}
+    (first / "recipe.json").write_text(json.dumps(trained))
+    white, damped = checkpoint(tmp_path / "white", b"w"), checkpoint(tmp_path / "damped", b"d")
+    write_lineage(white, "whiten", {"shrinkage": 2.0}, parents={"source": first}, data={"nway": None})
+    write_lineage(damped, "damp", {"share": 0.25}, parents={"source": white})
+    last = {"output_dir": "o/last", "model_name_or_path": str(damped), "decoder": "o/other"}
+    run = {"stage": "decoder", "values": last, "from": json.loads((damped / "recipe.json").read_text())}
+    at = tmp_path.name
+    assert table(model_card(run, None)) == [
+        ["lexical", "random weights", "", "9", "", ""],
+        ["whiten", f"{at}/first", "", "", "", "shrinkage 2"],
+        ["damp", f"{at}/white", "", "", "", "share 0.25"],
+        ["decoder", f"{at}/damped + decoder of o/other", "", "", "", ""],
+    ]
+    card = checkpoint_card(damped)
+    assert table(card) == table(model_card(run, None))[:3] and str(tmp_path) not in card
+    data = ModelCard(card).data.to_dict()
+    assert data["stage"] == "damp" and data["language"] == ["eng", "fra"] and "base_model" not in data
+
+
+def test_base_model_is_the_nearest_one_on_the_hub():
+    """A fingerprint of the Hub is a commit; it counts through every later step."""
+    llama = {
+        "stage": "llama",
+        "kind": "operation",
+        "values": {"source": "org/llama", "pooling": "cls", "output_dir": "o/start"},
+        "parents": {"source": {"name": "org/llama", "fingerprint": "commit:abc"}},
+        "from": None,
+    }
+    run = {"stage": "seq2seq", "values": {"output_dir": "o/1", "bag": "o/start"}, "from": llama}
+    card = ModelCard(model_card(run, None))
+    assert card.data.base_model == "org/llama"
+    assert table(card.text)[0] == ["llama", "org/llama", "", "", "", "pooling cls"]
+
+
+def test_a_card_needs_a_lineage(tmp_path):
+    with pytest.raises(FileNotFoundError, match="recipe.json does not exist: the card is written from"):
+        checkpoint_card(tmp_path)

@@ -1,0 +1,80 @@
+"""Lineage of a checkpoint: `recipe.json` in its folder names the step that made it, its settings and its parents.
+
+    stage     the step: a training stage, or an operation such as whiten, swap, prune, llama
+    kind      "operation" for the latter
+    values    its settings
+    from      the lineage of the checkpoint that it started from, and so on; None where that one has none
+    parents   (operations) role -> {name, fingerprint} of every checkpoint and tokenizer that was read
+    data      (operations) role -> {name, sha256} of every data file that was read
+
+Training (`hf_echo.training`) writes stage, values and from, and whether it is finished.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .fingerprint import fingerprint, sha256
+
+FILE = "recipe.json"
+
+
+def write_lineage(
+    out: str | Path,
+    stage: str,
+    values: Mapping[str, Any],
+    *,
+    parents: Mapping[str, str | Path],
+    data: Mapping[str, str | Path | None] | None = None,
+) -> Path:
+    """Write the lineage of the checkpoint in the folder `out`.
+
+    Args:
+        stage: name of the operation.
+        values: its settings.
+        parents: role -> folder, file or Hub name; the first is the checkpoint that the operation started from.
+        data: role -> data file, or a name on the Hub (which has no sha256 here); None is left out.
+    """
+    parents = {role: str(name) for role, name in parents.items()}
+    data = {role: str(name) for role, name in (data or {}).items() if name is not None}
+    lineage = {
+        "stage": stage,
+        "kind": "operation",
+        "values": parents | data | dict(values) | {"output_dir": str(out)},
+        "from": read_lineage(next(iter(parents.values()))),
+        "parents": {role: {"name": name, "fingerprint": fingerprint(name)} for role, name in parents.items()},
+        "data": {
+            role: {"name": name, "sha256": sha256(name) if Path(name).is_file() else None}
+            for role, name in data.items()
+        },
+    }
+    file = Path(out) / FILE
+    file.write_text(json.dumps(lineage, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    return file
+
+
+def read_lineage(name: str | Path) -> dict[str, Any] | None:
+    """The lineage of a checkpoint's folder; None where there is none (another family's model, a name on the Hub).
+
+    Raises:
+        ValueError: the file is not JSON.
+    """
+    file = Path(name) / FILE
+    if not file.is_file():
+        return None
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON ({error}); delete it, or copy it from a backup") from None
+
+
+def steps(lineage: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """The lineages of all steps that led to a checkpoint, the first one first."""
+    found = []
+    while lineage is not None:
+        found.append(lineage)
+        lineage = lineage.get("from")
+    return found[::-1]
