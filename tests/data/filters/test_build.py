@@ -44,7 +44,7 @@ def test_lists_of_yaml_become_tuples():
         ({"near_duplicates": {"ignore": ["case"]}}, "punctuation, digits, not 'case'"),
         ({"cap": {"order": "best"}}, "order='best' is not one of random, quality, input"),
         ({"provenance": {"provenances": ["human"]}}, "'human' is not one of primary"),
-        ({"threshold": {"calibrated": "no/file.json"}}, "no file no/file.json"),
+        ({"threshold": {"calibrated": "no/file.json"}}, "no file no/file.json; `hf-echo data calibrate"),
         ({"threshold": {"k": "three"}}, "k='three' is not a number"),
         ({"cap": {"limit": 1.5}}, "limit=1.5 is not a whole number"),
         ({"cap": {"limit": True}}, "limit=True is not a whole number"),
