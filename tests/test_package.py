@@ -90,6 +90,19 @@ def test_imports_run_one_way():
     assert not upward_imports(ROOT / "hf_echo")
 
 
+def test_contributing_shows_the_layers():
+    """Every folder of the package stands on a line of the diagram, in the order of LAYERS; every symlink is named."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    lines = [re.findall(r"\w+", line) for line in text.splitlines() if line.startswith("    ")]
+    shown = {name: number for number, line in enumerate(lines) for name in line}
+    package = ROOT / "hf_echo"
+    folders = {p.name for p in package.iterdir() if p.is_dir() and (p / "__init__.py").exists()}
+    assert {name: shown.get(name) for name in folders} == {name: RANK[name] for name in folders}
+    assert all(shown[name] == RANK[name] for name in shown if name in RANK)
+    links = [p.relative_to(ROOT).as_posix() for p in package.rglob("*") if p.is_symlink()]
+    assert links and not [link for link in links if f"`{link}`" not in text]
+
+
 def test_layer_check_finds_a_wrong_import(tmp_path):
     package = tmp_path / "hf_echo"
     (package / "losses").mkdir(parents=True)
