@@ -107,6 +107,28 @@ def test_commands_and_their_options_exist(line):
     assert {word for word in rest if word.startswith("-")} <= known | {"--help"}
 
 
+def documented(text: str) -> list[str]:
+    """Every `hf-echo ...` in backticks or on an indented line."""
+    inline = re.findall(r"`(hf-echo [^`]+)`", text)
+    indented = re.findall(r"^    (hf-echo .+)$", text, flags=re.MULTILINE)
+    return [command.rstrip("\\") for command in inline + indented]
+
+
+@pytest.mark.parametrize("document", ["results.md", "paper-map.md"])
+def test_commands_of_the_docs_exist(document):
+    """Recipes too; a word in capitals (RECIPE, DATA) stands for something of the reader."""
+    from hf_echo.recipe import find_recipes
+
+    for line in documented((ROOT / "docs" / document).read_text(encoding="utf-8")):
+        command, rest = command_of(shlex.split(line)[1:])
+        known = {
+            option for parameter in command.params for option in parameter.opts + parameter.secondary_opts
+        }
+        assert {word for word in rest if word.startswith("-")} <= known | {"--help"}, line
+        if line.startswith("hf-echo train ") and not rest[0].isupper():
+            assert find_recipes(rest[0]), line
+
+
 def named_paths(text: str) -> set[str]:
     """Paths of this repository in links, in `backticks` and in code blocks."""
     links = {target.split("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target}
