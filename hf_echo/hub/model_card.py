@@ -34,7 +34,7 @@ def model_card(
     values, codes = run["values"], sorted(languages or [])
     return render(
         TEMPLATE,
-        title=Path(values["output_dir"]).name,
+        title=Path(values.get("output_dir") or run["stage"]).name,
         stage=run["stage"],
         teacher=_public(values.get("teacher")),
         base_model=_base_model(run),
