@@ -146,5 +146,7 @@ def calibrate(
 
 def _read(path: Path) -> dict[str, tuple[float, float]]:
     if not path.exists():
-        raise ValueError(f"calibrated: no file {path}; `hf-echo data calibrate DEV --model M --out {path}` writes it")
+        raise ValueError(
+            f"calibrated: no file {path}; `hf-echo data calibrate DEV --model M --out {path}` writes it"
+        )
     return {name: tuple(pair) for name, pair in json.loads(path.read_text(encoding="utf-8")).items()}
