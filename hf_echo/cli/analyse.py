@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..utils.files import write_whole
 from .common import Json, Model, example, print_report, read_lines
 
 
@@ -80,7 +81,8 @@ def cost(
             "ratio": grid.ratio.round(3).tolist(),
         }
         if plot is not None:
-            flops.plot_cost_grid(grid, plot)
+            with write_whole(plot) as unfinished:
+                flops.plot_cost_grid(grid, unfinished)
     print_report(report, out)
 
 

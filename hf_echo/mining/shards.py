@@ -7,7 +7,6 @@ first missing shard. A folder of another file, language or model is refused, not
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ..evaluation.checks import refuse_broken
+from ..utils.files import write_whole
 from .lines import TextLines
 
 SHARD = 16_384  # rows
@@ -55,10 +55,8 @@ def encode_to_shards(
         for i in range(start, stop, CHUNK):
             parts.append(_encoded(lines, encode, lang, i, min(i + CHUNK, stop)))
             bar.update(len(parts[-1]))
-        unfinished = path.with_suffix(".part")
-        with unfinished.open("wb") as file:
-            np.save(file, np.concatenate(parts))
-        os.replace(unfinished, path)
+        with write_whole(path) as unfinished:
+            np.save(unfinished, np.concatenate(parts))
     bar.close()
     return [np.load(path, mmap_mode="r") for path in paths]
 
@@ -79,9 +77,8 @@ def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, mod
     mine = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
     if not note.exists():
         about = mine | {"name": str(lines.path), "model": model, "probe": probe.tolist()}
-        unfinished = note.with_suffix(".part")
-        unfinished.write_text(json.dumps(about), encoding="utf-8")
-        os.replace(unfinished, note)
+        with write_whole(note) as unfinished:
+            unfinished.write_text(json.dumps(about), encoding="utf-8")
         return
     there = json.loads(note.read_text(encoding="utf-8"))
     known = np.array(there["probe"])
