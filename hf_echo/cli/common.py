@@ -18,14 +18,11 @@ PLAIN = {"rich_markup_mode": None}  # help as plain text: boxes cut long option 
 DEFAULT_MODEL = "echo-nano"
 
 
-def named_model(name: str) -> str:
-    """What `--model` means: a folder or Hub name as it stands, or a checkpoint that comes with the package."""
+def packaged_model(name: str | None) -> str | None:
+    """What a model option means: a folder or Hub name as it stands, or a checkpoint that comes with the package."""
     from .. import pretrained
 
-    if not name:
-        name = DEFAULT_MODEL
-        typer.echo(f"no model given: {name}, which comes with the package", err=True)
-    if Path(name).exists() or "/" in name:
+    if not name or Path(name).exists() or "/" in name:
         return name
     try:
         return str(pretrained(name))
@@ -33,37 +30,27 @@ def named_model(name: str) -> str:
         return name  # a Hub name without an organisation
 
 
-Model = Annotated[
-    str,
-    typer.Option(
+def named_model(name: str) -> str:
+    """`packaged_model`; without a name the default model, and a line that says so."""
+    if not name:
+        typer.echo(f"no model given: {DEFAULT_MODEL}, which comes with the package", err=True)
+    return packaged_model(name or DEFAULT_MODEL)
+
+
+def _model(what: str) -> typer.models.OptionInfo:
+    return typer.Option(
         "--model",
         "-m",
-        help="Echo checkpoint or release: folder or Hub name.",
-        callback=named_model,
-    ),
-]
-AnyModel = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Echo checkpoint or any SentenceTransformer: folder or Hub name. Without: echo-nano, of this package.",
+        help=f"{what}: folder or Hub name. Without: {DEFAULT_MODEL}, of this package.",
         default_factory=str,
         show_default=False,
         callback=named_model,
-    ),
-]
-Translator = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Echo checkpoint or release with a decoder: folder or Hub name. Without: echo-nano, of this package.",
-        default_factory=str,
-        show_default=False,
-        callback=named_model,
-    ),
-]
+    )
+
+
+Model = Annotated[str, _model("Echo checkpoint or release")]
+AnyModel = Annotated[str, _model("Echo checkpoint or any SentenceTransformer")]
+Translator = Annotated[str, _model("Echo checkpoint or release with a decoder")]
 OnLong = Annotated[str, typer.Option(help="Texts beyond the model's length: warn (cut), error, or split.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write the result here as JSON.")]
 Dtype = Annotated[str, typer.Option(help="auto (bf16 where it is native), fp32 or bf16.")]
@@ -148,9 +135,13 @@ def read_lines(path: Path) -> list[str]:
     return texts
 
 
-def print_report(report: dict, out: Path | None = None) -> None:
-    text = json.dumps(report, indent=2, ensure_ascii=False, default=float)
+def print_report(report: dict, out: Path | None = None, *, file_only: dict | None = None) -> None:
+    """Prints a report; the file of --json also gets `file_only`, what is too long to read on a screen."""
     if out is not None:
         with write_whole(out) as unfinished:
-            unfinished.write_text(text + "\n", encoding="utf-8")
-    typer.echo(text)
+            unfinished.write_text(_as_json(report | (file_only or {})) + "\n", encoding="utf-8")
+    typer.echo(_as_json(report))
+
+
+def _as_json(report: dict) -> str:
+    return json.dumps(report, indent=2, ensure_ascii=False, default=float)

@@ -11,6 +11,7 @@ import numpy as np
 from transformers import AutoConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
+from ..modeling.prompting_echo import check_texts
 from .encode import encode, load_encoder, opening, pick_dtype
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ def encode_with_other(
     if on_long not in ("warn", "error"):
         known = "warn or error for a model that is not an Echo checkpoint (split is not possible)"
         raise ValueError(f"on_long must be {known}, not {on_long!r}")
+    check_texts(texts)
     cast = None if dtype == "auto" else pick_dtype(dtype, "cpu")
     with opening(name_or_path) as name:
         model = SentenceTransformer(name)

@@ -73,14 +73,16 @@ def _encoded(lines: TextLines, encode: Encode, lang: str | None, start: int, sto
 def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int) -> None:
     """Write down whose embeddings these are, or check it. A model is known by its embedding of one sentence."""
     note = folder / "about.json"
-    probe = np.asarray(encode([PROBE], lang), dtype=np.float64).ravel()
+    there = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
+    # In the language of the first run: another language alone does not make another model.
+    asked = lang if there is None else there["lang"]
+    probe = np.asarray(encode([PROBE], asked), dtype=np.float64).ravel()
     mine = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
-    if not note.exists():
+    if there is None:
         about = mine | {"name": str(lines.path), "model": model, "probe": probe.tolist()}
         with write_whole(note) as unfinished:
             unfinished.write_text(json.dumps(about), encoding="utf-8")
         return
-    there = json.loads(note.read_text(encoding="utf-8"))
     known = np.array(there["probe"])
     cosine = (
         known @ probe / (np.linalg.norm(known) * np.linalg.norm(probe)) if known.shape == probe.shape else 0

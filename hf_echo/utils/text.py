@@ -1,9 +1,8 @@
-"""Bytes and objects that should be text: what they are instead, in words that an error can use."""
+"""Bytes that should be text: what they are instead, in words that an error can use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 BOM = b"\xef\xbb\xbf"
 CONVERT = "convert the file to UTF-8"
@@ -50,18 +49,3 @@ def split_lines(data: bytes) -> list[bytes]:
     lines = data.split(end)
     lines = lines[:-1] if lines[-1] == b"" else lines
     return [line.removesuffix(b"\r") for line in lines]
-
-
-def check_texts(texts: Sequence[Any], name: str = "text") -> None:
-    """Raises ValueError that names the first row that is not a string, or not one that can be written as UTF-8."""
-    for row, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            raise ValueError(f"{name} in row {row} is {type(text).__name__} ({text!r:.60}), not a string")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            code = ord(text[error.start])
-            raise ValueError(
-                f"{name} in row {row} holds a lone surrogate (U+{code:04X} at character {error.start + 1}), "
-                "which is not text: replace it"
-            ) from None
