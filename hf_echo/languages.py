@@ -134,6 +134,9 @@ def _main_code(iso: str) -> str | None:
 def _suggestion(text: object) -> str:
     """ "; did you mean fra_Latn (French)?", or how to find the list when nothing is close."""
     known = {code.lower(): code for code in LANGUAGES} | _BY_NAME
+    wanted = text.strip().lower() if isinstance(text, str) else ""
+    if code := _BY_NAME.get(wanted) or _find_code(wanted):  # "fra", "fr", "French"
+        return f": did you mean {code} ({LANGUAGES[code].name})?"
     close = get_close_matches(str(text).strip().lower(), known, n=1, cutoff=0.6)
     if not close:
         return ": see hf_echo.languages.LANGUAGES for the known ones"

@@ -9,6 +9,8 @@ Texts only: it knows language names, not tokenizers or models.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
+from typing import Any
 
 from .language_names_echo import LANGUAGE_NAMES
 
@@ -39,11 +41,23 @@ def language_name(code: str | None) -> str:
         return UNSPECIFIED
     name = LANGUAGE_NAMES.get(code)
     if name is None:
-        near = difflib.get_close_matches(code, LANGUAGE_NAMES, n=3, cutoff=0.5) or ["fra_Latn"]
+        near = _nearest(str(code)) or ["fra_Latn"]
         raise ValueError(
             f"unknown language code {code!r}; codes look like {', '.join(near)} (ISO 639-3 and script)"
         )
     return name
+
+
+def _nearest(text: str, n: int = 3) -> list[str]:
+    """Codes like a text: first those of an ISO 639-3 code ("fra") or a name ("French"), then those spelt alike."""
+    wanted = text.strip().lower()
+    exact = [
+        code
+        for code, name in LANGUAGE_NAMES.items()
+        if wanted == name.lower() or code.lower().split("_")[0] == wanted.split("_")[0].split("-")[0]
+    ]
+    alike = difflib.get_close_matches(text, LANGUAGE_NAMES, n=n, cutoff=0.5)
+    return list(dict.fromkeys([*exact, *alike]))[:n]
 
 
 def encoder_prompt(lang: str | None = None) -> str:
@@ -76,3 +90,18 @@ def split_prompt(text: str) -> tuple[str, str]:
     if mark and len(prompt) <= 80 and prompt.endswith(":"):
         return prompt, rest
     return f"{UNSPECIFIED}:", text
+
+
+def check_texts(texts: Sequence[Any], name: str = "text") -> None:
+    """Raises ValueError that names the first row that is not a string, or not one that can be written as UTF-8."""
+    for row, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise ValueError(f"{name} in row {row} is {type(text).__name__} ({text!r:.60}), not a string")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            code = ord(text[error.start])
+            raise ValueError(
+                f"{name} in row {row} holds a lone surrogate (U+{code:04X} at character {error.start + 1}), "
+                "which is not text: replace it"
+            ) from None

@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 
-from .prompting_echo import PROMPT_END, decoder_prompt, encoder_prompt, split_prompt
+from .prompting_echo import PROMPT_END, check_texts, decoder_prompt, encoder_prompt, split_prompt
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             lang = [lang] * len(texts)
         if len(lang) != len(texts):
             raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
+        check_texts(texts)
         # sentence-transformers puts its default prompt even in front of a text that brings a prompt of its own.
         default = encoder_prompt() + PROMPT_END
         pairs = [

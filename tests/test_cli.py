@@ -339,7 +339,7 @@ def one_line(err: str) -> str:
         ("train nano/1_seq2seq max_step=3", "unknown field 'max_step', did you mean 'max_steps'?"),
         ("train nano/1_seq2seq --dry-run shape.hidden_sizes=3", "unknown shape field 'hidden_sizes'"),
         ("release ./nothing out", "no folder nothing; give a checkpoint's folder"),
-        ("release M M", "a release needs a folder of its own"),
+        ("release M M", "is an input too"),
         ("convert llama ./nothing out", "nothing"),
     ],
 )

@@ -6,6 +6,8 @@ One file a family of commands; a command imports what it needs when it runs, so 
 from __future__ import annotations
 
 import logging
+import os
+from typing import Annotated
 
 import typer
 
@@ -14,7 +16,6 @@ from .common import PLAIN
 
 app = typer.Typer(
     name="hf-echo",
-    help="Cross-lingual sentence embeddings (ECHO, Omnilingual SONAR): train, measure, use.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,12 +32,38 @@ app.add_typer(vocabulary.commands, name="vocabulary")
 app.add_typer(data.commands, name="data")
 
 
+DEBUG = "HF_ECHO_DEBUG"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        typer.echo(f"hf-echo {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=f"{DEBUG}=1 in the environment shows where an error was raised.")
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Cross-lingual sentence embeddings (ECHO, Omnilingual SONAR): train, measure, use."""
+
+
 def main() -> None:
-    """Entry point: errors that a user can mend are one line."""
+    """Entry point. An error is one line: exit code 2 where the input is wrong, 1 where it may be a bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         app()
-    except (ValueError, FileNotFoundError, OSError, ImportError) as error:
-        message = str(error).strip().splitlines()
-        typer.echo(f"hf-echo: {message[0] if message else type(error).__name__}", err=True)
-        raise SystemExit(2) from None
+    except Exception as error:
+        if os.environ.get(DEBUG, "0") not in ("", "0"):
+            raise
+        if expected := isinstance(error, (ValueError, OSError, ImportError)):
+            message = str(error).strip().splitlines()
+            line = message[0] if message else type(error).__name__
+        else:
+            line = f"{' '.join(f'{type(error).__name__}: {error}'.split())} (perhaps a bug: {DEBUG}=1 shows where)"
+        typer.echo(f"hf-echo: {line}", err=True)
+        raise SystemExit(2 if expected else 1) from None

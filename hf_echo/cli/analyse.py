@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .common import Json, Model, example, print_report, read_lines
+from ..utils.files import write_whole
+from .common import AnyModel, Json, example, packaged_model, print_report, read_lines
 
 
 def add_to(commands: typer.Typer) -> None:
@@ -24,14 +25,16 @@ def add_to(commands: typer.Typer) -> None:
 
 
 def geometry(
-    model: Model,
+    model: AnyModel,
     data: Annotated[Path, typer.Option(help="n-way table: columns id (or verse_id, index_id), lang, text.")],
     lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
     split: Annotated[str | None, typer.Option(help="Only rows whose column `split` says this.")] = None,
     shrinkage: Annotated[float, typer.Option(help="Of the covariances behind the invariance.")] = 0.01,
     out: Json = None,
 ) -> None:
-    """Spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM of the sentences that all languages have."""
+    """Spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM of the sentences that all languages have.
+
+    The singular values go into the file of --json only."""
     from tempfile import TemporaryDirectory
 
     from ..data import load_nway
@@ -45,16 +48,24 @@ def geometry(
         found = evaluate_geometry(parts, shrinkage=shrinkage)
     by_language = found.by_language().rows
     curve = found.singular_values.tolist()
-    print_report(
-        {"model": model, **found.to_row(), "by_language": by_language, "singular_values": curve}, out
-    )
+    report = {"model": model, **found.to_row(), "by_language": by_language}
+    print_report(report, out, file_only={"singular_values": curve})
 
 
 def cost(
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Folder or Hub name; without it Spectrum's grid.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            callback=packaged_model,
+            help="Folder, Hub name or echo-nano; without it the grid of OS Figure 8.",
+        ),
     ] = None,
-    texts: Annotated[Path | None, typer.Option(help="Measure the speed on these texts, one a line.")] = None,
+    texts: Annotated[
+        Path | None,
+        typer.Option(help="Measure the speed on these texts, one a line; by default built-in sentences."),
+    ] = None,
     lang: Annotated[str | None, typer.Option(help="Their language.")] = None,
     tokens: Annotated[list[int] | None, typer.Option(help="FLOPs at this length; may be repeated.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Measured rounds, after one to warm up.")] = 3,
@@ -67,8 +78,15 @@ def cost(
     report: dict = {}
     if model is not None:
         report = {"model": model, "encoder_flops": _encoder_flops(model, tokens or [20, 128, 512])}
-        if texts is not None:
-            report["speed"] = _speed(model, read_lines(texts), lang, rounds)
+        lines, lang = (read_lines(texts), lang) if texts is not None else _builtin_texts(lang)
+        try:
+            speed = _speed(model, lines, lang, rounds)
+        except (OSError, ValueError) as error:
+            if texts is not None:
+                raise
+            speed = None  # a configuration without weights has FLOPs all the same
+            typer.echo(f"speed not measured: {str(error).splitlines()[0]}", err=True)
+        report["speed"] = speed and {"texts": str(texts or "builtin"), "lang": lang, **speed}
     elif texts is not None:
         raise ValueError(f"--texts {texts} needs --model: nothing to measure")
     if model is None or plot is not None:
@@ -80,7 +98,8 @@ def cost(
             "ratio": grid.ratio.round(3).tolist(),
         }
         if plot is not None:
-            flops.plot_cost_grid(grid, plot)
+            with write_whole(plot) as unfinished:
+                flops.plot_cost_grid(grid, unfinished)
     print_report(report, out)
 
 
@@ -150,6 +169,16 @@ def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
     if config.model_type not in ("echo", "llama"):
         return None
     return {length: encoder_flops(Stack.of(config), length) for length in lengths}
+
+
+def _builtin_texts(lang: str | None, n: int = 512) -> tuple[list[str], str]:
+    """(sentences, their language) of the built-in corpus; French by default."""
+    from ..data import builtin_parallel
+
+    lang = lang or "fra_Latn"
+    if lang == "eng_Latn":
+        return builtin_parallel(n=n)["target"][:], lang
+    return builtin_parallel(n=n, languages=[lang])["source"][:], lang
 
 
 def _speed(model: str, texts: list[str], lang: str | None, rounds: int) -> dict:

@@ -12,7 +12,9 @@ from .common import PLAIN, example
 commands = typer.Typer(help="Make an Echo checkpoint from another model.", no_args_is_help=True, **PLAIN)
 
 
-@commands.command("llama", **example("hf-echo convert llama HuggingFaceTB/SmolLM2-135M outputs/smollm2-echo"))
+@commands.command(
+    "llama", **example("hf-echo convert llama HuggingFaceTB/SmolLM2-135M outputs/smollm2-echo", folder=True)
+)
 def convert_llama(
     source: Annotated[str, typer.Argument(help="LlamaForCausalLM: folder, Hub name or GGUF file.")],
     out: Annotated[Path, typer.Argument(help="Folder of the Echo checkpoint.")],
@@ -27,7 +29,9 @@ def convert_llama(
     typer.echo(f"{out}: ready for stage 1 (hf-echo train ... model_name_or_path={out})", err=True)
 
 
-@commands.command("static", **example("hf-echo convert static outputs/nano-real/0_lexical outputs/static"))
+@commands.command(
+    "static", **example("hf-echo convert static outputs/nano-real/0_lexical outputs/static", folder=True)
+)
 def convert_static(
     source: Annotated[str, typer.Argument(help="Checkpoint of the stage `lexical`: folder or Hub name.")],
     out: Annotated[Path, typer.Argument(help="Folder of the SentenceTransformer.")],
@@ -42,7 +46,7 @@ def convert_static(
 
 @commands.command(
     "whiten",
-    **example("hf-echo convert whiten outputs/echo-static/0_bag nway.parquet outputs/white"),
+    **example("hf-echo convert whiten outputs/echo-static/0_bag nway.parquet outputs/white", folder=True),
 )
 def convert_whiten(
     source: Annotated[str, typer.Argument(help="Bag or training checkpoint: folder.")],
@@ -59,7 +63,10 @@ def convert_whiten(
 
 
 @commands.command(
-    "damp", **example("hf-echo convert damp outputs/echo-nano/3_hard_negatives outputs/damped --share 0.4")
+    "damp",
+    **example(
+        "hf-echo convert damp outputs/echo-nano/3_hard_negatives outputs/damped --share 0.4", folder=True
+    ),
 )
 def convert_damp(
     source: Annotated[
@@ -79,7 +86,9 @@ def convert_damp(
 
 @commands.command(
     "refit",
-    **example("hf-echo convert refit outputs/echo-static/0_bag train.parquet outputs/refit --step 0.6"),
+    **example(
+        "hf-echo convert refit outputs/echo-static/0_bag train.parquet outputs/refit --step 0.6", folder=True
+    ),
 )
 def convert_refit(
     source: Annotated[str, typer.Argument(help="Bag of sub-words (stage `lexical`, or whitened): folder.")],

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..utils.files import load_npy
 from . import analyse, tokens
-from .common import PLAIN, Json, Model, example, print_report, read_lines
+from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, print_report, read_lines
 
 commands = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_args_is_help=True, **PLAIN)
 
@@ -17,7 +18,7 @@ commands = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_ar
     "hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt --target-lang eng_Latn"
 ))  # fmt: skip
 def evaluate_xsim(
-    model: Model,
+    model: AnyModel,
     source: Annotated[Path | None, typer.Option(help="Texts to search for, one a line.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line: candidates.")] = None,
     data: Annotated[
@@ -117,7 +118,7 @@ def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
     "hf-echo evaluate translation --model M --source a.txt --source-lang fra_Latn --target b.txt"
 ))  # fmt: skip
 def evaluate_translation(
-    model: Model,
+    model: Translator,
     source: Annotated[
         Path | None, typer.Option(help="Texts, one a line, or their embeddings (.npy), a row a line.")
     ] = None,
@@ -133,7 +134,8 @@ def evaluate_translation(
         str, typer.Option(help="With --data: to or from --target-lang, both, or all pairs.")
     ] = "to",
     decoder: Annotated[
-        str | None, typer.Option(help="Checkpoint whose decoder is used in place of --model's.")
+        str | None,
+        typer.Option(callback=packaged_model, help="Checkpoint whose decoder is used in place of --model's."),
     ] = None,
     num_beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 1,
     comet: Annotated[bool, typer.Option(help="COMET too (extra comet); not from embeddings.")] = False,
@@ -184,10 +186,7 @@ def _embeddings(path: Path):
 
     from ..evaluation.checks import refuse_broken
 
-    try:
-        vectors = np.load(path)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"no file {path}") from None
+    vectors = load_npy(path)
     if vectors.ndim != 2:
         raise ValueError(f"{path} has shape {vectors.shape}, expected (sentences, dimensions)")
     refuse_broken(vectors, lambda row: f"{path}, row {row + 1}")

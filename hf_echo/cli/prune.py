@@ -13,7 +13,7 @@ commands = typer.Typer()
 
 
 @commands.command(**example(
-    "hf-echo prune outputs/echo outputs/echo-tiny --size tiny --tokenizer outputs/tokenizer-32k"
+    "hf-echo prune outputs/echo outputs/echo-tiny --size tiny --tokenizer outputs/tokenizer-32k", folder=True
 ))  # fmt: skip
 def prune(
     model: Annotated[Path, typer.Argument(help="Folder of an Echo checkpoint or release.")],

@@ -13,7 +13,7 @@ commands = typer.Typer(**PLAIN)
 
 
 @commands.command(
-    "report", **example("hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/")
+    "report", **example("hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/", folder=True)
 )
 def report(
     data: Annotated[

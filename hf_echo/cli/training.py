@@ -12,7 +12,7 @@ from .common import example, print_report
 commands = typer.Typer()
 
 
-@commands.command(**example("hf-echo demo --out outputs/demo"))
+@commands.command(**example("hf-echo demo --out outputs/demo", folder=True))
 def demo(
     out: Annotated[Path, typer.Option(help="Where checkpoints, release and results.json go.")] = Path(
         "outputs/demo"

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..utils.files import check_output, write_whole
 from .common import AnyModel, Dtype, OnLong, Translator, example, read_lines
 
 commands = typer.Typer()
@@ -20,7 +21,9 @@ def encode(
     out: Annotated[Path, typer.Argument(help="out.npy or out.parquet (text and embedding).")],
     model: AnyModel,
     lang: Annotated[str | None, typer.Option(help="Language of the texts; unspecified by default.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Padded tokens of a batch; fits the device.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Padded tokens of a batch; fits the device.")
+    ] = None,
     normalize: Annotated[bool, typer.Option(help="Divide each embedding by its length.")] = False,
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
@@ -29,7 +32,7 @@ def encode(
     import numpy as np
 
     from .. import inference
-    from ..inference.any_encoder import any_encoder, is_echo
+    from ..inference.any_encoder import encode_with_other, is_echo
     from ..inference.encode import opening
 
     if out.suffix not in (".npy", ".parquet"):
@@ -37,21 +40,24 @@ def encode(
     texts = read_lines(source)
     with opening(model) as name:
         checkpoint_is_echo = is_echo(name)
+    options = {"max_tokens": max_tokens, "on_long": on_long}
     if checkpoint_is_echo:
         encoder, tokenizer = inference.load_encoder(model, dtype=dtype)
-        options = dict(max_tokens=max_tokens, normalize=normalize, on_long=on_long, progress=True)
-        vectors = inference.encode(encoder, tokenizer, texts, lang, **options)
-    else:  # batches, dtype and cutting are then the model's own
-        vectors = any_encoder(model)(texts, lang)
+        check_output(out, needed=4 * len(texts) * encoder.config.embedding_size)
+        vectors = inference.encode(
+            encoder, tokenizer, texts, lang, normalize=normalize, progress=True, **options
+        )
+    else:
+        vectors = encode_with_other(model, texts, lang, dtype=dtype, **options)
         if normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".npy":
-        np.save(out, vectors)
-    else:
-        from datasets import Dataset
+    with write_whole(out) as unfinished:
+        if out.suffix == ".npy":
+            np.save(unfinished, vectors)
+        else:
+            from datasets import Dataset
 
-        Dataset.from_dict({"text": texts, "embedding": vectors}).to_parquet(out)
+            Dataset.from_dict({"text": texts, "embedding": vectors}).to_parquet(unfinished)
     typer.echo(f"{out}: {vectors.shape[0]} x {vectors.shape[1]}", err=True)
 
 
@@ -88,7 +94,9 @@ def tour() -> None:
     run_tour()
 
 
-@commands.command(**example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release"))
+@commands.command(
+    **example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release", folder=True)
+)
 def release(
     checkpoint: Annotated[Path, typer.Argument(help="Training checkpoint.")],
     out: Annotated[Path, typer.Argument(help="Folder of the release.")],
@@ -99,8 +107,6 @@ def release(
     from ..hub.model_card import checkpoint_card
     from ..utils.lineage import write_lineage
 
-    if out.resolve() == checkpoint.resolve():
-        raise ValueError(f"{out} is the checkpoint itself: a release needs a folder of its own")
     model, tokenizer = inference.load_translator(checkpoint, dtype=dtype)
     model.save_release(out)
     tokenizer.save_pretrained(out)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..utils.files import write_whole
 from .common import PLAIN, example, print_report
 
 commands = typer.Typer(help="Tokenizers: count, extend, train, swap, report.", no_args_is_help=True, **PLAIN)
@@ -128,7 +129,8 @@ def count(
 
 
 @commands.command("extend", **example(
-    "hf-echo vocabulary extend meta-llama/Meta-Llama-3-8B outputs/tokenizer --counts counts.parquet --merges 128000"
+    "hf-echo vocabulary extend meta-llama/Meta-Llama-3-8B outputs/tokenizer --counts counts.parquet --merges 128000",
+    folder=True,
 ))  # fmt: skip
 def extend(
     tokenizer: Annotated[
@@ -161,7 +163,7 @@ def extend(
 
 
 @commands.command("train", **example(
-    "hf-echo vocabulary train outputs/tokenizer --counts counts.parquet --vocab-size 32000"
+    "hf-echo vocabulary train outputs/tokenizer --counts counts.parquet --vocab-size 32000", folder=True
 ))  # fmt: skip
 def train(
     out: Annotated[Path, typer.Argument(help="Folder of the tokenizer.")],
@@ -188,7 +190,7 @@ def train(
 
 
 @commands.command(
-    "swap", **example("hf-echo vocabulary swap outputs/echo outputs/tokenizer outputs/echo-256k")
+    "swap", **example("hf-echo vocabulary swap outputs/echo outputs/tokenizer outputs/echo-256k", folder=True)
 )
 def swap(
     model: Annotated[Path, typer.Argument(help="Folder of an Echo checkpoint or release.")],
@@ -243,9 +245,10 @@ def report(
     if markdown:
         write(markdown, "\n\n".join(found.to_markdown(by) for by in ("all", "script", "language")))
     if plot:
-        plot_report(found, plot)
+        with write_whole(plot) as unfinished:
+            plot_report(found, unfinished)
 
 
 def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n", encoding="utf-8")
+    with write_whole(path) as unfinished:
+        unfinished.write_text(text + "\n", encoding="utf-8")

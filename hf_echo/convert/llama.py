@@ -22,6 +22,7 @@ from ..modeling.configuration_echo import EchoConfig, EchoDecoderConfig
 from ..modeling.modeling_echo import EchoForTranslation
 from ..modeling.tokenization_echo import BOS, EOS, EchoTokenizer
 from ..utils.lineage import write_lineage
+from ..utils.hub import out_of_reach
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +123,8 @@ def _locate(source: str | Path) -> tuple[str, dict[str, str]]:
         raise FileNotFoundError(
             f"{path} does not exist; give a folder, a GGUF file or the name of a model on the Hub"
         )
+    if not path.exists() and (reason := out_of_reach(str(source))):
+        raise FileNotFoundError(f"{str(source)!r} is no folder and not on the Hub: {reason}")
     return str(source), {}
 
 

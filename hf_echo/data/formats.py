@@ -14,7 +14,9 @@ import gzip
 import json
 import re
 import struct
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -23,9 +25,10 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..utils.text import BOM, why_not_text
+
 BLOCK = 10_000
 SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".po")
-BOM = b"\xef\xbb\xbf"
 OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string there
 MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
@@ -57,7 +60,7 @@ def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fie
     if suffix is None:
         raise ValueError(f"{path}: unknown kind of file; known are {', '.join(SUFFIXES)}")
     if suffix.startswith(".tsv"):
-        with _open(path) as file:
+        with open_lines(path) as file:
             first = file.readline().rstrip(b"\r\n")
         if not first:
             raise ValueError(
@@ -68,14 +71,12 @@ def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fie
         columns = columns if header else ["source", "target"]
         return Part(str(path), columns, partial(_read_tsv, path, columns, header), identity)
     if suffix == ".parquet":
-        try:
-            schema = pq.read_schema(path)
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{path}: not a Parquet file ({error})") from None
-        return Part(str(path), flat_names(schema), partial(_read_parquet, path), identity)
+        with _parquet_errors(path):
+            names = flat_names(pq.read_schema(path))
+        return Part(str(path), names, partial(_read_parquet, path), identity)
     if suffix == ".po":
         return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), identity)
-    with _open(path) as file:  # columns of JSON lines: those that the first block uses
+    with open_lines(path) as file:  # columns of JSON lines: those that the first block uses
         rows, _, _ = _parse_json(list(islice(enumerate(file, 1), BLOCK)))
     columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
     return Part(str(path), columns, partial(_read_jsonl, path), identity)
@@ -112,16 +113,30 @@ def _flat_keys(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _open(path: Path) -> BinaryIO:
-    file = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-    if file.peek(3)[:3] == BOM:  # some spreadsheets put one there
-        file.read(3)
-    return file
+@contextmanager
+def open_lines(path: Path) -> Iterator[BinaryIO]:
+    """A text file, or a .gz of one, to read lines from; a byte order mark is skipped.
+
+    Raises:
+        ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a broken or cut .gz file.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.peek(1 << 16)
+            if reason := why_not_text(head):
+                raise ValueError(f"{path}: {reason}")
+            if b"\r" in head.rstrip(b"\r\n") and b"\n" not in head:
+                raise ValueError(f"{path}: its lines end in CR alone; convert the line ends to LF")
+            if head[:3] == BOM:  # some spreadsheets put one there
+                file.read(3)
+            yield file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a whole gzip file: {error}") from None
 
 
 def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str]) -> Iterator[Block]:
     pick = {name: columns.index(name) for name in wanted}
-    with _open(path) as file:
+    with open_lines(path) as file:
         if header:
             file.readline()
         start = 2 if header else 1
@@ -140,7 +155,7 @@ def _lines_of_width(
     try:  # all at once is several times faster than one by one
         joined = b"".join(lines).decode().replace("\r\n", "\n")
         texts = joined.removesuffix("\n").removesuffix("\r").split("\n")
-        if all(text.count("\t") == width - 1 for text in texts):
+        if "\0" not in joined and all(text.count("\t") == width - 1 for text in texts):
             return texts, numbers, []
     except UnicodeDecodeError:
         pass
@@ -152,7 +167,9 @@ def _lines_of_width(
             bad.append((number, _not_utf8(error)))
             continue
         fields = text.count("\t") + 1
-        if fields == width:
+        if "\0" in text:
+            bad.append((number, "a NUL byte"))
+        elif fields == width:
             texts.append(text)
             kept.append(number)
         else:
@@ -165,7 +182,7 @@ def _not_utf8(error: UnicodeDecodeError) -> str:
 
 
 def _read_jsonl(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
-    with _open(path) as file:
+    with open_lines(path) as file:
         numbered = enumerate(file, 1)
         while lines := list(islice(numbered, BLOCK)):
             rows, numbers, bad = _parse_json(lines)
@@ -178,11 +195,15 @@ def _parse_json(lines: list[tuple[int, bytes]]) -> tuple[list[dict], list[int], 
         try:
             if not line.strip():
                 continue
+            if b"\0" in line:
+                raise ValueError("a NUL byte")
             row = json.loads(line.decode())
         except UnicodeDecodeError as error:
             bad.append((number, _not_utf8(error)))
         except json.JSONDecodeError as error:
             bad.append((number, f"not valid JSON ({error.msg} at column {error.colno})"))
+        except (ValueError, RecursionError) as error:  # a NUL, a number of thousands of digits, deep nesting
+            bad.append((number, f"not valid JSON ({next(iter(str(error).splitlines()), 'too deep')})"))
         else:
             if isinstance(row, dict):
                 rows.append(row)
@@ -201,13 +222,32 @@ def _dig(row: Mapping[str, Any], name: str) -> Any:
 
 def _read_parquet(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     start = 1
-    file = pq.ParquetFile(path)
-    top = [
-        name for name in file.schema_arrow.names if any(w == name or w.startswith(f"{name}.") for w in wanted)
-    ]
-    for batch in file.iter_batches(BLOCK, columns=top):
-        yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)
+    with _parquet_errors(path):
+        file = pq.ParquetFile(path)
+        names = file.schema_arrow.names
+        top = [name for name in names if any(w == name or w.startswith(f"{name}.") for w in wanted)]
+        batches = file.iter_batches(BLOCK, columns=top)
+    while True:
+        with _parquet_errors(path):
+            batch = next(batches, None)
+            if batch is None:
+                return
+            table = pa.Table.from_batches([batch])
+            table.validate(full=True)  # that text is UTF-8, for one
+        yield _arrow_block(table, wanted, start)
         start += batch.num_rows
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    """What pyarrow raises at a broken file, as a ValueError that names the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ValueError(f"{path}: not a Parquet file, or not a whole one ({reason})") from None
 
 
 def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:

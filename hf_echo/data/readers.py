@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from hf_echo.languages import language
 
+from ..utils.hub import out_of_reach
 from . import nway, schema
 from .formats import BLOCK, Part, open_file, open_hub, suffix_of
 from .tables import BadRows, Convert, Plan, checked_tables, list_files, to_dataset, to_stream
@@ -80,7 +81,10 @@ def load_parallel(
             parts = [_hub_part(label, name, split, streaming=False)]
         rows = nway.read_nway(parts, options.pop("id_column", None), of_files, on_bad_row)
         how = {"provenance": provenance or "primary", "limit": limit, "streaming": streaming}
-        return nway.nway_pairs(rows, **options, **how)
+        try:
+            return nway.nway_pairs(rows, **options, **how)
+        except ValueError as error:
+            raise ValueError(f"{label}: {error}") from None
     _only(options, (), NO_OPTIONS)
 
     plans, optional = _plan(parts, columns, constants, of_files)
@@ -212,8 +216,11 @@ def looks_like_file(label: str) -> bool:
 
 
 def _hub_part(label: str, name: str | None, split: str | None, streaming: bool) -> Part:
-    from datasets import concatenate_datasets, load_dataset
+    from datasets import concatenate_datasets, config, load_dataset
 
+    cached = Path(config.HF_DATASETS_CACHE, label.replace("/", "___")).exists()
+    if not cached and (reason := out_of_reach(label, ["README.md"], "dataset")):
+        raise FileNotFoundError(f"{label}: no such file or folder, and the Hub cannot be asked: {reason}")
     try:
         dataset = load_dataset(label, name, split=split, streaming=streaming)
     except OSError as error:  # not there, private, or no connection; the first line says which

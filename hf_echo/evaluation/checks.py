@@ -20,6 +20,8 @@ def refuse_broken(vectors: Any, where: Callable[[int], str]) -> None:
         bad = (~vectors.isfinite().all(1) | ~vectors.ne(0).any(1)).cpu().numpy()
     else:
         vectors = np.asarray(vectors)
+        if vectors.dtype.kind not in "biuf":
+            raise ValueError(f"{where(0)}: an embedding is numbers, not {vectors.dtype}")
         bad = ~np.isfinite(vectors).all(axis=1) | ~vectors.any(axis=1)
     if bad.any():
         raise ValueError(f"{where(int(bad.argmax()))}: a NaN, infinite or zero embedding has no direction")

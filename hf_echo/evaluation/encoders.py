@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..modeling.prompting_echo import check_texts
+
 Encode = Callable[[list[str], str], Any]
 
 
@@ -14,6 +16,7 @@ def sentence_transformer_encoder(model: Any, *, batch_size: int = 32, **encode_a
     """`encode` of any SentenceTransformer: prompt_name=lang if it has that prompt, else its own default."""
 
     def encode(texts: list[str], lang: str) -> Any:
+        check_texts(texts)
         prompt = {"prompt_name": lang} if lang in (getattr(model, "prompts", None) or {}) else {}
         options = {"batch_size": batch_size, "convert_to_numpy": True, "show_progress_bar": False}
         return model.encode(texts, **options, **prompt, **encode_arguments)

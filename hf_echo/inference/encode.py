@@ -16,13 +16,13 @@ from threading import local
 
 import numpy as np
 import torch
-from huggingface_hub import HfApi, try_to_load_from_cache
-from huggingface_hub.errors import HfHubHTTPError
 from tqdm.auto import tqdm
 from transformers import AutoModel, AutoTokenizer
 
 from ..modeling import EchoEncoder, EchoForTranslation
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
+from ..modeling.prompting_echo import check_texts
+from ..utils.hub import out_of_reach
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def opening(name_or_path: str | Path):
         raise FileNotFoundError(
             f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
         )
-    if not Path(name).exists() and (reason := _out_of_reach(name)):
+    if not Path(name).exists() and (reason := out_of_reach(name)):
         raise FileNotFoundError(f"{name!r} is no folder and not on the Hub: {reason}")
     try:
         yield name
@@ -76,18 +76,6 @@ def opening(name_or_path: str | Path):
         raise FileNotFoundError(
             f"{name!r} is no folder and not on the Hub: {str(error).splitlines()[0]}"
         ) from error
-
-
-def _out_of_reach(name: str) -> str | None:
-    """Why the Hub cannot be asked for a name that is not in the cache either; whatever it answers is an answer."""
-    if any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "modules.json")):
-        return None
-    try:
-        HfApi().model_info(name, timeout=10)
-    except (HfHubHTTPError, ValueError):
-        return None
-    except Exception as error:  # of the HTTP client, of which huggingface_hub has had several
-        return str(error).splitlines()[0]
 
 
 def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
@@ -205,6 +193,7 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
         raise ValueError(f"on_long must be one of warn, error, split, not {on_long!r}")
     if not (lang is None or isinstance(lang, str)) and len(lang) != len(texts):
         raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
+    check_texts(texts)
     long = []
     for start in range(0, len(texts), 10_000):
         part = texts[start : start + 10_000]

@@ -6,7 +6,6 @@ index is held in memory; the embeddings are not. Where finished blocks are kept,
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ..evaluation.neighbours import Neighbours, unit_rows
+from ..utils.files import write_whole
 from .best import Best
 
 TRAINING_ROWS = 262_144
@@ -59,9 +59,8 @@ def _read_or_build(faiss: Any, kind: str, y: Any, file: Path | None) -> Any:
     for _, rows in y:
         built.add(unit_rows(rows).numpy())
     if file:
-        unfinished = file.with_suffix(".part")
-        faiss.write_index(built, str(unfinished))
-        os.replace(unfinished, file)
+        with write_whole(file) as unfinished:
+            faiss.write_index(built, str(unfinished))
     return built
 
 

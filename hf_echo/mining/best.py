@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..evaluation.neighbours import Neighbours
+from ..utils.files import write_whole
 
 
 def search_folder(work: str | Path | None, x: Any, y: Any, **options: Any) -> Path | None:
@@ -71,7 +71,5 @@ class Best:
         if self.folder is None:
             return
         path = self._path(number)
-        unfinished = path.with_suffix(".part")
-        with unfinished.open("wb") as file:
-            np.savez(file, **self._block(number)._asdict(), done=self.done[number])
-        os.replace(unfinished, path)
+        with write_whole(path) as unfinished:
+            np.savez(unfinished, **self._block(number)._asdict(), done=self.done[number])

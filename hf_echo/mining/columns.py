@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from ..data.filters.normal_form import normal_forms
 from ..evaluation.neighbours import Neighbours
 from ..languages import language
+from ..utils.files import write_whole
 from .approximate import index_neighbours
 from .best import Best, search_folder
 from .bitext import BLOCK, Blocks
@@ -136,13 +137,10 @@ def write_rows(
     from ..data import schema
 
     arrow = schema.features(optional).arrow_schema
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(out.name + ".part")
-    with pq.ParquetWriter(unfinished, arrow) as writer:
+    with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, arrow) as writer:
         for start, batch in _batches(dataset, dataset.column_names, "Writing", progress):
             columns = change(start, dict(batch))
             writer.write_table(pa.table({name: columns[name] for name in arrow.names}).cast(arrow))
-    unfinished.replace(out)
 
 
 def _batches(dataset: Any, columns: list[str], label: str, progress: bool) -> Iterator[tuple[int, dict]]:

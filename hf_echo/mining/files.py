@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..evaluation.results import Result
+from ..utils.files import check_output, write_whole
 from .bitext import mine
 from .lines import TextLines
 from .shards import SHARD, Encode, encode_to_shards
@@ -56,6 +56,7 @@ def mine_files(
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
     """
+    check_output(out, [source, target])
     work = work or out.with_name(out.name + ".work")
     lines = [TextLines(path, dedup=dedup) for path in (source, target)]
     x, y = (
@@ -63,12 +64,9 @@ def mine_files(
         for rows, lang, side in zip(lines, (source_lang, target_lang), ("source", "target"), strict=True)
     )
     found = mine(x, y, work=work / "search", progress=progress, **options)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(out.name + ".part")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+    with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         file.write("score\tsource\ttarget\n")
         texts = (side.texts(rows) for side, rows in zip(lines, (found.sources, found.targets), strict=True))
         for score, *pair in zip(found.scores.tolist(), *texts, strict=True):
             file.write("\t".join([f"{score:.6f}", *(BREAKS.sub(" ", text) for text in pair)]) + "\n")
-    os.replace(unfinished, out)
     return MiningReport(len(lines[0]), len(lines[1]), len(found.scores), str(out), str(work))

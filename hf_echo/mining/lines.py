@@ -13,20 +13,22 @@ from pathlib import Path
 
 import numpy as np
 
-BOM = b"\xef\xbb\xbf"
+from ..utils.text import BOM, checked_lines
 
 
 class TextLines:
     """`len()` rows; `text(row)`; `read(start, stop)`; `digest` of the whole file; `line_of(row)` from 1."""
 
     def __init__(self, path: Path, *, dedup: bool = False):
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give a text file with one sentence a line")
         if not path.is_file():
             raise FileNotFoundError(f"no file {path}; give a text file with one sentence a line")
         self.path, starts, numbers = path, array("q"), array("q")
         seen: set[bytes] = set()
         digest, place = hashlib.blake2b(digest_size=16), 0
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(checked_lines(file, str(path)), 1):
                 digest.update(line)
                 start, place = place, place + len(line)
                 text = self._decoded(line, number).strip()

@@ -7,7 +7,6 @@ first missing shard. A folder of another file, language or model is refused, not
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ..evaluation.checks import refuse_broken
+from ..utils.files import write_whole
 from .lines import TextLines
 
 SHARD = 16_384  # rows
@@ -55,10 +55,8 @@ def encode_to_shards(
         for i in range(start, stop, CHUNK):
             parts.append(_encoded(lines, encode, lang, i, min(i + CHUNK, stop)))
             bar.update(len(parts[-1]))
-        unfinished = path.with_suffix(".part")
-        with unfinished.open("wb") as file:
-            np.save(file, np.concatenate(parts))
-        os.replace(unfinished, path)
+        with write_whole(path) as unfinished:
+            np.save(unfinished, np.concatenate(parts))
     bar.close()
     return [np.load(path, mmap_mode="r") for path in paths]
 
@@ -75,15 +73,16 @@ def _encoded(lines: TextLines, encode: Encode, lang: str | None, start: int, sto
 def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int) -> None:
     """Write down whose embeddings these are, or check it. A model is known by its embedding of one sentence."""
     note = folder / "about.json"
-    probe = np.asarray(encode([PROBE], lang), dtype=np.float64).ravel()
+    there = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
+    # In the language of the first run: another language alone does not make another model.
+    asked = lang if there is None else there["lang"]
+    probe = np.asarray(encode([PROBE], asked), dtype=np.float64).ravel()
     mine = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
-    if not note.exists():
+    if there is None:
         about = mine | {"name": str(lines.path), "model": model, "probe": probe.tolist()}
-        unfinished = note.with_suffix(".part")
-        unfinished.write_text(json.dumps(about), encoding="utf-8")
-        os.replace(unfinished, note)
+        with write_whole(note) as unfinished:
+            unfinished.write_text(json.dumps(about), encoding="utf-8")
         return
-    there = json.loads(note.read_text(encoding="utf-8"))
     known = np.array(there["probe"])
     cosine = (
         known @ probe / (np.linalg.norm(known) * np.linalg.norm(probe)) if known.shape == probe.shape else 0

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
+from ..utils.text import why_not_text
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,6 +49,9 @@ def read_utf8(path: Path, on_bad: str) -> bytes | None:
     """The bytes of a file that is UTF-8, else None (with the warning of `bad_file`)."""
     try:
         data = path.read_bytes()
+        if reason := why_not_text(data):
+            bad_file(f"{path}: {reason}", on_bad)
+            return None
         data.decode("utf-8")
     except UnicodeDecodeError as error:
         bad_file(f"{path}: not UTF-8 at byte {error.start} ({error.reason})", on_bad)

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
+from ..utils.files import load_npy
+
 _TEXTS = 4096  # tokenized at a time
 _PAIRS = 20_000_000  # held before equal ones are merged
 
@@ -40,7 +42,7 @@ def auxiliary_vectors(source, tokenizer, *, seed: int = 0) -> torch.Tensor:
         if path.suffix != ".npy":
             with path.open(encoding="utf-8") as lines:
                 return train_auxiliary(lines, tokenizer, seed=seed)
-        source = np.load(path)
+        source = load_npy(path)
     if isinstance(source, (np.ndarray, torch.Tensor)):
         vectors = torch.as_tensor(source).float()
         if vectors.ndim != 2 or len(vectors) != size:

@@ -8,7 +8,6 @@ the blocks are asked for, but the beginning of a file.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
@@ -180,13 +179,13 @@ def _open_text(path: Path, source: Source) -> Opened:
 
 def _blocks_of_lines(path: Path) -> Iterator[Block]:
     """A sentence a line; empty lines are no rows."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with formats.open_lines(path) as file:
         numbered = enumerate(file, 1)
         while lines := list(islice(numbered, formats.BLOCK)):
             texts, numbers, bad = [], [], []
             for number, line in lines:
                 try:
-                    text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                    text = line.decode("utf-8")
                 except UnicodeDecodeError as error:
                     bad.append(
                         (number, f"not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start + 1})")

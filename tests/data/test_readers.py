@@ -346,7 +346,7 @@ def test_unreadable_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="no file of a known kind in this folder"):
         load_parallel(tmp_path)
     (tmp_path / "c.parquet").write_text("no")
-    with pytest.raises(ValueError, match="c.parquet: not a Parquet file"):
+    with pytest.raises(ValueError, match="c.parquet: not a Parquet file, or not a whole one"):
         load_parallel(tmp_path / "c.parquet")
     (tmp_path / "c.tsv").write_text("")
     with pytest.raises(ValueError, match="c.tsv: the first line is empty"):

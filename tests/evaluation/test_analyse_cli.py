@@ -44,7 +44,9 @@ def test_geometry_of_the_sentences_in_common(run, toy, toy_folders, table, tmp_p
     code, out, err = run("geometry", "--model", model, "--data", table, "--json", tmp_path / "o.json")
     assert code == 0, err
     report = json.loads(out)
-    assert report == json.loads((tmp_path / "o.json").read_text())
+    in_file = json.loads((tmp_path / "o.json").read_text())
+    curve = in_file.pop("singular_values")
+    assert report == in_file  # hundreds of singular values are for a file, not for a screen
     meanings = [m for i, m in enumerate(toy.split("dev")[:24]) if i != 5]
     encoder = load_encoder(str(model))
     parts = {lang: encode(*encoder, [toy.say(m, lang) for m in meanings], lang) for lang in toy.LANGUAGES}
@@ -53,7 +55,7 @@ def test_geometry_of_the_sentences_in_common(run, toy, toy_folders, table, tmp_p
     for name in ("spread", "isotropy", "invariance", "calinski_harabasz", "rsim"):
         assert report[name] == pytest.approx(want.to_row()[name], rel=1e-3)
     assert [row["lang"] for row in report["by_language"]] == toy.LANGUAGES
-    np.testing.assert_allclose(report["singular_values"], want.singular_values, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(curve, want.singular_values, rtol=1e-3, atol=1e-4)
     code, out, _ = run(
         "geometry", "--model", model, "--data", table, "--lang", "eng_Latn", "--lang", "fra_Latn"
     )

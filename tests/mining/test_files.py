@@ -190,3 +190,30 @@ def test_command_mines_with_the_toy_model(toy, toy_folders, tmp_path, monkeypatc
     assert code == 2 and "retrieval is 'both'" in err and err.count("hf-echo:") == 1
     code, _, err = run(monkeypatch, capfd, "mine", tmp_path / "no.txt", *command[2:])
     assert code == 2 and "no.txt" in err
+
+
+def test_another_language_is_not_another_model(files):
+    """A model whose embeddings depend on the language, as Echo's do."""
+
+    def encode(texts, lang):
+        return np.array([[1.0, len(text), 50.0 * (lang == "fra_Latn")] for text in texts])
+
+    options = dict(progress=False, target_lang="eng_Latn")
+    mine_files(files / "a.txt", files / "b.txt", files / "o.tsv", encode, source_lang="fra_Latn", **options)
+    with pytest.raises(ValueError, match=r"changed: language\)"):
+        mine_files(
+            files / "a.txt", files / "b.txt", files / "o.tsv", encode, source_lang="deu_Latn", **options
+        )
+    with pytest.raises(ValueError, match=r"changed: model\)"):
+        other = lambda texts, lang: np.ones((len(texts), 3)) * [1, -1, 5]  # noqa: E731
+        mine_files(
+            files / "a.txt", files / "b.txt", files / "o.tsv", other, source_lang="fra_Latn", **options
+        )
+
+
+def test_the_output_is_no_input(files):
+    before = (files / "a.txt").read_bytes()
+    (files / "l.txt").symlink_to(files / "a.txt")
+    with pytest.raises(ValueError, match="is an input too"):
+        mine_files(files / "a.txt", files / "b.txt", files / "l.txt", lambda *_: pytest.fail("encoded"))
+    assert (files / "a.txt").read_bytes() == before

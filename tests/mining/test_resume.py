@@ -11,7 +11,6 @@ import time
 import numpy as np
 import pytest
 
-import hf_echo.mining.best as best
 import hf_echo.mining.bitext as bitext
 from hf_echo.mining import mine, mine_files
 
@@ -48,7 +47,7 @@ def die_at(monkeypatch, writes: int) -> None:
             raise KeyboardInterrupt
         real(*arguments)
 
-    monkeypatch.setattr(best.os, "replace", replace)
+    monkeypatch.setattr("os.replace", replace)
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2, 7, 14, 23])  # 3 x 4 blocks, two files each

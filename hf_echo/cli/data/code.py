@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...utils.files import write_whole
 from ..common import PLAIN, example, print_report
 
 commands = typer.Typer(**PLAIN)
@@ -19,10 +20,9 @@ OnBad = Annotated[str, typer.Option(help="error or skip: what to do at a file th
 
 
 def _write(rows: Iterable[dict[str, Any]], out: Path) -> None:
-    """Writes as the rows come, so what is finished is kept, and prints how many there are of each class."""
+    """Writes the rows and prints how many there are of each class."""
     classes: Counter[str] = Counter()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("w", encoding="utf-8") as file:
+    with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             classes[row["class"]] += 1

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ...utils.files import write_whole
 from ..common import PLAIN, Json, Model, example, print_report
 
 commands = typer.Typer(**PLAIN)
@@ -27,7 +28,8 @@ Columns = Annotated[
 
 
 @commands.command(
-    "filter", **example("hf-echo data filter nano_real_strict --out outputs/strict --on-bad-row skip")
+    "filter",
+    **example("hf-echo data filter nano_real_strict --out outputs/strict --on-bad-row skip", folder=True),
 )
 def filter_(
     recipe: Annotated[str, typer.Argument(help="YAML file, or the name of a recipe of the package.")],
@@ -59,7 +61,10 @@ def filter_(
 
 
 @commands.command(
-    **example("hf-echo data sample pairs.parquet --out s --method temperature --exponent 0.6 --rows 1000000")
+    **example(
+        "hf-echo data sample pairs.parquet --out s --method temperature --exponent 0.6 --rows 1000000",
+        folder=True,
+    )
 )
 def sample(
     paths: Annotated[list[str], typer.Argument(help="Files, folders or Hub datasets; each is one source.")],
@@ -112,8 +117,8 @@ def calibrate(
     how = {"direction": direction} if direction else {}
     units = units_of([{"path": path, "label": path, **how} for path in paths])
     found = fit((table for unit in units for table in read_unit(unit, BadRows("error"))), EchoScorer(model))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    found.save(out)
+    with write_whole(out) as unfinished:
+        found.save(unfinished)
     typer.echo(f"{len(found.calibrated)} directions calibrated: {out}")
 
 
@@ -131,8 +136,8 @@ def stats(
 
     found = collect_statistics(paths, executor=_executor(executor), on_bad_row=on_bad_row, **_columns(column))
     if markdown is not None:
-        markdown.parent.mkdir(parents=True, exist_ok=True)
-        markdown.write_text(found.to_markdown(), encoding="utf-8")
+        with write_whole(markdown) as unfinished:
+            unfinished.write_text(found.to_markdown(), encoding="utf-8")
     if report is not None:
         print_report(found.to_json(), report)
     else:

@@ -118,8 +118,6 @@ def asks(command: Callable) -> Callable:
         )
 
     def call(**options: Any) -> None:
-        if options["out"].resolve() == options["rows"].resolve():
-            raise ValueError(f"{options['out']} is the table itself: write to another file")
         asking = Asking(**{name: options.pop(name) for name in shared})
         command(**options, asking=asking)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ...utils.files import write_whole
 from ..common import PLAIN, Json, example, print_report, read_lines
 
 commands = typer.Typer(**PLAIN)
@@ -104,15 +105,13 @@ def segment(
     texts = read_lines(source)
     segmenter = sat_segmenter(model, threshold=threshold) if model else rule_segmenter
     segmenter([], lang)  # an unknown language is refused before anything is written
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished, count = out.with_name(out.name + ".part"), 0
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+    count = 0
+    with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         for start in tqdm(range(0, len(texts), 1_000), desc="Segmenting", unit="block"):
             for pieces in segmenter(texts[start : start + 1_000], lang):
                 sentences = trimmed(pieces)
                 file.writelines(f"{sentence}\n" for sentence in sentences)
                 count += len(sentences)
-    unfinished.replace(out)
     print_report({"texts": len(texts), "sentences": count, "out": str(out)})
 
 

@@ -12,7 +12,9 @@ from ..common import PLAIN, example, print_report
 commands = typer.Typer(**PLAIN)
 
 
-@commands.command(**example("hf-echo data bible corpus/ fra_Latn=my/usfm --out bible --on-bad skip"))
+@commands.command(
+    **example("hf-echo data bible corpus/ fra_Latn=my/usfm --out bible --on-bad skip", folder=True)
+)
 def bible(
     sources: Annotated[
         list[str],

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
+from ...utils.text import why_not_text
 from .find import Source
 from .usfm import read_usfm
 from .verses import parse_reference
@@ -83,6 +84,8 @@ def _rows(source: Source, file: Path) -> Iterable[Row]:
 def read_text(path: Path) -> str:
     """Raises ValueError with file and line where the bytes are not UTF-8."""
     data = path.read_bytes()
+    if reason := why_not_text(data):
+        raise ValueError(f"{path}: {reason}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

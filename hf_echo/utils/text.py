@@ -1,0 +1,51 @@
+"""Bytes that should be text: what they are instead, in words that an error can use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+BOM = b"\xef\xbb\xbf"
+CONVERT = "convert the file to UTF-8"
+
+
+def why_not_text(data: bytes) -> str | None:
+    """None where the bytes hold no NUL and no UTF-16 mark; else the likely encoding: "UTF-16 (little-endian), ..."."""
+    if data.startswith(b"PK\x03\x04") or data.startswith(b"\x1f\x8b"):
+        kind = "gzip file" if data.startswith(b"\x1f\x8b") else "zip file"
+        return f"a {kind}, not text; unpack it"
+    if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return f"UTF-32, not UTF-8; {CONVERT}"
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return f"UTF-16, not UTF-8; {CONVERT}"
+    if b"\0" not in data:
+        return None
+    head = data[:4096]
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if head.count(0) > 0.6 * len(head):
+        return f"probably UTF-32, not UTF-8 (it holds NUL bytes); {CONVERT}"
+    if max(even, odd) > 0.1 * len(head) and max(even, odd) > 4 * min(even, odd):
+        return f"probably UTF-16, not UTF-8 (it holds NUL bytes); {CONVERT}"
+    return f"NUL bytes: UTF-16, or not text at all; {CONVERT}"
+
+
+def checked_lines(lines: Iterator[bytes], name: str, *, first: int = 1) -> Iterator[bytes]:
+    """The lines as they come; ValueError at the first with NULs, or at a file whose lines end in CR alone.
+
+    A `\\r` within the first line, and no line after it, is a file of an old Macintosh.
+    """
+    for number, line in enumerate(lines, first):
+        if number == first or b"\0" in line:
+            if reason := why_not_text(line):
+                raise ValueError(f"{name}:{number}: {reason}")
+        if number == first and not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r\n"):
+            raise ValueError(f"{name}: its lines end in CR alone; convert the line ends to LF")
+        yield line
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """Lines without their ends: LF, CR LF, or, where the bytes hold no LF, CR. A BOM is dropped."""
+    data = data.removeprefix(BOM)
+    end = b"\r" if b"\r" in data and b"\n" not in data else b"\n"
+    lines = data.split(end)
+    lines = lines[:-1] if lines[-1] == b"" else lines
+    return [line.removesuffix(b"\r") for line in lines]

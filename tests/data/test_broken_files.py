@@ -1,0 +1,127 @@
+"""Any bytes in a table: rows, or an error that names the file. Bounded, so it takes seconds."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hf_echo.cli.common import read_lines
+from hf_echo.data import load_nway, load_parallel
+from hf_echo.evaluation.labelled_rows import read_rows
+from hf_echo.mining.lines import TextLines
+
+ROWS = {
+    "id": ["1", "1", "2"],
+    "lang": ["fra_Latn", "eng_Latn", "fra_Latn"],
+    "text": ["un chat", "a cat", "deux chiens"],
+}
+bounded = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def whole(suffix: str) -> bytes:
+    rows = list(zip(*ROWS.values()))
+    if suffix == ".parquet":
+        sink = io.BytesIO()
+        pq.write_table(pa.table(ROWS), sink)
+        return sink.getvalue()
+    if suffix.startswith(".jsonl"):
+        text = "".join(json.dumps(dict(zip(ROWS, row))) + "\n" for row in rows)
+    else:
+        text = "\n".join("\t".join(row) for row in [tuple(ROWS), *rows]) + "\n"
+    return gzip.compress(text.encode()) if suffix.endswith(".gz") else text.encode()
+
+
+@st.composite
+def damaged(draw, content: bytes) -> bytes:
+    """A whole file cut, with some bytes changed, or in another encoding; or any bytes."""
+    kind = draw(st.sampled_from(["cut", "changed", "encoded", "any"]))
+    if kind == "cut":
+        return content[: draw(st.integers(0, len(content)))]
+    if kind == "any":
+        return draw(st.binary(max_size=60))
+    if kind == "encoded":
+        try:
+            return content.decode().encode(draw(st.sampled_from(["utf-16", "utf-16-le", "utf-32-be"])))
+        except UnicodeDecodeError:
+            return content
+    changed = bytearray(content)
+    for place in draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=4)):
+        changed[place] = draw(st.integers(0, 255))
+    return bytes(changed)
+
+
+READERS = {
+    "parallel": lambda path: load_parallel(path, split=None),
+    "stream": lambda path: list(load_parallel(path, split=None, streaming=True)),
+    "nway": lambda path: load_nway(path, split=None),
+    "labelled": lambda path: list(read_rows(path, ["lang", "text"])),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".parquet"])
+@bounded
+@given(data=st.data())
+def test_a_damaged_table_is_read_or_named(tmp_path_factory, monkeypatch, suffix, reader, data):
+    path = tmp_path_factory.mktemp("t", numbered=True) / f"damaged{suffix}"
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", path.parent)
+    path.write_bytes(data.draw(damaged(whole(suffix))))
+    try:
+        READERS[reader](path)
+    except (ValueError, OSError) as error:
+        assert "damaged" in str(error), repr(error)
+
+
+@pytest.mark.parametrize("reader", [read_lines, lambda path: TextLines(path).read(0, 9)])
+@bounded
+@given(data=st.data())
+def test_a_damaged_text_is_read_or_named(tmp_path_factory, reader, data):
+    path = tmp_path_factory.mktemp("t", numbered=True) / "damaged.txt"
+    path.write_bytes(data.draw(damaged(whole(".tsv"))))
+    try:
+        lines = reader(path)
+    except ValueError as error:
+        assert "damaged.txt" in str(error)
+    else:
+        assert lines and all(isinstance(line, str) and "\0" not in line for line in lines)
+
+
+@pytest.mark.parametrize("suffix", [".tsv.gz", ".jsonl.gz"])
+def test_a_cut_gzip_file_is_told(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(whole(suffix)[:-12])
+    with pytest.raises(ValueError, match=f"a{suffix} is not a whole gzip file"):
+        load_nway(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32-le"])
+@pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
+def test_another_encoding_is_told(tmp_path, suffix, encoding):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(whole(suffix).decode().encode(encoding))
+    with pytest.raises(ValueError, match=f"a{suffix}: .*{encoding[:6].upper()}"):
+        load_nway(path)
+
+
+def test_a_nul_in_a_later_row_is_a_bad_row(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(whole(".tsv").replace(b"deux", b"de\0x"))
+    with pytest.raises(ValueError, match="a.tsv"):
+        load_nway(path)
+
+
+def test_lines_that_end_in_cr_alone(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(whole(".tsv").replace(b"\n", b"\r"))
+    with pytest.raises(ValueError, match="a.tsv: its lines end in CR alone"):
+        load_nway(path)
+    assert len(read_lines(path)) == 4

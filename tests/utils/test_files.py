@@ -1,0 +1,98 @@
+"""Output files appear whole or not at all, and a place that cannot be written is refused beforehand."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import numpy as np
+import pytest
+
+from hf_echo.utils.files import check_output, load_npy, same_place, write_whole
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path):
+    path = tmp_path / "deep" / "a.txt"
+    with write_whole(path) as unfinished:
+        unfinished.write_text("one")
+        assert not path.exists() and unfinished.suffix == ".txt"
+    with pytest.raises(KeyError), write_whole(path) as unfinished:
+        unfinished.write_text("half")
+        raise KeyError
+    assert path.read_text() == "one" and os.listdir(path.parent) == ["a.txt"]
+
+
+def test_a_link_stays_a_link_and_a_mode_stays(tmp_path):
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "a").chmod(0o600)
+    (tmp_path / "l").symlink_to("a")
+    with write_whole(tmp_path / "l") as unfinished:
+        unfinished.write_text("new")
+    assert (tmp_path / "l").is_symlink() and (tmp_path / "a").read_text() == "new"
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_no_regular_file_is_written_directly():
+    with write_whole(os.devnull) as unfinished:
+        assert str(unfinished) == os.devnull
+    check_output(os.devnull)
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_an_input_through_a_link_is_no_output(tmp_path, link):
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_text("x")
+    link(a, b)
+    assert same_place(a, b) and not same_place(a, tmp_path / "c")
+    with pytest.raises(ValueError, match="is an input too"):
+        check_output(b, [a])
+    check_output(tmp_path / "c", [a])
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    for path, folder, message in [
+        ("folder", False, "folder is a folder"),
+        ("file", True, "file is a file; give the name of a folder"),
+        ("file/x", False, "file is a file, not a folder"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            check_output(tmp_path / path, folder=folder)
+    check_output(tmp_path / "new" / "deep" / "x", folder=True)
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]  # nothing is left behind
+    with pytest.raises(OSError, match="MB free"):
+        check_output(tmp_path / "x", needed=1 << 62)
+
+
+def test_a_full_disk_is_told_before_the_work(tmp_path, monkeypatch):
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(OSError, match="x cannot be written in .*: No space left on device"):
+        check_output(tmp_path / "x")
+
+
+def test_npy_files(tmp_path):
+    path, whole = tmp_path / "a.npy", io.BytesIO()
+    np.save(whole, np.arange(6.0).reshape(2, 3))
+    path.write_bytes(whole.getvalue())
+    assert load_npy(path).tolist() == [[0, 1, 2], [3, 4, 5]]
+    objects = io.BytesIO()
+    np.save(objects, np.array([None]), allow_pickle=True)
+    archive = io.BytesIO()
+    np.savez(archive, a=np.zeros(3))
+    for content in (
+        b"",
+        whole.getvalue()[:-5],
+        b"text",
+        objects.getvalue(),
+        archive.getvalue(),
+        archive.getvalue()[:50],
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="a.npy is not a .*npy file of numbers"):
+            load_npy(path)
+    with pytest.raises(FileNotFoundError, match="no file .*b.npy"):
+        load_npy(tmp_path / "b.npy")
