@@ -39,6 +39,7 @@ from .trainers import (
     evaluate_sets,
     start_from_bag,
 )
+from .utils.fingerprint import fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -272,7 +273,7 @@ def frozen_sides(
     )
     if role == "teacher" and args.live_teacher:
         return {role: tuple(LiveRows(dataset, side, encode) for side in sides)}
-    key = f"{name} {_trained_with(name)}"
+    key = f"{name} {fingerprint(name)}"
     # Algorithm 2 does not ask the teacher about a language that it never saw.
     known = stage_args.base_languages if stage == "extension" else None
     options = dict(normalize=role == "guide", sides=sides, languages=known)
@@ -287,7 +288,7 @@ def groups_of(model_args: ModelArguments, args: DataArguments, stage_args, datas
     if not args.neighbour_groups:
         return np.stack(levels, axis=1)
     name = args.neighbours_by or model_args.bag
-    key = f"{name} {_trained_with(name)}"
+    key = f"{name} {fingerprint(name)}"
     options = dict(normalize=True, sides=("target",))
     (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)
     levels.append(neighbour_groups(targets, args.neighbour_groups, stage_args.seed))

@@ -1,0 +1,62 @@
+"""Fingerprint of a model: two models with equal fingerprints have the same weights, tokenizer, configuration and prompts.
+
+Contents count; names of folders and times of files do not. Training state, cards and results are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+SUFFIXES = {".safetensors", ".bin", ".gguf", ".json", ".model", ".txt", ".jinja"}
+LEFT_OUT = {"recipe.json", "results.json", "trainer_state.json", "training_args.bin"}
+FOLDERS_LEFT_OUT = ("checkpoint-", ".", "__pycache__", "runs")
+
+
+def fingerprint(name: str | Path) -> str:
+    """Fingerprint of a model's folder or of one file (``sha256:...``), or of a name on the Hub (``commit:...``).
+
+    A name on the Hub has the commit that lies in the local cache, and ``commit:unknown`` if it is not there.
+
+    Raises:
+        FileNotFoundError: the folder holds no file of a model.
+    """
+    path = Path(name)
+    if path.is_file():
+        return f"sha256:{sha256(path)}"
+    if not path.is_dir():
+        return f"commit:{_cached_commit(str(name)) or 'unknown'}"
+    files = sorted(file for file in path.rglob("*") if _counts(file.relative_to(path)) and file.is_file())
+    if not files:
+        raise FileNotFoundError(f"{name} holds no weights, tokenizer or configuration: give a model's folder")
+    lines = (f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
+    return f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
+
+
+def sha256(file: str | Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    digest = hashlib.sha256()
+    with Path(file).open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _counts(file: Path) -> bool:
+    inside = not any(part.startswith(FOLDERS_LEFT_OUT) for part in file.parts)
+    return inside and file.suffix in SUFFIXES and file.name not in LEFT_OUT
+
+
+def _cached_commit(name: str) -> str | None:
+    from transformers.utils import cached_file, extract_commit_hash
+
+    for wanted in ("config.json", "modules.json"):
+        try:
+            file = cached_file(
+                name, wanted, local_files_only=True, _raise_exceptions_for_missing_entries=False
+            )
+        except (OSError, ValueError):
+            return None
+        if file is not None:
+            return extract_commit_hash(file, None)
+    return None
