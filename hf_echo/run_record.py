@@ -146,6 +146,18 @@ def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None,
     return None
 
 
+def weights_of_the_end(checkpoint: Path, args) -> Path | None:
+    """The checkpoint to save, where the last one stands at the end of the run already: itself, or the best one."""
+    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    longest = args.max_steps if args.max_steps > 0 else args.num_train_epochs
+    if state["global_step" if args.max_steps > 0 else "epoch"] < longest:
+        return None
+    if args.load_best_model_at_end and state.get("best_model_checkpoint"):
+        best = checkpoint.parent / Path(state["best_model_checkpoint"]).name
+        return best if whole_checkpoint(best) else checkpoint
+    return checkpoint
+
+
 def whole_checkpoint(folder: Path) -> bool:
     """Whether all that a run continues from is there and readable; what is written last is trainer_state.json."""
     try:

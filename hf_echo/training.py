@@ -36,6 +36,7 @@ from .run_record import (
     data_fingerprint,
     is_finished,
     read_record,
+    weights_of_the_end,
     write_json,
     write_record,
 )
@@ -117,11 +118,14 @@ def train_recipe(
         write_record(out, run, finished=False)
         if resume:
             step = Path(resume).name.rpartition("-")[2]
-            logger.warning(
-                "%s: the run continues from %s (step %s of %d)", path.stem, resume, step, args.max_steps
-            )
+            logger.warning("%s: the run continues from %s (step %s)", path.stem, resume, step)
     start = time.time()
-    trainer.train(resume_from_checkpoint=resume)
+    if resume and (last := weights_of_the_end(Path(resume), args)):
+        logger.warning("%s: all steps are done, the weights of %s are saved", path.stem, last)
+        trainer._load_from_checkpoint(str(last))  # `train` would take one more step
+        trainer.state.best_model_checkpoint = str(last)
+    else:
+        trainer.train(resume_from_checkpoint=resume)
     seconds = time.time() - start
     model = trainer.accelerator.unwrap_model(trainer.model)
     if stage == "lexical":
@@ -132,6 +136,8 @@ def train_recipe(
     results = {"stage": stage, "seconds": round(seconds, 1), **metrics} | {
         k: getattr(trainer, k) for k in ("tokens_per_second",) if getattr(trainer, k, None)
     }
+    if args.load_best_model_at_end and (best := trainer.state.best_model_checkpoint):
+        results["best_checkpoint"] = Path(best).name
     trainer.model_card = model_card(run, getattr(model.config, "languages", None) or languages, results)
     if stage != "lexical":
         trainer.save_model(str(out))  # every process takes part: under FSDP each holds a part of the weights
