@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A room may import its own layer and those below it. A new room in hf_echo/ gets its place here.
 LAYERS = [
-    {"modeling", "pretrained", "utils"},
+    {"utils"},
+    {"modeling", "pretrained"},
     {"losses", "languages", "language_table", "markdown", "data", "vocabulary", "convert"},
     {"trainers", "evaluation", "mining", "synthesis", "inference"},
     {"reports", "hub", "training", "recipe", "run_record", "model_shape", "dry_run"},

@@ -8,6 +8,10 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @contextmanager
@@ -90,3 +94,28 @@ def check_output(
     free = shutil.disk_usage(place).free
     if needed > free:
         raise OSError(f"{path} needs {needed / 1e6:,.0f} MB, and {place} has {free / 1e6:,.0f} MB free")
+
+
+def load_npy(path: str | Path) -> np.ndarray:
+    """The array of a .npy file.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: the file is empty, cut off, or not a .npy file of numbers.
+    """
+    import numpy as np
+
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; give a .npy file")
+    try:
+        array = np.load(path)
+    except Exception as error:  # EOFError, BadZipFile, UnpicklingError, what a broken header raises
+        raise ValueError(f"{path} is not a readable .npy file of numbers: {_line(error)}") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        kind = f"dtype {array.dtype}" if isinstance(array, np.ndarray) else "an archive of arrays (.npz)"
+        raise ValueError(f"{path} is not a .npy file of numbers: it holds {kind}")
+    return array
+
+
+def _line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""Fingerprint of a model: two models with equal fingerprints have the same weights, tokenizer, configuration and prompts.
+"""Fingerprint of a model: equal fingerprints mean equal weights, tokenizer, configuration and prompts.
 
 Contents count; names of folders and times of files do not. Training state, cards and results are left out.
 """
