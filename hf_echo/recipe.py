@@ -13,6 +13,8 @@ import yaml
 from transformers import HfArgumentParser
 
 from .inference.encode import has_fast_bf16
+from .languages import language
+from .model_shape import check_shape
 from .trainers import (
     ContrastiveConfig,
     ContrastiveTrainer,
@@ -178,11 +180,92 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
         raise ValueError(
             f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near"
         )
+    for name in ("source_languages", "base_languages"):
+        for code in values.get(name) or []:
+            _with_name(f"{path}: {name}", language, code)
+    if values.get("shape"):
+        _with_name(str(path), check_shape, values["shape"])
     values.setdefault("use_cpu", not torch.cuda.is_available())
     values.setdefault("report_to", "none")
+    check_report_to(f"{path}: report_to", values["report_to"])
+    values = defaults_for_evaluation(stage, values) | values
     # Not among the values: a run may go on, and a finished one be recognised, on a machine without.
     native = {"bf16": values["use_cpu"] and has_fast_bf16() and stage != "lexical" and not values.get("fp16")}
-    return stage, *HfArgumentParser(kinds).parse_dict(native | values), values
+    return stage, *_parsed(path, kinds, native | defaults_for_log(values) | values), values
+
+
+def defaults_for_log(values: dict[str, Any]) -> dict[str, Any]:
+    """The first step and then a line each 50 steps; TrainingArguments would be silent until step 500."""
+    if {"logging_steps", "logging_strategy"} & set(values):
+        return {}
+    steps = values.get("max_steps") or 0
+    return {"logging_steps": max(1, min(50, steps // 10)) if steps > 0 else 50, "logging_first_step": True}
+
+
+def defaults_for_evaluation(stage: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Where a recipe names dev data and does not say when to evaluate: ten times (at least every 1,000 steps), and the
+    best checkpoint is loaded at the end. Its own values are kept, and decide what is possible.
+
+    The best is the best by xsim, so it is not loaded where the encoder does not learn: all would be equal.
+    """
+    if not values.get("dev_data") or "eval_strategy" in values:
+        return {}
+    steps, save = values.get("max_steps") or 0, values.get("save_strategy")
+    if save in (None, "steps") and (steps > 0 or values.get("eval_steps") or values.get("save_steps")):
+        every = values.get("eval_steps") or values.get("save_steps") or max(1, min(steps // 10, 1000))
+        chosen = {"eval_strategy": "steps", "eval_steps": every, "save_steps": every}
+    else:
+        chosen = {"eval_strategy": "epoch"} | ({"save_strategy": "epoch"} if save is None else {})
+    merged = chosen | values
+    matches = merged.get("save_strategy", "steps") in (merged["eval_strategy"], "best")
+    if matches and merged["eval_strategy"] == "steps" and save != "best":
+        matches = _is_multiple(merged["save_steps"], merged["eval_steps"])
+    learns = stage != "decoder" and not any(
+        isinstance(name, str) and "encoder.".startswith(name) for name in values.get("freeze") or []
+    )
+    return chosen | {"load_best_model_at_end": bool(matches and learns)}
+
+
+def _is_multiple(save: float, evaluate: float) -> bool:
+    """TrainingArguments' condition for the best checkpoint: what is evaluated is saved."""
+    if isinstance(save, int) and isinstance(evaluate, int):
+        return save % evaluate == 0
+    return save == evaluate
+
+
+def check_report_to(name: str, report_to: Any) -> None:
+    """Raises ValueError for a tracker that transformers does not know or that is not installed."""
+    from transformers.integrations.integration_utils import (
+        INTEGRATION_TO_CALLBACK,
+        get_available_reporting_integrations,
+    )
+
+    for tracker in report_to if isinstance(report_to, list) else [report_to]:
+        if tracker in (None, "none", "all"):
+            continue
+        if tracker not in INTEGRATION_TO_CALLBACK:
+            raise ValueError(
+                f"{name} is {tracker!r}; it must be none or one of {', '.join(INTEGRATION_TO_CALLBACK)}"
+            )
+        if tracker != "flyte" and tracker not in get_available_reporting_integrations():
+            where = "'hf-echo[tracking]'" if tracker in ("tensorboard", "trackio", "wandb") else tracker
+            raise ValueError(f"{name}: {tracker} is not installed; pip install {where}")
+
+
+def _with_name(name: str, check, value: Any) -> None:
+    try:
+        check(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _parsed(path: Path, kinds: tuple, values: dict[str, Any]) -> tuple:
+    """The dataclasses, which check their values themselves; transformers' errors on one line."""
+    try:
+        return HfArgumentParser(kinds).parse_dict(values)
+    except (ValueError, TypeError, KeyError, AttributeError, ImportError, RuntimeError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(text if isinstance(error, ValueError) else f"{path}: {text}") from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -200,9 +283,14 @@ def _checked(name: str, value: Any, field: Field) -> Any:
         return None
     kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
     kinds = [part.strip() for part in kind.split("|") if part.strip() != "None"]
-    if value is False and "bool" not in kinds:
-        return "no"  # YAML 1.1 reads an unquoted no as false, as in eval_strategy: no
+    if kinds == ["list[str]"]:
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            example = f"[{value}]" if isinstance(value, str) else "[a, b]"
+            raise ValueError(f"{name} is {value!r}; it must be a list of texts, such as {example}")
+        return value
     python = {"int": int, "float": (int, float), "bool": bool, "str": str, "dict": dict}
+    if value is False and "bool" not in kinds and ("str" in kinds or not set(kinds) <= set(python)):
+        return "no"  # YAML 1.1 reads an unquoted no as false, as in eval_strategy: no
     if not set(kinds) <= set(python):
         return value  # enumerations and such, which transformers checks
     if "int" in kinds and isinstance(value, float) and value.is_integer():

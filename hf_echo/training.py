@@ -7,13 +7,9 @@ a run that was killed goes on from its last checkpoint, a stage that is finished
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import logging
-import os
-import shutil
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +17,6 @@ import numpy as np
 import torch
 from datasets import Dataset, concatenate_datasets
 from transformers import AutoConfig, AutoTokenizer, set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
 from .data import load_nway, load_parallel
 from .data.batch_groups import language_groups, neighbour_groups
@@ -31,66 +26,83 @@ from .data.tokenized import tokenize_parallel
 from .hub.model_card import model_card
 from .inference.any_encoder import any_encoder
 from .inference.encode import opening
-from .modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, EchoEncoder, EchoForTranslation
+from .model_shape import new_config
+from .modeling import EchoDecoder, EchoEncoder, EchoForTranslation
 from .recipe import STAGES, DataArguments, ModelArguments, find_recipes, parse_overrides, read_recipe
+from .run_record import (
+    check_data,
+    check_output_folder,
+    checkpoint_to_resume,
+    data_fingerprint,
+    is_finished,
+    read_record,
+    weights_of_the_end,
+    write_json,
+    write_record,
+)
 from .trainers import (
     DevSet,
     bag_encoder,
     evaluate_sets,
     start_from_bag,
 )
+from .utils.fingerprint import fingerprint
 
 logger = logging.getLogger(__name__)
 
-RUN = "recipe.json"  # in the output folder: what was trained with which settings
 TEACHER_STAGES = ("distillation", "extension", "token")
-MAY_CHANGE = {
-    "max_steps",
-    "num_train_epochs",
-    "logging_steps",
-    "save_steps",
-    "save_total_limit",
-    "eval_steps",
-    "report_to",
-    "dataloader_num_workers",
-    "disable_tqdm",
-    "cache_dir",
-    "live_teacher",
-}
 
 
 def train_recipe(
-    path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False
+    path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False, changed_data: bool = False
 ) -> dict[str, Any]:
     """Train one stage and save it in its `output_dir`; returns metrics (also written to results.json there).
 
     Args:
         fresh: train again although the stage is finished, and drop the checkpoints of a run that is not.
+        changed_data: continue a run, or take a stage as finished, although its data have changed since.
 
     Raises:
-        ValueError: `output_dir` holds checkpoints that were trained with other settings.
+        ValueError: `output_dir` cannot be written, or holds checkpoints that were trained with other settings or on
+            other data.
     """
     stage, model_args, data_args, args, values = read_recipe(path, overrides)
     out = Path(args.output_dir)
+    check_output_folder(out)
     run = {
         "stage": stage,
         "values": values,
-        "from": _trained_with(model_args.model_name_or_path or model_args.bag),
+        "from": read_record(model_args.model_name_or_path or model_args.bag),
     }
     if model_args.decoder:
-        run["decoder_from"] = _trained_with(model_args.decoder)
-    before = json.loads((out / RUN).read_text()) if (out / RUN).exists() else None
-    if not fresh and before == json.loads(json.dumps(run | {"finished": True}, default=str)):
+        run["decoder_from"] = read_record(model_args.decoder)
+    before = None if fresh else read_record(out)
+    if before and not {"eval_strategy", "load_best_model_at_end"} & set(before["values"]):
+        # Recipes of earlier versions evaluated where they said so: such a run keeps what it began with.
+        as_before = read_recipe(path, {**(overrides or {}), "eval_strategy": "no"})
+        if "load_best_model_at_end" not in as_before[-1] and "load_best_model_at_end" in values:
+            stage, model_args, data_args, args, values = as_before
+            run["values"] = values
+    if is_finished(out, run, before):
+        if before.get("data") and not changed_data:
+            check_data(out, run | {"data": _data_of_finished(data_args)}, before)
         logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
-        results = json.loads((out / "results.json").read_text())
-        return {key: value for key, value in results.items() if key != "tables"}
-    resume = _checkpoint_to_resume(out, run, before, fresh)
+        return _results(out)
+    resume = checkpoint_to_resume(out, run, before, fresh)
     set_seed(args.seed)
     with args.main_process_first(desc="data"):  # who comes second finds the caches
-        dataset = load_training_data(stage, data_args, args)
+        pairs, dev_sets = load_pairs(data_args), load_dev_sets(data_args)
+        run["data"] = data_fingerprints(pairs, dev_sets)
+        if resume and not changed_data:
+            check_data(out, run, before)
+        dataset = training_rows(stage, data_args, args, pairs)
         max_length = getattr(args, "max_length", 128)
-        tokenizer = load_tokenizer(model_args, dataset, max_length)
-        dev_sets = load_dev_sets(data_args)
+        # The weights of a checkpoint belong to its own tokenizer, whatever a new one would be.
+        tokenizer = (
+            AutoTokenizer.from_pretrained(resume)
+            if resume
+            else load_tokenizer(model_args, dataset, max_length)
+        )
         tokenized = tokenize_parallel(
             dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir
         )
@@ -103,10 +115,17 @@ def train_recipe(
         _now_writes(trainer.model.decoder, tokenized)
     trainer.model_card = model_card(run, languages)  # of a push while it is being trained
     if trainer.is_world_process_zero():
-        out.mkdir(parents=True, exist_ok=True)
-        (out / RUN).write_text(json.dumps(run | {"finished": False}, indent=2, default=str))
+        write_record(out, run, finished=False)
+        if resume:
+            step = Path(resume).name.rpartition("-")[2]
+            logger.warning("%s: the run continues from %s (step %s)", path.stem, resume, step)
     start = time.time()
-    trainer.train(resume_from_checkpoint=resume)
+    if resume and (last := weights_of_the_end(Path(resume), args)):
+        logger.warning("%s: all steps are done, the weights of %s are saved", path.stem, last)
+        trainer._load_from_checkpoint(str(last))  # `train` would take one more step
+        trainer.state.best_model_checkpoint = str(last)
+    else:
+        trainer.train(resume_from_checkpoint=resume)
     seconds = time.time() - start
     model = trainer.accelerator.unwrap_model(trainer.model)
     if stage == "lexical":
@@ -117,6 +136,8 @@ def train_recipe(
     results = {"stage": stage, "seconds": round(seconds, 1), **metrics} | {
         k: getattr(trainer, k) for k in ("tokens_per_second",) if getattr(trainer, k, None)
     }
+    if args.load_best_model_at_end and (best := trainer.state.best_model_checkpoint):
+        results["best_checkpoint"] = Path(best).name
     trainer.model_card = model_card(run, getattr(model.config, "languages", None) or languages, results)
     if stage != "lexical":
         trainer.save_model(str(out))  # every process takes part: under FSDP each holds a part of the weights
@@ -126,48 +147,51 @@ def train_recipe(
         tokenizer.save_pretrained(out)
         (out / "README.md").write_text(trainer.model_card, encoding="utf-8")
         by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
-        (out / "results.json").write_text(
-            json.dumps(results | {"tables": by_language}, indent=2, ensure_ascii=False)
-        )
-        (out / RUN).write_text(json.dumps(run | {"finished": True}, indent=2, default=str))
+        write_json(out / "results.json", results | {"tables": by_language})
+        write_record(out, run, finished=True)
     return results
 
 
-def _trained_with(name: str | None) -> Any:
-    """What this package trained a checkpoint with: what builds on it is only as finished as it is."""
-    file = Path(name or "") / RUN
-    return json.loads(file.read_text()) if name and file.exists() else None
+def _results(out: Path) -> dict[str, Any]:
+    file = out / "results.json"
+    results = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return {key: value for key, value in results.items() if key != "tables"}
 
 
-def _checkpoint_to_resume(out: Path, run: dict, before: dict | None, fresh: bool) -> str | None:
-    """The last checkpoint of the same run; a longer one (more steps) is the same run too."""
-
-    def settings(r: dict) -> dict:
-        values = {key: value for key, value in r["values"].items() if key not in MAY_CHANGE}
-        return json.loads(json.dumps(r | {"values": values, "finished": None}, default=str))
-
-    checkpoint = get_last_checkpoint(str(out)) if out.is_dir() else None
-    if checkpoint is None:
-        return None
-    if not fresh and before is not None and settings(before) == settings(run):
-        return checkpoint
-    if not fresh:
-        raise ValueError(
-            f"{out} holds checkpoints of other settings; --fresh replaces them, or give another output_dir"
-        )
-    if int(os.environ.get("RANK", 0)) == 0:
-        for folder in out.glob("checkpoint-*"):
-            shutil.rmtree(folder)  # or a later resume would take an old one for the newest
-    return None
+def _data_of_finished(args: DataArguments) -> dict[str, str]:
+    """Fingerprints of the data as they are now; none where they are not here any more: nothing reads them again."""
+    try:
+        return data_fingerprints(load_pairs(args), load_dev_sets(args))
+    except FileNotFoundError as error:
+        logger.warning("data are not compared with those of the finished run: %s", error)
+        return {}
 
 
-def load_training_data(stage: str, args: DataArguments, stage_args) -> Dataset:
+def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet]) -> dict[str, str]:
+    dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
+    return {"train_data": data_fingerprint(pairs)} | dev
+
+
+def load_pairs(args: DataArguments) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
-    dataset, seed = load_parallel(args.train_data, **args.data_options), stage_args.seed
+    try:
+        return load_parallel(args.train_data, **args.data_options)
+    except TypeError as error:  # an option that does not exist
+        raise ValueError(f"data_options: {str(error).replace('load_parallel() ', '')}") from None
+
+
+def training_rows(stage: str, args: DataArguments, stage_args, dataset: Dataset) -> Dataset:
+    """What the stage trains on, of the pairs as they were read."""
+    seed = stage_args.seed
     if args.source_languages:
-        kept = set(args.source_languages)
+        kept, found = set(args.source_languages), dataset
         dataset = dataset.filter(lambda lang: lang in kept, input_columns="source_lang")
+        if not len(dataset):
+            raise ValueError(
+                f"source_languages: no row of {args.train_data} is from {', '.join(sorted(kept))}; it holds "
+                f"{', '.join(sorted(set(found['source_lang'])))}"
+            )
     if stage in TEACHER_STAGES:
         base = stage_args.base_languages = stage_args.base_languages or teacher_languages(args.teacher)
         if stage == "distillation":
@@ -272,7 +296,7 @@ def frozen_sides(
     )
     if role == "teacher" and args.live_teacher:
         return {role: tuple(LiveRows(dataset, side, encode) for side in sides)}
-    key = f"{name} {_trained_with(name)}"
+    key = f"{name} {fingerprint(name)}"
     # Algorithm 2 does not ask the teacher about a language that it never saw.
     known = stage_args.base_languages if stage == "extension" else None
     options = dict(normalize=role == "guide", sides=sides, languages=known)
@@ -287,7 +311,7 @@ def groups_of(model_args: ModelArguments, args: DataArguments, stage_args, datas
     if not args.neighbour_groups:
         return np.stack(levels, axis=1)
     name = args.neighbours_by or model_args.bag
-    key = f"{name} {_trained_with(name)}"
+    key = f"{name} {fingerprint(name)}"
     options = dict(normalize=True, sides=("target",))
     (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)
     levels.append(neighbour_groups(targets, args.neighbour_groups, stage_args.seed))
@@ -311,31 +335,6 @@ def with_decoder(model: EchoForTranslation, name: str) -> EchoForTranslation:
     return EchoForTranslation.from_parts(
         model.encoder, EchoDecoder.from_pretrained(name, dtype=torch.float32)
     )
-
-
-def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
-    """EchoConfig of a new model; `shape` holds its fields, and what is other in the decoder: `decoder_layers`, and
-    `decoder_vocab_size`, the first ids of the vocabulary that it knows (`vocabulary/order.py`)."""
-    shape = dict(shape)
-    of_decoder = {
-        name: shape.pop(key)
-        for key, name in (("decoder_layers", "num_hidden_layers"), ("decoder_vocab_size", "vocab_size"))
-        if key in shape
-    }
-    known = {f.name for f in fields(EchoConfig)}
-    if unknown := sorted(set(shape) - known):  # transformers would take it as an attribute and go on
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        raise ValueError(
-            f"unknown shape field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else "")
-        )
-    own = {k: shape.pop(k) for k in ("pooling", "final_norm") if k in shape}
-    names = ("pad", "bos", "eos", "cls", "sep")
-    ids = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id", None) for n in names}
-    common = (
-        {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
-    )
-    decoder = EchoDecoderConfig(**common | of_decoder, decoder_start_token_id=ids["bos_token_id"])
-    return EchoConfig(**common, **own, languages=languages, decoder=decoder)
 
 
 def _languages(tokenized) -> list[str]:

@@ -31,7 +31,7 @@ LAYERS = [
     {"modeling", "pretrained"},
     {"losses", "languages", "language_table", "markdown", "data", "vocabulary", "convert"},
     {"trainers", "evaluation", "mining", "synthesis", "inference"},
-    {"reports", "hub", "training", "recipe", "dry_run"},
+    {"reports", "hub", "training", "recipe", "run_record", "model_shape", "dry_run"},
     {"cli", "demo", "tour"},
 ]
 IGNORE = shutil.ignore_patterns("__pycache__")

@@ -35,12 +35,20 @@ def train(
         bool, typer.Option("--dry-run", help="Print sizes, steps and memory; train nothing.")
     ] = False,
     fresh: Annotated[bool, typer.Option(help="Train again although the stage is finished.")] = False,
+    changed_data: Annotated[
+        bool, typer.Option("--changed-data", help="Continue a run although its data have changed since.")
+    ] = False,
 ) -> None:
-    """Train a recipe: one stage, or every stage of a folder in order. A killed run goes on where it was."""
+    """Train a recipe: one stage, or every stage of a folder in order. A killed run continues where it was."""
     from ..dry_run import dry_run as describe
     from ..recipe import find_recipes, parse_overrides
     from ..training import train_recipe
 
     values = parse_overrides(overrides or [])
-    for path in find_recipes(recipe):
-        print_report(describe(path, values) if dry_run else train_recipe(path, values, fresh=fresh))
+    paths = find_recipes(recipe)
+    for path in paths:
+        if dry_run:
+            report = describe(path, values, journey=paths if len(paths) > 1 else None)
+        else:
+            report = train_recipe(path, values, fresh=fresh, changed_data=changed_data)
+        print_report(report)

@@ -19,7 +19,8 @@ class EqualGroupsSampler(Sampler[list[int]]):
 
     Args:
         groups: an integer a row, or (rows, levels) integers: rows that are equal in all levels are a group. Groups of
-            fewer than `LEAST` rows are put together: they have too few negatives.
+            fewer than `LEAST` rows, or fewer than ranks, are put together: they have too few negatives. Where even
+            together they have fewer rows than ranks, the smallest other group takes them in.
         rows: rows of a batch on one rank; of a smaller group all.
         rank, world_size: which part of each batch to give.
 
@@ -47,9 +48,12 @@ class EqualGroupsSampler(Sampler[list[int]]):
             )
         _, number = np.unique(np.asarray(groups).reshape(len(groups), -1), axis=0, return_inverse=True)
         number = number.ravel()
-        small = np.bincount(number)[number] < LEAST
-        order = np.argsort(np.where(small, -1, number), kind="stable")
-        _, counts = np.unique(np.where(small, -1, number), return_counts=True)
+        sizes = np.bincount(number)
+        joined = np.where(sizes < max(LEAST, world_size), -1, np.arange(len(sizes)))
+        if 0 < sizes[joined == -1].sum() < world_size:  # a batch of them would leave a rank without rows
+            joined[np.where(joined == -1, len(groups), sizes).argmin()] = -1
+        order = np.argsort(joined[number], kind="stable")
+        _, counts = np.unique(joined[number], return_counts=True)
         self.groups = np.split(order, np.cumsum(counts)[:-1])
         self.rows, self.seed, self.rank, self.world_size, self.epoch = rows, seed, rank, world_size, 0
         self._batches = -(-len(groups) // (rows * world_size))

@@ -72,7 +72,8 @@ def frozen_embeddings(
 
     Args:
         encode: (texts, lang) -> (len(texts), d), such as `hf_echo.inference.any_encoder(model)`.
-        name: all that the embeddings depend on but language and text: the encoder's name or path and its revision.
+        name: all that the embeddings depend on but language and text: the encoder's name and the fingerprint of its
+            files (`hf_echo.utils.fingerprint`). A path alone is not enough: another model may be built there.
         normalize: rows of length 1 (a guide's length says nothing; a teacher's does).
         languages: those that the encoder knows; texts in others are not embedded, their rows read as zeros.
 

@@ -12,7 +12,7 @@ from .memory import CrossBatchMemory
 from .mse import mse_loss
 from .sampled_translation import sampled_translation_loss
 from .self_objective import self_objective_loss
-from .split_softmax import one_softmax_loss, split_softmax_loss, split_softmax_parts
+from .split_softmax import hard_negatives_loss, one_softmax_loss, split_softmax_loss, split_softmax_parts
 from .total import weighted_total
 from .translation import translation_loss
 
@@ -24,6 +24,7 @@ __all__ = [
     "gather_offset",
     "gather_with_grad",
     "guide_filter",
+    "hard_negatives_loss",
     "mse_loss",
     "one_softmax_loss",
     "rank_weight",

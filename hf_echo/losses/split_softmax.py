@@ -114,16 +114,40 @@ def split_softmax_parts(
         exclude=exclude,
         offset=offset,
     )
-    mask = _check_hard(source, hard_negatives, hard_negative_mask)
-    positive = _own_cosine(source, target[offset : offset + len(source)].unsqueeze(1))
-    negatives = _own_cosine(source, _blank(hard_negatives, mask)).masked_fill(~mask, -math.inf)
-    logits = logit_scale * torch.cat([positive, negatives], dim=1)
-    hard = -logits.log_softmax(1)[:, 0].sum() / max(len(source), 1)
+    own = target[offset : offset + len(source)]
+    hard = hard_negatives_loss(source, own, hard_negatives, hard_negative_mask, logit_scale=logit_scale)
     return {
         "contrastive": contrastive,
         "hard_negatives": hard,
         "total": (1 - gamma) * contrastive + gamma * hard,
     }
+
+
+def hard_negatives_loss(
+    source: Tensor,
+    target: Tensor,
+    hard_negatives: Tensor,
+    hard_negative_mask: Tensor,
+    *,
+    logit_scale: float = 100.0,
+) -> Tensor:
+    """The hard term of `split_softmax_loss` alone: no softmax over the batch is computed.
+
+    Args:
+        source, target: (n, d), row i of one translates row i of the other; the rest as in `split_softmax_loss`.
+
+    Example:
+        >>> import torch
+        >>> x, negatives = torch.eye(2), torch.eye(2).flip(0).unsqueeze(1)
+        >>> mask = torch.tensor([[True], [False]])
+        >>> hard_negatives_loss(x, x, negatives, mask, logit_scale=1.0).item()  # log(1 + e^-1) / 2
+        0.15663...
+    """
+    mask = _check_hard(source, hard_negatives, hard_negative_mask)
+    positive = _own_cosine(source, target.unsqueeze(1))
+    negatives = _own_cosine(source, _blank(hard_negatives, mask)).masked_fill(~mask, -math.inf)
+    logits = logit_scale * torch.cat([positive, negatives], dim=1)
+    return -logits.log_softmax(1)[:, 0].sum() / max(len(source), 1)
 
 
 def one_softmax_loss(

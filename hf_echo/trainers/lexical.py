@@ -23,8 +23,8 @@ from ..losses import (
     contrastive_loss,
     distillation_loss,
     gather_with_grad,
+    hard_negatives_loss,
     rank_weight,
-    split_softmax_loss,
     symmetric_contrastive_loss,
 )
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
@@ -245,10 +245,8 @@ class LexicalTrainer(Trainer):
         loss = (contrastive_loss(source, all_target, **options) + back) / 2
         if gamma:
             index = inputs["negative_index"]
-            hard = split_softmax_loss(
-                source, target, embeddings[index.clamp(min=0)], index >= 0, gamma=1.0,
-                logit_scale=self.args.hard_logit_scale, margin=0.0,
-            )  # fmt: skip
+            negatives, scale = embeddings[index.clamp(min=0)], self.args.hard_logit_scale
+            hard = hard_negatives_loss(source, target, negatives, index >= 0, logit_scale=scale)
             loss = (1 - gamma) * loss + gamma * hard
         return loss * rank_weight(len(source), loss.device)  # ranks may hold different numbers of rows
 

@@ -53,3 +53,16 @@ def test_ranks_share_a_batch():
     assert [a + b for a, b in zip(*halves, strict=True)] == whole
     with pytest.raises(ValueError, match="1 rows cannot give each of 2 ranks one; use fewer ranks"):
         EqualGroupsSampler([0], 5, world_size=2)
+
+
+@pytest.mark.parametrize("world_size", [4, 100])
+def test_small_groups_with_fewer_rows_than_ranks(world_size):
+    """Three rows for four ranks, and groups of LEAST rows for more ranks than that: no rank gets an empty batch."""
+    sizes = [300, 3, 2 * LEAST, LEAST] if world_size == 100 else [300, 2, 1, 2 * LEAST]
+    groups = np.repeat(np.arange(4), sizes)
+    ranks = [list(EqualGroupsSampler(groups, 2, rank=r, world_size=world_size)) for r in range(world_size)]
+    assert min(len(batch) for batches in ranks for batch in batches) >= 1
+    seen = {groups[row] for batches in ranks for batch in batches for row in batch}
+    assert 0 in seen and len(seen) > 1
+    for batches in zip(*ranks, strict=True):  # the largest group stays alone
+        assert len({groups[row] == 0 for batch in batches for row in batch}) == 1

@@ -330,6 +330,15 @@ def test_loss_with_hard_negatives_by_hand(make_trainer, toy_data):
     assert loss == pytest.approx((0.7 * contrast / 2 + 0.3 * hard) / 10, rel=1e-4)
 
 
+def test_hard_negatives_need_no_second_softmax_over_the_batch(make_trainer, toy_data, monkeypatch):
+    trainer = make_trainer(gamma=0.3, max_negatives=2)
+    batch = trainer.data_collator([toy_data[i] for i in range(10)])
+    monkeypatch.setattr(
+        "hf_echo.losses.split_softmax.contrastive_loss", lambda *_, **__: pytest.fail("computed")
+    )
+    assert trainer.compute_loss(trainer.model, batch) > 0
+
+
 def test_hard_negatives_go_away(make_trainer, toy_data):
     """What the batches' other targets do not ask for: the nearest hard negative further away than the target."""
 
