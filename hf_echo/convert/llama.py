@@ -21,8 +21,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 from ..modeling.configuration_echo import EchoConfig, EchoDecoderConfig
 from ..modeling.modeling_echo import EchoForTranslation
 from ..modeling.tokenization_echo import BOS, EOS, EchoTokenizer
-from ..utils.lineage import write_lineage
 from ..utils.hub import out_of_reach
+from ..utils.lineage import write_lineage
 
 logger = logging.getLogger(__name__)
 
