@@ -104,11 +104,12 @@ def without_held_out(table: pd.DataFrame, dev: dict[str, pd.DataFrame]) -> pd.Da
 
 
 def mixed(train: pd.DataFrame, corpora: Path, wanted: dict) -> pd.DataFrame:
-    """Each row as often as its file asks for, times what its language asks for."""
+    """Each row as often as its file asks for, times what its language asks for; at most `rows`, drawn by chance."""
     with_english = train.target_lang == ENG
     times = base.weights_of_rows(train, corpora, wanted["weights"], wanted["others"])
     times[~with_english] = wanted["without_english"]
-    return repeated(train, times * language_scale(train.source_lang, times, wanted["power"], wanted["most"]))
+    times *= language_scale(train.source_lang, times, wanted["power"], wanted["most"])
+    return repeated(train, times).head(wanted["rows"])  # they are shuffled
 
 
 def language_scale(langs: pd.Series, times: pd.Series, power: float, most: float) -> pd.Series:

@@ -31,7 +31,8 @@ TWELVE = [
 ]  # fmt: skip
 FORTY_ONE = [*PARTS["languages"], *PARTS["new_languages"]]
 GROUPS = {
-    "12": TWELVE, "41": FORTY_ONE, "joined last (12)": PARTS["extension_languages"], "new (51)": PARTS["more_languages"],
+    "12": TWELVE, "41": FORTY_ONE, "joined last (12)": PARTS["extension_languages"],
+    "new (51)": PARTS["more_languages"],
     "all (104)": [*FORTY_ONE, *PARTS["extension_languages"], *PARTS["more_languages"]],
 }  # fmt: skip
 SETS = {"everyday": 300, "flores": 99, "ntrex": 259, "wmt": 500}
