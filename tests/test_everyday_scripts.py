@@ -78,6 +78,27 @@ def test_small_languages_come_more_often_but_not_too_often(script):
     np.testing.assert_allclose(halved, scale)
 
 
+def test_both_directions_write_english_and_a_few_languages(script):
+    rows = [
+        ("Il dort bien.", "fra_Latn", "He sleeps well.", "eng_Latn", "primary"),
+        ("Il dort bien.", "fra_Latn", "He sleeps well.", "eng_Latn", "primary"),  # a copy of the mix
+        ("Jis miega.", "lit_Latn", "He sleeps.", "eng_Latn", "primary"),
+        ("Jis miega.", "lit_Latn", "Il dort.", "fra_Latn", "primary"),
+        ("chien", "fra_Latn", "dog", "eng_Latn", "primary"),
+        ("bon chien", "fra_Latn", "good dog", "eng_Latn", "dictionary"),
+    ]
+    columns = ["source", "source_lang", "target", "target_lang", "provenance"]
+    table = script("everyday_data")["both_directions"](pd.DataFrame(rows, columns=columns), ["fra_Latn"])
+    assert {*zip(table.source, table.target_lang, table.target)} == {
+        ("Il dort bien.", "eng_Latn", "He sleeps well."),
+        ("He sleeps well.", "fra_Latn", "Il dort bien."),
+        ("Jis miega.", "eng_Latn", "He sleeps."),
+        ("Jis miega.", "fra_Latn", "Il dort."),
+    }
+    assert len(table) == 4 and list(table.columns) == columns
+    assert set(table[table.target_lang == "fra_Latn"].source_lang) == {"eng_Latn", "lit_Latn"}
+
+
 def test_every_language_is_searched_among_as_many_sentences(script):
     """Against a count by hand: lit has two sentences, one of them wrong; its candidates are filled up with others'."""
     report = script("everyday_report")

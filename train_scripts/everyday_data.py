@@ -9,6 +9,7 @@ recipes/everyday_dev.yaml
     train.parquet           all pairs, with English and without
     train_mix.parquet       the same, each row as often as its file and its language ask for
     train_refit.parquet     pairs with English for the closed form
+    train_both.parquet      sentences into English and into a few other languages: for translation
     tokenizer               whole characters in scripts other than Latin, Greek and Cyrillic
 A text of a dev set, compared by its letters and digits, is on neither side of a training pair.
 """
@@ -112,6 +113,24 @@ def mixed(train: pd.DataFrame, corpora: Path, wanted: dict) -> pd.DataFrame:
     return repeated(train, times).head(wanted["rows"])  # they are shuffled
 
 
+def both_directions(mix: pd.DataFrame, written: list[str], least: int = 2) -> pd.DataFrame:
+    """Pairs into English and into the `written` languages, from any other. Each pair once, without dictionaries and
+    single words (English has at least `least` words; words of other languages are not counted)."""
+    pairs = mix[mix.provenance != "dictionary"].drop_duplicates(["source", "source_lang", "target"])
+    swapped = {
+        "source": "target",
+        "source_lang": "target_lang",
+        "target": "source",
+        "target_lang": "source_lang",
+    }
+    both = pd.concat([pairs, pairs.rename(columns=swapped)[pairs.columns]])
+    both = both[both.target_lang.isin([ENG, *written])]
+    for side in ("source", "target"):
+        english = both[f"{side}_lang"] == ENG
+        both = both[~english | (both[side].str.count(" ") + 1 >= least)]
+    return both.sample(frac=1, random_state=0).reset_index(drop=True)
+
+
 def language_scale(langs: pd.Series, times: pd.Series, power: float, most: float) -> pd.Series:
     """Of each row: its language's n rows (by `times`) become n to the power of `power`, the largest language staying as
     it is, and no row comes more than `most` times as often as before."""
@@ -152,6 +171,8 @@ def main() -> None:
         table = mixed(train, args.corpora, PARTS[name])
         table.to_parquet(args.out / f"train_{name}.parquet")
         print(f"train_{name}: {len(table)} pairs\n{table.source_lang.value_counts().to_string()}")
+        if name == "mix":
+            both_directions(table, PARTS["written"]).to_parquet(args.out / "train_both.parquet")
     base.nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
     english = train[train.target_lang == ENG]
     base.write_tokenizer(english, args.out / "tokenizer_latin", PARTS["vocabulary"]["latin"], english_times=2)
