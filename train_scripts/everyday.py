@@ -15,12 +15,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
 
 from hf_echo.convert import damp_checkpoint, whiten_checkpoint
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.modeling import EchoEncoder
 from hf_echo.recipe import find_recipes
+from hf_echo.trainers.lexical import bag_config
 from hf_echo.trainers.refit import refit_on_pairs
 from hf_echo.training import train_recipe
+from hf_echo.vocabulary import load_tokenizer, swap_checkpoint
 
 JOURNEY = "echo-everyday"
 OUT = Path("outputs") / JOURNEY
@@ -34,6 +40,19 @@ def make_data(corpora: Path) -> None:
     if not (DATA / "tokenizer" / "tokenizer.json").exists():  # written last
         script = Path(__file__).with_name("everyday_data.py")
         subprocess.run([sys.executable, script, corpora, DATA], check=True)
+
+
+def start_from(checkpoint: str | Path, tokenizer: str | Path, out: str | Path) -> None:
+    """The token vectors of an encoder without its layers, cut in another vocabulary: a bag that stage 0 starts from."""
+    source = EchoEncoder.from_pretrained(checkpoint, dtype=torch.float32)
+    config = bag_config(load_tokenizer(checkpoint), source.projection.weight.shape[0], source.config.languages)
+    bag = EchoEncoder(config)
+    bag.embed_tokens.weight.data = source.embed_tokens.weight.data @ source.projection.weight.data.T
+    torch.nn.init.eye_(bag.projection.weight)
+    with TemporaryDirectory() as folder:
+        bag.save_pretrained(folder)
+        load_tokenizer(checkpoint).save_pretrained(folder)
+        swap_checkpoint(folder, tokenizer, out, method="sum")
 
 
 def whiten() -> None:
