@@ -10,6 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hf_echo.convert.damp import damp_layers
+from hf_echo.inference import encode
+from hf_echo.modeling import EchoEncoder
+from hf_echo.vocabulary import load_tokenizer
+
 SCRIPTS = Path(__file__).parents[1] / "train_scripts"
 
 
@@ -149,3 +154,17 @@ def test_steps_of_the_journey_are_in_order(script):
     names = list(script("everyday")["steps"]())
     assert names[:4] == ["0_bag", "0_bag_languages", "0_white", "0_refit"] and names[-1] == "9_damped"
     assert "1_layers" in names[4:-1]
+
+
+def test_a_bag_of_a_checkpoint_is_the_checkpoint_without_its_layers(script, toy, toy_tokenizer, tmp_path):
+    """Against damp_layers: layers that add nothing. The same vocabulary, so that swapping it changes nothing."""
+    model = toy.make_model(toy_tokenizer, pooling="mean", final_norm=False, embedding_size=24)
+    model.encoder.save_pretrained(tmp_path / "encoder")
+    toy_tokenizer.save_pretrained(tmp_path / "encoder")
+    script("everyday")["start_from"](tmp_path / "encoder", tmp_path / "encoder", tmp_path / "bag")
+    bag = EchoEncoder.from_pretrained(tmp_path / "bag").eval()
+    assert not len(bag.layers) and bag.embed_tokens.weight.shape[1] == 24
+    texts = [toy.say(m, "eng_Latn") for m in toy.split("dev")[:5]]
+    found = encode(bag, load_tokenizer(tmp_path / "bag"), texts, "eng_Latn")
+    want = encode(damp_layers(model.encoder.eval(), 0.0), toy_tokenizer, texts, "eng_Latn")
+    np.testing.assert_allclose(found, want, atol=1e-5)
