@@ -3,9 +3,11 @@
     python train_scripts/everyday.py CORPORA                 # everything
     python train_scripts/everyday.py CORPORA --until 0_refit # only the bag: no layers
 
-The stages are the recipes of recipes/echo-everyday, in the order of their names; between them the bag is whitened and
-refitted, and finished layers are damped. A stopped run continues where it was; what is finished is not done again.
-Everything is written to outputs/echo-everyday.
+The bag starts from the token vectors of the echo-nano in this package, cut in the new vocabulary. The stages are the
+recipes of recipes/echo-everyday, in the order of their names; between them the bag is whitened and refitted, and
+finished layers are damped. A stopped run continues where it was; what is finished is not done again. Everything is
+written to outputs/echo-everyday. On a busy machine set OMP_WAIT_POLICY=passive: threads that spin took three times the
+time (docs/trials/echo-nano-everyday.md).
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ DATA = OUT / "data"
 SHRINKAGE = 2.0
 REFIT = {"ridge": 2.0, "step": 0.7, "softmax_weight": 6.0}  # as echo-nano (docs/trials.md)
 SHARE = 0.5  # of the layers
+START = Path(__file__).parents[1] / "hf_echo" / "pretrained" / "echo-nano"
 
 
 def make_data(corpora: Path) -> None:
@@ -45,7 +48,9 @@ def make_data(corpora: Path) -> None:
 def start_from(checkpoint: str | Path, tokenizer: str | Path, out: str | Path) -> None:
     """The token vectors of an encoder without its layers, cut in another vocabulary: a bag that stage 0 starts from."""
     source = EchoEncoder.from_pretrained(checkpoint, dtype=torch.float32)
-    config = bag_config(load_tokenizer(checkpoint), source.projection.weight.shape[0], source.config.languages)
+    config = bag_config(
+        load_tokenizer(checkpoint), source.projection.weight.shape[0], source.config.languages
+    )
     bag = EchoEncoder(config)
     bag.embed_tokens.weight.data = source.embed_tokens.weight.data @ source.projection.weight.data.T
     torch.nn.init.eye_(bag.projection.weight)
@@ -61,17 +66,21 @@ def whiten() -> None:
 
 
 def refit() -> None:
-    data, cache = str(DATA / "train_refit.parquet"), OUT / "cache"
+    data, cache = str(DATA / "train_mix.parquet"), OUT / "cache"  # tokenized already
     refit_on_pairs(OUT / "0_white", data, OUT / "0_refit", cache_dir=cache, **REFIT)
 
 
 def steps() -> dict[str, Callable[[], object]]:
     """{folder in OUT: what makes it}, in order."""
     found = {path.stem: (lambda path=path: train_recipe(path)) for path in find_recipes(JOURNEY)}
-    found |= {"0_white": whiten, "0_refit": refit}
+    found |= {
+        "0_start": lambda: start_from(START, DATA / "tokenizer", OUT / "0_start"),
+        "0_white": whiten,
+        "0_refit": refit,
+    }
     layers = [name for name in found if name.endswith("_layers")]
     found |= {"9_damped": lambda: damp_checkpoint(OUT / layers[-1], OUT / "9_damped", SHARE)}
-    order = ["0_bag", "0_bag_languages", "0_white", "0_refit"]
+    order = ["0_start", "0_bag", "0_bag_languages", "0_white", "0_refit"]
     return {name: found[name] for name in [*order, *sorted(set(found) - set(order))]}
 
 

@@ -8,7 +8,6 @@ recipes/everyday_dev.yaml
     dev_wmt.parquet         news (research use: for measuring only)
     train.parquet           all pairs, with English and without
     train_mix.parquet       the same, each row as often as its file and its language ask for
-    train_refit.parquet     pairs with English for the closed form
     train_both.parquet      sentences into English and into a few other languages: for translation
     tokenizer               whole characters in scripts other than Latin, Greek and Cyrillic
 A text of a dev set, compared by its letters and digits, is on neither side of a training pair.
@@ -167,16 +166,14 @@ def main() -> None:
         return
     train = train_table(args.corpora, dev).sample(frac=1, random_state=0).reset_index(drop=True)
     train.to_parquet(args.out / "train.parquet")
-    for name in ("mix", "refit"):
-        table = mixed(train, args.corpora, PARTS[name])
-        table.to_parquet(args.out / f"train_{name}.parquet")
-        print(f"train_{name}: {len(table)} pairs\n{table.source_lang.value_counts().to_string()}")
-        if name == "mix":
-            both_directions(table, PARTS["written"]).to_parquet(args.out / "train_both.parquet")
+    mix = mixed(train, args.corpora, PARTS["mix"])
+    mix.to_parquet(args.out / "train_mix.parquet")
+    print(f"train_mix: {len(mix)} pairs\n{mix.source_lang.value_counts().to_string()}")
+    both_directions(mix, PARTS["written"]).to_parquet(args.out / "train_both.parquet")
     base.nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
     english = train[train.target_lang == ENG]
     base.write_tokenizer(english, args.out / "tokenizer_latin", PARTS["vocabulary"]["latin"], english_times=2)
-    times = base.weights_of_rows(english, args.corpora, PARTS["refit"]["weights"])
+    times = base.weights_of_rows(english, args.corpora, PARTS["mix"]["weights"])
     base.write_whole_tokenizer(english, times, args.out / "tokenizer_latin", args.out / "tokenizer")
 
 
