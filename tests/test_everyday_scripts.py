@@ -1,0 +1,169 @@
+"""The mix with everyday sentences: what is held out, how rows are drawn, and how its report counts."""
+
+from __future__ import annotations
+
+import hashlib
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hf_echo.convert.damp import damp_layers
+from hf_echo.inference import encode
+from hf_echo.modeling import EchoEncoder
+from hf_echo.vocabulary import load_tokenizer
+
+SCRIPTS = Path(__file__).parents[1] / "train_scripts"
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return lambda name: runpy.run_path(str(SCRIPTS / f"{name}.py"))
+
+
+def pairs(rows):
+    return pd.DataFrame(
+        [{"src_lang": s, "src": a, "tgt_lang": t, "tgt": b} for s, a, t, b in rows],
+        columns=["src_lang", "src", "tgt_lang", "tgt"],
+    )
+
+
+def percent(text):
+    return int.from_bytes(hashlib.sha256(text.lower().encode()).digest()[:4], "little") % 100
+
+
+def test_everyday_dev_is_a_share_by_the_hash_of_the_english(script, tmp_path):
+    """2 % of what echo-nano may have seen, in whatever spelling, 10 % of all else, the same in every language."""
+    data = script("everyday_data")
+    data["use_parts"]()
+    old = [f"Tom saw dog number {n}." for n in range(2000)]
+    new = [f"Mary has {n} cats." for n in range(2000)]
+    seen = pairs(("eng_Latn", text, "fra_Latn", f"fra {text}") for text in old)
+    seen.to_parquet(tmp_path / "tatoeba_pairs.parquet")
+    pairs([]).astype(str).to_parquet(tmp_path / "tatoeba_more.parquet")
+    rows = [("eng_Latn", text, lang, f"{lang} {text}") for text in new for lang in ("lit_Latn", "fra_Latn")]
+    rows += [("eng_Latn", text.upper(), "lit_Latn", f"lit {text}") for text in old]
+    rows += [("eng_Latn", text, "tlh_Latn", f"tlh {text}") for text in new]  # a language of no part
+    pairs(rows).to_parquet(tmp_path / "tatoeba_challenge.parquet")
+    table = data["everyday_table"](tmp_path)
+    want = {t for text in old if percent(text) < 2 for t in (text, text.upper())}
+    want |= {text for text in new if percent(text) < 10}
+    assert set(table.id) == want and set(table.lang) == {"eng_Latn", "fra_Latn", "lit_Latn"}
+    assert not table.duplicated(["id", "lang"]).any()
+    assert (table[table.lang == "eng_Latn"].text == table[table.lang == "eng_Latn"].id).all()
+
+
+def test_no_dev_text_on_either_side_of_a_pair(script):
+    data = script("everyday_data")
+    dev = {"everyday": pd.DataFrame({"text": ["Stop!", "Стало очень жарко.", "?!"]})}
+    rows = [
+        ("Halt.", "stop"),
+        ("стало очень жарко", "It got hot."),
+        ("Es ist Zeit.", "It is time."),
+        ("?!", "What?!"),
+        ("!?", "Eh?!"),
+    ]
+    train = pd.DataFrame(rows, columns=["source", "target"])
+    assert data["without_held_out"](train, dev).source.tolist() == ["Es ist Zeit.", "!?"]
+
+
+def test_small_languages_come_more_often_but_not_too_often(script):
+    """10,000, 2,500 and 10 rows at power 0.5 become 10,000, 5,000 and at most 6 times 10."""
+    data = script("everyday_data")
+    langs = pd.Series(["fra_Latn"] * 10_000 + ["lit_Latn"] * 2_500 + ["fao_Latn"] * 10)
+    times = pd.Series(1.0, langs.index)
+    scale = data["language_scale"](langs, times, 0.5, 6.0)
+    totals = (times * scale).groupby(langs).sum()
+    assert totals["fra_Latn"] == pytest.approx(10_000) and totals["lit_Latn"] == pytest.approx(5_000)
+    assert totals["fao_Latn"] == pytest.approx(60)
+    halved = data["language_scale"](langs, times * 0.5, 0.5, 6.0)  # what counts are rows by their weights
+    np.testing.assert_allclose(halved, scale)
+
+
+def test_both_directions_write_english_and_a_few_languages(script):
+    rows = [
+        ("Il dort bien.", "fra_Latn", "He sleeps well.", "eng_Latn", "primary"),
+        ("Il dort bien.", "fra_Latn", "He sleeps well.", "eng_Latn", "primary"),  # a copy of the mix
+        ("Jis miega.", "lit_Latn", "He sleeps.", "eng_Latn", "primary"),
+        ("Jis miega.", "lit_Latn", "Il dort.", "fra_Latn", "primary"),
+        ("chien", "fra_Latn", "dog", "eng_Latn", "primary"),
+        ("bon chien", "fra_Latn", "good dog", "eng_Latn", "dictionary"),
+    ]
+    columns = ["source", "source_lang", "target", "target_lang", "provenance"]
+    table = script("everyday_data")["both_directions"](pd.DataFrame(rows, columns=columns), ["fra_Latn"])
+    assert {*zip(table.source, table.target_lang, table.target)} == {
+        ("Il dort bien.", "eng_Latn", "He sleeps well."),
+        ("He sleeps well.", "fra_Latn", "Il dort bien."),
+        ("Jis miega.", "eng_Latn", "He sleeps."),
+        ("Jis miega.", "fra_Latn", "Il dort."),
+    }
+    assert len(table) == 4 and list(table.columns) == columns
+    assert set(table[table.target_lang == "fra_Latn"].source_lang) == {"eng_Latn", "lit_Latn"}
+
+
+def test_every_language_is_searched_among_as_many_sentences(script):
+    """Against a count by hand: lit has two sentences, one of them wrong; its candidates are filled up with others'."""
+    report = script("everyday_report")
+    english = {f"sentence number {n}": np.eye(8)[n] for n in range(8)}
+    texts = list(english)
+    rows = [{"id": t, "lang": "eng_Latn", "text": t} for t in texts]
+    rows += [{"id": t, "lang": "fra_Latn", "text": f"fra {t}"} for t in texts]
+    rows += [{"id": t, "lang": "lit_Latn", "text": f"lit {t}"} for t in texts[:2]]
+    table = pd.DataFrame(rows)
+    vectors = english | {f"fra {t}": english[t] for t in texts}
+    other = next(
+        t for t in report["in_order"](texts) if t not in texts[:2]
+    )  # only there because it is filled up
+    vectors |= {f"lit {texts[0]}": english[texts[0]], f"lit {texts[1]}": english[other]}
+    asked = []
+
+    def encode(batch, lang):
+        asked.append((lang, len(batch)))
+        return np.stack([vectors[text] for text in batch])
+
+    found = report["search"](encode, table, 6, margins=(None,))
+    assert asked == [("eng_Latn", 8), ("fra_Latn", 6), ("lit_Latn", 2)]
+    assert not found[found.lang == "fra_Latn"].cosine.any() and set(found.words) == {3}
+    wrong = found[found.lang == "lit_Latn"].set_index("id").cosine
+    assert wrong[texts[1]] and not wrong[texts[0]]
+    pool = report["candidates"](texts[:2], report["in_order"](texts), 6)
+    assert len(pool) == len(set(pool)) == 6 and pool[:2] == texts[:2]
+
+
+def test_groups_count_languages_and_lengths_count_sentences(script):
+    report = script("everyday_report")
+    rows = [("fra_Latn", 3, n < 10) for n in range(20)] + [("deu_Latn", 8, False) for _ in range(40)]
+    rows += [("spa_Latn", 30, True) for _ in range(19)]  # too few for a language, enough for a length
+    table = pd.DataFrame(rows, columns=["lang", "words", "cosine"])
+    found = report["by_group"](table)
+    assert found["12"] == (25.0, 2) and "new (51)" not in found
+    lengths = report["by_length"](table, report["TWELVE"])
+    assert lengths == {"1-5": (50.0, 20), "6-10": (0.0, 40), "21+": (100.0, 19)}
+
+
+def test_the_groups_are_104_languages_without_overlap(script):
+    groups = script("everyday_report")["GROUPS"]
+    assert [len(groups[name]) for name in groups] == [12, 41, 12, 51, 104]
+    assert len(set(groups["all (104)"])) == 104 and set(groups["12"]) <= set(groups["41"])
+
+
+def test_steps_of_the_journey_are_in_order(script):
+    names = list(script("everyday")["steps"]())
+    assert names == ["0_start", "0_bag", "0_bag_languages", "0_white", "0_refit", "1_layers", "9_damped"]
+
+
+def test_a_bag_of_a_checkpoint_is_the_checkpoint_without_its_layers(script, toy, toy_tokenizer, tmp_path):
+    """Against damp_layers: layers that add nothing. The same vocabulary, so that swapping it changes nothing."""
+    model = toy.make_model(toy_tokenizer, pooling="mean", final_norm=False, embedding_size=24)
+    model.encoder.save_pretrained(tmp_path / "encoder")
+    toy_tokenizer.save_pretrained(tmp_path / "encoder")
+    script("everyday")["start_from"](tmp_path / "encoder", tmp_path / "encoder", tmp_path / "bag")
+    bag = EchoEncoder.from_pretrained(tmp_path / "bag").eval()
+    assert not len(bag.layers) and bag.embed_tokens.weight.shape[1] == 24
+    texts = [toy.say(m, "eng_Latn") for m in toy.split("dev")[:5]]
+    found = encode(bag, load_tokenizer(tmp_path / "bag"), texts, "eng_Latn")
+    want = encode(damp_layers(model.encoder.eval(), 0.0), toy_tokenizer, texts, "eng_Latn")
+    np.testing.assert_allclose(found, want, atol=1e-5)

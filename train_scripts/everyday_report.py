@@ -1,0 +1,147 @@
+"""How well models find everyday sentences, encyclopaedia and news: one table by group of languages and length.
+
+    python train_scripts/everyday_report.py outputs/everyday/data hf_echo/pretrained/echo-nano outputs/everyday/4_damped
+
+The dev sets are those of everyday_data.py. Percent wrong, X to English; the same text counts as right. Each language is
+searched among as many English sentences as every other: its own and, where it has fewer, further ones of the set. The
+mean is over languages with at least 20 sentences; that of a length over sentences. A language that a model was not
+trained on is read with the prompt of no language.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from hf_echo.evaluation.xsim import best_matches
+from hf_echo.inference.any_encoder import any_encoder
+
+ENG = "eng_Latn"
+PARTS = yaml.safe_load((Path(__file__).parent / "recipes" / "everyday_dev.yaml").read_text())
+TWELVE = [
+    "fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl", "zho_Hans", "jpn_Jpan", "arb_Arab", "hin_Deva", "tur_Latn",
+    "swh_Latn", "fin_Latn", "vie_Latn",
+]  # fmt: skip
+FORTY_ONE = [*PARTS["languages"], *PARTS["new_languages"]]
+GROUPS = {
+    "12": TWELVE, "41": FORTY_ONE, "joined last (12)": PARTS["extension_languages"],
+    "new (51)": PARTS["more_languages"],
+    "all (104)": [*FORTY_ONE, *PARTS["extension_languages"], *PARTS["more_languages"]],
+}  # fmt: skip
+SETS = {"everyday": 300, "flores": 99, "ntrex": 259, "wmt": 500}
+LENGTHS = {"1-5": (1, 5), "6-10": (6, 10), "11-20": (11, 20), "21+": (21, 10_000)}
+LEAST = 20  # sentences of a language that counts
+
+
+def in_order(ids) -> list[str]:
+    """A fixed order that has nothing to do with the texts."""
+    return sorted(ids, key=lambda text: hashlib.sha256(str(text).encode()).digest())
+
+
+def candidates(own: list[str], everything: list[str], number: int) -> list[str]:
+    """Ids to search: the first `number` of a language's own, filled up with others; the own ones come first."""
+    own = own[:number]
+    known = set(own)
+    return own + [other for other in everything if other not in known][: number - len(own)]
+
+
+def search(encode: Callable, rows: pd.DataFrame, number: int, margins=(None, "ratio")) -> pd.DataFrame:
+    """One row for each sentence that is searched: lang, id, words (of the English) and wrong by each margin."""
+    english = rows[rows.lang == ENG].set_index("id").text
+    everything = in_order(english.index)
+    vectors = dict(zip(everything, np.asarray(encode(english[everything].tolist(), ENG))))
+    found = []
+    for lang, group in rows[rows.lang != ENG].groupby("lang", sort=True):
+        text = group.set_index("id").text
+        own = in_order(i for i in text.index if i in english.index)[:number]
+        pool = candidates(own, everything, number)
+        x, y = np.asarray(encode(text[own].tolist(), lang)), np.stack([vectors[i] for i in pool])
+        right, offered = english[own].to_numpy(), english[pool].to_numpy()
+        table = pd.DataFrame({"lang": lang, "id": own, "words": [len(t.split()) for t in right]})
+        for margin in margins:
+            table[margin or "cosine"] = offered[best_matches(x, y, margin)] != right
+        found.append(table)
+    return pd.concat(found, ignore_index=True)
+
+
+def by_group(table: pd.DataFrame, column: str = "cosine") -> dict[str, float]:
+    """{group: mean over its languages, percent wrong}, and how many languages counted."""
+    languages = table.groupby("lang")[column].agg(["mean", "size"])
+    languages = languages[languages["size"] >= LEAST]["mean"] * 100
+    return {
+        name: (float(own.mean()), len(own))
+        for name, group in GROUPS.items()
+        if len(own := languages[languages.index.isin(group)])
+    }
+
+
+def by_length(
+    table: pd.DataFrame, languages: list[str], column: str = "cosine"
+) -> dict[str, tuple[float, int]]:
+    """{words: (percent wrong over all sentences of these languages, how many sentences)}."""
+    table = table[table.lang.isin(languages)]
+    parts = {name: table[table.words.between(*ends)] for name, ends in LENGTHS.items()}
+    return {name: (100 * float(part[column].mean()), len(part)) for name, part in parts.items() if len(part)}
+
+
+def known_languages(folder: str) -> set[str] | None:
+    config = Path(folder) / "config.json"
+    found = json.loads(config.read_text()).get("languages") if config.exists() else None
+    return set(found) if found else None
+
+
+def measure(folder: str, data: Path) -> dict[str, dict[str, float]]:
+    """{row of the table: percent wrong}."""
+    encode, known = any_encoder(folder), known_languages(folder)
+    values = {}
+    for name, number in SETS.items():
+        rows = pd.read_parquet(data / f"dev_{name}.parquet")
+        table = search(
+            lambda texts, lang: encode(texts, lang if known and lang in known else None), rows, number
+        )
+        for column in ("cosine", "ratio"):
+            for group, (wrong, count) in by_group(table, column).items():
+                values[f"{name}, {group}, {count} languages, {column}"] = wrong
+        if name == "everyday":
+            for group in ("12", "41", "all (104)"):
+                for words, (wrong, count) in by_length(table, GROUPS[group]).items():
+                    values[f"everyday, {group}, {words} words, {count} sentences"] = wrong
+            for lang, wrong in (table.groupby("lang").cosine.mean() * 100).items():
+                values[f"everyday, {lang}, {int((table.lang == lang).sum())} sentences"] = float(wrong)
+    return values
+
+
+def table_of(found: dict[str, dict[str, float]]) -> str:
+    """Markdown, a column for each model."""
+    lines = ["| set | " + " | ".join(found) + " |", "|---" + "|--:" * len(found) + "|"]
+    rows = dict.fromkeys(row for values in found.values() for row in values)
+    for row in rows:
+        lines.append(
+            f"| {row} | " + " | ".join(f"{v[row]:.1f}" if row in v else "" for v in found.values()) + " |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, help="folder of everyday_data.py")
+    parser.add_argument("models", nargs="+", help="folders of Echo checkpoints or SentenceTransformers")
+    parser.add_argument("--out", type=Path, help="write the figures of all models as JSON too")
+    args = parser.parse_args()
+    found = {model: measure(model, args.data) for model in args.models}
+    if args.out:
+        args.out.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(table_of(found))
+
+
+if __name__ == "__main__":
+    main()
