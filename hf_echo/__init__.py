@@ -4,19 +4,20 @@ After `import hf_echo` these need no trust_remote_code:
 
     AutoModel.from_pretrained(name), SentenceTransformer(name), pipeline("sonar-translation", model=name)
 
-The import itself is light. transformers finds the class of a configuration by its model type; here it is told the
-names of ours, and `hf_echo.modeling`, which brings half of transformers and registers all the rest, is imported when
-one of them, or a class below, is first asked for.
+The import itself is light: it imports neither torch nor transformers. transformers finds the class of a configuration by
+its model type; as soon as transformers is there, before or after this import, it is told the names of ours.
+`hf_echo.modeling`, which brings half of transformers and registers all the rest, is imported when one of these names, or
+a class below, is first asked for. `hf_echo.evaluation`, `hf_echo.hub` and the other parts are imported at first use, too.
 """
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 if TYPE_CHECKING:
     from .modeling import (
@@ -64,17 +65,54 @@ def pretrained(name: str) -> Path:
 
 
 def __getattr__(name: str):
-    if name != "modeling" and name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    modeling = importlib.import_module(f"{__name__}.modeling")
-    return modeling if name == "modeling" else getattr(modeling, name)
+    if name in __all__:
+        return getattr(importlib.import_module(f"{__name__}.modeling"), name)
+    return _submodule(__name__, name)
+
+
+def _submodule(package: str, name: str):
+    """A submodule that nobody has imported yet, for the `__getattr__` of its package."""
+    if name not in {module.name for module in pkgutil.iter_modules(sys.modules[package].__path__)}:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return importlib.import_module(f"{package}.{name}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "modeling"})
+    return sorted({*globals(), *__all__, *(module.name for module in pkgutil.iter_modules(__path__))})
 
 
-# What transformers has for its own models: model type -> name of the class, and the module that holds it.
-for _model_type, _name in {"echo": "EchoConfig", "echo_decoder": "EchoDecoderConfig"}.items():
-    CONFIG_MAPPING._mapping[_model_type] = _name
-    CONFIG_MAPPING._modules[_model_type] = sys.modules[__name__]
+# Registration. transformers looks a model type up in CONFIG_MAPPING: name of the class, and the module that holds it.
+_AUTO = "transformers.models.auto.configuration_auto"
+
+
+def _register(configuration_auto) -> None:
+    mapping = configuration_auto.CONFIG_MAPPING
+    for model_type, name in {"echo": "EchoConfig", "echo_decoder": "EchoDecoderConfig"}.items():
+        mapping._mapping[model_type] = name
+        mapping._modules[model_type] = sys.modules[__name__]
+
+
+class _RegisterAfterImport:
+    """Import hook: registers right after transformers' mapping has been imported, whoever imports it."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != _AUTO:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module) -> None:
+                execute(module)
+                if module.__name__ == _AUTO:  # a loader may serve other modules, too
+                    _register(module)
+
+            spec.loader.exec_module = execute_and_register
+        return spec
+
+
+if hasattr(sys.modules.get(_AUTO), "CONFIG_MAPPING"):
+    _register(sys.modules[_AUTO])
+else:
+    sys.meta_path.insert(0, _RegisterAfterImport)

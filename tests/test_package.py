@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import textwrap
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,20 +119,65 @@ def test_modeling_travels_alone():
     assert not wrong
 
 
+def fresh(code: str) -> str:
+    """What a new process prints."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
 def test_import_is_light():
-    """Beyond what `from transformers import AutoModel` brings, the import of the package costs nothing."""
-    heavy = (
-        "datasets sentence_transformers sklearn faiss sacrebleu gguf hf_echo.modeling transformers.pipelines "
-    )
-    heavy += "transformers.modeling_utils transformers.models.llama.modeling_llama"
-    code = f"""if True:
-        import sys, hf_echo
-        print(*[name for name in {heavy.split()!r} if name in sys.modules])
-        print(set(hf_echo.__all__) <= set(dir(hf_echo)), hasattr(hf_echo, "EchoDecoders"))
+    """The import of the package brings none of its dependencies and no part of its own."""
+    code = """
+        import sys
+        before = set(sys.modules)
+        import hf_echo
+        new = {name.partition(".")[0] for name in set(sys.modules) - before} - {"hf_echo"}
+        print(sorted(new - set(sys.stdlib_module_names)), [n for n in sys.modules if n.startswith("hf_echo.")])
+        print(set(hf_echo.__all__) <= set(dir(hf_echo)), {"hub", "evaluation"} <= set(dir(hf_echo)))
+        print([hasattr(hf_echo, name) for name in ("EchoDecoders", "recipes", "no_such_part", "_x")])
+        print("transformers" in sys.modules)
         print(*[name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name])
         print(hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder)"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n") == ["", "True False", "", "True", ""]
+    want = ["[] []", "True True", "[False, False, False, False]", "False", "", "True", ""]
+    assert fresh(code).split("\n") == want
+
+
+def test_parts_are_there_after_a_plain_import():
+    code = """
+        import hf_echo
+        print((hf_echo.hub.metric_folder("xsim") / "xsim.py").exists(), hf_echo.hub.model_card.__name__)
+        print(hf_echo.evaluation.downstream.__name__, hasattr(hf_echo.evaluation, "no_such_part"))
+        try:
+            print(hf_echo.evaluation.mteb_model.EchoForMTEB.__name__)
+        except ImportError as error:
+            print("EchoForMTEB" if "hf-echo[mteb]" in str(error) else error)"""
+    want = ["True hf_echo.hub.model_card", "hf_echo.evaluation.downstream False", "EchoForMTEB", ""]
+    assert fresh(code).split("\n") == want
+
+
+IMPORTS = [
+    "import hf_echo; from transformers import AutoModel",
+    "from transformers import AutoModel; import hf_echo",
+    "import transformers; import hf_echo; from transformers import AutoModel",
+    "import transformers.models.auto.configuration_auto; import hf_echo; from transformers import AutoModel",
+    "import torch; import hf_echo; import sentence_transformers; from transformers import AutoModel",
+    "import sentence_transformers; import hf_echo; from transformers import AutoModel",
+    "import hf_echo.hub; from transformers import AutoModel",
+    "from hf_echo.modeling import EchoConfig; from transformers import AutoModel",
+]
+
+
+@pytest.mark.parametrize("imports", IMPORTS)
+def test_a_checkpoint_opens_in_any_order_of_imports(imports):
+    code = f"""
+        {imports}
+        import inspect
+        import hf_echo
+        from transformers.models.auto import configuration_auto
+        model = AutoModel.from_pretrained(hf_echo.pretrained("echo-nano"))
+        print(type(model).__name__, "class AutoConfig" in inspect.getsource(configuration_auto))"""
+    assert fresh(code) == "EchoEncoder True\n"
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ table.
 
 from __future__ import annotations
 
+from .. import _submodule
 from .attention import (
     AttentionEntropyResult,
     PoolingResult,
@@ -94,3 +95,8 @@ __all__ = [
     "xsim",
     "xsimpp",
 ]
+
+
+def __getattr__(name: str):
+    """Parts with dependencies of their own (`mteb_model`) and rarer ones are imported at first use."""
+    return _submodule(__name__, name)

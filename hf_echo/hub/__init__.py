@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .. import _submodule
+
 METRICS = ("xsim", "xsimpp")
 
 
@@ -16,3 +18,7 @@ def metric_folder(name: str) -> Path:
     if name not in METRICS:
         raise ValueError(f"no metric {name!r}; there are {', '.join(METRICS)}")
     return Path(__file__).parent / "metrics" / name
+
+
+def __getattr__(name: str):
+    return _submodule(__name__, name)
