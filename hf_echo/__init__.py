@@ -4,10 +4,10 @@ After `import hf_echo` these need no trust_remote_code:
 
     AutoModel.from_pretrained(name), SentenceTransformer(name), pipeline("sonar-translation", model=name)
 
-The import itself is light: it imports neither torch nor transformers. transformers finds the class of a configuration by
-its model type; as soon as transformers is there, before or after this import, it is told the names of ours.
-`hf_echo.modeling`, which brings half of transformers and registers all the rest, is imported when one of these names, or
-a class below, is first asked for. `hf_echo.evaluation`, `hf_echo.hub` and the other parts are imported at first use, too.
+The import itself is light: it imports neither torch nor transformers. transformers finds the class of a configuration
+by its model type; as soon as transformers is imported, before or after this package, it is told the names of ours.
+`hf_echo.modeling`, which brings half of transformers and registers all the rest, is imported when one of these names,
+or a class below, is first asked for. `hf_echo.evaluation`, `hf_echo.hub` and other parts are imported at first use.
 """
 
 from __future__ import annotations
