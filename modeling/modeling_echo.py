@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     # transformers fetches what a file of remote code imports, by its text. Named here, the tokenizer and the pipeline
     # lie beside this file wherever it runs, and a model saved there takes them along.
     from .pipeline_echo import SonarTranslationPipeline  # noqa: F401
+    from .precision_echo import has_fast_bf16  # noqa: F401
     from .tokenization_echo import EchoTokenizer  # noqa: F401
 
 
@@ -139,9 +140,13 @@ class EchoEncoder(EchoPreTrainedModel):
                 `return_overflowing_tokens`); a text's embedding is then the mean of its pieces, weighted by tokens.
             on_long: refused: it is an option of the tokenizer.
         """
-        if on_long is not None:  # of SentenceTransformer.encode, which hands it to the model and not to the tokenizer
+        if (
+            on_long is not None
+        ):  # of SentenceTransformer.encode, which hands it to the model and not to the tokenizer
             option = f"processing_kwargs={{'text': {{'on_long': {on_long!r}}}}}"
-            raise ValueError(f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})")
+            raise ValueError(
+                f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})"
+            )
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         hidden = None
@@ -384,7 +389,9 @@ class EchoForTranslation(EchoPreTrainedModel):
             ValueError: no `decoder_input_ids`, and the decoder writes several languages.
         """
         if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
-            rows = next(len(x) for x in (sentence_embedding, input_ids, kwargs.get("inputs")) if x is not None)
+            rows = next(
+                len(x) for x in (sentence_embedding, input_ids, kwargs.get("inputs")) if x is not None
+            )
             prompt = torch.tensor(self.default_prompt_ids(), device=self.device)
             kwargs["decoder_input_ids"] = prompt.expand(rows, -1)
         if sentence_embedding is not None:
@@ -409,13 +416,19 @@ class EchoForTranslation(EchoPreTrainedModel):
         )
         languages = self.decoder.config.languages or []
         if len(languages) != 1:
-            known = f"writes {len(languages)} languages" if languages else "does not say which languages it writes"
+            known = (
+                f"writes {len(languages)} languages"
+                if languages
+                else "does not say which languages it writes"
+            )
             raise ValueError(f"the decoder {known} and needs a prompt that names one: {advice}")
         if self._default_prompt is None:
             try:
                 tokenizer = EchoTokenizer.from_pretrained(self.name_or_path)
             except Exception as error:
-                raise ValueError(f"no tokenizer in {self.name_or_path!r} to write a prompt: {advice}") from error
+                raise ValueError(
+                    f"no tokenizer in {self.name_or_path!r} to write a prompt: {advice}"
+                ) from error
             self._default_prompt = tokenizer.decoder_prompt_ids(languages[0])
         return self._default_prompt
 

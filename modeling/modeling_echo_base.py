@@ -141,7 +141,9 @@ def why_unreadable(files: list[Path], error: Exception | None = None) -> str | N
                 for key in opened.keys():
                     opened.get_slice(key).get_shape()
         except (SafetensorError, OSError) as reason:
-            return f"{file} is damaged or incomplete ({str(reason).splitlines()[0]}): download or copy it again"
+            return (
+                f"{file} is damaged or incomplete ({str(reason).splitlines()[0]}): download or copy it again"
+            )
     return error and f"weights cannot be read: {str(error).splitlines()[0]}"
 
 

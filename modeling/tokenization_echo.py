@@ -79,7 +79,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         options = dict(max_length=max_length, is_split_into_words=is_split_into_words, **kwargs)
         if not add_special_tokens or text_pair is not None or is_split_into_words:
             if on_long is not None:
-                raise ValueError("on_long is for plain texts with special tokens, not for pairs or split words")
+                raise ValueError(
+                    "on_long is for plain texts with special tokens, not for pairs or split words"
+                )
             return super()._encode_plus(
                 text,
                 text_pair,

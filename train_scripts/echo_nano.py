@@ -179,7 +179,9 @@ def leave_code_out(folder: Path) -> None:
         config.pop("custom_pipelines", None)
         map_ = config.pop("auto_map")
         if file.parent == folder:
-            config["auto_map"] = json.loads(re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(map_)))
+            config["auto_map"] = json.loads(
+                re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(map_))
+            )
         file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 

@@ -67,14 +67,20 @@ def opening(name_or_path: str | Path):
         if Path(name).is_dir():
             if (reason := _damage(Path(name))) and not isinstance(error, FileNotFoundError):
                 raise ValueError(reason) from error
-            if name in str(error) and isinstance(error, (OSError, ValueError)) and "\n" not in str(error):
+            if (
+                name in str(error)
+                and isinstance(error, (FileNotFoundError, ValueError))
+                and "\n" not in str(error)
+            ):
                 raise
             kind = FileNotFoundError if isinstance(error, OSError) else ValueError
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise kind(f"{name} cannot be opened: {reason}") from error
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             reason = str(error).splitlines()[0]
-            raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}") from error
+            raise FileNotFoundError(
+                f"{name!r} is neither a folder nor a name on the Hub: {reason}"
+            ) from error
         raise
 
 
@@ -88,7 +94,9 @@ def _damage(folder: Path) -> str | None:
             if file.name == "tokenizer.json":
                 Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises a bare Exception
-            return f"{file} is damaged or incomplete: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            return (
+                f"{file} is damaged or incomplete: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            )
     return why_unreadable(sorted([*folder.glob("*.safetensors"), *folder.glob("decoder/*.safetensors")]))
 
 
@@ -113,6 +121,11 @@ def open_tokenizer(name: str):
     tokenizer = AutoTokenizer.from_pretrained(name)
     if not hasattr(tokenizer, "pair_ids"):
         raise ValueError(f"the tokenizer of {name} is a {type(tokenizer).__name__}, not an EchoTokenizer")
+    for role in ("cls", "sep", "bos", "eos", "pad"):
+        if getattr(tokenizer, f"{role}_token_id") is None:
+            raise ValueError(
+                f"{name}: tokenizer_config.json is missing or names no {role}_token of the vocabulary"
+            )
     return tokenizer
 
 
