@@ -325,8 +325,8 @@ class EchoForTranslation(EchoPreTrainedModel):
             input_ids, attention_mask: (rows, seq). There may be more rows than decoder rows: targets and hard
                 negatives that are only embedded stand behind the `batch` source rows.
             decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt, batch <= rows.
-            labels: (batch, target), already shifted; -100 is not counted. Without decoder_input_ids the target's tokens,
-                ended by `</s>`, in the decoder's only language: the prompt is put in front of them.
+            labels: (batch, target), already shifted; -100 is not counted. Without decoder_input_ids: the tokens of the
+                target, ended by `</s>`, in the decoder's only language; the prompt is put in front of them.
             compute_logits: False leaves the logits out, for a loss that works on `decoder_hidden_state`.
             loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. It is
                 called in here because DDP and FSDP look after the output matrix only within the model's forward.
