@@ -112,7 +112,12 @@ class _RegisterAfterImport:
         return spec
 
 
-if hasattr(sys.modules.get(_AUTO), "CONFIG_MAPPING"):
-    _register(sys.modules[_AUTO])
-else:
-    sys.meta_path.insert(0, _RegisterAfterImport)
+def _register_with_transformers() -> None:
+    """Also an entry point of torch, which calls it at `import torch`: nobody has to import hf_echo first."""
+    if hasattr(sys.modules.get(_AUTO), "CONFIG_MAPPING"):
+        _register(sys.modules[_AUTO])
+    elif _RegisterAfterImport not in sys.meta_path:
+        sys.meta_path.insert(0, _RegisterAfterImport)
+
+
+_register_with_transformers()

@@ -55,7 +55,7 @@ def greedy_decode(
     no_repeat = NoRepeatNGramLogitsProcessor(size) if size else None
     ends = torch.tensor([] if eos is None else eos, device=device).flatten()  # Llama 3 has several
     length = len(prompt_ids) + max_new_tokens
-    memory = model._read(sentence_embedding[:, None].to(decoder.dtype))
+    memory = model._read(sentence_embedding[:, None])
     constants = [layer.cross_attn.constant(memory) for layer in model.layers]
     shape = (batch, config.num_key_value_heads, length, config.head_dim)
     cache = [memory.new_empty(shape) for _ in range(2 * len(model.layers))]  # keys, values, keys, ...

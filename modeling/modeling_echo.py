@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     # transformers fetches what a file of remote code imports, by its text. Named here, the tokenizer and the pipeline
     # lie beside this file wherever it runs, and a model saved there takes them along.
     from .pipeline_echo import SonarTranslationPipeline  # noqa: F401
+    from .precision_echo import has_fast_bf16  # noqa: F401
     from .tokenization_echo import EchoTokenizer  # noqa: F401
 
 
@@ -128,6 +129,7 @@ class EchoEncoder(EchoPreTrainedModel):
         position_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         overflow_to_sample_mapping: torch.LongTensor | None = None,
+        on_long: str | None = None,
         **kwargs,
     ) -> EchoEncoderOutput:
         """
@@ -136,7 +138,15 @@ class EchoEncoder(EchoPreTrainedModel):
             attention_mask: (batch, seq), 1 for tokens, padding on either side.
             overflow_to_sample_mapping: (batch,), the text each row is a piece of (a tokenizer's
                 `return_overflowing_tokens`); a text's embedding is then the mean of its pieces, weighted by tokens.
+            on_long: refused: it is an option of the tokenizer.
         """
+        if (
+            on_long is not None
+        ):  # of SentenceTransformer.encode, which hands it to the model and not to the tokenizer
+            option = f"processing_kwargs={{'text': {{'on_long': {on_long!r}}}}}"
+            raise ValueError(
+                f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})"
+            )
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         hidden = None
@@ -191,6 +201,7 @@ class EchoEncoder(EchoPreTrainedModel):
         """(batch, seq, hidden) -> (batch or texts, embedding_size): the state of the first token (CLS) or the mean."""
         if attention_mask is None:
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
+        wide = torch.promote_types(hidden.dtype, torch.float32)  # embeddings of bf16 models are float32, too
         if self.config.pooling == "cls":
             first = attention_mask.long().argmax(
                 -1
@@ -198,8 +209,8 @@ class EchoEncoder(EchoPreTrainedModel):
             pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), first]
         else:
             weight = attention_mask.to(hidden.dtype)[..., None]
-            pooled = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
-        embedding = self.projection(pooled)
+            pooled = (hidden * weight).sum(1, dtype=wide) / weight.sum(1, dtype=wide).clamp(min=1)
+        embedding = self.projection(pooled.to(wide))
         if overflow_to_sample_mapping is not None:
             index = overflow_to_sample_mapping.to(embedding.device)
             texts = int(index.max()) + 1
@@ -216,6 +227,7 @@ class EchoForTranslation(EchoPreTrainedModel):
     """
 
     _tied_weights_keys = {"decoder.lm_head.weight": "decoder.model.embed_tokens.weight"}
+    _default_prompt: list[int] | None = None
 
     def __init__(self, config: EchoConfig):
         super().__init__(config)
@@ -271,12 +283,14 @@ class EchoForTranslation(EchoPreTrainedModel):
             )
         config = EchoConfig.from_dict(encoder.config.to_dict() | {"decoder": decoder.config.to_dict()})
         config._attn_implementation = encoder.config._attn_implementation
+        config.name_or_path = encoder.name_or_path
         with torch.device("meta"):
             model = cls(config)
         model.encoder, model.decoder = encoder, decoder
         model.train(encoder.training)
         model.generation_config = decoder.generation_config
         config.decoder = decoder.config
+        model._dtype_was_chosen = encoder._dtype_was_chosen and decoder._dtype_was_chosen
         return model
 
     def get_encoder(self, *args, **kwargs):
@@ -311,7 +325,8 @@ class EchoForTranslation(EchoPreTrainedModel):
             input_ids, attention_mask: (rows, seq). There may be more rows than decoder rows: targets and hard
                 negatives that are only embedded stand behind the `batch` source rows.
             decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt, batch <= rows.
-            labels: (batch, target), already shifted; -100 is not counted.
+            labels: (batch, target), already shifted; -100 is not counted. Without decoder_input_ids: the tokens of the
+                target, ended by `</s>`, in the decoder's only language; the prompt is put in front of them.
             compute_logits: False leaves the logits out, for a loss that works on `decoder_hidden_state`.
             loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. It is
                 called in here because DDP and FSDP look after the output matrix only within the model's forward.
@@ -325,6 +340,8 @@ class EchoForTranslation(EchoPreTrainedModel):
             raise ValueError(
                 "sentence_embedding needs the bottleneck; without it the decoder reads all states"
             )
+        if labels is not None and decoder_input_ids is None:
+            decoder_input_ids, labels = self._with_prompt(labels)
         decoded = logits = loss = None
         if decoder_input_ids is not None:
             rows = decoder_input_ids.shape[0]
@@ -364,7 +381,19 @@ class EchoForTranslation(EchoPreTrainedModel):
         sentence_embedding: torch.FloatTensor | None = None,
         **kwargs,
     ):
-        """transformers' generate from token ids (batch, seq), or from embeddings (batch, embedding_size) alone."""
+        """transformers' generate from token ids (batch, seq), or from embeddings (batch, embedding_size) alone.
+
+        Without `decoder_input_ids` a decoder of one language is told to write that.
+
+        Raises:
+            ValueError: no `decoder_input_ids`, and the decoder writes several languages.
+        """
+        if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
+            rows = next(
+                len(x) for x in (sentence_embedding, input_ids, kwargs.get("inputs")) if x is not None
+            )
+            prompt = torch.tensor(self.default_prompt_ids(), device=self.device)
+            kwargs["decoder_input_ids"] = prompt.expand(rows, -1)
         if sentence_embedding is not None:
             return self.decoder.generate(sentence_embedding=sentence_embedding, **kwargs)
         encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
@@ -372,6 +401,43 @@ class EchoForTranslation(EchoPreTrainedModel):
             return self.decoder.generate(sentence_embedding=encoded.sentence_embedding, **kwargs)
         memory = BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
         return self.decoder.generate(encoder_outputs=memory, attention_mask=attention_mask, **kwargs)
+
+    def default_prompt_ids(self) -> list[int]:
+        """The decoder prompt of the only language that the decoder writes.
+
+        Raises:
+            ValueError: it writes several, nobody knows which, or no tokenizer lies beside the weights.
+        """
+        from .tokenization_echo import EchoTokenizer
+
+        advice = (
+            "give decoder_input_ids=torch.tensor([tokenizer.decoder_prompt_ids('eng_Latn')] * rows), "
+            "or use pipeline('sonar-translation')"
+        )
+        languages = self.decoder.config.languages or []
+        if len(languages) != 1:
+            known = (
+                f"writes {len(languages)} languages"
+                if languages
+                else "does not say which languages it writes"
+            )
+            raise ValueError(f"the decoder {known} and needs a prompt that names one: {advice}")
+        if self._default_prompt is None:
+            try:
+                tokenizer = EchoTokenizer.from_pretrained(self.name_or_path)
+            except Exception as error:
+                raise ValueError(
+                    f"no tokenizer in {self.name_or_path!r} to write a prompt: {advice}"
+                ) from error
+            self._default_prompt = tokenizer.decoder_prompt_ids(languages[0])
+        return self._default_prompt
+
+    def _with_prompt(self, labels: torch.LongTensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(batch, target) tokens of the target -> decoder input with the prompt, and labels shifted against it."""
+        prompt = labels.new_tensor(self.default_prompt_ids()).expand(len(labels), -1)
+        inputs = torch.cat([prompt, labels[:, :-1].clamp(min=0)], dim=1)
+        ignored = torch.full_like(prompt[:, :-1], -100)
+        return inputs, torch.cat([ignored, labels], dim=1)
 
     def save_release(self, folder: str | Path, **kwargs) -> None:
         """Write the release layout: encoder in the root, decoder in `decoder/` (who only embeds never loads it)."""

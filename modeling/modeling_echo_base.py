@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from .configuration_echo import EchoConfig
+from .precision_echo import HALF, automatic_dtype, dtype_was_chosen
 from .sentence_transformer_echo import write_remote_code, write_sentence_transformer_files
 
 DECODER_FOLDER = "decoder"
@@ -25,6 +30,55 @@ class EchoPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_flex_attn = True
     _supports_attention_backend = True
+
+    _dtype_was_chosen = False
+
+    @classmethod
+    def from_pretrained(
+        cls, pretrained_model_name_or_path, *args, dtype=None, torch_dtype=None, config=None, **kwargs
+    ):
+        """As in transformers, except that
+
+        - without a dtype (or with "auto") half-precision weights open in float32 where bf16 is slow, and training
+          turns them into float32: bf16 loses most of an optimizer's small updates;
+        - damaged weights are refused in one line that names the file: no tensor is drawn at random, none is NaN.
+        """
+        name, asked = pretrained_model_name_or_path, dtype if dtype is not None else torch_dtype
+        is_automatic = asked is None or (isinstance(asked, str) and asked == "auto")
+        if is_automatic and name is not None:
+            if config is None:
+                hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
+                config = cls.config_class.from_pretrained(name, **hub)
+            asked = automatic_dtype(getattr(config, "dtype", None)) or "auto"
+        with_info = kwargs.pop("output_loading_info", False)
+        kwargs |= {"config": config, "dtype": asked, "output_loading_info": True}
+        try:
+            model, info = super().from_pretrained(name, *args, **kwargs)
+        except SafetensorError as error:
+            raise OSError(why_unreadable(weight_files(name, kwargs), error)) from error
+        except RuntimeError as error:
+            if "size mismatch" not in str(error) and "mismatched" not in str(error):
+                raise
+            reason = "weights have other shapes than config.json says"
+            raise ValueError(f"{_place(name, kwargs)}: {reason}") from error
+        if name is not None and kwargs.get("state_dict") is None:
+            _refuse_incomplete(model, info, _place(name, kwargs))
+        if is_automatic:
+            for part in model.modules():
+                if hasattr(part, "_dtype_was_chosen"):
+                    part._dtype_was_chosen = True
+            dtype_was_chosen(model)
+        return (model, info) if with_info else model
+
+    def train(self, mode: bool = True):
+        """As in torch; weights whose dtype was chosen by the loader become float32 first, in place.
+
+        Parameters stay the same objects, so an optimizer may be made before or after.
+        """
+        if mode and self._dtype_was_chosen and any(weight.dtype in HALF for weight in self.parameters()):
+            self.float()
+            self.config.dtype = torch.float32
+        return super().train(mode)
 
     def _init_weights(self, module):
         super()._init_weights(module)
@@ -46,3 +100,79 @@ class EchoProjection(nn.Linear):
 
     def __init__(self, in_features: int, out_features: int):
         super().__init__(in_features, out_features, bias=False)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """In the precision of the vectors: float32 embeddings of a bf16 model have length 1 when normalised."""
+        return nn.functional.linear(vectors, self.weight.to(vectors.dtype))
+
+
+def _place(name, options: dict) -> str:
+    return str(Path(str(name)) / (options.get("subfolder") or ""))
+
+
+def weight_files(name, options: dict | None = None) -> list[Path]:
+    """The weights in a local folder, or of a name on the Hub those in the cache."""
+    options = options or {}
+    folder = Path(_place(name, options))
+    if not folder.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(
+            str(name),
+            str(Path(options.get("subfolder") or "") / "model.safetensors"),
+            cache_dir=options.get("cache_dir"),
+            revision=options.get("revision"),
+        )
+        return [Path(found)] if isinstance(found, str) else []
+    return sorted(folder.glob("*.safetensors"))
+
+
+def why_unreadable(files: list[Path], error: Exception | None = None) -> str | None:
+    """One line about the first file that is not a whole safetensors file; None where all are."""
+    for file in files:
+        try:
+            with open(file, "rb") as stream:
+                start = stream.read(64).lstrip()
+            if start.startswith(b"version https://git-lfs"):
+                return f"{file} is a Git LFS pointer, not the weights: run `git lfs pull`"
+            if start.startswith(b"<"):
+                return f"{file} is an HTML page, not the weights: download it again"
+            with safe_open(file, "pt") as opened:
+                for key in opened.keys():
+                    opened.get_slice(key).get_shape()
+        except (SafetensorError, OSError) as reason:
+            return (
+                f"{file} is damaged or incomplete ({str(reason).splitlines()[0]}): download or copy it again"
+            )
+    return error and f"weights cannot be read: {str(error).splitlines()[0]}"
+
+
+def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:
+    """
+    Raises:
+        ValueError: tensors are missing (transformers would draw them at random) or not finite.
+    """
+    if missing := sorted(info["missing_keys"]):
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"{place}: the weights lack the tensor {missing[0]}{more}; they are incomplete")
+    for name, weight in model.named_parameters():
+        if weight.is_meta or not weight.is_floating_point():
+            continue
+        weight = weight.detach()
+        if not weight.sum(dtype=torch.float32).isfinite() and not weight.isfinite().all():
+            raise ValueError(f"{place}: the weights hold NaN or infinite values, first in {name}")
+
+
+def check_finite(embeddings: torch.Tensor) -> torch.Tensor:
+    """The embeddings (n, size), unchanged.
+
+    Raises:
+        ValueError: one of them holds NaN or infinite values.
+    """
+    finite = embeddings.isfinite().all(-1)
+    if not finite.all():
+        row = int((~finite).long().argmax()) + 1
+        raise ValueError(
+            f"the embedding of row {row} holds NaN or infinite values: the model's weights or these inputs are damaged"
+        )
+    return embeddings

@@ -217,7 +217,10 @@ class EchoDecoderModel(EchoPreTrainedModel):
             raise ValueError(
                 f"the decoder (bottleneck={self.config.bottleneck}) reads {want}, but was given {tuple(memory.shape)}"
             )
-        return self.embedding_projection(memory) if self.config.bottleneck else memory
+        if not self.config.bottleneck:
+            return memory
+        wide = memory.to(torch.promote_types(memory.dtype, torch.float32))
+        return self.embedding_projection(wide).to(self.embed_tokens.weight.dtype)
 
 
 class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
@@ -304,7 +307,5 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
     def generate(self, inputs=None, *, sentence_embedding: torch.Tensor | None = None, **kwargs):
         """transformers' generate; `sentence_embedding` (batch, embedding_size) stands for the encoder."""
         if sentence_embedding is not None:
-            kwargs["encoder_outputs"] = BaseModelOutput(
-                last_hidden_state=sentence_embedding[:, None].to(self.dtype)
-            )
+            kwargs["encoder_outputs"] = BaseModelOutput(last_hidden_state=sentence_embedding[:, None])
         return super().generate(inputs, **kwargs)

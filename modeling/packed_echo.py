@@ -160,7 +160,7 @@ class PackedEncoder:
                 pooled = self._down(last, self._mean(x), self._mean(self._gated(last, x)))
             else:
                 pooled = self._mean(encoder.norm(self._down(last, x, self._gated(last, x))))
-        embeddings = encoder.projection(pooled)
+        embeddings = encoder.projection(pooled.float())
         return embeddings if order == list(range(len(rows))) else embeddings[torch.tensor(order).argsort()]
 
     def _join(self, layer) -> torch.Tensor:
@@ -266,7 +266,7 @@ class PackedEncoder:
         return (silu(gate, inplace=True) if is_silu else mlp.act_fn(gate)).mul_(up)
 
     def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
-        return x.addmm_(gated, layer.mlp.down_proj.weight.t())
+        return x.addmm_(gated, layer.mlp.down_proj.weight.to(x.dtype).t())
 
     def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
         """(tokens, 1), by which a norm multiplies."""
@@ -277,8 +277,8 @@ class PackedEncoder:
         return torch.mm(x, linear.weight.t(), out=self._buffer(name, (len(x), linear.out_features)))
 
     def _mean(self, x: torch.Tensor) -> torch.Tensor:
-        """(tokens, width) -> (rows, width)."""
-        sums = [torch.bmm(group.mask, group.unpack(x))[:, 0] for group in self.groups]
+        """(tokens, width) -> (rows, width), in float32."""
+        sums = [torch.bmm(group.mask.float(), group.unpack(x).float())[:, 0] for group in self.groups]
         return torch.cat(sums) / self.lengths
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:

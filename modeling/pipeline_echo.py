@@ -12,6 +12,7 @@ import torch
 from transformers import Pipeline
 
 from .generation_echo import check_prompt, check_target_lang, greedy_decode
+from .modeling_echo_base import check_finite
 
 
 class SonarTranslationPipeline(Pipeline):
@@ -23,8 +24,9 @@ class SonarTranslationPipeline(Pipeline):
         batch_size: texts a batch, default 32.
         num_beams, max_new_tokens and anything else `generate` takes. Without beams or sampling a faster greedy loop
             gives the same tokens.
-        on_long: "warn" (cut and say so), "error" or "split" for texts beyond the model's length; "split" translates
-            the mean of the pieces, which only says roughly what the text is about.
+        on_long: "warn" (cut and say so), "error" or "split" for texts beyond the model's length, by default as the
+            tokenizer was loaded; "split" translates the mean of the pieces, which only says roughly what the text is
+            about.
 
     Returns:
         A list of {"translation_text": str}, in the order of the input; one text gives a list of one.
@@ -50,7 +52,10 @@ class SonarTranslationPipeline(Pipeline):
 
     def __call__(self, inputs, *, src_lang=None, **kwargs):
         if isinstance(inputs, (np.ndarray, torch.Tensor)):
-            vectors = torch.as_tensor(inputs).float()
+            vectors = torch.as_tensor(inputs)
+            if not vectors.is_floating_point():
+                raise ValueError(f"embeddings must be floating point numbers, not {vectors.dtype}")
+            vectors = check_finite(vectors.float())
             inputs = [{"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)]
         elif isinstance(inputs, (list, tuple)) and isinstance(src_lang, (list, tuple)):
             if len(src_lang) != len(inputs):
@@ -64,7 +69,7 @@ class SonarTranslationPipeline(Pipeline):
             return []
         return super().__call__([inputs] if isinstance(inputs, (str, dict)) else inputs, **kwargs)
 
-    def preprocess(self, inputs, src_lang=None, on_long="warn"):
+    def preprocess(self, inputs, src_lang=None, on_long=None):
         if isinstance(inputs, dict) and "embedding" in inputs:
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
         text, lang = (
@@ -72,18 +77,18 @@ class SonarTranslationPipeline(Pipeline):
         )
         if not isinstance(text, str):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
-        previous, self.tokenizer.on_long = self.tokenizer.on_long, on_long
-        try:
-            encoded = self.tokenizer([text], lang=lang, truncation=True, padding=True, return_tensors="pt")
-        finally:
-            self.tokenizer.on_long = previous
+        on_long = on_long or self.tokenizer.on_long
+        if on_long == "split" and not self.model.config.decoder.bottleneck:
+            raise ValueError(
+                "a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'"
+            )
+        encoded = self.tokenizer(
+            [text], lang=lang, truncation=True, padding=True, return_tensors="pt", on_long=on_long
+        )
         if on_long == "split":  # the pieces of a text make one embedding, so that a batch has one row a text
             with torch.inference_mode():
-                return {
-                    "sentence_embedding": self.model.encoder(
-                        **encoded.to(self.device)
-                    ).sentence_embedding.cpu()
-                }
+                embedding = self.model.encoder(**encoded.to(self.device)).sentence_embedding
+            return {"sentence_embedding": embedding.cpu()}
         return dict(encoded)
 
     def _forward(self, inputs, tgt_lang="eng_Latn", generate_kwargs=None):
@@ -99,7 +104,7 @@ class SonarTranslationPipeline(Pipeline):
                 "this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings"
             )
         if embedding is not None:
-            inputs = {"sentence_embedding": embedding.to(self.model.dtype)}
+            inputs = {"sentence_embedding": check_finite(embedding)}
             if set(options) == {"max_new_tokens"}:
                 return {"ids": greedy_decode(self.model.decoder, **inputs, prompt_ids=prompt, **options)}
         check_prompt(self.model.decoder, prompt)

@@ -34,6 +34,7 @@ def write_sentence_transformer_files(folder: str | Path, languages: list[str] | 
                 "name": "0",
                 "path": "",
                 "type": "sentence_transformers.base.modules.transformer.Transformer",
+                "kwargs": ["on_long"],  # or encode(on_long=...) would fail without saying what to use
             }
         ],
         "sentence_bert_config.json": {
@@ -45,7 +46,7 @@ def write_sentence_transformer_files(folder: str | Path, languages: list[str] | 
         "config_sentence_transformers.json": {
             "model_type": "SentenceTransformer",
             "prompts": sentence_transformer_prompts(languages),
-            "default_prompt_name": DEFAULT_PROMPT,
+            "default_prompt_name": None,  # the tokenizer reads a text without prompt as DEFAULT_PROMPT
             "similarity_fn_name": "cosine",
         },
     }

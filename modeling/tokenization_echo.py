@@ -24,10 +24,23 @@ CLS, SEP, BOS, EOS, PAD = "<CLS>", "<SEP>", "<s>", "</s>", "<pad>"
 ON_LONG = ("warn", "error", "split")
 
 
+class EchoBatch(BatchEncoding):
+    """A batch that says why sentence-transformers finds no states of tokens in it (`output_value`)."""
+
+    def __getitem__(self, item):
+        if item == "token_embeddings" and item not in self.data:
+            raise KeyError(
+                "output_value='token_embeddings': a SentenceTransformer of this model holds sentence embeddings only; "
+                "use AutoModel.from_pretrained(name)(**batch).last_hidden_state"
+            )
+        return super().__getitem__(item)
+
+
 class EchoTokenizer(PreTrainedTokenizerFast):
     """
     Args:
-        on_long: what happens to a text beyond `max_length` when truncation is on: "warn" cuts and says how many were
+        on_long: what happens to a text beyond `max_length` when truncation is on, or when a call names it
+            (`tokenizer(texts, on_long="error")`): "warn" cuts and says how many were
             cut, "error" raises, "split" returns the pieces as rows of their own with `overflow_to_sample_mapping`
             (EchoEncoder averages them again).
 
@@ -60,10 +73,15 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         is_split_into_words: bool = False,
         return_overflowing_tokens: bool = False,
         lang: str | Sequence[str | None] | None = None,
+        on_long: str | None = None,
         **kwargs,
     ) -> BatchEncoding:
         options = dict(max_length=max_length, is_split_into_words=is_split_into_words, **kwargs)
         if not add_special_tokens or text_pair is not None or is_split_into_words:
+            if on_long is not None:
+                raise ValueError(
+                    "on_long is for plain texts with special tokens, not for pairs or split words"
+                )
             return super()._encode_plus(
                 text,
                 text_pair,
@@ -72,14 +90,18 @@ class EchoTokenizer(PreTrainedTokenizerFast):
                 return_overflowing_tokens=return_overflowing_tokens,
                 **options,
             )
-        if self.on_long not in ON_LONG:
-            raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {self.on_long!r}")
+        if on_long is not None and truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE:
+            truncation_strategy = TruncationStrategy.ONLY_SECOND
+            options["max_length"] = max_length = max_length or self.model_max_length
+        on_long = on_long or self.on_long
+        if on_long not in ON_LONG:
+            raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {on_long!r}")
         single = isinstance(text, str)
         prompts, texts = self.with_prompts([text] if single else list(text), lang)
         truncates = truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE
         if truncates:
             self._check_room(prompts, max_length)
-        overflowing = return_overflowing_tokens or (truncates and self.on_long == "split")
+        overflowing = return_overflowing_tokens or (truncates and on_long == "split")
         encoded = super()._encode_plus(
             prompts,
             texts,
@@ -88,13 +110,13 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             **options,
         )
         if truncates and not overflowing:
-            self._report_cut(encoded, max_length)
+            self._report_cut(encoded, max_length, on_long)
         if overflowing and len(encoded["input_ids"]) == len(texts) and not return_overflowing_tokens:
             encoded.pop("overflow_to_sample_mapping", None)  # nothing was long: the usual batch
             overflowing = False
         if single and kwargs.get("return_tensors") is None and not overflowing:
             return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
-        return encoded
+        return EchoBatch(encoded.data, encoded.encodings)
 
     def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
         if lang is None or isinstance(lang, str):
@@ -161,14 +183,15 @@ class EchoTokenizer(PreTrainedTokenizerFast):
                 f"max_length {max_length} leaves no room for text: {prompt!r} takes {max(lengths)} tokens of it"
             )
 
-    def _report_cut(self, encoded: BatchEncoding, max_length: int | None) -> None:
-        cut = sum(bool(encoding.overflowing) for encoding in encoded.encodings or [])
+    def _report_cut(self, encoded: BatchEncoding, max_length: int | None, on_long: str) -> None:
+        cut = [row for row, encoding in enumerate(encoded.encodings or [], 1) if encoding.overflowing]
         if not cut:
             return
         limit = max_length or self.model_max_length
-        message = f"{cut} of {len(encoded.encodings)} texts are longer than {limit} tokens"
-        if self.on_long == "error":
-            raise ValueError(f"{message}; shorten them, or load with on_long='split' or on_long='warn'")
+        message = f"{len(cut)} of {len(encoded.encodings)} texts are longer than {limit} tokens"
+        if on_long == "error":
+            first = f"the first is row {cut[0]}"
+            raise ValueError(f"{message}, {first}; shorten them, or use on_long='split' or on_long='warn'")
         logger.warning(
             "%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them", message
         )

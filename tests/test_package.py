@@ -37,12 +37,13 @@ LAYERS = [
 IGNORE = shutil.ignore_patterns("__pycache__")
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 
-# tokenizers and huggingface_hub (the @strict of configs) come with transformers.
+# safetensors, tokenizers and huggingface_hub (the @strict of configs) come with transformers.
 # One file is written for, and only loaded by, sentence-transformers.
 MODELING_MAY_IMPORT = {
     "torch",
     "transformers",
     "numpy",
+    "safetensors",
     "tokenizers",
     "huggingface_hub",
     *sys.stdlib_module_names,

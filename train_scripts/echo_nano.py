@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -166,13 +167,26 @@ def nano(corpora: Path) -> None:
 
 
 def leave_code_out(folder: Path) -> None:
-    """Inside the package the package is the code; a checkpoint saved elsewhere carries its own again."""
+    """Inside the package the package is the code; a checkpoint saved elsewhere carries its own again.
+
+    Who passes trust_remote_code=True without `import hf_echo` comes to it by installed_echo.py.
+    """
     for file in folder.rglob("*.py"):
         file.unlink()
-    for file in folder.rglob("config.json"):
-        config = json.loads(file.read_text())
-        kept = {key: value for key, value in config.items() if key not in ("auto_map", "custom_pipelines")}
-        file.write_text(json.dumps(kept, indent=2) + "\n")
+    names = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
+    (folder / "installed_echo.py").write_text(
+        '"""For trust_remote_code=True: the code of this checkpoint is the installed package."""\n\n'
+        f"from hf_echo.modeling import {', '.join(names)}  # noqa: F401\n"
+    )
+    for file in (*folder.rglob("config.json"), folder / "tokenizer_config.json"):
+        config = json.loads(file.read_text(encoding="utf-8"))
+        config.pop("custom_pipelines", None)
+        map_ = config.pop("auto_map")
+        if file.parent == folder:
+            config["auto_map"] = json.loads(
+                re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(map_))
+            )
+        file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 @torch.no_grad()

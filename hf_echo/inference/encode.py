@@ -7,6 +7,7 @@ back in the order they went in.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,26 +17,18 @@ from threading import local
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 from transformers import AutoModel, AutoTokenizer
 
 from ..modeling import EchoEncoder, EchoForTranslation
+from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
+from ..modeling.precision_echo import has_fast_bf16
 from ..modeling.prompting_echo import check_texts
 from ..utils.hub import out_of_reach
 
 logger = logging.getLogger(__name__)
-
-
-def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
-    """Whether bf16 matrix products are native here (AMX or AVX-512 BF16 on x86, BF16 on ARM and GPUs)."""
-    if torch.device(device).type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    supported = (
-        getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()
-        or getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()
-    )
-    return torch.device(device).type == "cpu" and bool(supported)
 
 
 def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dtype:
@@ -67,22 +60,68 @@ def opening(name_or_path: str | Path):
             f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
         )
     if not Path(name).exists() and (reason := out_of_reach(name)):
-        raise FileNotFoundError(f"{name!r} is no folder and not on the Hub: {reason}")
+        raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}")
     try:
         yield name
-    except FileNotFoundError:
+    except Exception as error:
+        if Path(name).is_dir():
+            if (reason := _damage(Path(name))) and not isinstance(error, FileNotFoundError):
+                raise ValueError(reason) from error
+            if (
+                name in str(error)
+                and isinstance(error, (FileNotFoundError, ValueError))
+                and "\n" not in str(error)
+            ):
+                raise
+            kind = FileNotFoundError if isinstance(error, OSError) else ValueError
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise kind(f"{name} cannot be opened: {reason}") from error
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            reason = str(error).splitlines()[0]
+            raise FileNotFoundError(
+                f"{name!r} is neither a folder nor a name on the Hub: {reason}"
+            ) from error
         raise
-    except OSError as error:
-        raise FileNotFoundError(
-            f"{name!r} is no folder and not on the Hub: {str(error).splitlines()[0]}"
-        ) from error
+
+
+def _damage(folder: Path) -> str | None:
+    """One line about the first file of a checkpoint that cannot be read."""
+    for file in sorted([*folder.glob("*.json"), *folder.glob("decoder/*.json")]):
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if not isinstance(content, list if file.name == "modules.json" else dict):
+                return f"{file} is damaged: it holds {type(content).__name__}, not an object"
+            if file.name == "tokenizer.json":
+                Tokenizer.from_file(str(file))
+        except Exception as error:  # tokenizers raises a bare Exception
+            return (
+                f"{file} is damaged or incomplete: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            )
+    return why_unreadable(sorted([*folder.glob("*.safetensors"), *folder.glob("decoder/*.safetensors")]))
+
+
+def open_tokenizer(name: str):
+    """The EchoTokenizer of a folder or Hub name.
+
+    Raises:
+        ValueError: it is another tokenizer, for example since tokenizer_config.json is missing.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    if not hasattr(tokenizer, "pair_ids"):
+        raise ValueError(f"the tokenizer of {name} is a {type(tokenizer).__name__}, not an EchoTokenizer")
+    for role in ("cls", "sep", "bos", "eos", "pad"):
+        if getattr(tokenizer, f"{role}_token_id") is None:
+            raise ValueError(
+                f"{name}: tokenizer_config.json is missing or names no {role}_token of the vocabulary"
+            )
+    return tokenizer
 
 
 def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
     """(EchoEncoder, EchoTokenizer) of a folder or Hub name, on the device and in the dtype that is fast there."""
     device = pick_device(device)
     with opening(name_or_path) as name:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = open_tokenizer(name)
         model = AutoModel.from_pretrained(name, dtype=pick_dtype(dtype, device))
     return model.to(device).eval(), tokenizer
 
@@ -114,7 +153,8 @@ def encode(
         (len(texts), embedding_size) float32, row i is text i.
 
     Raises:
-        ValueError: an unknown language, a wrong number of languages, a text that is too long under "error".
+        ValueError: an unknown language, a wrong number of languages, a text that is too long under "error", an
+            embedding that holds NaN.
     """
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list of texts")
@@ -139,6 +179,7 @@ def encode(
         bar.update(len(batch))
     bar.close()
     embeddings = sums / weight[:, None]
+    check_finite(torch.from_numpy(embeddings))
     if normalize:
         embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
     return embeddings

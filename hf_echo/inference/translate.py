@@ -8,17 +8,18 @@ from pathlib import Path
 import numpy as np
 import torch
 from tqdm.auto import tqdm
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM
 
 from ..modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
-from .encode import encode, opening, padded, pick_device, pick_dtype, pieces_of
+from ..modeling.modeling_echo_base import check_finite
+from .encode import encode, open_tokenizer, opening, padded, pick_device, pick_dtype, pieces_of
 
 
 def load_translator(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
     """(EchoForTranslation, EchoTokenizer) of a training checkpoint or release folder, local or on the Hub."""
     device = pick_device(device)
     with opening(name_or_path) as name:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = open_tokenizer(name)
         model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=pick_dtype(dtype, device))
     return model.to(device).eval(), tokenizer
 
@@ -48,8 +49,8 @@ def translate(
         on_long: as in `encode`; a stage-1 checkpoint, whose decoder reads tokens, cannot "split".
 
     Raises:
-        ValueError: an unknown language, or one that the decoder does not know; embeddings of another size, or for a
-            stage-1 checkpoint.
+        ValueError: an unknown language, or one that the decoder does not know; embeddings of another size, of integers,
+            with NaN, or for a stage-1 checkpoint.
     """
     prompt = tokenizer.decoder_prompt_ids(target_lang)
     check_target_lang(model.decoder, target_lang)
@@ -59,7 +60,9 @@ def translate(
         return []
     batch_size = max(1, batch_size // max(1, num_beams))
     if isinstance(inputs, torch.Tensor):
-        inputs = inputs.float().cpu().numpy()
+        inputs = (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()
+    if isinstance(inputs, np.ndarray):
+        _check_embeddings(inputs, model.config.embedding_size)
     if not model.bottleneck:
         if isinstance(inputs, np.ndarray):
             raise ValueError(
@@ -78,7 +81,7 @@ def translate(
     texts = [""] * len(inputs)
     for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
         rows = order[start : start + batch_size]
-        vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows])).to(model.device, model.dtype)
+        vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(model.device)
         if num_beams == 1:
             ids = greedy_decode(
                 model.decoder, vectors, prompt, max_new_tokens=max_new_tokens,
@@ -89,6 +92,16 @@ def translate(
         for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
             texts[row] = text.strip()
     return texts
+
+
+def _check_embeddings(embeddings: np.ndarray, size: int) -> None:
+    if not np.issubdtype(embeddings.dtype, np.floating):
+        raise ValueError(
+            f"embeddings of type {embeddings.dtype} cannot be translated: give the float ones that `encode` returns"
+        )
+    if embeddings.ndim != 2 or embeddings.shape[1] != size:
+        raise ValueError(f"the decoder reads embeddings of shape (n, {size}), not {embeddings.shape}")
+    check_finite(torch.from_numpy(np.asarray(embeddings, np.float32)))
 
 
 def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **memory) -> torch.Tensor:

@@ -180,7 +180,8 @@ def test_generate_step_by_step(model, batch):
         ]
         logits[:, model.config.eos_token_id] = -torch.inf
         ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], 1)
-    assert torch.equal(generate(model, sentence_embedding=embedding), ids)
+    start = torch.full((len(TEXTS), 1), model.config.bos_token_id)
+    assert torch.equal(generate(model, sentence_embedding=embedding, decoder_input_ids=start), ids)
 
 
 def test_memory_is_projected_once_a_sentence(seq2seq, model, batch, prompts):
@@ -228,18 +229,18 @@ def test_attention_kernels_agree(make_model, batch, attention):
 def test_bf16_generates(model, batch, prompts):
     model.to(torch.bfloat16)
     embedding = model.encoder(**batch).sentence_embedding
-    assert embedding.dtype == torch.bfloat16
+    assert embedding.dtype == torch.float32
     assert torch.equal(
-        generate(model, **batch, **prompts), generate(model, sentence_embedding=embedding.float(), **prompts)
+        generate(model, **batch, **prompts), generate(model, sentence_embedding=embedding, **prompts)
     )
 
 
-def test_static_cache(model, batch):
+def test_static_cache(model, batch, prompts):
     embedding = model.encoder(**batch).sentence_embedding
     static = generate(
-        model, sentence_embedding=embedding, cache_implementation="static", disable_compile=True
+        model, sentence_embedding=embedding, cache_implementation="static", disable_compile=True, **prompts
     )
-    assert torch.equal(static, generate(model, sentence_embedding=embedding))
+    assert torch.equal(static, generate(model, sentence_embedding=embedding, **prompts))
 
 
 def test_wrong_memory(model, seq2seq):
@@ -265,12 +266,14 @@ def test_parts_of_different_spaces_do_not_join(model, make_config):
         EchoForTranslation.from_parts(model.encoder, other)
 
 
-def test_any_encoder_with_any_decoder_of_a_space(model, make_model, batch):
+def test_any_encoder_with_any_decoder_of_a_space(model, make_model, batch, prompts):
     tiny = make_model(hidden_size=16, num_hidden_layers=1).encoder
     joined = EchoForTranslation.from_parts(tiny, model.decoder).eval()
     assert joined.encoder is tiny and joined.decoder is model.decoder
     embedding = tiny(**batch).sentence_embedding
-    assert torch.equal(generate(joined, **batch), generate(model, sentence_embedding=embedding))
+    assert torch.equal(
+        generate(joined, **batch, **prompts), generate(model, sentence_embedding=embedding, **prompts)
+    )
     assert not any(p.is_meta for p in joined.parameters())
 
 

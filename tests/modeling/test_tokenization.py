@@ -179,7 +179,9 @@ def test_the_models_own_length_is_the_default(own, caplog):
 
 def test_long_texts_can_be_refused(own):
     own.on_long = "error"
-    with pytest.raises(ValueError, match="1 of 2 texts are longer than 40 tokens; shorten them"):
+    with pytest.raises(
+        ValueError, match="1 of 2 texts are longer than 40 tokens, the first is row 1; shorten them"
+    ):
         own(long_and_short(), truncation=True, max_length=40)
     assert own(["chat"], truncation=True, max_length=40).input_ids == own(["chat"]).input_ids
     with pytest.raises(ValueError, match="on_long must be one of warn, error, split, not 'cut'"):

@@ -1,0 +1,344 @@
+"""How a checkpoint opens: trust, dtype, training, default target language, damaged files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForSeq2SeqLM, pipeline
+
+import hf_echo
+from hf_echo.inference import encode, load_encoder, load_translator, translate
+from hf_echo.modeling import EchoTokenizer
+from hf_echo.modeling.precision_echo import has_fast_bf16
+
+from .conftest import LANGUAGES, TEXTS
+
+ROOT = Path(__file__).resolve().parents[2]
+NANO = str(hf_echo.pretrained("echo-nano"))
+OLD_PROCESSOR = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+
+
+def fresh(code: str, *arguments: str, **environment: str) -> tuple[str, str]:
+    """(standard output, standard error) of a new process."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> str:
+    """PYTHONPATH of a machine with this package installed: its entry points as pyproject.toml says."""
+    place = tmp_path_factory.mktemp("site")
+    (place / "hf_echo-9.dist-info").mkdir()
+    (place / "hf_echo-9.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: hf-echo\nVersion: 9\n"
+    )
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    points = project.split('[project.entry-points."torch.backends"]')[1].split("\n\n")[0].replace('"', "")
+    (place / "hf_echo-9.dist-info" / "entry_points.txt").write_text(f"[torch.backends]{points}\n")
+    return os.pathsep.join([str(place), str(ROOT), os.environ.get("PYTHONPATH", "")])
+
+
+@pytest.mark.parametrize("trust", [True, False])
+@pytest.mark.parametrize("imports", ["", "import hf_echo"])
+@pytest.mark.parametrize("first", [True, False])
+def test_the_packages_checkpoints_open_whatever_is_passed(installed, first, imports, trust):
+    code = f"""
+        import sys
+        {"import sentence_transformers" if first else ""}
+        {imports}
+        from sentence_transformers import SentenceTransformer
+        for name in sys.argv[1:]:
+            model = SentenceTransformer(name, **({{"trust_remote_code": True}} if {trust} else {{}}))
+            print(model.encode(["Bonjour"]).shape, bool((model.encode(["Bonjour"]) ** 2).sum() > 0))"""
+    out, _ = fresh(code, NANO, str(hf_echo.pretrained("echo-static")), PYTHONPATH=installed)
+    assert out == "(1, 256) True\n" * 2
+
+
+def test_auto_model_and_pipeline_take_trust_remote_code():
+    code = """
+        import sys
+        from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+        for auto in (AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer):
+            print(type(auto.from_pretrained(sys.argv[1], trust_remote_code=True)).__name__)
+        import hf_echo
+        from transformers import pipeline
+        translate = pipeline("sonar-translation", model=sys.argv[1], trust_remote_code=True)
+        print(len(translate(["Bonjour"])))"""
+    assert fresh(code, NANO)[0].split() == ["EchoEncoder", "EchoForTranslation", "EchoTokenizer", "1"]
+
+
+WAYS = """
+    import sys, torch
+    import hf_echo
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoModel, AutoModelForSeq2SeqLM, pipeline
+    name = sys.argv[1]
+    for way in (AutoModel.from_pretrained, AutoModelForSeq2SeqLM.from_pretrained, SentenceTransformer,
+                lambda name: pipeline("sonar-translation", model=name, device="cpu").model):
+        print({str(weight.dtype) for weight in way(name).parameters()})
+    print({str(weight.dtype) for weight in AutoModel.from_pretrained(name, dtype=torch.bfloat16).parameters()})
+    print(SentenceTransformer(name, model_kwargs={"dtype": torch.float16}).dtype)
+"""
+
+
+def test_an_old_processor_gets_float32_silently():
+    out, err = fresh(WAYS, NANO, CUDA_VISIBLE_DEVICES="", **OLD_PROCESSOR)
+    assert out == "{'torch.float32'}\n" * 4 + "{'torch.bfloat16'}\ntorch.float16\n"
+    assert "loaded in" not in err and "Default prompt" not in err
+
+
+def test_this_processor_gets_its_fast_dtype_silently():
+    out, err = fresh(WAYS, NANO, CUDA_VISIBLE_DEVICES="")
+    dtype = "bfloat16" if has_fast_bf16() else "float32"
+    assert out == f"{{'torch.{dtype}'}}\n" * 4 + "{'torch.bfloat16'}\ntorch.float16\n"
+    assert "loaded in" not in err and "Default prompt" not in err
+
+
+@pytest.fixture(scope="module")
+def folder(make_model, tokenizer, tmp_path_factory) -> Path:
+    """A release in bf16 whose decoder writes English."""
+    place = tmp_path_factory.mktemp("release")
+    model = make_model()
+    model.decoder.config.languages = ["eng_Latn"]
+    model.to(torch.bfloat16).save_release(place)
+    tokenizer.save_pretrained(place)
+    return place
+
+
+@pytest.fixture
+def copy(folder, tmp_path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+@pytest.fixture
+def fast_bf16(monkeypatch):
+    monkeypatch.setattr("hf_echo.modeling.precision_echo.has_fast_bf16", lambda device="cpu": True)
+
+
+def steps(model, forward) -> list[torch.Tensor]:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    parameters = list(model.parameters())
+    for _ in range(3):
+        model.train()
+        (forward(model) ** 2).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
+    return [parameter.detach().clone() for parameter in parameters]
+
+
+def test_training_is_float32_where_nobody_chose_a_dtype(folder, batch, fast_bf16):
+    """bf16 weights would lose updates of 1e-5; the same steps in float32 from the start are the truth."""
+
+    def forward(model):
+        return model(**batch).sentence_embedding
+
+    automatic = AutoModel.from_pretrained(folder)
+    assert automatic.dtype == torch.bfloat16
+    start = [weight.detach().float() for weight in automatic.parameters()]
+    have = steps(automatic, forward)
+    want = steps(AutoModel.from_pretrained(folder, dtype=torch.float32), forward)
+    torch.testing.assert_close(have, want, atol=1e-7, rtol=0)
+    assert max((a - b).abs().max() for a, b in zip(have, start, strict=True)) > 1e-6
+    chosen = AutoModel.from_pretrained(folder, dtype=torch.bfloat16).train()
+    assert chosen.dtype == torch.bfloat16
+
+
+def test_sentence_transformers_trainer_trains_in_float32(folder, tmp_path, fast_bf16):
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    rows = Dataset.from_dict({"anchor": TEXTS, "positive": TEXTS[::-1]})
+    trained = []
+    for options in ({}, {"model_kwargs": {"dtype": torch.float32}}):
+        model = SentenceTransformer(str(folder), device="cpu", **options)
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=str(tmp_path), max_steps=2, learning_rate=1e-5, per_device_train_batch_size=5, use_cpu=True,
+            report_to="none", save_strategy="no", disable_tqdm=True, warmup_steps=0,
+        )  # fmt: skip
+        loss = MultipleNegativesRankingLoss(model)
+        SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows, loss=loss).train()
+        trained.append([weight.detach() for weight in model.parameters()])
+    assert {weight.dtype for weight in trained[0]} == {torch.float32}
+    torch.testing.assert_close(*trained, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_normalised_embeddings_have_length_one(dtype):
+    model = SentenceTransformer(NANO, device="cpu", model_kwargs={"dtype": dtype})
+    embeddings = model.encode([*TEXTS, *TEXTS * 20], normalize_embeddings=True)
+    assert embeddings.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(embeddings.astype(np.float64), axis=1), 1, atol=1e-6)
+
+
+def test_default_target_language(folder, batch, tokenizer):
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
+    prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
+    want = model.generate(**batch, decoder_input_ids=prompt, max_new_tokens=5)
+    assert torch.equal(model.generate(**batch, max_new_tokens=5), want)
+    labels = torch.tensor([[9, 8, 7, 3], [6, 5, 3, -100]])
+    two = {name: values[:2] for name, values in batch.items()}
+    inputs = torch.cat([prompt[:2], labels[:, :-1].clamp(min=0)], 1)
+    logits = model(**two, decoder_input_ids=inputs).logits[:, prompt.shape[1] - 1 :]
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(model(**two, labels=labels).loss, loss)
+
+
+@pytest.mark.parametrize("languages", [None, ["eng_Latn", "fra_Latn"]])
+def test_several_target_languages_need_a_prompt(folder, batch, languages):
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    model.decoder.config.languages = languages
+    for call in (lambda: model.generate(**batch), lambda: model(**batch, labels=batch["input_ids"])):
+        with pytest.raises(ValueError, match="needs a prompt that names one: give decoder_input_ids"):
+            call()
+
+
+def test_on_long_in_every_way_in(folder):
+    texts = ["Le chat.", "Le chat dort. " * 60]
+    option = {"processing_kwargs": {"text": {"on_long": "error"}}}
+    loaded = SentenceTransformer(str(folder), device="cpu", processor_kwargs={"on_long": "error"})
+    model, tokenizer = SentenceTransformer(str(folder), device="cpu"), EchoTokenizer.from_pretrained(folder)
+    translator = pipeline("sonar-translation", model=str(folder), device="cpu")
+    for refuses in (
+        lambda: tokenizer(texts, on_long="error"),
+        lambda: tokenizer(texts, truncation=True, on_long="error"),
+        lambda: loaded.encode(texts),
+        lambda: model.encode(texts, **option),
+        lambda: translator(texts, on_long="error"),
+    ):
+        with pytest.raises(ValueError, match="longer than 128 tokens"):
+            refuses()
+    with pytest.raises(ValueError, match="use encode.texts, processing_kwargs=.*'on_long': 'split'"):
+        model.encode(texts, on_long="split")
+    for wrong in (lambda: tokenizer(texts, on_long="cut"), lambda: translator(texts, on_long="cut")):
+        with pytest.raises(ValueError, match="on_long must be one of warn, error, split, not 'cut'"):
+            wrong()
+    assert len(tokenizer(texts, on_long="split")["input_ids"]) > 2
+    assert len(tokenizer(texts, on_long="warn")["input_ids"][1]) == 128
+    option["processing_kwargs"]["text"]["on_long"] = "split"
+    splits = SentenceTransformer(str(folder), device="cpu", processor_kwargs={"on_long": "split"})
+    np.testing.assert_array_equal(model.encode(texts, **option), splits.encode(texts))
+    assert np.abs(model.encode(texts)[1] - splits.encode(texts)[1]).max() > 1e-3
+
+
+def test_token_embeddings_say_where_they_are(folder):
+    with pytest.raises(KeyError, match="last_hidden_state"):
+        SentenceTransformer(str(folder), device="cpu").encode(TEXTS, output_value="token_embeddings")
+
+
+DAMAGES = {
+    "truncated": lambda data: data[:-100],
+    "truncated in the header": lambda data: data[:50],
+    "empty": lambda data: b"",
+    "pointer": lambda data: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+    "html": lambda data: b"<!DOCTYPE html><html>404</html>",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("part", ["", "decoder"])
+def test_damaged_weights_are_named(copy, damage, part):
+    file = copy / part / "model.safetensors"
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    openers = [load_translator, AutoModelForSeq2SeqLM.from_pretrained]
+    for opens in openers if part else [*openers, load_encoder, AutoModel.from_pretrained]:
+        with pytest.raises((ValueError, OSError)) as error:
+            opens(copy)
+        assert str(file) in str(error.value) and "\n" not in str(error.value)
+        expected = {"pointer": "git lfs pull", "html": "HTML"}.get(damage, "damaged or incomplete")
+        assert expected in str(error.value)
+
+
+def test_missing_and_infinite_tensors_are_refused(copy):
+    file = copy / "model.safetensors"
+    weights = load_file(file)
+    name = "layers.1.mlp.up_proj.weight"
+    save_file({key: value for key, value in weights.items() if key != name}, file, {"format": "pt"})
+    for opens in (AutoModel.from_pretrained, load_encoder, SentenceTransformer, load_translator):
+        with pytest.raises(ValueError, match=f"lack the tensor {name}"):
+            opens(str(copy))
+    weights[name][3, 3] = torch.nan
+    save_file(weights, file, {"format": "pt"})
+    for opens in (AutoModel.from_pretrained, load_encoder, SentenceTransformer, load_translator):
+        with pytest.raises(ValueError, match=f"NaN or infinite values, first in {name}"):
+            opens(str(copy))
+
+
+def test_embeddings_that_are_no_numbers_are_refused(folder):
+    model, tokenizer = load_translator(folder, dtype="fp32")
+    translator = pipeline("sonar-translation", model=model, tokenizer=tokenizer)
+    good = encode(model, tokenizer, TEXTS, LANGUAGES)
+    for value in (np.nan, np.inf):
+        bad = good.copy()
+        bad[2, 5] = value
+        for call in (lambda x: translate(model, tokenizer, x), translator):
+            with pytest.raises(ValueError, match="row 3 holds NaN"):
+                call(bad)
+    for call in (lambda x: translate(model, tokenizer, x), translator):
+        with pytest.raises(ValueError, match="int8"):
+            call(good.astype(np.int8))
+    with torch.no_grad():
+        model.encoder.projection.weight[0, 0] = torch.nan
+    for call in (lambda: encode(model, tokenizer, TEXTS), lambda: translator(TEXTS)):
+        with pytest.raises(ValueError, match="row 1 holds NaN"):
+            call()
+
+
+def test_broken_tokenizer_and_missing_weights_are_named(copy):
+    (copy / "tokenizer.json").write_text("")
+    with pytest.raises(ValueError, match="tokenizer.json is damaged"):
+        load_encoder(copy)
+    shutil.copy(Path(NANO) / "tokenizer.json", copy)
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=f"{copy}.*model.safetensors"):
+        load_encoder(copy)
+
+
+FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
+
+
+@given(st.sampled_from(FILES), st.sampled_from(["cut", "replace", "flip", "remove"]), st.data())
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_a_corrupted_checkpoint_opens_or_is_refused_by_name(folder, tmp_path, name, how, data):
+    """Either it opens (the same, unless a bit was flipped), or one line names the file or the folder."""
+    copy = tmp_path / "fuzz"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    content = (copy / name).read_bytes()
+    if how == "cut":
+        (copy / name).write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    elif how == "replace":
+        (copy / name).write_bytes(
+            data.draw(st.one_of(st.binary(max_size=80), st.sampled_from([b"[]", b"null", b"{}"])))
+        )
+    elif how == "flip":
+        at = data.draw(st.integers(0, len(content) - 1))
+        (copy / name).write_bytes(
+            content[:at] + bytes([content[at] ^ 1 << data.draw(st.integers(0, 7))]) + content[at + 1 :]
+        )
+    else:
+        (copy / name).unlink()
+    try:
+        embeddings = encode(*load_encoder(copy, dtype="fp32"), TEXTS)
+    except (ValueError, OSError) as error:
+        assert str(copy) in str(error) or "row 1" in str(error), error
+        assert "\n" not in str(error)
+        return
+    assert embeddings.dtype == np.float32 and np.isfinite(embeddings).all()
+    if how in ("cut", "replace") and name != "tokenizer_config.json":
+        np.testing.assert_array_equal(embeddings, encode(*load_encoder(folder, dtype="fp32"), TEXTS))
