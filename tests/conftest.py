@@ -7,6 +7,17 @@ import sys
 
 import pytest
 
+from . import seed_shift
+
+seed_shift.apply()
+
+
+def pytest_collection_modifyitems(items):
+    """What reads the toy model depends on how its training went: `trains` selects these tests too."""
+    for item in items:
+        if "toy_trained" in item.fixturenames:
+            item.add_marker("trains")
+
 
 @pytest.fixture(scope="session")
 def toy():

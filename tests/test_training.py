@@ -24,6 +24,8 @@ from hf_echo.modeling import EchoForTranslation
 from hf_echo.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
 from hf_echo.training import new_config, train_recipe
 
+pytestmark = pytest.mark.trains
+
 # OS Table 36, "large"
 LARGE = dict(
     hidden_size=2048,

@@ -8,6 +8,7 @@ back in the order they went in.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,11 +27,16 @@ from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pa
 
 logger = logging.getLogger(__name__)
 
+# Values of ONEDNN_MAX_CPU_ISA (oneDNN's limit on instructions) with which bf16 products are emulated.
+WITHOUT_BF16 = {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}
+
 
 def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
     """Whether bf16 matrix products are native here (AMX or AVX-512 BF16 on x86, BF16 on ARM and GPUs)."""
     if torch.device(device).type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
+    if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in WITHOUT_BF16:
+        return False  # the processor may have it, oneDNN may not use it
     supported = (
         getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()
         or getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)()

@@ -27,6 +27,8 @@ from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from hf_echo.vocabulary import train_tokenizer
 
+pytestmark = pytest.mark.trains
+
 COMMAND = "prune"
 SMALL = {
     "hidden_size": 24,

@@ -21,6 +21,8 @@ from hf_echo.modeling import EchoForTranslation
 from hf_echo.trainers import bag_encoder
 from hf_echo.trainers.lexical import SubwordBag
 
+pytestmark = pytest.mark.trains
+
 COMMAND = "convert whiten"
 
 

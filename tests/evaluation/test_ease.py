@@ -11,6 +11,8 @@ from sklearn.metrics import r2_score
 
 from hf_echo.evaluation.ease import explain_ease
 
+pytestmark = pytest.mark.trains
+
 FAMILIES = ["Indo-European", "Turkic", "Bantu", "Uralic"]
 
 

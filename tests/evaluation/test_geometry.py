@@ -21,6 +21,8 @@ from hf_echo.evaluation.geometry import (
 from hf_echo.evaluation.language_arrays import StoredEmbeddings, encode_parallel, read_parts
 from hf_echo.evaluation.language_geometry import calinski_harabasz, invariance, language_bias, rsim
 
+pytestmark = pytest.mark.trains
+
 LANGUAGES = ["eng_Latn", "fra_Latn", "rus_Cyrl", "kor_Hang"]
 
 

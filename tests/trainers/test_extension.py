@@ -17,6 +17,8 @@ from hf_echo.trainers import DevSet, evaluate_sets
 from ..losses.test_distillation import FIGURES, algorithm_2
 from .test_resume import COMMON, assert_killed_run_is_the_unbroken_one
 
+pytestmark = pytest.mark.trains
+
 BASE = ["eng_Latn", "fra_Latn"]
 
 

@@ -14,6 +14,8 @@ from hf_echo.inference import encode
 from hf_echo.trainers import DevSet, LexicalConfig, LexicalTrainer, bag_encoder, start_from_bag
 from hf_echo.trainers.lexical import BagCollator
 
+pytestmark = pytest.mark.trains
+
 BAG = dict(
     hidden_size=16, embedding_size=16, head_dim=8, pooling="mean", final_norm=False, num_hidden_layers=2
 )

@@ -15,6 +15,8 @@ from hf_echo.trainers import bag_encoder, start_from_bag
 from hf_echo.trainers.lexical import SubwordBag
 from hf_echo.vocabulary.order import used_first
 
+pytestmark = pytest.mark.trains
+
 SMALL = {"vocab_size": 320}
 BAG = dict(
     hidden_size=16, embedding_size=16, head_dim=8, pooling="mean", final_norm=False, num_key_value_heads=2

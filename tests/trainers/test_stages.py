@@ -22,6 +22,8 @@ from hf_echo.trainers import (
     evaluate_sets,
 )
 
+pytestmark = pytest.mark.trains
+
 STAGES = ("seq2seq", "contrastive", "hard_negatives", "decoder")
 PARTS = {
     "seq2seq": {"translation_loss"},
