@@ -1,10 +1,11 @@
-"""Shift the seeds of a whole test run: HF_ECHO_SEED_SHIFT=1 gives other initial weights and another order of the data.
+"""Shift the seeds of a test run: HF_ECHO_SEED_SHIFT=1 gives other initial weights and another order of the data.
 
-A test of training passes for every seed or it tests one lucky seed. `apply` wraps the functions that tests, the library and
-transformers set seeds with: `torch.manual_seed` (which `transformers.set_seed` calls), `numpy.random.seed` and
-`numpy.random.default_rng`. Two parts of a test that use one seed get the same shifted seed, so that equal stays equal.
+`apply` wraps the functions that tests, the library and transformers set seeds with: `torch.manual_seed` (which
+`transformers.set_seed` calls), `numpy.random.seed` and `numpy.random.default_rng`. Two parts of a test that use one
+seed get the same shifted seed.
 
-Not shifted: `torch.Generator` objects and Python's `random`, which draw test data and no weights.
+Not shifted: `torch.Generator` objects and Python's `random`, which draw test data and no weights; commands that a test
+starts in a process of its own, unless their script calls `apply`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 
 VARIABLE = "HF_ECHO_SEED_SHIFT"
-STEP = 1009  # seeds of tests are small: a shifted seed is not the seed of another test
+STEP = 1009  # tests use small seeds: a shifted one is not the seed of another test
 
 
 def shifted(function: Callable, shift: int) -> Callable:

@@ -28,7 +28,7 @@ BAG = dict(
 )
 def test_it_learns(make_trainer, toy, toy_tokenizer, toy_data, stage, options):
     model = toy.make_model(toy_tokenizer, decoder=SMALL)
-    trainer = make_trainer(stage, model=model, max_steps=12, **options)
+    trainer = make_trainer(stage, model=model, max_steps=30, **options)
     assert trainer.data_collator.decoder_vocab_size == 320
     assert max(max(toy_data[i]["target"]) for i in range(99)) >= 320  # some targets are cut
     trainer.train()
