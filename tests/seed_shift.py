@@ -4,14 +4,16 @@
 `transformers.set_seed` calls), `numpy.random.seed` and `numpy.random.default_rng`. Two parts of a test that use one
 seed get the same shifted seed.
 
-Not shifted: `torch.Generator` objects and Python's `random`, which draw test data and no weights; commands that a test
-starts in a process of its own, unless their script calls `apply`.
+Not shifted: `torch.Generator` objects and Python's `random`, which draw test data and no weights; and processes that a
+test starts, unless they call `apply` or run as `seed_shift.py SCRIPT ARGUMENTS`.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import runpy
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -43,3 +45,9 @@ def apply(shift: int | None = None, replace: Callable = setattr) -> None:
     for module, name in ((torch, "manual_seed"), (np.random, "seed"), (np.random, "default_rng")):
         replace(module, name, shifted(getattr(module, name), shift))
     torch.manual_seed(0)  # for models that a test builds without a seed
+
+
+if __name__ == "__main__":
+    apply()
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
