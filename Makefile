@@ -11,10 +11,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # loadfile keeps a file's tests on one worker, so a model that a file builds once is built once.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help setup test test-slow demo lint clean
+.PHONY: help setup test test-slow test-processors demo lint clean
 
 help:
-	@echo "make setup | test | test-slow | demo | lint | clean"
+	@echo "make setup | test | test-slow | test-processors | demo | lint | clean"
 
 setup: .venv/setup.stamp
 
@@ -37,6 +37,10 @@ test: setup
 
 test-slow: .venv/setup-slow.stamp
 	$(PYTEST) -m slow $(PYTEST_ARGS)
+
+# The tests that train, on imitated processors, with one and two threads and with shifted seeds: a table, 25 minutes.
+test-processors: setup
+	$(BIN)/python tests/processors.py
 
 demo: setup
 	$(BIN)/hf-echo demo

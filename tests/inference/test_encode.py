@@ -15,6 +15,8 @@ from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode import pick_dtype
 from hf_echo.modeling.packed_echo import PackedEncoder
 
+pytestmark = pytest.mark.trains
+
 LANGUAGES = ["fra_Latn", "rus_Cyrl", None, "eng_Latn", "jpn_Jpan"]
 WORDS = "un deux quatre neuf rouge bleu chat chien кот пёс птица 猫 é ∑ <SEP> </s> 12".split()
 

@@ -8,6 +8,8 @@ import torch
 
 from hf_echo.inference import encode, load_translator, translate
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.fixture(scope="module")
 def sentences(toy):
