@@ -116,6 +116,7 @@ def installed(names: list[str]) -> dict[str, dict]:
 
 
 def elsewhere(names: list[str], result_file: str) -> dict[str, dict]:
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # it would import hf_echo
     sys.meta_path.insert(0, WithoutHfEcho())
     results = {}
     for number, name in enumerate(names):
