@@ -116,7 +116,6 @@ def installed(names: list[str]) -> dict[str, dict]:
 
 
 def elsewhere(names: list[str], result_file: str) -> dict[str, dict]:
-    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # it would import hf_echo
     sys.meta_path.insert(0, WithoutHfEcho())
     results = {}
     for number, name in enumerate(names):
@@ -128,6 +127,8 @@ def elsewhere(names: list[str], result_file: str) -> dict[str, dict]:
 
 
 if __name__ == "__main__":
+    if "--installed" not in sys.argv:
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # or torch imports hf_echo
     import torch
 
     arguments = [a for a in sys.argv[1:] if a != "--installed"]
