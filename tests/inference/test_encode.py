@@ -147,7 +147,9 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
     for load in (load_encoder, any_encoder):
-        with pytest.raises(FileNotFoundError, match="'org/none' is no folder and not on the Hub: no route"):
+        with pytest.raises(
+            FileNotFoundError, match="'org/none' is neither a folder nor a name on the Hub: no route"
+        ):
             load("org/none")
     assert asked == ["org/none"] * 2
 
