@@ -16,9 +16,10 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))]
+DOCUMENTS += sorted((ROOT / "docs" / "trials").glob("*.md"))
 HUB_SERVER = ROOT / "tests" / "hub_server.py"
 REPO = "your-name/your-model"
-WRITTEN = ("outputs/", "report/")  # what commands write
+WRITTEN = ("outputs/", "report/", "docs/report")  # what commands write
 CODE_FOLDERS = ("hf_echo", "modeling", "train_scripts", "tests", "docs", "benchmarks", "hub_cards")
 
 
