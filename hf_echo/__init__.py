@@ -82,7 +82,8 @@ def __dir__() -> list[str]:
 
 
 # Registration. transformers looks a model type up in CONFIG_MAPPING: name of the class, and the module that holds it.
-_AUTO = "transformers.models.auto.configuration_auto"
+_AUTO_FOLDER = "transformers.models.auto."
+_AUTO = _AUTO_FOLDER + "configuration_auto"
 
 
 def _register(configuration_auto) -> None:
@@ -93,11 +94,14 @@ def _register(configuration_auto) -> None:
 
 
 class _RegisterAfterImport:
-    """Import hook: registers right after transformers' mapping has been imported, whoever imports it."""
+    """Import hook: registers right after transformers' mapping has been imported, whoever imports it.
+
+    The other modules of the folder count too: torch may import this package while the mapping is half imported.
+    """
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name != _AUTO:
+        if not name.startswith(_AUTO_FOLDER):
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None:
@@ -105,8 +109,8 @@ class _RegisterAfterImport:
 
             def execute_and_register(module) -> None:
                 execute(module)
-                if module.__name__ == _AUTO:  # a loader may serve other modules, too
-                    _register(module)
+                if hasattr(sys.modules.get(_AUTO), "CONFIG_MAPPING"):
+                    _register(sys.modules[_AUTO])
 
             spec.loader.exec_module = execute_and_register
         return spec

@@ -39,6 +39,14 @@ class Block(NamedTuple):
     bad: list[tuple[int, str]]  # (line, reason) of lines that are no rows
 
 
+class BrokenFile(ValueError):
+    """A file that ends too early or is damaged. `reason` says how, without the file's name."""
+
+    def __init__(self, message: str, reason: str):
+        super().__init__(message)
+        self.reason = reason
+
+
 class Part(NamedTuple):
     label: str  # what errors call it
     columns: list[str]
@@ -131,7 +139,7 @@ def open_lines(path: Path) -> Iterator[BinaryIO]:
                 file.read(3)
             yield file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole gzip file: {error}") from None
+        raise BrokenFile(f"{path} is not a whole gzip file: {error}", str(error)) from None
 
 
 def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str]) -> Iterator[Block]:
@@ -233,9 +241,18 @@ def _read_parquet(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
             if batch is None:
                 return
             table = pa.Table.from_batches([batch])
-            table.validate(full=True)  # that text is UTF-8, for one
+            _validate(table)
         yield _arrow_block(table, wanted, start)
         start += batch.num_rows
+
+
+def _validate(table: pa.Table) -> None:
+    """Raises pa.ArrowInvalid where the columns are damaged; text that is not UTF-8 is a bad row, named later."""
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
 
 
 @contextmanager
@@ -247,7 +264,8 @@ def _parquet_errors(path: Path) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ValueError(f"{path}: not a Parquet file, or not a whole one ({reason})") from None
+        message = f"{path}: not a Parquet file, or not a whole one ({reason})"
+        raise BrokenFile(message, message.removeprefix(f"{path}: ")) from None
 
 
 def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:

@@ -239,10 +239,10 @@ def _open_local(file: Path, spec: PublicSet) -> Part:
 
 
 def _headless(file: Path, header: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Any]:
-    from ..data.formats import Block, _open
+    from ..data.formats import Block, open_lines
 
     rows, lines, bad = [], [], []
-    with _open(file) as stream:
+    with open_lines(file) as stream:
         for number, line in enumerate(stream, 1):
             fields = line.decode(errors="replace").rstrip("\r\n").rstrip("\t").split("\t")
             if len(fields) == len(header):

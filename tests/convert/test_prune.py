@@ -402,7 +402,7 @@ def test_new_tokenizer(run, toy_folders, toy, tmp_path):
         ("M out", "no shape: give a size (large, medium, small, tiny, xtiny, nano, half)"),
         ("M out --size smal", "unknown size 'smal'"),
         ("M out --size tiny", "hidden_size 1152 is larger than the source's 32: pruning only cuts"),
-        ("M M --size half", "is the checkpoint itself"),
+        ("M M --size half", "is an input too"),
         ("nothing out --size half", "nothing holds no config.json"),
         ("M out --size half --importance wieght", "importance must be one of weight, activation, plain"),
         ("M out --size half --importance activation", "give a calibration file"),

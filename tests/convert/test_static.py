@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -56,7 +57,10 @@ def test_it_opens_without_this_package(bag, run, tmp_path):
         "from sentence_transformers import SentenceTransformer as S\n"
         f"print(S({str(tmp_path / 'static')!r}, device='cpu').encode(['un chat', '']).shape)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # it would import hf_echo
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
     assert done.stdout.strip() == "(2, 16)", done.stderr
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..formats import open_file
+from ..formats import BrokenFile, open_file
 from ..nway import find_nway_columns
 from ..readers import looks_like_file, parallel_tables
 from ..tables import BadRows, list_files
@@ -24,7 +24,13 @@ from ..tables import BadRows, list_files
 logger = logging.getLogger(__name__)
 
 LONGEST = 100_000  # bytes of one text; what is longer is no sentence, and a page of logs or a lost line end
-UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)  # of a file that is cut off or damaged
+UNREADABLE = (
+    BrokenFile,
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    zlib.error,
+)  # of a file that is cut off or damaged
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
 
 
 def _reason(error: Exception, path: str) -> str:
-    text = str(error).strip() or type(error).__name__
+    text = getattr(error, "reason", str(error)).strip() or type(error).__name__
     return text.splitlines()[0].removeprefix(f"{path}: ")
 
 

@@ -153,7 +153,7 @@ def test_dry_run_asks_nothing(run, server, tables, tmp_path):
     [
         ("describe none.jsonl o.jsonl", "no file none.jsonl; give a table of texts"),
         ("describe in.jsonl o.tsv", "o.tsv: the file name must end in .jsonl"),
-        ("describe in.jsonl in.jsonl", "in.jsonl is the table itself"),
+        ("describe in.jsonl in.jsonl", "in.jsonl is an input too"),
         ("describe in.txt o.jsonl", "in.txt: not a table of texts"),
         (
             "describe text.jsonl o.jsonl",
