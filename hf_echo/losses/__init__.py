@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .contrastive import contrastive_loss, guide_filter, symmetric_contrastive_loss
 from .distillation import distillation_loss, distillation_parts, teacher_target
-from .gather import gather_offset, gather_with_grad, rank_weight
+from .gather import gather_with_grad, rank_weight
 from .memory import CrossBatchMemory
 from .mse import mse_loss
 from .sampled_translation import sampled_translation_loss
@@ -21,7 +21,6 @@ __all__ = [
     "contrastive_loss",
     "distillation_loss",
     "distillation_parts",
-    "gather_offset",
     "gather_with_grad",
     "guide_filter",
     "hard_negatives_loss",
