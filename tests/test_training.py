@@ -236,6 +236,7 @@ def test_values_and_overrides(recipe):
         ({"lerning_rate": 1}, "unknown field 'lerning_rate', did you mean 'learning_rate'"),
         ({"stage": "seq2sec"}, "stage is 'seq2sec'; it must be one of lexical, seq2seq, contrastive"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
+        ({"stage": "contrastive", "memory": 30}, "unknown field 'memory'"),  # of an old recipe
         ({"max_steps": "many"}, "max_steps is 'many'; it must be int"),
         ({"max_steps": 2.5}, "max_steps is 2.5"),
         ({"learning_rate": True}, "learning_rate is True; it must be float"),
