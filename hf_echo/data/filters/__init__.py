@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
-from difflib import get_close_matches
 from typing import Any
 
+from ...utils.did_you_mean import did_you_mean
 from .duplicates import ExactDuplicates, NearDuplicates
 from .language_id import LanguageId
 from .length_ratio import LengthRatio
@@ -68,14 +68,14 @@ def build(spec: str | Mapping[str, Any]) -> Any:
         raise ValueError(f"a filter is written name: {{fields}} with one name, not {spec!r}")
     ((name, values),) = spec.items()
     if name not in FILTERS:
-        raise ValueError(f"unknown filter {name!r}{_nearest(name, FILTERS)}")
+        raise ValueError(f"unknown filter {name!r}{_advice(name, FILTERS)}")
     if values is not None and not isinstance(values, Mapping):
         raise ValueError(f"the fields of filter {name} are a mapping, not {values!r}")
     values = {key: tuple(v) if isinstance(v, list) else v for key, v in (values or {}).items()}
     known = {field.name: field for field in fields(FILTERS[name])}
     for field in values:
         if field not in known:
-            raise ValueError(f"filter {name} has no field {field!r}{_nearest(field, known)}")
+            raise ValueError(f"filter {name} has no field {field!r}{_advice(field, known)}")
     for field in known.values():
         if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"filter {name} needs the field {field.name}")
@@ -106,6 +106,5 @@ def to_spec(filter_: Any) -> dict[str, dict[str, Any]]:
     return {name_of(filter_): asdict(filter_)}
 
 
-def _nearest(word: object, known: Mapping[str, Any]) -> str:
-    close = get_close_matches(str(word), known, n=1, cutoff=0.5)
-    return f": did you mean {close[0]!r}?" if close else f": known are {', '.join(known)}"
+def _advice(word: object, known: Mapping[str, Any]) -> str:
+    return did_you_mean(word, known, f"known are {', '.join(known)}")

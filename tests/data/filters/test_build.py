@@ -31,9 +31,9 @@ def test_lists_of_yaml_become_tuples():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("exact_duplicate", "unknown filter 'exact_duplicate': did you mean 'exact_duplicates'?"),
-        ("zzz", "unknown filter 'zzz': known are threshold, "),
-        ({"sanity": {"max_char": 3}}, "filter sanity has no field 'max_char': did you mean 'max_chars'?"),
+        ("exact_duplicate", "unknown filter 'exact_duplicate'; did you mean 'exact_duplicates'?"),
+        ("zzz", "unknown filter 'zzz'; known are threshold, "),
+        ({"sanity": {"max_char": 3}}, "filter sanity has no field 'max_char'; did you mean 'max_chars'?"),
         ({"sanity": 3}, "the fields of filter sanity are a mapping, not 3"),
         ({"sanity": {}, "cap": {}}, "with one name"),
         (
