@@ -1,7 +1,7 @@
 """Filters of parallel rows: pure pieces over Arrow tables of the parallel schema; an engine runs them.
 
-A filter is a small frozen dataclass of plain fields: it can be pickled, built from a YAML mapping by keyword
-(:func:`build`) and written back (:func:`to_spec`). Its method tells which of three kinds it is:
+A filter is a small frozen dataclass of plain fields: it can be pickled, and built from a YAML mapping by keyword
+(:func:`build`). Its method tells which of three kinds it is:
 
 1. row filter: ``keep(table) -> bool array (rows,)``. A row is judged by itself alone.
 2. key filter: ``keys(table) -> uint64 array (rows, k)``. The engine keeps a row only if NONE of its keys was
@@ -23,7 +23,7 @@ Nothing here reads or writes rows, counts what was dropped, or knows where the r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from ...utils.did_you_mean import did_you_mean
@@ -53,7 +53,7 @@ _TYPES = {
     "Sequence[str]": (tuple, "a list"),
 }
 
-__all__ = [*(kind.__name__ for kind in FILTERS.values()), "FILTERS", "build", "name_of", "to_spec"]
+__all__ = [*(kind.__name__ for kind in FILTERS.values()), "FILTERS", "build"]
 
 
 def build(spec: str | Mapping[str, Any]) -> Any:
@@ -94,16 +94,6 @@ def _check_type(field: str, value: Any, annotation: str) -> None:
     types, words = _TYPES[kind]
     if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
         raise ValueError(f"{field}={value!r} is not {words}")
-
-
-def name_of(filter_: Any) -> str:
-    """The recipe name of a filter."""
-    return next(name for name, kind in FILTERS.items() if type(filter_) is kind)
-
-
-def to_spec(filter_: Any) -> dict[str, dict[str, Any]]:
-    """What :func:`build` makes this filter of, fitted values included; plain enough for JSON and YAML."""
-    return {name_of(filter_): asdict(filter_)}
 
 
 def _advice(word: object, known: Mapping[str, Any]) -> str:
