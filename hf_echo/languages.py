@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from .language_table import (
     COMMON_80,
@@ -22,6 +21,7 @@ from .language_table import (
     SCRIPTS,
 )
 from .modeling.language_names_echo import LANGUAGE_NAMES
+from .utils.did_you_mean import nearest
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,10 @@ def _suggestion(text: object) -> str:
     wanted = text.strip().lower() if isinstance(text, str) else ""
     if code := _BY_NAME.get(wanted) or _find_code(wanted):  # "fra", "fr", "French"
         return f": did you mean {code} ({LANGUAGES[code].name})?"
-    close = get_close_matches(str(text).strip().lower(), known, n=1, cutoff=0.6)
-    if not close:
+    close = nearest(str(text).strip().lower(), known)
+    if close is None:
         return ": see hf_echo.languages.LANGUAGES for the known ones"
-    code = known[close[0]]
+    code = known[close]
     return f": did you mean {code} ({LANGUAGES[code].name})?"
 
 

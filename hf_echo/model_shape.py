@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import fields
 from typing import Any
 
 from transformers.activations import ACT2FN
 
 from .modeling import EchoConfig, EchoDecoderConfig
+from .utils.did_you_mean import did_you_mean
 
 OF_DECODER = {"decoder_layers": "num_hidden_layers", "decoder_vocab_size": "vocab_size"}
 SIZES = (
@@ -42,10 +42,7 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
     if unknown := sorted(
         set(map(str, shape)) - known - set(OF_DECODER)
     ):  # transformers would keep it, unread
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        raise ValueError(
-            f"unknown shape field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else "")
-        )
+        raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     _check_values(shape)
     of_decoder = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
     own = {k: shape.pop(k) for k in ("pooling", "final_norm") if k in shape}
@@ -85,10 +82,7 @@ def _check_values(shape: dict[str, Any]) -> None:
         )
     activation = shape.get("hidden_act", usual.hidden_act)
     if not isinstance(activation, str) or activation not in ACT2FN:
-        near = difflib.get_close_matches(str(activation), list(ACT2FN), n=1)
-        raise ValueError(
-            f"shape.hidden_act is {activation!r}, which transformers does not know"
-            + (f"; did you mean {near[0]!r}?" if near else "; silu and gelu are usual")
-        )
+        advice = did_you_mean(activation, ACT2FN, "silu and gelu are usual")
+        raise ValueError(f"shape.hidden_act is {activation!r}, which transformers does not know{advice}")
     if shape.get("pooling", "cls") not in ("cls", "mean"):
         raise ValueError(f"shape.pooling is {shape['pooling']!r}; it must be cls or mean")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -35,6 +34,7 @@ from .trainers import (
     TokenConfig,
     TokenTrainer,
 )
+from .utils.did_you_mean import did_you_mean
 
 STAGES = {
     "lexical": (LexicalConfig, LexicalTrainer),
@@ -171,10 +171,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     kinds = (ModelArguments, DataArguments, STAGES[stage][0])
     known = {f.name: f for kind in kinds for f in fields(kind) if f.init}
     if unknown := sorted(set(values) - set(known)):
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        raise ValueError(
-            f"{path}: unknown field {unknown[0]!r}" + (f", did you mean {near[0]!r}?" if near else "")
-        )
+        raise ValueError(f"{path}: unknown field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     values = {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
     if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("bag")):
         raise ValueError(

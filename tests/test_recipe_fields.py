@@ -76,9 +76,7 @@ def test_groups_need_an_encoder(tmp_path):
 def test_recipe_hands_them_to_the_trainer(toy, bag, tmp_path, monkeypatch, stage):
     rows = [{k: v for k, v in row.items() if k != "hard_negatives"} for row in toy.parallel_rows()[:120]]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    own = (
-        {"rows": 16, "dim": 32} if stage == "lexical" else {"max_length": 32, "max_tokens": 900, "memory": 30}
-    )
+    own = {"rows": 16, "dim": 32} if stage == "lexical" else {"max_length": 32, "max_tokens": 900}
     if stage == "contrastive":
         own["shape"] = SHAPE | {"pooling": "mean", "final_norm": False, "decoder_vocab_size": 300}
     values = {"stage": stage, "train_data": str(tmp_path / "train.parquet"), "neighbour_groups": 7, "bag": bag,
@@ -94,7 +92,6 @@ def test_recipe_hands_them_to_the_trainer(toy, bag, tmp_path, monkeypatch, stage
     (groups,) = trainers[0].get_train_dataloader().batch_sampler.groups
     assert len(groups) == 120 and len(set(groups.tolist())) == 7
     if stage == "contrastive":
-        assert len(trainers[0].memory.rows["target"]) > 0
         model = EchoForTranslation.from_pretrained(tmp_path / "out")
         assert model.decoder.lm_head.weight.shape == (300, 32) and model.config.vocab_size == 400
 

@@ -235,9 +235,10 @@ def test_values_and_overrides(recipe):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"lerning_rate": 1}, "unknown field 'lerning_rate', did you mean 'learning_rate'"),
+        ({"lerning_rate": 1}, "unknown field 'lerning_rate'; did you mean 'learning_rate'"),
         ({"stage": "seq2sec"}, "stage is 'seq2sec'; it must be one of lexical, seq2seq, contrastive"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
+        ({"stage": "contrastive", "memory": 30}, "unknown field 'memory'"),  # of an old recipe
         ({"max_steps": "many"}, "max_steps is 'many'; it must be int"),
         ({"max_steps": 2.5}, "max_steps is 2.5"),
         ({"learning_rate": True}, "learning_rate is True; it must be float"),
@@ -287,7 +288,7 @@ def test_wrong_overrides(pair):
 
 
 def test_wrong_shapes(toy_tokenizer):
-    with pytest.raises(ValueError, match="unknown shape field 'hiden_size', did you mean 'hidden_size'"):
+    with pytest.raises(ValueError, match="unknown shape field 'hiden_size'; did you mean 'hidden_size'"):
         new_config({"hiden_size": 3}, toy_tokenizer)
 
 

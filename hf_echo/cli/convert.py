@@ -94,19 +94,12 @@ def convert_refit(
     source: Annotated[str, typer.Argument(help="Bag of sub-words (stage `lexical`, or whitened): folder.")],
     data: Annotated[str, typer.Argument(help="Parallel text as in a recipe: a file or a Hub name.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
-    negatives: Annotated[str | None, typer.Option(help="Parallel text with hard_negatives: a file.")] = None,
     ridge: Annotated[float, typer.Option(help="A token seen in so few pairs moves half way.")] = 1.0,
     step: Annotated[
         float, typer.Option(help="Of the change: 0 is the bag as it was, 1 plain regression.")
     ] = 0.5,
-    contrast: Annotated[
-        float, typer.Option(help="How far a sentence is moved from its hard negatives.")
-    ] = 2.0,
     softmax_weight: Annotated[
         float, typer.Option(help="Of telling a language's pairs apart, beside the regression.")
-    ] = 0.0,
-    hard_weight: Annotated[
-        float, typer.Option(help="Of telling a sentence from its hard negatives, beside the regression.")
     ] = 0.0,
     language_drop: Annotated[float, typer.Option(help="Share of texts read without their language.")] = 0.25,
     max_length: Annotated[int, typer.Option(help="Tokens of a text that count.")] = 128,
@@ -117,8 +110,7 @@ def convert_refit(
     from ..trainers.refit import refit_on_pairs as run
 
     run(
-        source, data, out, negatives=negatives, ridge=ridge, step=step, contrast=contrast,
-        softmax_weight=softmax_weight, hard_weight=hard_weight, language_drop=language_drop,
+        source, data, out, ridge=ridge, step=step, softmax_weight=softmax_weight, language_drop=language_drop,
         max_length=max_length, cache_dir=cache_dir, seed=seed,
     )  # fmt: skip
     typer.echo(f"{out}: the same bag, refitted; a decoder needs finetuning on it", err=True)

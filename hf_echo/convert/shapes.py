@@ -5,13 +5,13 @@ A shape is a dict of `FIELDS`; what it leaves out stays as it is in the source. 
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_right
 from collections.abc import Mapping
 
 import torch
 
 from ..modeling import EchoConfig, EchoDecoderConfig, EchoEncoder
+from ..utils.did_you_mean import did_you_mean
 
 FIELDS = (
     "hidden_size",
@@ -169,6 +169,5 @@ def encoder_parameters(config: EchoConfig, shape: Mapping[str, int] | None = Non
 
 def _check_names(shape: Mapping[str, int]) -> None:
     if unknown := [name for name in shape if name not in FIELDS]:
-        near = difflib.get_close_matches(unknown[0], FIELDS, n=1)
-        advice = f"did you mean {near[0]!r}?" if near else f"a shape has {', '.join(FIELDS)}"
-        raise ValueError(f"unknown shape field {unknown[0]!r}; {advice}")
+        advice = did_you_mean(unknown[0], FIELDS, f"a shape has {', '.join(FIELDS)}")
+        raise ValueError(f"unknown shape field {unknown[0]!r}{advice}")

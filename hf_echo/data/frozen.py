@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +16,8 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 from tqdm.auto import tqdm
+
+from ..utils.files import write_whole
 
 CHUNK = 20_000  # texts embedded between two writes
 Encode = Callable[[list[str], str], np.ndarray]
@@ -141,10 +142,8 @@ def _encode_new(
         chunk_keys = np.array([texts[text] for text in chunk], np.uint64)
         stem = hashlib.blake2b(chunk_keys.tobytes(), digest_size=8).hexdigest()
         for name, array in ((f"{stem}.npy", vectors), (f"{stem}.keys.npy", chunk_keys)):
-            partial = folder / f"{name}.{os.getpid()}.part"
-            with partial.open("wb") as file:
-                np.save(file, array)
-            partial.replace(folder / name)  # a file that is there is whole
+            with write_whole(folder / name) as unfinished:
+                np.save(unfinished, array)
         bar.update(len(chunk))
     bar.close()
 

@@ -28,6 +28,7 @@ from tqdm.auto import tqdm
 
 from hf_echo.languages import find_language
 
+from ..utils.files import write_whole
 from .formats import BLOCK, read_catalog
 from .messages import clean
 from .schema import COLUMNS
@@ -90,11 +91,9 @@ def harvest(
     if not catalogs:
         raise ValueError(f"no {' or '.join(CATALOGS)} file under {', '.join(map(str, paths))}")
     start, out = time.perf_counter(), Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f".{out.name}.unfinished")
     schema = pa.schema([(column, pa.string()) for column in COLUMNS])
     try:
-        with pq.ParquetWriter(unfinished, schema) as writer:
+        with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
             rows: list[tuple[str, ...]] = []
             for catalog in tqdm(catalogs, desc="catalogs", unit="file", disable=not progress):
                 for row in catalog_rows(catalog, bad, left_out, strip_html=strip_html):
@@ -112,11 +111,9 @@ def harvest(
                     rows = []
             if rows:
                 writer.write_table(pa.table(list(zip(*rows)), names=COLUMNS).cast(schema))
-        warning = bad.report()
-        unfinished.replace(out)
+            warning = bad.report()  # raises under "error": then nothing is written
     finally:
         _open_archive.cache_clear()
-        unfinished.unlink(missing_ok=True)
     counts = {
         "rows": languages.total(),
         "catalogs": len(catalogs),

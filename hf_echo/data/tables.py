@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 import hf_echo
 
+from ..utils.files import write_whole
 from .formats import SUFFIXES, Part, suffix_of
 
 if TYPE_CHECKING:
@@ -179,20 +179,13 @@ def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key
         if note.exists():
             logger.warning(note.read_text(encoding="utf-8"))
     else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(
-            f".{os.getpid()}.{os.urandom(4).hex()}"
-        )  # ranks may write at the same time
-        try:
-            schema = features.arrow_schema
+        schema = features.arrow_schema
+        with write_whole(path) as unfinished:
             with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
                 for table in tables:
                     writer.write_table(table.cast(schema))
             if warning := bad.report():
                 note.write_text(warning, encoding="utf-8")
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
     return Dataset(MemoryMappedTable.from_file(str(path)), fingerprint=digest)
 
 

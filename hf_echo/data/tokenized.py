@@ -87,14 +87,6 @@ class TokenizedParallel(torch.utils.data.Dataset):
         targets = [self.target.lengths + prefix] * (encoder_sides - 1)
         return np.stack([self.source.lengths + prefix, *targets, self.target.lengths + prompt], axis=1)
 
-    def with_negatives_only(self) -> TokenizedParallel:
-        """The rows that have a hard negative (stage 3)."""
-        if self.negatives is None:
-            raise ValueError(
-                "the data have no hard_negatives; hf_echo.synthesis.hard_negatives_for makes them for English"
-            )
-        return self.select(np.flatnonzero(np.diff(self.negative_rows) > 0))
-
     def select(self, rows: np.ndarray) -> TokenizedParallel:
         negatives = negative_rows = None
         if self.negatives is not None:

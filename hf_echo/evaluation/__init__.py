@@ -28,10 +28,10 @@ from .cost import (
 from .ease import EaseResult, explain_ease
 from .encoders import sentence_transformer_encoder, tfidf_encoder
 from .geometry import GeometryResult, evaluate_geometry, feature_spread, principal_ratio, singular_values
-from .groups import as_matrix, grouped, side_by_side
+from .groups import grouped
 from .language_arrays import StoredEmbeddings, encode_parallel
 from .language_geometry import calinski_harabasz, invariance, language_bias, rsim
-from .multilingual import evaluate_xsim, pairs_as_nway, precomputed_encoder
+from .multilingual import evaluate_xsim, pairs_as_nway
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 from .public_sets import load_benchmark
 from .results import Result, Table
@@ -55,7 +55,6 @@ __all__ = [
     "TranslationResult",
     "XsimResult",
     "XsimppResult",
-    "as_matrix",
     "both_poolings",
     "calinski_harabasz",
     "cls_attention_entropy",
@@ -80,12 +79,10 @@ __all__ = [
     "nearest_neighbours",
     "pairs_as_nway",
     "plot_cost_grid",
-    "precomputed_encoder",
     "principal_ratio",
     "relative_delta",
     "rsim",
     "sentence_transformer_encoder",
-    "side_by_side",
     "singular_values",
     "spectrum_flops",
     "text_groups",

@@ -1,8 +1,7 @@
-"""A table by language turned round: by script, family or resource level, as a matrix, or several side by side."""
+"""Means of a table by language over scripts, families or resource levels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ..languages import LANGUAGES
@@ -37,36 +36,3 @@ def grouped(table: Table, by: str) -> Table:
         rows.append({by: name, "languages": len(members)} | {m: means[m] for m in measures})
     average = {by: "average", "languages": len(table.rows)} | {m: table.average[m] for m in measures}
     return Table(rows, average, table.notes)
-
-
-def as_matrix(table: Table, column: str = "xsim") -> Table:
-    """All pairs as one row for each source language and one column for each target language."""
-    rows: dict[Any, dict[str, Any]] = {}
-    for row in table.rows:
-        if "target_lang" not in row or column not in row:
-            raise ValueError(
-                f"a matrix needs the columns lang, target_lang and {column}; found {', '.join(row)}"
-            )
-        rows.setdefault(row["lang"], {"lang": row["lang"]})[row["target_lang"]] = row[column]
-    order = dict.fromkeys([*rows, *(row["target_lang"] for row in table.rows)])
-    return Table(
-        [{"lang": lang} | {to: rows[lang].get(to) for to in order} for lang in rows], notes=table.notes
-    )
-
-
-def side_by_side(tables: Mapping[str, Table], column: str = "xsim") -> Table:
-    """One column of several models' tables, languages below one another, with averages.
-
-    Raises ValueError, naming model and language, where a model was not measured on a language of the others:
-    its average would be of something else.
-    """
-    values = {name: {row["lang"]: row.get(column) for row in table.rows} for name, table in tables.items()}
-    langs = list(dict.fromkeys(lang for found in values.values() for lang in found))
-    for name, found in values.items():
-        if missing := [lang for lang in langs if found.get(lang) is None]:
-            raise ValueError(
-                f"{name!r} has no {column} for {missing[0]!r} ({len(missing)} of {len(langs)} languages missing): "
-                "measure all models on the same languages"
-            )
-    rows = [{"lang": lang} | {name: found[lang] for name, found in values.items()} for lang in langs]
-    return Table(rows, notes={"column": column}).with_average(list(values))

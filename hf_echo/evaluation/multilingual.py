@@ -2,7 +2,7 @@
 
 Contract: an `encode(texts, lang)` callable and texts in, a Table out, one row per language or pair of
 languages. Each language is encoded once. Which model stands behind `encode` is not known here (`encoders`
-makes some; `precomputed_encoder` is for embeddings that exist already). `groups` turns the table round.
+makes some). `groups` takes means of the table by script, family or resource level.
 """
 
 from __future__ import annotations
@@ -107,29 +107,6 @@ def pairs_as_nway(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
     for number, row in enumerate(rows):
         for side in ("source", "target"):
             yield {"id": number, "lang": row[f"{side}_lang"], "text": row[side]}
-
-
-def precomputed_encoder(texts: Mapping[str, Sequence[str]], arrays: Mapping[str, Any]) -> Encode:
-    """`encode` of embeddings that exist: arrays[lang][i] is that of texts[lang][i] (hard negatives among them).
-
-    Raises ValueError, also when it is called, for a language without array, another number of rows, or a text
-    that has no embedding.
-    """
-    place: dict[str, dict[str, int]] = {}
-    for lang, own in texts.items():
-        if lang not in arrays:
-            raise ValueError(f"no array for {lang!r}: found {', '.join(map(str, arrays)) or 'none'}")
-        if len(own) != arrays[lang].shape[0]:
-            raise ValueError(f"{lang!r} has {len(own)} texts and {arrays[lang].shape[0]} embeddings")
-        place[lang] = {text: row for row, text in reversed(list(enumerate(own)))}
-
-    def encode(wanted: list[str], lang: str) -> Any:
-        known = place.get(lang, {})
-        if missing := [text for text in wanted if text not in known]:
-            raise ValueError(f"no embedding for {missing[0]!r} in {lang!r} ({len(missing)} texts missing)")
-        return arrays[lang][[known[text] for text in wanted]]
-
-    return encode
 
 
 class _Space:

@@ -74,19 +74,6 @@ class Table:
     def to_markdown(self, columns: Sequence[str] | None = None, digits: int = 2) -> str:
         return markdown_table(*self._cells(columns, digits))
 
-    def to_rich(self, columns: Sequence[str] | None = None, digits: int = 2, title: str | None = None):
-        """A `rich.table.Table` for the terminal."""
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        header, lines = self._cells(columns, digits)
-        table = RichTable(title=title)
-        for i, name in enumerate(header):
-            table.add_column(name, justify="left" if i == 0 else "right")
-        for i, line in enumerate(lines):  # Text: a "[" in a cell is no markup
-            table.add_row(*map(Text, line), end_section=self.average is not None and i == len(lines) - 2)
-        return table
-
     def _cells(self, columns: Sequence[str] | None, digits: int) -> tuple[list[str], list[list[str]]]:
         header = list(columns or self.columns)
         rows = self.rows + ([self.average] if self.average else [])

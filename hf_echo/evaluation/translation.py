@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..utils.files import write_whole
 from .checks import refuse_broken
 from .nway_texts import texts_by_language
 from .results import Result, Table
@@ -245,11 +246,8 @@ def _flores200_missing(timeout: float) -> str | None:
             with urllib.request.urlopen(url, timeout=timeout) as answer:
                 content = answer.read()
             SentencePieceProcessor(model_proto=content)  # a page that is no model must not stay on disk
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            part = f"{path}.{os.getpid()}.part"
-            with open(part, "wb") as out:
-                out.write(content)
-            os.replace(part, path)
+            with write_whole(path) as unfinished:
+                unfinished.write_bytes(content)
         tokenizer_spm.Flores200Tokenizer()
     except Exception as error:  # no network, a proxy's page for a model, no sentencepiece, no write access
         reason = str(error).strip().splitlines()

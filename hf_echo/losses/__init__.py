@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from .contrastive import contrastive_loss, guide_filter, symmetric_contrastive_loss
 from .distillation import distillation_loss, distillation_parts, teacher_target
-from .gather import gather_offset, gather_with_grad, rank_weight
-from .memory import CrossBatchMemory
+from .gather import gather_with_grad, rank_weight
 from .mse import mse_loss
 from .sampled_translation import sampled_translation_loss
 from .self_objective import self_objective_loss
@@ -17,11 +16,9 @@ from .total import weighted_total
 from .translation import translation_loss
 
 __all__ = [
-    "CrossBatchMemory",
     "contrastive_loss",
     "distillation_loss",
     "distillation_parts",
-    "gather_offset",
     "gather_with_grad",
     "guide_filter",
     "hard_negatives_loss",

@@ -48,14 +48,6 @@ def gather_with_grad(x: Tensor) -> tuple[Tensor, int]:
     return gathered, sum(counts[: dist.get_rank()])
 
 
-def gather_offset(n: int, device: torch.device | str | None = None) -> int:
-    """Where this process's n rows begin among all rows; 0 with one process. Every process must call it.
-
-    `device`: where the exchange runs; by default the one that the process group's backend wants.
-    """
-    return 0 if _world() == 1 else sum(_row_counts(n, device)[: dist.get_rank()])
-
-
 def rank_weight(n: int, device: torch.device | str | None = None) -> float:
     """`n * world / N`: what this process's mean over its n rows is multiplied by, so that averaging gradients
     over processes gives the gradient of the mean over all N rows. 1 with one process, or when all hold the

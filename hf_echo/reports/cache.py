@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ..evaluation.encoders import Encode
+from ..utils.files import write_whole
 
 Row = np.ndarray | tuple[np.ndarray, np.ndarray, int]  # dense, or columns, values and width of a sparse one
 BLOCK = 1_000  # texts encoded between two writes
@@ -92,10 +92,8 @@ def cached_result(folder: str | Path, key: Any, make: Callable[[], Any]) -> Any:
     file = Path(folder) / f"result-{digest}.json"
     if not file.exists():
         result = make()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(f".{os.getpid()}.part")
-        partial.write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
-        partial.replace(file)
+        with write_whole(file) as unfinished:
+            unfinished.write_text(json.dumps(result, ensure_ascii=False), encoding="utf-8")
     return json.loads(file.read_text(encoding="utf-8"))
 
 
@@ -164,12 +162,9 @@ def _read(place: Path, lang: str) -> dict[bytes, Row]:
 
 
 def _write(place: Path, lang: str, keys: list[bytes], rows: Any) -> None:
-    place.mkdir(parents=True, exist_ok=True)
     file = place / f"{_stem(lang)}-{hashlib.blake2b(b''.join(keys), digest_size=8).hexdigest()}.npz"
-    partial = file.with_suffix(f".{os.getpid()}.part")
-    with partial.open("wb") as out:
-        np.savez(out, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16), **_arrays(rows))
-    partial.replace(file)
+    with write_whole(file) as unfinished:
+        np.savez(unfinished, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16), **_arrays(rows))
 
 
 def _arrays(rows: Any) -> dict[str, Any]:

@@ -21,7 +21,6 @@ VERBATIM = frozenset(
     "verbatim verbatim* Verbatim lstlisting minted comment filecontents filecontents*".split()
 )
 CLOSERS = {"$": "$", "$$": "$$", r"\(": r"\)", r"\[": r"\]"}
-INLINE = frozenset(["$", r"\(", "math"])
 
 VERB = r"\\(?:verb|lstinline)\*?(?P<bar>[^\sA-Za-z*{])[^\n]*?(?P=bar)|\\url\s*\{[^{}\n]*\}"
 _LATEX = rf"(?P<verb>{VERB})|(?P<comment>%[^\n]*)|"

@@ -154,8 +154,3 @@ for _base, _forms in VERBS.items():
 
 #: words that are verbs, but not often enough to take them for one without a pronoun in front
 AMBIGUOUS: frozenset[str] = _AMBIGUOUS
-
-
-def inflect(base: str, form: str) -> str:
-    """A form ("base", "s", "past", "participle", "ing") of a verb of the lexicon; KeyError for any other."""
-    return VERBS[base][form]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
 from ..data.collators import TranslationCollator
-from ..losses import CrossBatchMemory, contrastive_loss, gather_with_grad, mse_loss
+from ..losses import contrastive_loss, gather_with_grad, mse_loss
 from .trainer import EchoTrainer, EchoTrainingConfig
-
-MEMORY = "memory.pt"  # in a checkpoint, beside the optimizer
 
 
 @dataclass
@@ -32,10 +29,6 @@ class ContrastiveConfig(EchoTrainingConfig):
     )
     logit_scale: float = field(default=100.0, metadata={"help": "tau, the scale of the cosine"})
     radius: float = field(default=0.5, metadata={"help": "r of OS Eq. 3, used where there is a guide"})
-    memory: int = field(
-        default=0,
-        metadata={"help": "targets of earlier batches as further negatives, where a batch is small; 0: none"},
-    )
 
 
 class ContrastiveTrainer(EchoTrainer):
@@ -50,7 +43,6 @@ class ContrastiveTrainer(EchoTrainer):
     def __init__(self, *args, guide=None, **kwargs):
         super().__init__(*args, **kwargs)
         self.guide = guide
-        self.memory = CrossBatchMemory(self.args.memory) if self.args.memory else None
         if guide is not None and any(len(side) != len(self.train_dataset) for side in guide):
             raise ValueError(
                 f"the guide has {[len(side) for side in guide]} rows, the training data {len(self.train_dataset)}"
@@ -81,31 +73,19 @@ class ContrastiveTrainer(EchoTrainer):
         return {"contrastive": contrastive_loss(embeddings[:n], target, **options)}
 
     def gathered(self, target: torch.Tensor, inputs) -> tuple[torch.Tensor, dict]:
-        """All ranks' targets, what is remembered of earlier ones, and the options of the contrastive losses."""
+        """All ranks' targets and the options of the contrastive losses."""
         keys, _ = gather_with_grad(inputs["target_key"])
         gathered, offset = gather_with_grad(target)
-        rows, guide_source = {"target": gathered, "keys": keys}, None
+        guide_source = guide_target = None
         if self.guide is not None:
             index = inputs["index"].cpu().numpy()
             guide_source, guide_target = (
                 torch.from_numpy(side[index]).to(target.device).float() for side in self.guide
             )
-            rows["guide_target"] = gather_with_grad(guide_target)[0]
-        if self.memory is not None and self.model.training:
-            rows = self.memory.join(**rows)
+            guide_target, _ = gather_with_grad(guide_target)
         args = self.args
-        return rows["target"], dict(
+        return gathered, dict(
             logit_scale=args.logit_scale, margin=args.margin, margin_space=args.margin_space, radius=args.radius,
-            offset=offset, exclude=inputs["target_key"][:, None] == rows["keys"][None], guide_source=guide_source,
-            guide_target=rows.get("guide_target"),
+            offset=offset, exclude=inputs["target_key"][:, None] == keys[None], guide_source=guide_source,
+            guide_target=guide_target,
         )  # fmt: skip
-
-    def _save_optimizer_and_scheduler(self, output_dir):
-        super()._save_optimizer_and_scheduler(output_dir)
-        if self.memory is not None and self.is_world_process_zero():  # every rank remembers the same
-            torch.save(self.memory.rows, Path(output_dir) / MEMORY)
-
-    def _load_optimizer_and_scheduler(self, checkpoint):
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if self.memory is not None and checkpoint is not None:
-            self.memory.rows = torch.load(Path(checkpoint) / MEMORY, map_location=self.args.device)

@@ -21,40 +21,28 @@ ROWS = 1 << 18  # a batch; the matrix of the equations is gone through once for 
 
 
 def refit_on_pairs(
-    source: str | Path, data: str, out: str | Path, *, negatives: str | None = None, ridge: float = 1.0,
-    step: float = 0.5, contrast: float = 2.0, softmax_weight: float = 0.0, hard_weight: float = 0.0,
-    max_length: int = 128, language_drop: float = 0.25, cache_dir: str | Path | None = None, seed: int = 0,
+    source: str | Path, data: str, out: str | Path, *, ridge: float = 1.0, step: float = 0.5,
+    softmax_weight: float = 0.0, max_length: int = 128, language_drop: float = 0.25,
+    cache_dir: str | Path | None = None, seed: int = 0,
 ) -> Path:  # fmt: skip
     """Refit a bag's folder on parallel text and save it in another.
 
     Args:
         data: as `train_data` of a recipe.
-        negatives: rows with ``hard_negatives``; those of a target go to every pair with that target.
-        ridge, step, contrast, softmax_weight, hard_weight: see :func:`hf_echo.convert.refit.refit_bag`.
+        ridge, step, softmax_weight: see :func:`hf_echo.convert.refit.refit_bag`.
         max_length: tokens of a text that count; longer ones are cut, and a warning says how many.
         language_drop: share of the texts that are read with the prompt of no language.
     """
-    check_settings(ridge, step, contrast, softmax_weight, hard_weight)  # before anything is read
+    check_settings(ridge, step, softmax_weight)  # before anything is read
     tokenizer = AutoTokenizer.from_pretrained(source)
-    options = dict(max_length=max_length, cache_dir=cache_dir)
-    pairs = tokenize_parallel(load_parallel(data), tokenizer, **options)
+    pairs = tokenize_parallel(load_parallel(data), tokenizer, max_length=max_length, cache_dir=cache_dir)
     collator = BagCollator(tokenizer, language_drop=language_drop, seed=seed)
-    contrasts = []
-    if negatives:
-        rows = tokenize_parallel(load_parallel(negatives), tokenizer, **options).with_negatives_only()
-        contrasts = list(negative_batches(rows, collator))
     start = time.time()
     made = refit_checkpoint(
-        source, out, pair_batches(pairs, collator), contrasts, ridge=ridge, step=step, contrast=contrast,
-        softmax_weight=softmax_weight, hard_weight=hard_weight, data={"data": data, "negatives": negatives},
-        max_length=max_length, language_drop=language_drop, seed=seed,
+        source, out, pair_batches(pairs, collator), ridge=ridge, step=step, softmax_weight=softmax_weight,
+        data={"data": data}, max_length=max_length, language_drop=language_drop, seed=seed,
     )  # fmt: skip
-    results = {
-        "stage": "refit",
-        "seconds": round(time.time() - start, 1),
-        "pairs": len(pairs),
-        "negatives": sum(len(batch["owner"]) - len(batch["target_key"]) for batch in contrasts),
-    }
+    results = {"stage": "refit", "seconds": round(time.time() - start, 1), "pairs": len(pairs)}
     (made / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     return made
 
@@ -67,26 +55,4 @@ def pair_batches(
         batch = collator([pairs[i] for i in range(first, min(first + rows, len(pairs)))])
         yield batch | {
             "group": torch.from_numpy(pairs.labels["source_lang"][first : first + rows].astype(np.int64))
-        }
-
-
-def negative_batches(
-    pairs: TokenizedParallel, collator: BagCollator, rows: int = ROWS // 4
-) -> Iterator[dict[str, torch.Tensor]]:
-    """Each target once, and after it its hard negatives; `owner` numbers the targets of a batch."""
-    keys, first = np.unique(pairs.labels["target_key"], return_index=True)
-    chosen = pairs.select(first)
-    for begin in range(0, len(keys), rows):
-        found = [chosen[i] for i in range(begin, min(begin + rows, len(keys)))]
-        texts = [
-            (n, row["target_lang"], ids)
-            for n, row in enumerate(found)
-            for ids in (row["target"], *row["negatives"])
-        ]
-        ids = [collator.encoder_ids(ids, lang) for _, lang, ids in texts]
-        yield {
-            "ids": torch.from_numpy(np.concatenate(ids).astype(np.int64)),
-            "offsets": torch.tensor(np.cumsum([0, *map(len, ids[:-1])])),
-            "owner": torch.tensor([n for n, _, _ in texts]),
-            "target_key": torch.tensor([row["target_key"] for row in found]),
         }

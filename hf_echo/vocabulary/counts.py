@@ -26,6 +26,7 @@ from tqdm.auto import tqdm
 from ..data.formats import Block
 from ..data.tables import BadRows
 from ..languages import is_language
+from ..utils.files import write_whole
 from .counts_file import WordCounts
 from .counts_shards import Counted, Settings, Shard, count_shard, finished_parts, part_meta, read_part
 from .counts_sources import KINDS, Opened, Source, open_sources
@@ -124,11 +125,9 @@ def _resume(parts: Path, how: dict[str, Any], opened: Sequence[Opened]) -> None:
                 raise ValueError(
                     f"{source.label} has changed ({changed[0]}) since its count was interrupted: {mend}"
                 )
-    parts.mkdir(parents=True, exist_ok=True)
     sources = known | {source.label: source.identity for source in opened if source.identity}
-    unfinished = parts / "manifest.json.unfinished"
-    unfinished.write_text(json.dumps({"how": how, "sources": sources}), encoding="utf-8")
-    unfinished.replace(manifest)
+    with write_whole(manifest) as unfinished:
+        unfinished.write_text(json.dumps({"how": how, "sources": sources}), encoding="utf-8")
     for source in opened:
         if source.identity is None:
             for file in parts.glob(f"{source.key}-*"):

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..data.formats import Block
+from ..utils.files import write_whole
 from .counts_sources import Side, rows_of
 from .pretokenizer import split_words
 
@@ -111,9 +112,9 @@ class _PartWriter:
     def _write(self, name: str, figures: dict[str, Any]) -> None:
         langs = sorted(lang for lang, table in self.tables.items() if table)
         schema = PART_SCHEMA.with_metadata({META: json.dumps({"langs": langs, **figures})})
-        unfinished = self.settings.parts / f"{name}.unfinished"
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with (
+            write_whole(self.settings.parts / name) as unfinished,
             pa.OSFile(str(unfinished), "wb") as sink,
             pa.ipc.new_file(sink, schema, options=options) as writer,
         ):
@@ -124,7 +125,6 @@ class _PartWriter:
                     pa.array(list(table.values()), pa.int64()),
                 ]
                 writer.write_batch(pa.record_batch(arrays, schema=schema))
-        unfinished.replace(self.settings.parts / name)
         self.tables, self.size = {}, 0
 
     def _words(self, groups: Counter[str]) -> dict[str, int]:

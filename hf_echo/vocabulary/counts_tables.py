@@ -18,6 +18,8 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
+from ..utils.files import write_whole
+
 META = "hf_echo_word_counts"
 VERSION = 1
 SCHEMA = pa.schema(
@@ -88,10 +90,8 @@ def write_counts(
     progress: bool,
 ) -> None:
     """Sum the tables (word, count) of each (lang, kind) and write them one after the other."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f"{out.name}.unfinished")
     entries, group = [], 0
-    with pq.ParquetWriter(unfinished, SCHEMA, compression="zstd") as writer:
+    with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, SCHEMA, compression="zstd") as writer:
         for lang, kind in tqdm(sorted(readers), desc="Merging counts", unit="table", disable=not progress):
             words = in_order(summed(read() for read in readers[lang, kind]))
             if not len(words):
@@ -117,4 +117,3 @@ def write_counts(
             group += groups
         meta = {"version": VERSION, "hf_echo": hf_echo.__version__, "normalisation": "NFC", **how}
         writer.add_key_value_metadata({META: json.dumps(meta | {"entries": [asdict(e) for e in entries]})})
-    unfinished.replace(out)

@@ -13,14 +13,14 @@ from datasets import Dataset
 from transformers import AutoModel, AutoTokenizer
 
 from hf_echo.convert import refit
-from hf_echo.convert.refit import NormalEquations, contrast_targets, hard_change, refit_bag, softmax_change
+from hf_echo.convert.refit import NormalEquations, refit_bag, softmax_change
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.evaluation import xsim
 from hf_echo.inference import encode, load_encoder
 from hf_echo.modeling import EchoConfig, EchoEncoder
 from hf_echo.trainers import bag_encoder
 from hf_echo.trainers.lexical import BagCollator, SubwordBag
-from hf_echo.trainers.refit import negative_batches, pair_batches, refit_on_pairs
+from hf_echo.trainers.refit import pair_batches, refit_on_pairs
 
 pytestmark = pytest.mark.trains
 
@@ -94,19 +94,6 @@ def test_the_change_is_the_ridge_solution(rng, ridge):
     np.testing.assert_allclose(refitted.detach(), equations.solve(ridge), atol=1e-5)
 
 
-def test_a_weight_is_as_many_texts(rng):
-    """Two of every text are the same as a weight of 2."""
-    batch = toy_batch(rng, 20)
-    vectors = toy_bag().embed_tokens.weight.detach()
-    weighted, doubled = NormalEquations(vectors), NormalEquations(vectors)
-    unit, lengths = weighted.embed(batch)
-    weighted.add(batch, lengths, -unit, torch.full((40,), 2.0))
-    for _ in range(2):
-        doubled.add(batch, lengths, -unit)
-    torch.testing.assert_close(weighted.matrix, doubled.matrix)
-    torch.testing.assert_close(weighted.right, doubled.right)
-
-
 def test_the_softmax_change_is_the_gradient_of_the_contrastive_loss(rng):
     source, target = (
         torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(7, DIM))), dim=1).requires_grad_()
@@ -152,86 +139,6 @@ def test_the_softmax_weight_changes_what_is_wanted(rng):
     torch.testing.assert_close(refitted.detach(), equations.solve(1.0), atol=1e-5, rtol=1e-4)
 
 
-def test_the_hard_change_is_the_gradient_of_the_loss_over_hard_negatives(rng):
-    source, target, negatives = (
-        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=shape)), dim=-1).requires_grad_()
-        for shape in ((4, DIM), (4, DIM), (4, 3, DIM))
-    )
-    some = torch.tensor([[True, True, True], [True, False, True], [False] * 3, [True, False, False]])
-    logits = torch.cat(
-        [(source * target).sum(1, keepdim=True), torch.einsum("nd,nkd->nk", source, negatives)], 1
-    )
-    logits = (refit.HARD_SCALE * logits).masked_fill(~torch.cat([some[:, :1] | True, some], 1), -1e9)
-    loss = -logits.log_softmax(1)[:, 0].sum()
-    gradients = torch.autograd.grad(loss, (source, target, negatives))
-    found = hard_change(source.detach(), target.detach(), negatives.detach(), some)
-    for a, gradient in zip(found, gradients):
-        torch.testing.assert_close(a, -gradient / refit.HARD_SCALE)
-    assert (
-        not found[2][~some].any() and not found[0][2].abs().gt(1e-12).any()
-    )  # none of the third: nothing lacks
-
-
-def test_the_hard_weight_changes_what_sentences_and_negatives_want(rng):
-    """Half of the pairs have the sentence with two negatives; all texts' equations written out."""
-    pairs, hard = (
-        toy_batch(rng, 40),
-        toy_batch(rng, 2),
-    )  # `hard`: sentence, two negatives; sentence of no pair
-    hard = {"ids": hard["ids"], "offsets": hard["offsets"], "owner": torch.tensor([0, 0, 0, 1])}
-    pairs["target_key"] = torch.tensor([7, 8] * 20)
-    hard["target_key"] = torch.tensor([7, 9])
-    encoder = toy_bag()
-    vectors = (encoder.embed_tokens.weight @ encoder.projection.weight.T).detach()
-    equations = NormalEquations(vectors)
-    unit, lengths = equations.embed(pairs)
-    source, target = unit.chunk(2)
-    texts, text_lengths = equations.embed(hard)
-    negatives = texts[1:3].half().float()
-    change, pull = torch.cat([target - source, source - target]), torch.zeros_like(texts)
-    for i in range(0, 40, 2):
-        row = slice(i, i + 1)
-        more = hard_change(source[row], target[row], negatives[None], torch.tensor([[True, True]]))
-        change[i] += 5 * more[0][0]
-        change[40 + i] += 5 * more[1][0]
-        pull[1:3] += 5 * more[2][0]
-    equations.add(pairs, lengths, change)
-    weight = torch.tensor([0, 20 / 3, 20 / 3, 0])  # a third of each of its sentence's pairs
-    equations.add(hard, text_lengths, pull / weight.clamp(min=1e-9)[:, None], weight)
-    options = dict(step=1.0, contrast=0.0, hard_weight=5.0)
-    refitted = refit_bag(encoder, [pairs], [hard], **options).embed_tokens.weight - vectors
-    torch.testing.assert_close(refitted.detach(), equations.solve(1.0), atol=1e-5, rtol=1e-4)
-    assert refitted.abs().max() > 0.01
-
-
-def test_pairs_without_hard_negatives_stay_as_they_were(rng):
-    """None of a batch's targets is a sentence that has some."""
-    pairs, hard = toy_batch(rng, 40), toy_batch(rng, 1) | {"owner": torch.tensor([0, 0])}
-    pairs["target_key"] = torch.arange(40)
-    hard["target_key"] = torch.tensor([99])
-    found = [
-        refit_bag(toy_bag(), [pairs], negatives, hard_weight=3.0).embed_tokens.weight
-        for negatives in ([], [hard])
-    ]
-    torch.testing.assert_close(*found)
-
-
-def test_contrast_targets_against_a_loop(rng):
-    units = [
-        torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(n, DIM))), dim=1) for n in (3, 4)
-    ]
-    (sentences, negatives), owner = units, torch.tensor([0, 0, 2, 0])
-    apart, wanted = contrast_targets(sentences, negatives, owner, 2.0)
-    for i, sentence in enumerate(sentences):
-        own = negatives[owner == i]
-        moved = sentence + 2 * (sentence - own.mean(0)) if len(own) else sentence
-        torch.testing.assert_close(apart[i], moved / moved.norm())
-    for negative, i, found in zip(negatives, owner, wanted):
-        moved = negative + 2 / 3 * (negative - sentences[i])
-        torch.testing.assert_close(found, moved / moved.norm())
-    torch.testing.assert_close(contrast_targets(sentences, negatives, owner, 0.0)[0], sentences)
-
-
 def test_a_step_is_a_share_of_the_change_and_none_changes_no_embedding(rng):
     batch, moved = toy_batch(rng, 50), {}
     for step in (0.0, 0.5, 1.0):
@@ -259,8 +166,7 @@ def test_a_token_that_no_pair_has_stays(rng):
     [
         (0, {"ridge": 0}, "ridge must be above 0, not 0"),
         (0, {"step": 1.5}, "step is between 0 .* and 1 .*, not 1.5"),
-        (0, {"contrast": -1}, "contrast must be 0 or more, not -1"),
-        (0, {"hard_weight": -2}, "hard_weight must be 0 or more, not -2"),
+        (0, {"softmax_weight": -2}, "softmax_weight must be 0 or more, not -2"),
         (1, {}, "this encoder has 1 layers"),
     ],
 )
@@ -330,7 +236,7 @@ def test_words_are_learnt_from_sentences(folder, words):
     made = json.loads((out / "recipe.json").read_text())
     assert made["stage"] == "refit" and made["values"]["step"] == 0.5 and made["values"]["ridge"] == 1.0
     results = json.loads((out / "results.json").read_text())
-    assert results["pairs"] == len(pairs) and results["negatives"] == 0 and results["seconds"] >= 0
+    assert results["pairs"] == len(pairs) and results["seconds"] >= 0
     assert len(AutoTokenizer.from_pretrained(out)) == len(AutoTokenizer.from_pretrained(folder / "bag"))
     assert AutoModel.from_pretrained(out).config.num_hidden_layers == 0
 
@@ -353,45 +259,6 @@ def test_batches_hold_every_pair_once(words):
         for place, i in enumerate(batch["index"].tolist()):
             expected = tokenizer(rows["source"][i], lang="fra_Latn")["input_ids"]
             assert texts[place].tolist() == expected
-
-
-def test_hard_negatives_once_a_target(words):
-    pairs, tokenizer = words
-    pairs = [pairs[0], pairs[1], [pairs[2][0], pairs[0][1]]]  # the third has the target of the first
-    wrong = [[pairs[1][1], pairs[0][0]], [], [pairs[1][1], pairs[0][0]]]
-    rows, dataset = tokenized(pairs, tokenizer, hard_negatives=wrong)
-    (batch,) = negative_batches(dataset.with_negatives_only(), BagCollator(tokenizer, language_drop=0))
-    assert batch["owner"].tolist() == [0, 0, 0]
-    assert batch["target_key"].tolist() == [dataset[0]["target_key"]]
-    for ids, text in zip(rows_of(batch), [pairs[0][1], *wrong[0]]):
-        assert ids.tolist() == tokenizer(text, lang="eng_Latn")["input_ids"]
-
-
-def test_hard_negatives_end_further_away(words):
-    """One word of every target exchanged: refitted with these, a source is nearer to its target than to them."""
-    pairs, tokenizer = words
-    vocabulary = sorted({word for pair in pairs for word in pair[1].split()})
-    rng = np.random.default_rng(2)
-
-    def exchanged(text: str) -> str:
-        some = text.split()
-        some[rng.integers(4)] = rng.choice([word for word in vocabulary if word not in some])
-        return " ".join(some)
-
-    wrong = [exchanged(target) for _, target in pairs]
-    _, dataset = tokenized(pairs, tokenizer, hard_negatives=[[text] for text in wrong])
-    collator = BagCollator(tokenizer, language_drop=0)
-    negatives, errors = list(negative_batches(dataset, collator)), []
-    for found in ([], negatives):
-        torch.manual_seed(0)
-        bag = bag_encoder(SubwordBag(len(tokenizer), 32), tokenizer, ["eng_Latn", "fra_Latn"])
-        refit_bag(bag, pair_batches(dataset, collator), found, contrast=4.0)
-        source, right, other = (
-            encode(bag, tokenizer, texts, lang)
-            for texts, lang in zip((*zip(*pairs), wrong), ("fra_Latn", "eng_Latn", "eng_Latn"))
-        )
-        errors.append(((source * right).sum(1) - (source * other).sum(1)).mean())
-    assert errors[1] > 1.1 * errors[0] > 0
 
 
 def test_command(folder, run, refused):

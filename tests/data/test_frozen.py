@@ -92,7 +92,7 @@ def test_half_a_file_is_not_a_file(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 4)
     frozen_embeddings(dataset, Encoder(), "an encoder", tmp_path)
     keys = next(tmp_path.glob("*/*.keys.npy"))
-    keys.rename(keys.with_suffix(".npy.123.part"))  # killed while it was written
+    keys.rename(keys.with_name(f".{keys.stem}.123.5f.npy"))  # killed while it was written
     encoder = Encoder()
     check(frozen_embeddings(dataset, encoder, "an encoder", tmp_path))
     assert len(encoder.seen) == 4

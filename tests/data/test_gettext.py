@@ -145,7 +145,7 @@ def test_wheels_and_a_catalog_that_is_none(tmp_path):
         harvest([tmp_path], tmp_path / "never.parquet", on_bad="error", progress=False)
     line = PO.count("\n") + 1
     assert f"es/LC_MESSAGES/django.po:{line}: not a gettext catalog (not utf-8)" in str(error.value)
-    assert not (tmp_path / "never.parquet").exists() and not list(tmp_path.glob(".*unfinished"))
+    assert not (tmp_path / "never.parquet").exists() and not list(tmp_path.glob(".*"))
 
 
 def test_a_catalog_may_say_that_its_source_is_not_english(tmp_path):

@@ -101,8 +101,6 @@ def test_save_and_load(dataset, toy_tokenizer, tmp_path):
     plain.save(tmp_path / "plain")
     again = TokenizedParallel.load(tmp_path / "plain")
     assert again.negatives is None and "negatives" not in again[0]
-    with pytest.raises(ValueError, match="no hard_negatives"):
-        again.with_negatives_only()
 
 
 @pytest.mark.parametrize("rows", [[3, 0], [1], [0, 1, 2, 3], [1, 1]])
@@ -110,11 +108,6 @@ def test_select(dataset, toy_tokenizer, rows):
     tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False)
     selected = tokenized.select(np.array(rows))
     check(selected, toy_tokenizer, [ROWS[i] for i in rows], [NEGATIVES[i] for i in rows])
-
-
-def test_with_negatives_only(dataset, toy_tokenizer):
-    tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False).with_negatives_only()
-    check(tokenized, toy_tokenizer, [ROWS[0], ROWS[3]], [NEGATIVES[0], NEGATIVES[3]])
 
 
 def test_cache(dataset, toy_tokenizer, tmp_path, monkeypatch):

@@ -9,13 +9,10 @@ from datasets import Dataset
 from hf_echo.data import load_nway
 from hf_echo.evaluation import (
     Table,
-    as_matrix,
     evaluate_xsim,
     grouped,
     pairs_as_nway,
-    precomputed_encoder,
     sentence_transformer_encoder,
-    side_by_side,
     text_groups,
     tfidf_encoder,
     xsim,
@@ -85,8 +82,6 @@ def test_average_is_over_languages_and_notes_say_how():
     assert content["rows"] == table.rows and content["notes"]["target_lang"] == "eng_Latn"
     lines = table.to_markdown(["lang", "count", "xsim"]).splitlines()
     assert lines[0] == "| lang | count | xsim |" and lines[-1].startswith("| average | - | ")
-    rich_table = table.to_rich(title="xsim")
-    assert rich_table.row_count == 3 and [c.header for c in rich_table.columns] == table.columns
 
 
 def test_order_of_rows_and_kind_of_container_do_not_matter():
@@ -237,7 +232,7 @@ def test_from_the_target_searches_each_language():
     assert table.notes["direction"] == "from"
 
 
-def test_all_pairs_as_rows_and_as_a_matrix():
+def test_all_pairs_as_rows():
     calls = []
     counted = lambda texts, lang: calls.append(lang) or encode(texts, lang)  # noqa: E731
     table = evaluate_xsim(counted, ROWS, direction="all")
@@ -247,18 +242,9 @@ def test_all_pairs_as_rows_and_as_a_matrix():
         ids = "1234" if "fra_Latn" in (row["lang"], row["target_lang"]) else "12345"
         found = xsim(vectors_of(row["lang"], ids), vectors_of(row["target_lang"], ids))
         assert (row["count"], row["xsim"]) == (len(ids), found.error_rate)
-    matrix = as_matrix(table)
-    assert [row["lang"] for row in matrix.rows] == ["fra_Latn", "deu_Latn", "eng_Latn"]
-    for row in table.rows:
-        assert next(r for r in matrix.rows if r["lang"] == row["lang"])[row["target_lang"]] == row["xsim"]
-    assert matrix.rows[0]["fra_Latn"] is None
-    with pytest.raises(
-        ValueError, match="needs the columns lang, target_lang and xsim; found lang, count, xsim"
-    ):
-        as_matrix(evaluate_xsim(encode, ROWS))
 
 
-# Groups and models
+# Groups
 
 
 def test_groups_by_script_family_and_resource():
@@ -283,16 +269,6 @@ def test_groups_by_script_family_and_resource():
         grouped(table, "continent")
     with pytest.raises(ValueError, match="needs a table with an average and a column 'target_lang'"):
         grouped(table, "target_lang")
-
-
-def test_models_side_by_side_stand_on_the_same_languages():
-    one, two = evaluate_xsim(encode, ROWS), evaluate_xsim(encode, ROWS, direction="from")
-    table = side_by_side({"one": one, "two": two})
-    assert table.rows[1] == {"lang": "deu_Latn", "one": one.rows[1]["xsim"], "two": two.rows[1]["xsim"]}
-    assert table.average["two"] == two.average["xsim"]
-    less = evaluate_xsim(encode, ROWS, source_langs=["fra_Latn"])
-    with pytest.raises(ValueError, match=r"'less' has no xsim for 'deu_Latn' \(1 of 2 languages missing\)"):
-        side_by_side({"one": one, "less": less})
 
 
 # Shapes of data: one interface
@@ -338,24 +314,3 @@ def test_tables_of_other_origin_come_through_the_reader(tmp_path, columns, langs
     )  # fmt: skip
     assert len(found.rows) == len(langs) * (len(langs) + 1)
     assert all(row["count"] == 6 and row["xsim"] == 0.0 for row in found.rows)
-
-
-def test_precomputed_arrays_stand_in_for_an_encoder():
-    texts = {
-        "eng_Latn": [
-            *ENGLISH.values(),
-            *(n[0] if isinstance(n, tuple) else n for v in NEGATIVES.values() for n in v),
-        ]
-    }
-    texts |= {lang: [row["text"] for row in ROWS if row["lang"] == lang] for lang in ("fra_Latn", "deu_Latn")}
-    arrays = {lang: encode(own, lang) for lang, own in texts.items()}
-    stored = precomputed_encoder(texts, arrays)
-    assert evaluate_xsim(stored, ROWS, negatives=NEGATIVES) == evaluate_xsim(
-        encode, ROWS, negatives=NEGATIVES
-    )
-    with pytest.raises(ValueError, match=r"no embedding for 'a red' in 'eng_Latn' \(2 texts missing\)"):
-        stored(["a red", "two dogs", "b"], "eng_Latn")
-    with pytest.raises(ValueError, match="'fra_Latn' has 4 texts and 3 embeddings"):
-        precomputed_encoder(texts, arrays | {"fra_Latn": arrays["fra_Latn"][1:]})
-    with pytest.raises(ValueError, match="no array for 'deu_Latn': found eng_Latn"):
-        precomputed_encoder(texts, {lang: arrays[lang] for lang in ("eng_Latn", "fra_Latn")})

@@ -71,7 +71,7 @@ def test_blocks_before_a_break_are_kept(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         cached_encoder(breaking, tmp_path, "m")(list("abcdef"), "x")
-    assert not list((tmp_path / "m").glob("*.part"))
+    assert not list((tmp_path / "m").glob(".*"))
     encode.asked.clear()
     cached_encoder(encode, tmp_path, "m")(list("abcdef"), "x")
     assert encode.asked == [("e", "x"), ("f", "x")]

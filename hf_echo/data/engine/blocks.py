@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm.auto import tqdm
 
+from ...utils.files import write_whole
 from ..tables import BadRows
 from .counts import by_direction, in_and_kept
 from .entries import sample_groups
 from .recipe import Sampling, Step
-from .shards import SCHEMA, blocks_of, read_json, read_table, whole, write_json, write_table
+from .shards import SCHEMA, blocks_of, read_json, read_table, write_json, write_table
 from .sources import Unit, read_unit
 
 
@@ -141,7 +142,7 @@ def write_file(
         read_table(source / f"{b}.arrow").slice(start, end - start).select(columns)
         for b, start, end in pieces
     )
-    with whole(folder / name) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
+    with write_whole(folder / name) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for table in blocks_of(tables, 50_000):
             writer.write_table(table.combine_chunks(), row_group_size=50_000)
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...utils.files import write_whole
 from .. import sampling as proportions
 from .entries import (
     PARTITION,
@@ -35,7 +36,7 @@ from .entries import (
     write_entries,
 )
 from .recipe import Sampling, Step
-from .shards import read_table, whole, write_array
+from .shards import read_table, write_array
 
 OPEN, KEPT, DROPPED = np.uint8(0), np.uint8(1), np.uint8(2)
 SEQUENTIAL = 1_000_000  # entries that the driver settles by itself
@@ -127,7 +128,7 @@ def settle_partition(number: int, folder: Path, names: Sequence[str], turn: int,
     dropped, blocked, entries = settle(entries, state[entries["row"]])
     if alone:  # a row with one key: whoever is not the first is out
         dropped, blocked, entries = blocked, blocked[:0], entries[:0]
-    with whole(path) as part, part.open("wb") as file:
+    with write_whole(path) as part, part.open("wb") as file:
         np.savez(file, dropped=dropped, blocked=blocked, entries=entries)
 
 

@@ -15,7 +15,6 @@ Nothing is read or run here.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -29,6 +28,7 @@ import yaml
 
 from hf_echo.languages import LANGUAGES, language
 
+from ...utils.did_you_mean import did_you_mean
 from ..readers import BUILTIN_OPTIONS, NWAY_OPTIONS
 
 METHODS = ("natural", "temperature", "two_step", "unimax")
@@ -277,6 +277,5 @@ def make(kind: type, values: Any, where: str) -> Any:
 def check_fields(values: Mapping[str, Any], known: Collection[str], where: str) -> None:
     """Raises ValueError for a field that is not known, with the nearest that is."""
     if unknown := [str(key) for key in values if key not in known]:
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        mend = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-        raise ValueError(f"{where}: unknown field {unknown[0]!r}; {mend}")
+        advice = did_you_mean(unknown[0], known, f"known are {', '.join(known)}")
+        raise ValueError(f"{where}: unknown field {unknown[0]!r}{advice}")

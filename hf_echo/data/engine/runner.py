@@ -27,13 +27,14 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
+from ...utils.files import write_whole
 from ..schema import COLUMNS, OPTIONAL
 from . import counts
 from .blocks import apply_block, note_of, read_blocks, write_file
 from .decide import Blocks, decide
 from .executors import LocalExecutor
 from .recipe import Recipe, Sampling, Step
-from .shards import read_json, read_table, whole, write_json
+from .shards import read_json, read_table, write_json
 from .sources import Unit, units_of
 from .statistics import Statistics, collect_statistics
 
@@ -204,7 +205,7 @@ def _fit(step: Step, before: Path, names: list[str], folder: Path, progress: boo
                 mask = step.concerns(table)
                 yield table if mask is None else table.filter(pa.array(mask))
 
-        with whole(path) as part:
+        with write_whole(path) as part:
             part.write_bytes(pickle.dumps(step.work.fit(tables())))
     return replace(step, work=pickle.loads(path.read_bytes()))
 
@@ -267,7 +268,7 @@ def _pieces(blocks: Sequence[tuple[str, int]], rows: int, files: int) -> list[tu
 def _write_counts(out: Path, note: dict[str, Any], key: str | None) -> None:
     steps = counts.as_json(note["steps"])
     write_json(out / "counts.json", {"key": key, "steps": steps, "bad_rows": note["bad"]})
-    with whole(out / "counts.md") as part:
+    with write_whole(out / "counts.md") as part:
         part.write_text(counts.as_markdown(steps), encoding="utf-8")
 
 

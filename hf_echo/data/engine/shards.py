@@ -7,15 +7,14 @@ so a block that has a note is finished.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from ...utils.files import write_whole
 from ..schema import COLUMNS
 
 SCHEMA = pa.schema(
@@ -24,19 +23,8 @@ SCHEMA = pa.schema(
 )
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A name to write to; at the end the file gets its own."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def write_json(path: Path, value: Any) -> None:
-    with whole(path) as part:
+    with write_whole(path) as part:
         part.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
@@ -45,14 +33,14 @@ def read_json(path: Path) -> Any:
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    with whole(path) as part, part.open("wb") as file:
+    with write_whole(path) as part, part.open("wb") as file:
         np.save(file, array)
 
 
 def write_table(path: Path, table: pa.Table) -> None:
     table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with whole(path) as part, pa.OSFile(str(part), "wb") as sink:
+    with write_whole(path) as part, pa.OSFile(str(part), "wb") as sink:
         with pa.ipc.new_file(sink, SCHEMA, options=options) as writer:
             writer.write_table(table)
 

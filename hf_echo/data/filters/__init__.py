@@ -1,7 +1,7 @@
 """Filters of parallel rows: pure pieces over Arrow tables of the parallel schema; an engine runs them.
 
-A filter is a small frozen dataclass of plain fields: it can be pickled, built from a YAML mapping by keyword
-(:func:`build`) and written back (:func:`to_spec`). Its method tells which of three kinds it is:
+A filter is a small frozen dataclass of plain fields: it can be pickled, and built from a YAML mapping by keyword
+(:func:`build`). Its method tells which of three kinds it is:
 
 1. row filter: ``keep(table) -> bool array (rows,)``. A row is judged by itself alone.
 2. key filter: ``keys(table) -> uint64 array (rows, k)``. The engine keeps a row only if NONE of its keys was
@@ -23,10 +23,10 @@ Nothing here reads or writes rows, counts what was dropped, or knows where the r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
-from difflib import get_close_matches
+from dataclasses import MISSING, fields
 from typing import Any
 
+from ...utils.did_you_mean import did_you_mean
 from .duplicates import ExactDuplicates, NearDuplicates
 from .language_id import LanguageId
 from .length_ratio import LengthRatio
@@ -53,7 +53,7 @@ _TYPES = {
     "Sequence[str]": (tuple, "a list"),
 }
 
-__all__ = [*(kind.__name__ for kind in FILTERS.values()), "FILTERS", "build", "name_of", "to_spec"]
+__all__ = [*(kind.__name__ for kind in FILTERS.values()), "FILTERS", "build"]
 
 
 def build(spec: str | Mapping[str, Any]) -> Any:
@@ -68,14 +68,14 @@ def build(spec: str | Mapping[str, Any]) -> Any:
         raise ValueError(f"a filter is written name: {{fields}} with one name, not {spec!r}")
     ((name, values),) = spec.items()
     if name not in FILTERS:
-        raise ValueError(f"unknown filter {name!r}{_nearest(name, FILTERS)}")
+        raise ValueError(f"unknown filter {name!r}{_advice(name, FILTERS)}")
     if values is not None and not isinstance(values, Mapping):
         raise ValueError(f"the fields of filter {name} are a mapping, not {values!r}")
     values = {key: tuple(v) if isinstance(v, list) else v for key, v in (values or {}).items()}
     known = {field.name: field for field in fields(FILTERS[name])}
     for field in values:
         if field not in known:
-            raise ValueError(f"filter {name} has no field {field!r}{_nearest(field, known)}")
+            raise ValueError(f"filter {name} has no field {field!r}{_advice(field, known)}")
     for field in known.values():
         if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"filter {name} needs the field {field.name}")
@@ -96,16 +96,5 @@ def _check_type(field: str, value: Any, annotation: str) -> None:
         raise ValueError(f"{field}={value!r} is not {words}")
 
 
-def name_of(filter_: Any) -> str:
-    """The recipe name of a filter."""
-    return next(name for name, kind in FILTERS.items() if type(filter_) is kind)
-
-
-def to_spec(filter_: Any) -> dict[str, dict[str, Any]]:
-    """What :func:`build` makes this filter of, fitted values included; plain enough for JSON and YAML."""
-    return {name_of(filter_): asdict(filter_)}
-
-
-def _nearest(word: object, known: Mapping[str, Any]) -> str:
-    close = get_close_matches(str(word), known, n=1, cutoff=0.5)
-    return f": did you mean {close[0]!r}?" if close else f": known are {', '.join(known)}"
+def _advice(word: object, known: Mapping[str, Any]) -> str:
+    return did_you_mean(word, known, f"known are {', '.join(known)}")

@@ -6,21 +6,15 @@ character; the white space between two sentences belongs to the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from .boundaries import join_sentences, sentence_ends, trimmed
+from .boundaries import join_sentences, trimmed
 from .rules import rule_segmenter
 from .sat import sat_segmenter
 from .training_set import segmentation_examples
 
-Segmenter = Callable[[Sequence[str], str], list[list[str]]]
-
 __all__ = [
-    "Segmenter",
     "join_sentences",
     "rule_segmenter",
     "sat_segmenter",
     "segmentation_examples",
-    "sentence_ends",
     "trimmed",
 ]

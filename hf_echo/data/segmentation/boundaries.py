@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 UNSPACED = ("Hans", "Hant", "Jpan")  # scripts whose full stop carries its own space
 
@@ -26,12 +25,6 @@ def join_sentences(sentences: Sequence[str], lang: str) -> tuple[str, list[int]]
         text += (between if text else "") + sentence
         ends.append(len(text))
     return text, ends
-
-
-def sentence_ends(pieces: Sequence[str]) -> list[int]:
-    """Offset behind the last character that is no white space, for each piece that has one."""
-    starts = accumulate((len(piece) for piece in pieces), initial=0)
-    return [start + len(piece.rstrip()) for start, piece in zip(starts, pieces) if piece.strip()]
 
 
 def trimmed(pieces: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from ...utils.files import write_whole
 from .asking import Asker, Outcome, Sampling, Summary
 from .backends import Backend
 from .cache import ReplyCache, request_key
@@ -56,12 +57,11 @@ def write_rows(
 
     out = Path(out)
     _check_arguments(out, concurrency, on_fail)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    summary = Summary()
-    part, failures = (out.with_suffix(suffix) for suffix in (".part", ".failed.jsonl"))
+    summary, failures = Summary(), out.with_suffix(".failed.jsonl")
     with (
+        write_whole(out) as unfinished,
         ReplyCache(cache or default_cache(out)) as replies,
-        open(part, "w", encoding="utf-8") as rows,
+        open(unfinished, "w", encoding="utf-8") as rows,
         open(failures, "w", encoding="utf-8") as failed,
         tqdm(total=total, unit="row", disable=not progress) as bar,
         # closed before the cache is: threads may still be writing to it
@@ -78,7 +78,6 @@ def write_rows(
                 _write(rows, row)
             bar.update()
             bar.set_postfix(failed=summary.failed, requests=summary.requests, refresh=False)
-    part.replace(out)
     if not summary.failed:
         failures.unlink()
     summary.transport_retries = backend.retries_taken

@@ -1,20 +1,18 @@
-"""Filters from recipe entries, and back."""
+"""Filters from recipe entries."""
 
 from __future__ import annotations
 
-import json
 import pickle
 
 import pytest
 
-from hf_echo.data.filters import FILTERS, build, name_of, to_spec
+from hf_echo.data.filters import FILTERS, build
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_a_filter_goes_to_json_and_pickle_and_comes_back(name):
+def test_a_filter_goes_to_pickle_and_comes_back(name):
     filter_ = build(name)
-    assert name_of(filter_) == name
-    assert build(json.loads(json.dumps(to_spec(filter_)))) == filter_ == pickle.loads(pickle.dumps(filter_))
+    assert type(filter_) is FILTERS[name] and pickle.loads(pickle.dumps(filter_)) == filter_
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -31,9 +29,9 @@ def test_lists_of_yaml_become_tuples():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("exact_duplicate", "unknown filter 'exact_duplicate': did you mean 'exact_duplicates'?"),
-        ("zzz", "unknown filter 'zzz': known are threshold, "),
-        ({"sanity": {"max_char": 3}}, "filter sanity has no field 'max_char': did you mean 'max_chars'?"),
+        ("exact_duplicate", "unknown filter 'exact_duplicate'; did you mean 'exact_duplicates'?"),
+        ("zzz", "unknown filter 'zzz'; known are threshold, "),
+        ({"sanity": {"max_char": 3}}, "filter sanity has no field 'max_char'; did you mean 'max_chars'?"),
         ({"sanity": 3}, "the fields of filter sanity are a mapping, not 3"),
         ({"sanity": {}, "cap": {}}, "with one name"),
         (

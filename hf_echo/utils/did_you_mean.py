@@ -1,0 +1,27 @@
+"""Suggestions for misspelt names, in the words of an error message."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """The known name that is spelt most like `word`; None if none is alike."""
+    return next(iter(difflib.get_close_matches(str(word), list(known), n=1)), None)
+
+
+def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of an error message about an unknown `word`: the nearest known name, or `otherwise` if none is alike.
+
+    Example:
+        >>> did_you_mean("lerning_rate", ["learning_rate", "max_steps"])
+        "; did you mean 'learning_rate'?"
+        >>> did_you_mean("zzz", ["a", "b"], "known are a, b")
+        '; known are a, b'
+        >>> did_you_mean("zzz", ["a", "b"])
+        ''
+    """
+    near = nearest(word, known)
+    advice = f"did you mean {near!r}?" if near else otherwise
+    return f"; {advice}" if advice else ""
