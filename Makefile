@@ -11,10 +11,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # loadfile keeps a file's tests on one worker, so a model that a file builds once is built once.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help setup test test-slow demo lint clean
+.PHONY: help setup test test-slow demo docs lint clean
 
 help:
-	@echo "make setup | test | test-slow | demo | lint | clean"
+	@echo "make setup | test | test-slow | demo | docs | lint | clean"
 
 setup: .venv/setup.stamp
 
@@ -40,6 +40,10 @@ test-slow: .venv/setup-slow.stamp
 
 demo: setup
 	$(BIN)/hf-echo demo
+
+# Every command with its options, from the help of the commands; a test compares.
+docs: setup
+	$(BIN)/python -m typer hf_echo.cli utils docs --name hf-echo --title Commands --output docs/cli.md
 
 lint: setup
 	$(BIN)/ruff check .
