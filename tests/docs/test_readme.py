@@ -1,4 +1,4 @@
-"""README: its Python blocks run, its recipes are read, its `hf-echo` commands and the paths that it names exist."""
+"""README, CONTRIBUTING and the pages of docs/: code blocks run, recipes are read, commands and named paths exist."""
 
 from __future__ import annotations
 
@@ -13,47 +13,93 @@ from pathlib import Path
 import pytest
 import yaml
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDES = (
+    "README.md", "CONTRIBUTING.md", "docs/start.md", "docs/training.md", "docs/languages.md", "docs/evaluation.md",
+    "docs/hub.md",
+)  # fmt: skip
+TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in GUIDES}
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))]
 DOCUMENTS += sorted((ROOT / "docs" / "trials").glob("*.md"))
 HUB_SERVER = ROOT / "tests" / "hub_server.py"
 REPO = "your-name/your-model"
 WRITTEN = ("outputs/", "report/", "docs/report")  # what commands write
 CODE_FOLDERS = ("hf_echo", "modeling", "train_scripts", "tests", "docs", "benchmarks", "hub_cards")
+RUNS = (  # executed here, where README.md, start.md and training.md show them
+    "encode ", "translate ", "mine ", "evaluate xsim --source",
+    "data filter example --out outputs/example", "data stats",
+)  # fmt: skip
+FRENCH = [
+    "un rouge chat dort.",
+    "deux bleu chien court.",
+    "quatre vieux oiseau mange.",
+    "neuf petit poisson attend.",
+]
+ENGLISH = ["one red cat sleeps.", "two blue dog runs.", "four old bird eats.", "nine small fish waits."]
 
 
-def blocks(language: str, text: str = README) -> list[str]:
+def blocks(language: str, text: str) -> list[str]:
     """The fenced code blocks of a language; "" for those that name none."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     return [block for name, block in found if name == language]
 
 
+def shell_lines(text: str) -> list[str]:
+    """The commands of the shell blocks, without comments."""
+    lines = [line for kind in ("", "bash") for block in blocks(kind, text) for line in block.splitlines()]
+    return [line for line in (re.split(r"\s+#", line)[0].strip() for line in lines) if line]
+
+
 def commands(text: str) -> list[str]:
-    """Every `hf-echo ...` of the code blocks, comments left out."""
-    lines = (
-        line.split("  #")[0].split(" # ")[0].strip()
-        for block in blocks("", text)
-        for line in block.splitlines()
-    )
-    return [line for line in lines if line.startswith("hf-echo ")]
+    """Every `hf-echo ...` of the shell blocks."""
+    return [line for line in shell_lines(text) if line.startswith("hf-echo ")]
+
+
+def documented(text: str) -> list[str]:
+    """Every `hf-echo ...` in backticks or on an indented line."""
+    inline = re.findall(r"`(hf-echo [^`]+)`", text)
+    indented = re.findall(r"^    (hf-echo .+)$", text, flags=re.MULTILINE)
+    return [command.rstrip("\\") for command in inline + indented]
+
+
+def own_recipes(text: str) -> dict[str, str]:
+    """The recipes of the YAML blocks, by the file name in their first line: `# my/1_seq2seq.yaml`."""
+    found = {}
+    for block in blocks("yaml", text):
+        name = re.fullmatch(r"# (my/\w+\.yaml)", block.splitlines()[0])
+        assert name, f"the first line of a recipe names its file: {block.splitlines()[0]}"
+        found[name[1]] = block
+    return found
+
+
+ALL_RECIPES = {name for text in TEXTS.values() for name in own_recipes(text)}
 
 
 @pytest.fixture
 def release(toy, toy_tokenizer, tmp_path) -> Path:
-    """A folder to run README in: it holds outputs/demo/release."""
+    """A folder to run the pages in: it holds outputs/demo/release and some text."""
     place = tmp_path / "outputs" / "demo" / "release"
     toy.make_model(toy_tokenizer).save_release(place)
     toy_tokenizer.save_pretrained(place)
+    for name, lines in (("in", FRENCH), ("a", FRENCH), ("fr", FRENCH), ("b", ENGLISH), ("en", ENGLISH)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return tmp_path
 
 
 def test_python_blocks_run_in_order(release):
-    """In a process of their own, with a Hub on this machine; the push brings the decoder too."""
+    """Page by page in a process of their own, with a Hub on this machine; the push brings the decoder too."""
     hub = runpy.run_path(str(HUB_SERVER))
     server = hub["start"]()
-    script = release / "readme.py"
-    script.write_text("\n".join(blocks("python")), encoding="utf-8")
+    scripts = []
+    for name, text in TEXTS.items():
+        scripts.append(release / f"{Path(name).stem.lower()}_page.py")
+        scripts[-1].write_text("\n".join(blocks("python", text)), encoding="utf-8")
+    run_all = "import runpy, sys\nfor page in sys.argv[1:]:\n    runpy.run_path(page)"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     environment = kept | {
         "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
@@ -64,8 +110,9 @@ def test_python_blocks_run_in_order(release):
     }
     try:
         done = subprocess.run(
-            [sys.executable, str(script)], cwd=release, env=environment, capture_output=True, text=True
-        )
+            [sys.executable, "-c", run_all, *map(str, scripts)],
+            cwd=release, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr[-4000:]
         _, files = hub["REPOS"]["model", REPO][-1]
     finally:
@@ -76,16 +123,48 @@ def test_python_blocks_run_in_order(release):
     assert "decoder/model.safetensors" in pushed and pushed <= set(files)
 
 
-def test_recipes_have_known_fields(tmp_path):
+@pytest.mark.parametrize("name", ["README.md", "docs/start.md", "docs/training.md"])
+def test_first_commands_run(name, release, hf_echo_cli, monkeypatch):
+    monkeypatch.chdir(release)
+    lines = [line for line in commands(TEXTS[name]) if line.removeprefix("hf-echo ").startswith(RUNS)]
+    assert len(lines) >= 2
+    for line in lines:
+        code, _, err = hf_echo_cli(*shlex.split(line)[1:])
+        assert code == 0, f"{line}\n{err}"
+
+
+@pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if blocks("yaml", text)])
+def test_recipes_have_known_fields(name, tmp_path):
     from hf_echo.recipe import read_recipe
 
-    recipes = blocks("yaml")
-    assert recipes
-    for number, text in enumerate(recipes):
-        path = tmp_path / f"{number}.yaml"
+    for file, text in own_recipes(TEXTS[name]).items():
+        path = tmp_path / Path(file).name
         path.write_text(text, encoding="utf-8")
         stage, *_ = read_recipe(path, {"use_cpu": True})
         assert stage == yaml.safe_load(text)["stage"]
+
+
+def test_readme_recipes_are_ready_to_train(release, hf_echo_cli, toy, monkeypatch):
+    """`hf-echo train my --dry-run`, with text in the files that README names."""
+    monkeypatch.chdir(release)
+    for file, text in own_recipes(TEXTS["README.md"]).items():
+        path = release / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    rows = toy.dataset()
+    rows.select_columns(["source", "source_lang", "target", "target_lang"]).to_csv(
+        "corpus.tsv", sep="\t", index=False
+    )
+    nway = [
+        {"id": str(i), "lang": lang, "text": text}
+        for lang, texts in (("fra_Latn", FRENCH), ("eng_Latn", ENGLISH))
+        for i, text in enumerate(texts)
+    ]
+    toy.Dataset.from_list(nway).to_parquet("dev.parquet")
+    (line,) = [line for line in commands(TEXTS["README.md"]) if "--dry-run" in line]
+    code, out, err = hf_echo_cli(*shlex.split(line)[1:])
+    assert code == 0, err
+    assert "1_seq2seq" in out and "2_contrastive" in out
 
 
 def command_of(words: list[str]):
@@ -95,39 +174,66 @@ def command_of(words: list[str]):
     from hf_echo.cli import app
 
     command, rest = get_command(app), words
-    while hasattr(command, "commands"):
-        assert rest and rest[0] in command.commands, " ".join(words)
+    while hasattr(command, "commands") and rest and not (rest[0].startswith("-") or rest[0].isupper()):
+        assert rest[0] in command.commands, " ".join(words)
         command, rest = command.commands[rest[0]], rest[1:]
     return command, rest
 
 
-@pytest.mark.parametrize("line", commands(README))
-def test_commands_and_their_options_exist(line):
-    command, rest = command_of(shlex.split(line)[1:])
+def check_command(line: str) -> None:
+    """Command, options and recipes exist; a word in capitals (RECIPE, DATA) stands for something of the reader."""
+    from hf_echo.recipe import RECIPES, find_recipes
+
+    words = shlex.split(line)[1:]
+    command, rest = command_of(words)
     known = {option for parameter in command.params for option in parameter.opts + parameter.secondary_opts}
-    assert {word for word in rest if word.startswith("-")} <= known | {"--help"}
+    assert {word for word in rest if word.startswith("-")} <= known | {"--help"}, line
+    if not rest or rest[0].isupper():
+        return
+    if words[0] == "train" and not any(file.startswith(rest[0]) for file in ALL_RECIPES):
+        assert find_recipes(rest[0]), line
+    if words[:2] == ["data", "filter"]:
+        assert (RECIPES / "data" / f"{rest[0]}.yaml").is_file(), line
 
 
-def documented(text: str) -> list[str]:
-    """Every `hf-echo ...` in backticks or on an indented line."""
-    inline = re.findall(r"`(hf-echo [^`]+)`", text)
-    indented = re.findall(r"^    (hf-echo .+)$", text, flags=re.MULTILINE)
-    return [command.rstrip("\\") for command in inline + indented]
+@pytest.mark.parametrize("name", GUIDES)
+def test_commands_exist(name):
+    text = TEXTS[name]
+    for line in commands(text) + documented(text):
+        check_command(line)
 
 
 @pytest.mark.parametrize("document", ["results.md", "paper-map.md"])
 def test_commands_of_the_docs_exist(document):
-    """Recipes too; a word in capitals (RECIPE, DATA) stands for something of the reader."""
-    from hf_echo.recipe import find_recipes
-
     for line in documented((ROOT / "docs" / document).read_text(encoding="utf-8")):
-        command, rest = command_of(shlex.split(line)[1:])
-        known = {
-            option for parameter in command.params for option in parameter.opts + parameter.secondary_opts
+        check_command(line)
+
+
+def check_other_command(line: str) -> None:
+    """A line that does not start with hf-echo: make targets, extras of pip, scripts, the recipe of a launcher."""
+    words = shlex.split(line)
+    if "hf_echo.cli" in words:
+        check_command(" ".join(["hf-echo", *words[words.index("hf_echo.cli") + 1 :]]))
+    elif words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert re.search(rf"^{re.escape(words[1])}:", makefile, flags=re.MULTILINE), line
+    elif words[0] == "pip":
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        asked = {
+            name for word in words for inside in re.findall(r"\[(.+)\]", word) for name in inside.split(",")
         }
-        assert {word for word in rest if word.startswith("-")} <= known | {"--help"}, line
-        if line.startswith("hf-echo train ") and not rest[0].isupper():
-            assert find_recipes(rest[0]), line
+        assert asked <= set(extras["optional-dependencies"]), line
+    elif words[0] == "python":
+        assert (ROOT / words[1]).is_file(), line
+    else:
+        assert words[0].startswith(".venv/bin/"), f"no check for this command: {line}"
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_other_commands_exist(name):
+    for line in shell_lines(TEXTS[name]):
+        if not line.startswith("hf-echo "):
+            check_other_command(line)
 
 
 def named_paths(text: str) -> set[str]:
@@ -152,9 +258,74 @@ def test_named_paths_exist(document):
     assert not missing
 
 
+def walks(text: str) -> str:
+    """The numbered lists of CONTRIBUTING.md, each item on one line."""
+    return "\n".join(
+        " ".join(item.split())
+        for item in re.findall(r"^\d+\. (?:.+\n)(?:   \S.*\n)*", text, flags=re.MULTILINE)
+    )
+
+
+def unknown_names(text: str) -> list[str]:
+    """Names in backticks before (`file.py`) that the file does not define; functions that no file of ours defines."""
+    of_file = re.findall(r"((?:`[\w.]+`(?:, | and )?)+) (?:\(|in )`([\w/]+\.py)`", text)
+    wrong = [
+        f"{name} in {file}"
+        for names, file in of_file
+        for name in re.findall(r"`([\w.]+)`", names)
+        if not defined(name, [ROOT / file])
+    ]
+    calls = re.findall(r"calls? `(\w+)`|`(\w+)` (?:runs|collects|splits|takes|adds|selects|tokenizes)", text)
+    ours = [*(ROOT / "modeling").glob("*.py"), *(ROOT / "hf_echo").rglob("*.py")]
+    return wrong + [
+        name for pair in calls for name in pair if name not in ("", "backward") and not defined(name, ours)
+    ]
+
+
+def defined(name: str, files: list[Path]) -> bool:
+    """Whether one of the files has a function or class of this name; of Class.method both."""
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    return all(re.search(rf"\b(def|class) {part}\b", source) for part in name.split("."))
+
+
+def test_walks_name_what_exists():
+    text = walks(TEXTS["CONTRIBUTING.md"])
+    assert text.count("\n") == 18  # 12 and 7 steps
+    assert not unknown_names(text)
+    wrong = "`find_columns` and `nothing` (`hf_echo/data/schema.py`) calls `no_such_function`"
+    assert unknown_names(wrong) == ["nothing in hf_echo/data/schema.py", "no_such_function"]
+
+
 def test_missing_ones_are_found():
     text = "see [a](docs/none.md), `hf_echo/none.py`\n```\nhf-echo nothing --x  # y\n```\n"
     assert named_paths(text) == {"docs/none.md", "hf_echo/none.py"}
     assert commands(text) == ["hf-echo nothing --x"]
-    with pytest.raises(AssertionError, match="nothing"):
-        command_of(["nothing", "--x"])
+    for line in (
+        "hf-echo nothing --x",
+        "hf-echo train --no-such-option",
+        "hf-echo data filter no_such_recipe",
+    ):
+        with pytest.raises(AssertionError):
+            check_command(line)
+    with pytest.raises(FileNotFoundError):
+        check_command("hf-echo train no-such-recipe")
+    for line in ("make nothing", "pip install -e .[nothing]", "python nothing.py", "curl nothing"):
+        with pytest.raises(AssertionError):
+            check_other_command(line)
+
+
+def test_cli_page_is_what_make_docs_writes(tmp_path):
+    """docs/cli.md is generated; after a change of a command or its help: `make docs`."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^docs:.*\n\t@?\$\(BIN\)/python (.+)$", makefile, flags=re.MULTILINE)
+    words = shlex.split(recipe)
+    assert words[-1] == "docs/cli.md"
+    made = tmp_path / "cli.md"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(
+        [sys.executable, *words[:-1], str(made)], cwd=ROOT, env=environment, check=True, capture_output=True
+    )
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert page == made.read_text(encoding="utf-8"), (
+        "docs/cli.md is out of date: run `make docs` and commit it"
+    )
