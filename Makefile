@@ -11,10 +11,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # loadfile keeps a file's tests on one worker, so a model that a file builds once is built once.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help setup test test-slow demo docs lint clean
+.PHONY: help setup test test-slow test-processors demo docs report lint clean
 
 help:
-	@echo "make setup | test | test-slow | demo | docs | lint | clean"
+	@echo "make setup | test | test-slow | test-processors | demo | docs | report | lint | clean"
 
 setup: .venv/setup.stamp
 
@@ -38,12 +38,23 @@ test: setup
 test-slow: .venv/setup-slow.stamp
 	$(PYTEST) -m slow $(PYTEST_ARGS)
 
+# The tests that train, on imitated processors, with one and two threads and with shifted seeds: a table, 25 minutes.
+test-processors: setup
+	$(BIN)/python tests/processors.py
+
 demo: setup
 	$(BIN)/hf-echo demo
 
 # Every command with its options, from the help of the commands; a test compares.
 docs: setup
 	$(BIN)/python -m typer hf_echo.cli utils docs --name hf-echo --title Commands --output docs/cli.md
+
+# The page shows the packaged models and two baselines on the built-in corpus, in about three minutes. For other data:
+# hf-echo report MODELS --data FOLDER --out docs/report (docs/results.md has the command of the real-text report).
+report: setup
+	$(BIN)/python train_scripts/report_data.py builtin outputs/report-data
+	$(BIN)/hf-echo report echo-nano echo-static minilm tfidf --data outputs/report-data --out docs/report \
+		--title "Packaged models and two baselines on the built-in corpus"
 
 lint: setup
 	$(BIN)/ruff check .

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import pytest
+
+if os.environ.get("HF_ECHO_SEED_SHIFT"):
+    from . import seed_shift
+
+    seed_shift.apply()
+
+
+def pytest_collection_modifyitems(items):
+    """What reads the toy model depends on how its training went: `trains` selects these tests too."""
+    for item in items:
+        if "toy_trained" in item.fixturenames:
+            item.add_marker("trains")
 
 
 @pytest.fixture(scope="session")

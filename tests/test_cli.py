@@ -328,7 +328,7 @@ def one_line(err: str) -> str:
             "encode --model ./nothing a.txt out.npy",
             "no folder ./nothing; give a checkpoint's folder, or a name",
         ),
-        ("encode --model org/none a.txt out.npy", "'org/none' is no folder and not on the Hub: "),
+        ("encode --model org/none a.txt out.npy", "'org/none' is neither a folder nor a name on the Hub: "),
         ("translate --model M --to klingon a.txt", "unknown language code 'klingon'"),
         ("translate --model ENCODER --to eng_Latn a.txt", "holds an encoder only"),
         ("evaluate xsim --model M --source a.txt --target short.txt", "a.txt has 32 lines and"),

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.mark.slow
 def test_demo_keeps_its_promises(tmp_path):

@@ -16,6 +16,8 @@ from hf_echo.inference import encode
 from hf_echo.synthesis import hard_negatives_for
 from hf_echo.vocabulary import load_tokenizer, train_tokenizer
 
+pytestmark = pytest.mark.trains
+
 SCRIPTS = Path(__file__).parents[1] / "train_scripts"
 
 

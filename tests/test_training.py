@@ -24,6 +24,8 @@ from hf_echo.modeling import EchoForTranslation
 from hf_echo.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
 from hf_echo.training import new_config, train_recipe
 
+pytestmark = pytest.mark.trains
+
 # OS Table 36, "large"
 LARGE = dict(
     hidden_size=2048,
@@ -366,7 +368,8 @@ def test_script_in_two_processes(recipe, place):
     options = dict(guide=str(place / "0"), bag=str(place / "0"), shape=SHAPE | bag, **steps)
     script = Path(__file__).parents[1] / "train_scripts" / "2_contrastive.py"
     path = recipe("two", "contrastive", **options)
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script), str(path)]
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command += [str(Path(__file__).with_name("seed_shift.py")), str(script), str(path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=300

@@ -5,6 +5,7 @@ Small enough that a model of 32 dimensions learns it in seconds. Also imported b
 
 from __future__ import annotations
 
+import os
 import random
 from itertools import product
 
@@ -14,7 +15,7 @@ from datasets import Dataset
 from hf_echo.modeling import EchoConfig, EchoDecoderConfig, EchoForTranslation, EchoTokenizer
 from hf_echo.vocabulary import train_tokenizer
 
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 WORDS = {
     "eng_Latn": ["one two four nine", "red blue old small", "cat dog bird fish", "sleeps runs eats waits"],

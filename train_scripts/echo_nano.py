@@ -37,8 +37,8 @@ from hf_echo.vocabulary import swap_checkpoint
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
 SHRINKAGE = 2.0
-REFIT = {"ridge": 2.0, "step": 0.7, "softmax_weight": 6.0}  # docs/trials.md
-SHARE = 0.2  # of the layers (docs/trials.md)
+REFIT = {"ridge": 2.0, "step": 0.7, "softmax_weight": 6.0}  # docs/trials/ridge-solution.md
+SHARE = 0.2  # of the layers (docs/trials/layers.md)
 FIRST_DECODER = 0.3  # what 1_decoder counts beside 5_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
 WHITENED = {"echo-static": "0_bag", "echo-nano": "0_bag_languages"}
@@ -192,7 +192,7 @@ def leave_code_out(folder: Path) -> None:
 @torch.no_grad()
 def average(decoder: EchoDecoder, first: EchoDecoder) -> None:
     """Between two decoders of one run, in place: the first knows news, the last everyday sentences; their mean is good
-    at both (docs/trials.md; model soups, https://arxiv.org/abs/2203.05482)."""
+    at both (docs/trials/decoder.md; model soups, https://arxiv.org/abs/2203.05482)."""
     for mine, other in zip(decoder.parameters(), first.parameters(), strict=True):
         mine.lerp_(other, FIRST_DECODER)
 

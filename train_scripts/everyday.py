@@ -34,7 +34,7 @@ JOURNEY = "echo-everyday"
 OUT = Path("outputs") / JOURNEY
 DATA = OUT / "data"
 SHRINKAGE = 2.0
-REFIT = {"ridge": 2.0, "step": 0.7, "softmax_weight": 6.0}  # as echo-nano (docs/trials.md)
+REFIT = {"ridge": 2.0, "step": 0.7, "softmax_weight": 6.0}  # as echo-nano (docs/trials/ridge-solution.md)
 SHARE = 0.5  # of the layers
 START = Path(__file__).parents[1] / "hf_echo" / "pretrained" / "echo-nano"
 

@@ -1,10 +1,13 @@
-"""The dev parts of nano-real as the data folder of `hf-echo report`.
+"""The data folder of `hf-echo report`: the built-in corpus, or the dev parts of nano-real.
 
+    python train_scripts/report_data.py builtin OUT
     python train_scripts/report_data.py CORPORA OUT
 
-Writes ntrex, flores (with topics; the train rows of the probe's two languages), bible, tatoeba and word_alignment
-(at most 200 dev pairs of each two languages). The parts are those of recipes/nano_real_dev.yaml; nothing of them is in
-nano-real's training data, but for FLORES's train rows, whose topics it never saw.
+The first writes 300 held-out meanings of the built-in corpus in its ten languages; it needs no other data, and `make
+report` uses it. The second writes ntrex, flores (with topics; the train rows of the probe's two languages), bible,
+tatoeba and word_alignment (at most 200 dev pairs per language pair). The parts are those of
+recipes/nano_real_dev.yaml; none of them is in nano-real's training data, except FLORES's train rows, whose topics
+nano-real never saw.
 """
 
 from __future__ import annotations
@@ -15,8 +18,11 @@ from pathlib import Path
 import pandas as pd
 from nano_real_data import LANGUAGES, dev_tables, read
 
+from hf_echo.data.builtin import builtin_nway
+
 PROBE_LANGS = ["fra_Latn", "eng_Latn"]
 PAIRS = 200
+MEANINGS = 300  # of the built-in corpus
 
 
 def with_topics(corpora: Path, dev: pd.DataFrame) -> pd.DataFrame:
@@ -37,16 +43,25 @@ def alignment(corpora: Path) -> pd.DataFrame:
     return table.groupby(["src_lang", "tgt_lang"], sort=False).head(PAIRS)
 
 
+def real_tables(corpora: Path) -> dict[str, pd.DataFrame]:
+    tables = dev_tables(corpora)
+    tables["flores"] = with_topics(corpora, tables["flores"])
+    tables["word_alignment"] = alignment(corpora)
+    return tables
+
+
+def builtin_tables() -> dict[str, pd.DataFrame]:
+    return {"builtin": builtin_nway(MEANINGS, split="test", seed=1).to_pandas()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
+    parser.add_argument("corpora", help="folder with bible.parquet, ntrex.parquet, ..., or builtin")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
-    tables = dev_tables(args.corpora)
-    tables["flores"] = with_topics(args.corpora, tables["flores"])
-    tables["word_alignment"] = alignment(args.corpora)
+    tables = builtin_tables() if args.corpora == "builtin" else real_tables(Path(args.corpora))
     args.out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         table.to_parquet(args.out / f"{name}.parquet", index=False)

@@ -8,8 +8,8 @@ translation, and V the bag's vectors, the change D of V minimises
 
 where e is that of the bag as it was: one system of equations for all languages, as they share their tokens. Of the
 change a `step` is made: the whole of it is plain regression, which makes some sentences the nearest of many (hubs),
-none of it the contrastive bag; half-way both are better than either (docs/trials.md). Bags as cross-lingual ridge
-regression: Josifoski et al. 2019, https://arxiv.org/abs/1904.03922.
+none of it the contrastive bag; half-way both are better than either (docs/trials/ridge-solution.md). Bags as
+cross-lingual ridge regression: Josifoski et al. 2019, https://arxiv.org/abs/1904.03922.
 
 Regression knows no other sentences. What a softmax over the targets of a language would still change can be added to
 what the regression wants (`softmax_weight`): sentences that are the nearest of many move away.

@@ -38,7 +38,7 @@ WORDS_GAIN = 4.0  # a bag's embeddings are shorter than 1, the decoder's other s
 
 @dataclass
 class LexicalConfig(TrainingArguments):
-    """Figures of docs/trials.md; they suit a million pairs and a few minutes."""
+    """Figures of docs/trials/static-embeddings.md; they suit a million pairs and a few minutes."""
 
     rows: int = field(default=1024, metadata={"help": "pairs a batch (per process), of similar length"})
     dim: int = field(default=256, metadata={"help": "embedding size"})

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, normalizers
 from ..modeling import EchoTokenizer
 from .extend import MAX_TOKEN_BYTES, byte_characters, check_byte_level, grow
 
-# Without Latin, Greek and Cyrillic, whose letters a BPE on bytes did find (docs/trials.md).
+# Without Latin, Greek and Cyrillic, whose letters a BPE on bytes did find (docs/trials/vocabulary.md).
 BLOCKS = ((0x530, 0x1C80), (0x1C90, 0x1D00), (0x2E80, 0xA640), (0xA800, 0xFB00), (0xFB13, 0x20000))
 DIGITS = "٠١٢٣٤٥٦٧٨٩", "۰۱۲۳۴۵۶۷۸۹", "०१२३४५६७८९", "০১২৩৪৫৬৭৮৯", "௦௧௨௩௪௫௬௭௮௯", "０１２３４５６７８９"
 

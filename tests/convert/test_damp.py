@@ -15,6 +15,8 @@ from hf_echo.modeling import EchoForTranslation
 from hf_echo.trainers import bag_encoder
 from hf_echo.trainers.lexical import SubwordBag
 
+pytestmark = pytest.mark.trains
+
 COMMAND = "convert damp"
 TEXTS = ["one cat sleeps", "un chat dort", "one dog"]
 AS_BAG = dict(pooling="mean", final_norm=False)

@@ -22,6 +22,8 @@ from hf_echo.trainers import bag_encoder
 from hf_echo.trainers.lexical import BagCollator, SubwordBag
 from hf_echo.trainers.refit import negative_batches, pair_batches, refit_on_pairs
 
+pytestmark = pytest.mark.trains
+
 COMMAND = "convert refit"
 VOCAB, DIM = 30, 4
 

@@ -15,6 +15,8 @@ from hf_echo.convert.rotate import rotate_to_principal_axes
 from hf_echo.convert.shapes import resolve_shape
 from hf_echo.inference import encode, load_encoder
 
+pytestmark = pytest.mark.trains
+
 COMMAND = "prune"
 
 

@@ -15,6 +15,8 @@ from hf_echo.modeling import EchoConfig, EchoEncoder
 from hf_echo.trainers import bag_encoder
 from hf_echo.trainers.lexical import SubwordBag
 
+pytestmark = pytest.mark.trains
+
 COMMAND = "convert"
 TEXTS = ["Un chat rouge dort.", "two cats", "Кот спит", "x"]
 

@@ -22,6 +22,8 @@ from hf_echo.modeling import EchoForTranslation
 from hf_echo.trainers import bag_encoder
 from hf_echo.trainers.lexical import SubwordBag
 
+pytestmark = pytest.mark.trains
+
 COMMAND = "convert whiten"
 
 
@@ -83,7 +85,7 @@ def test_languages_come_nearer(rng):
     d, n = 10, 300
     meaning = np.pad(rng.normal(size=(n, 8)), ((0, 0), (0, 2)))
     turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    spread = np.array([0.25] * 8 + [6.0, 6.0])
+    spread = np.array([0.1] * 8 + [3.0, 3.0])
     space = {lang: (meaning + spread * rng.normal(size=(n, d))) @ turn for lang in ("eng_Latn", "fra_Latn")}
     rows = [dict(id=str(i), lang=lang, text=str(i)) for lang in space for i in range(n // 2)]
     encoder = SimpleNamespace(projection=nn.Linear(d, d, bias=False))
@@ -97,6 +99,7 @@ def test_languages_come_nearer(rng):
     matrix = encoder.projection.weight.detach().numpy()
     held_out = [space[lang][n // 2 :].astype(np.float32) for lang in ("fra_Latn", "eng_Latn")]
     before, after = xsim(*held_out).error_rate, xsim(*(side @ matrix.T for side in held_out)).error_rate
+    # Over seeds: 78 (deviation 3) and 8 (deviation 2).
     assert before > 30 and after < before / 2, (before, after)
 
 

@@ -25,9 +25,10 @@ GUIDES = (
 )  # fmt: skip
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in GUIDES}
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))]
+DOCUMENTS += sorted((ROOT / "docs" / "trials").glob("*.md"))
 HUB_SERVER = ROOT / "tests" / "hub_server.py"
 REPO = "your-name/your-model"
-WRITTEN = ("outputs/", "report/")  # what commands write
+WRITTEN = ("outputs/", "report/", "docs/report")  # what commands write
 CODE_FOLDERS = ("hf_echo", "modeling", "train_scripts", "tests", "docs", "benchmarks", "hub_cards")
 RUNS = (  # executed here, where README.md, start.md and training.md show them
     "encode ", "translate ", "mine ", "evaluate xsim --source",
@@ -311,6 +312,25 @@ def test_missing_ones_are_found():
     for line in ("make nothing", "pip install -e .[nothing]", "python nothing.py", "curl nothing"):
         with pytest.raises(AssertionError):
             check_other_command(line)
+
+
+def table_rows(file: str) -> dict[str, list[str]]:
+    """Rows of the tables of a page by their first word: flores -> the other cells."""
+    lines = [line for line in (ROOT / file).read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0].split()[0].lower(): row[1:] for row in cells}
+
+
+def test_figures_of_readme_are_those_of_the_cards():
+    readme = table_rows("README.md")
+    nano, static = (
+        table_rows(f"hf_echo/pretrained/{name}/README.md") for name in ("echo-nano", "echo-static")
+    )
+    for name in ("flores", "ntrex", "bible", "tatoeba"):
+        candidates, xsim, *_, xsimpp, _ = nano[name]
+        assert readme[name] == [candidates, xsim, static[name][1], xsimpp, static[name][-1]]
+    ours, copied, _ = nano["all"]
+    assert f"{ours} chrF++" in TEXTS["README.md"] and f"reaches {copied}" in TEXTS["README.md"]
 
 
 def test_cli_page_is_what_make_docs_writes(tmp_path):

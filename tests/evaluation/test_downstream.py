@@ -12,6 +12,8 @@ from hf_echo.evaluation.downstream import (
     evaluate_similarity,
 )
 
+pytestmark = pytest.mark.trains
+
 TOPICS = ["sport", "travel", "science"]
 
 

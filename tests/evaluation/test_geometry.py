@@ -21,6 +21,8 @@ from hf_echo.evaluation.geometry import (
 from hf_echo.evaluation.language_arrays import StoredEmbeddings, encode_parallel, read_parts
 from hf_echo.evaluation.language_geometry import calinski_harabasz, invariance, language_bias, rsim
 
+pytestmark = pytest.mark.trains
+
 LANGUAGES = ["eng_Latn", "fra_Latn", "rus_Cyrl", "kor_Hang"]
 
 
@@ -155,10 +157,11 @@ def test_invariance_of_known_gaussians():
 
 def test_invariance_of_samples_of_one_distribution_is_the_sampling_noise():
     rng = np.random.default_rng(0)
-    n, d = 300, 12
+    n, d = 60, 12  # few rows: with n in place of n - d - 2 the noise would be 23 % lower
     parts = [(f"l{i}", rng.normal(size=(n, d))) for i in range(40)]
     assert invariance(parts, shrinkage=0).invariance == pytest.approx(
-        d * (d + 3) / (2 * (n - d - 2)), rel=0.05
+        d * (d + 3) / (2 * (n - d - 2)),
+        rel=0.12,  # the deviation over seeds is 2.6 %
     )
 
 

@@ -8,6 +8,8 @@ import pytest
 from hf_echo.evaluation.linear_probe import fit_linear_probe
 from hf_echo.evaluation.tagging import evaluate_tagging, fill_gaps, project_labels, span_scores, spans
 
+pytestmark = pytest.mark.trains
+
 pytest.importorskip("sklearn")
 
 

@@ -8,6 +8,8 @@ import pytest
 from hf_echo.evaluation.token_states import token_states
 from hf_echo.evaluation.wic import best_threshold, evaluate_wic, word_vectors
 
+pytestmark = pytest.mark.trains
+
 pytest.importorskip("sklearn")
 
 

@@ -15,6 +15,8 @@ from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode import pick_dtype
 from hf_echo.modeling.packed_echo import PackedEncoder
 
+pytestmark = pytest.mark.trains
+
 LANGUAGES = ["fra_Latn", "rus_Cyrl", None, "eng_Latn", "jpn_Jpan"]
 WORDS = "un deux quatre neuf rouge bleu chat chien кот пёс птица 猫 é ∑ <SEP> </s> 12".split()
 
@@ -145,7 +147,9 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
     for load in (load_encoder, any_encoder):
-        with pytest.raises(FileNotFoundError, match="'org/none' is no folder and not on the Hub: no route"):
+        with pytest.raises(
+            FileNotFoundError, match="'org/none' is neither a folder nor a name on the Hub: no route"
+        ):
             load("org/none")
     assert asked == ["org/none"] * 2
 

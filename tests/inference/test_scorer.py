@@ -10,6 +10,8 @@ import pytest
 from hf_echo.inference import EchoScorer, encode, load_encoder
 from hf_echo.inference import scorer as module
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.fixture
 def pairs(toy):

@@ -15,6 +15,8 @@ from hf_echo.mining.columns import row_keys
 from hf_echo.mining.consistency import filter_consistent
 from hf_echo.mining.hard_negatives import mine_negatives
 
+pytestmark = pytest.mark.trains
+
 COMMAND = "data"
 NAMES = "alpha beta gamma delta epsilon zeta eta theta".split()
 

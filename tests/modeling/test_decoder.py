@@ -12,6 +12,8 @@ from hf_echo.modeling.modeling_echo_decoder import EchoCrossAttention
 
 from .conftest import LANGUAGES, TEXTS
 
+pytestmark = pytest.mark.trains
+
 CLOSE = dict(atol=2e-5, rtol=0)
 NEW_TOKENS = 8
 

@@ -10,6 +10,8 @@ from hf_echo.modeling import EchoEncoder
 
 from .conftest import LANGUAGES, TEXTS
 
+pytestmark = pytest.mark.trains
+
 CLOSE = dict(atol=2e-5, rtol=0)
 
 

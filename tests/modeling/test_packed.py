@@ -11,6 +11,8 @@ from hf_echo.modeling.packed_echo import PackedEncoder, can_pack, length_batches
 
 from .conftest import LANGUAGES, TEXTS
 
+pytestmark = pytest.mark.trains
+
 CLOSE = dict(atol=1e-5, rtol=0)
 SHAPES = {
     "two key heads": {},

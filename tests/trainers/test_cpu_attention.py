@@ -8,6 +8,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from hf_echo.modeling import EchoConfig, EchoEncoder
 from hf_echo.trainers.cpu_attention import float32_attention
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.fixture
 def seen(monkeypatch):

@@ -9,6 +9,8 @@ import pytest
 from hf_echo.trainers import cpu_memory, trainer
 from hf_echo.trainers.cpu_memory import give_back_memory
 
+pytestmark = pytest.mark.trains
+
 
 def resident() -> int:
     """Bytes of this process in memory."""

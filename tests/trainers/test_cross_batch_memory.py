@@ -8,6 +8,8 @@ import torch
 
 from .test_resume import COMMON, assert_killed_run_is_the_unbroken_one
 
+pytestmark = pytest.mark.trains
+
 BATCHES = [(0, 1, 8, 15), (2, 9, 40, 41), (0, 16, 60)]  # row 0 comes twice
 
 

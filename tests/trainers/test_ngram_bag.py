@@ -11,6 +11,8 @@ from hf_echo.trainers import LexicalConfig, LexicalTrainer, bag_encoder
 from hf_echo.trainers.lexical import SubwordBag
 from hf_echo.vocabulary.ngrams import token_ngrams
 
+pytestmark = pytest.mark.trains
+
 NGRAMS = [[0, 2], [], [1], [0, 1, 3], [], [3]]
 
 

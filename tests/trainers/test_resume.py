@@ -11,6 +11,8 @@ from transformers import TrainerCallback
 
 from hf_echo.trainers import LexicalConfig, LexicalTrainer
 
+pytestmark = pytest.mark.trains
+
 STEPS = 11
 COMMON = dict(max_steps=STEPS, save_strategy="steps", save_steps=1, language_drop=0.4)
 

@@ -15,6 +15,8 @@ from hf_echo.trainers import bag_encoder, start_from_bag
 from hf_echo.trainers.lexical import SubwordBag
 from hf_echo.vocabulary.order import used_first
 
+pytestmark = pytest.mark.trains
+
 SMALL = {"vocab_size": 320}
 BAG = dict(
     hidden_size=16, embedding_size=16, head_dim=8, pooling="mean", final_norm=False, num_key_value_heads=2
@@ -26,7 +28,7 @@ BAG = dict(
 )
 def test_it_learns(make_trainer, toy, toy_tokenizer, toy_data, stage, options):
     model = toy.make_model(toy_tokenizer, decoder=SMALL)
-    trainer = make_trainer(stage, model=model, max_steps=12, **options)
+    trainer = make_trainer(stage, model=model, max_steps=30, **options)
     assert trainer.data_collator.decoder_vocab_size == 320
     assert max(max(toy_data[i]["target"]) for i in range(99)) >= 320  # some targets are cut
     trainer.train()

@@ -22,6 +22,8 @@ from hf_echo.trainers import (
     evaluate_sets,
 )
 
+pytestmark = pytest.mark.trains
+
 STAGES = ("seq2seq", "contrastive", "hard_negatives", "decoder")
 PARTS = {
     "seq2seq": {"translation_loss"},
@@ -42,12 +44,13 @@ def logged(trainer, name="loss"):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_loss_falls(make_trainer, stage):
-    trainer = make_trainer(stage)
+    # At the papers' weight of 0.05 the toy's contrastive losses fall by 2 % only.
+    trainer = make_trainer(stage, **{"contrastive_weight": 1.0} if stage == "hard_negatives" else {})
     trainer.train()
     for name in {"loss"} | PARTS[stage]:
         values = logged(trainer, name)
-        slowly = stage == "hard_negatives" and "contrastive" in name  # at a weight of 0.05
-        assert len(values) == 8 and values[-1] < (0.99 if slowly else 0.85) * values[0], (name, values)
+        slowly = stage == "hard_negatives" and "contrastive" in name  # to 0.6 .. 0.8 over seeds
+        assert len(values) == 8 and values[-1] < (0.95 if slowly else 0.85) * values[0], (name, values)
     assert trainer.model.bottleneck == (stage != "seq2seq")
     assert trainer.model.config.decoder.bottleneck == trainer.model.decoder.config.bottleneck
     assert trainer.tokens_per_second > 0

@@ -15,6 +15,8 @@ from hf_echo.modeling import EchoForTranslation
 
 from .two_processes import RUNS, build, finish
 
+pytestmark = pytest.mark.trains
+
 SCRIPT = Path(__file__).parent / "two_processes.py"
 
 

@@ -128,9 +128,10 @@ def train_and_resume(toy, out: Path, prepare) -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
+    runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))["apply"]()  # as the test that compares
     toy, out = runpy.run_path(str(Path(__file__).parents[1] / "toy.py")), Path(sys.argv[1])
     toy = type("Toy", (), {name: staticmethod(value) for name, value in toy.items() if callable(value)})
+    torch.set_num_threads(1)  # the toy may set another number; two processes share the cores
     for run in RUNS:
         trainer = build(run, toy, world=2, output_dir=out / run)
         assert trainer.args.world_size == 2 and trainer.accelerator.num_processes == 2

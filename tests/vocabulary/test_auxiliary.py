@@ -10,6 +10,8 @@ import pytest
 from hf_echo.vocabulary import auxiliary
 from hf_echo.vocabulary.auxiliary import auxiliary_vectors, train_auxiliary
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.fixture(scope="module")
 def texts(toy):

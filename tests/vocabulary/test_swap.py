@@ -19,6 +19,8 @@ from hf_echo.vocabulary import train_tokenizer
 from hf_echo.vocabulary.initialise import sparsemax
 from hf_echo.vocabulary.swap import match_vocabularies, swap_checkpoint, swap_vocabulary
 
+pytestmark = pytest.mark.trains
+
 ROLES = ("cls", "sep", "bos", "eos", "pad")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...languages import LANGUAGES, find_language
 
 # The least lead of heliport's answer over the next best. On 100k rows of corpora, a tenth of them spoilt, 0.2 halves
-# the clean texts that are misnamed and leaves 96 % of the right answers (docs/trials.md).
+# the clean texts that are misnamed and leaves 96 % of the right answers (docs/trials/data-engine.md).
 LEAD = 0.2
 
 

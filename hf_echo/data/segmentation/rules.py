@@ -1,9 +1,9 @@
 """Sentences without a model: sentencex's rules (some 300 languages), and what it lacks for other scripts.
 
 Nothing is downloaded. A line break always ends a sentence. What this module adds was found on FLORES and NTREX
-(docs/trials.md): every full stop of a script that has its own (Khmer, Ge'ez, danda, CJK ...), Tibetan shad before a
-space, the two word spaces that stand for a Ge'ez full stop, and, for want of any mark, Thai spaces where the sentence
-is already long. Latin, Greek and Cyrillic are sentencex's alone: their full stop has other uses.
+(docs/trials/data-engine.md): every full stop of a script that has its own (Khmer, Ge'ez, danda, CJK ...), Tibetan
+shad before a space, the two word spaces that stand for a Ge'ez full stop, and, for want of any mark, Thai spaces where
+the sentence is already long. Latin, Greek and Cyrillic are sentencex's alone: their full stop has other uses.
 """
 
 from __future__ import annotations
