@@ -11,10 +11,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # loadfile keeps a file's tests on one worker, so a model that a file builds once is built once.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help setup test test-slow test-processors demo report docs lint clean
+.PHONY: help setup test test-slow test-processors demo docs report lint clean
 
 help:
-	@echo "make setup | test | test-slow | test-processors | demo | report | docs | lint | clean"
+	@echo "make setup | test | test-slow | test-processors | demo | docs | report | lint | clean"
 
 setup: .venv/setup.stamp
 
@@ -45,16 +45,16 @@ test-processors: setup
 demo: setup
 	$(BIN)/hf-echo demo
 
+# Every command with its options, from the help of the commands; a test compares.
+docs: setup
+	$(BIN)/python -m typer hf_echo.cli utils docs --name hf-echo --title Commands --output docs/cli.md
+
 # The page shows the packaged models and two baselines on the built-in corpus, in about three minutes. For other data:
 # hf-echo report MODELS --data FOLDER --out docs/report (docs/results.md has the command of the real-text report).
 report: setup
 	$(BIN)/python train_scripts/report_data.py builtin outputs/report-data
 	$(BIN)/hf-echo report echo-nano echo-static minilm tfidf --data outputs/report-data --out docs/report \
 		--title "Packaged models and two baselines on the built-in corpus"
-
-# Every command with its options, from the help of the commands; a test compares.
-docs: setup
-	$(BIN)/python -m typer hf_echo.cli utils docs --name hf-echo --title Commands --output docs/cli.md
 
 lint: setup
 	$(BIN)/ruff check .

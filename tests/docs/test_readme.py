@@ -314,6 +314,25 @@ def test_missing_ones_are_found():
             check_other_command(line)
 
 
+def table_rows(file: str) -> dict[str, list[str]]:
+    """Rows of the tables of a page by their first word: flores -> the other cells."""
+    lines = [line for line in (ROOT / file).read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0].split()[0].lower(): row[1:] for row in cells}
+
+
+def test_figures_of_readme_are_those_of_the_cards():
+    readme = table_rows("README.md")
+    nano, static = (
+        table_rows(f"hf_echo/pretrained/{name}/README.md") for name in ("echo-nano", "echo-static")
+    )
+    for name in ("flores", "ntrex", "bible", "tatoeba"):
+        candidates, xsim, *_, xsimpp, _ = nano[name]
+        assert readme[name] == [candidates, xsim, static[name][1], xsimpp, static[name][-1]]
+    ours, copied, _ = nano["all"]
+    assert f"{ours} chrF++" in TEXTS["README.md"] and f"reaches {copied}" in TEXTS["README.md"]
+
+
 def test_cli_page_is_what_make_docs_writes(tmp_path):
     """docs/cli.md is generated; after a change of a command or its help: `make docs`."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
