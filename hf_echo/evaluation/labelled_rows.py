@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data.formats import open_file
+from ..data.formats import Block, open_file
 from ..data.tables import as_list
 
 Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
@@ -29,9 +29,22 @@ def read_rows(
     for block in part.read(wanted):
         if block.bad:
             raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
-        columns = [as_list(block.columns[name]) for name in wanted]
+        columns = [_values(path, block, name) for name in wanted]
         for line, values in zip(block.lines, zip(*columns)):
             yield line, dict(zip(wanted, values))
+
+
+def _values(path: Path, block: Block, name: str) -> list:
+    column = block.columns[name]
+    try:
+        return as_list(column)
+    except UnicodeDecodeError:  # Parquet may hold bytes that are not text
+        for line, value in zip(block.lines, column):
+            try:
+                value.as_py()
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{path}:{line}: {name} is not UTF-8 ({error.reason})") from None
+        raise
 
 
 def row_names(rows: Iterable[Mapping[str, Any]], what: str) -> list[str]:
