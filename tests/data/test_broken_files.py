@@ -125,3 +125,10 @@ def test_lines_that_end_in_cr_alone(tmp_path):
     with pytest.raises(ValueError, match="a.tsv: its lines end in CR alone"):
         load_nway(path)
     assert len(read_lines(path)) == 4
+
+
+def test_labelled_rows_name_text_that_is_not_utf8(tmp_path):
+    text = pa.array([b"un", b"caf\xe9"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"text": text, "label": ["a", "b"]}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"t\.parquet:2: text is not UTF-8"):
+        list(read_rows(tmp_path / "t.parquet", ["text", "label"]))
