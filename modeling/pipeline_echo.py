@@ -13,6 +13,7 @@ from transformers import Pipeline
 
 from .generation_echo import check_prompt, check_target_lang, greedy_decode
 from .modeling_echo_base import check_finite
+from .prompting_echo import check_texts
 
 
 class SonarTranslationPipeline(Pipeline):
@@ -51,6 +52,8 @@ class SonarTranslationPipeline(Pipeline):
         return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
 
     def __call__(self, inputs, *, src_lang=None, **kwargs):
+        if isinstance(inputs, (list, tuple)) and not any(isinstance(given, dict) for given in inputs):
+            check_texts(inputs)  # here, where the number of the row is known
         if isinstance(inputs, (np.ndarray, torch.Tensor)):
             vectors = torch.as_tensor(inputs)
             if not vectors.is_floating_point():
