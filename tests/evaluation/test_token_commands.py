@@ -99,15 +99,16 @@ def test_wic_of_a_public_set(run, xlwic, toy_folders):
 
 def test_slots_of_massive(toy_folders, tmp_path):
     rows = [
-        {"locale": "de-DE", "annot_utt": f"weck mich um [time : {n} uhr] auf"}
-        for n in ("neun", "acht", "zehn")
+        {"locale": "fr-FR", "annot_utt": f"[amount : {n}] {colour} chat dort."}
+        for n in ("un", "deux", "quatre")
+        for colour in ("rouge", "bleu", "vieux", "petit")
     ]
     for part in ("train", "test"):
         write(tmp_path / f"{part}.parquet", rows)
     train, test = (load_benchmark("massive_slots", split=s, path=tmp_path) for s in ("train", "test"))
     found = evaluate_tagging(*load_encoder(str(toy_folders["release"])), train, test, layer=1)
-    (row,) = found.rows  # German bytes, which the toy model has not seen
-    assert (row["lang"], row["spans"], row["sentences"]) == ("deu_Latn", 3, 3) and row["f1"] > 0.5
+    (row,) = found.rows  # the probe is tested on what it learnt: F1 is 1 with the seeds seen
+    assert (row["lang"], row["spans"], row["sentences"]) == ("fra_Latn", 12, 12) and row["f1"] > 0.5
 
 
 @pytest.mark.parametrize(
