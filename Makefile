@@ -38,7 +38,7 @@ test: setup
 test-slow: .venv/setup-slow.stamp
 	$(PYTEST) -m slow $(PYTEST_ARGS)
 
-# The tests that train, on imitated processors, with one and two threads and with shifted seeds: a table, 25 minutes.
+# The tests that train, on imitated processors, with one and two threads and with shifted seeds: a table; half an hour and more.
 test-processors: setup
 	$(BIN)/python tests/processors.py
 
