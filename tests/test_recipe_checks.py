@@ -1,4 +1,4 @@
-"""What is said of a recipe before any data are read, and what a dry run says of the place where it would run."""
+"""Checks of a recipe before any data are read, and what a dry run reports about data, base and output."""
 
 from __future__ import annotations
 

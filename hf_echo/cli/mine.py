@@ -35,7 +35,7 @@ def mine(
     ] = None,
     report: Json = None,
 ) -> None:
-    """Mine bitext by margin score. A stopped run goes on where it was; any SentenceTransformer will do as model."""
+    """Mine bitext by margin score. A stopped run resumes; any SentenceTransformer works as the model."""
     from ..inference.any_encoder import any_encoder
     from ..mining import mine_files
 

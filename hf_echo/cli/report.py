@@ -37,7 +37,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Measure models on a folder of data: one page, Markdown and JSON. A second run encodes nothing anew."""
+    """Measure models on a folder of data: one page, Markdown and JSON. A second run encodes only what is new."""
     from .. import reports
     from ..reports.models import BASELINES, open_models
     from ..reports.plots import check_matplotlib

@@ -110,7 +110,7 @@ def count(
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out with a warning.")] = False,
 ) -> None:
-    """Word counts by language, pairs and other text apart. An interrupted count goes on where it was."""
+    """Word counts by language, pairs and other text apart. An interrupted count resumes."""
     from ..vocabulary.counts import count_words
 
     counts = count_words(

@@ -115,7 +115,7 @@ def prune_checkpoint(
 
 
 def _sample(texts: Sequence[str], lang: str | Sequence[str | None] | None) -> dict[str, Any]:
-    """What the lineage says of the texts that importance was measured on."""
+    """The lineage entry for the texts on which importance was measured."""
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
     return {"texts": len(texts), "texts_sha256": digest} | (
         {"lang": lang} if isinstance(lang, str) else {"languages": sorted({str(code) for code in lang or ()})}

@@ -43,7 +43,7 @@ def filter_(
     ] = False,
     block: Annotated[int, typer.Option(min=1, help="Rows that a worker holds at once.")] = 50_000,
 ) -> None:
-    """Run a recipe: read, filter, deduplicate, score, sample. A stopped run goes on where it was."""
+    """Run a recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
     from ...data.engine import read_recipe, run
     from ...synthesis.recipe_steps import STEPS
 

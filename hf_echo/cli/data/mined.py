@@ -39,7 +39,7 @@ def negatives(
     seed: Seed = 0,
     report: Json = None,
 ) -> None:
-    """Mine hard negatives for code and mathematics. A stopped run goes on where it was."""
+    """Mine hard negatives for code and mathematics. A stopped run resumes."""
     from ...data import load_parallel
     from ...inference.any_encoder import any_encoder
     from ...mining.hard_negatives import mine_negatives
