@@ -179,9 +179,7 @@ def compare(methods: list[str], args: argparse.Namespace, on_slice: bool = False
     first = best[methods[0]]["merges"]
     for method, result in best.items():
         merges = result.pop("merges")
-        result["same_merges"] = next(
-            (i for i, (a, b) in enumerate(zip(first, merges)) if a != b), len(merges)
-        )
+        result["same_merges"] = next((i for i, (a, b) in enumerate(zip(first, merges)) if a != b), len(merges))
         result |= {key: round(value, 3) for key, value in result.items() if isinstance(value, float)}
         print(f"{method:>13}{' (slice)' if on_slice else ''}: {result}", flush=True)
     return best
@@ -189,9 +187,7 @@ def compare(methods: list[str], args: argparse.Namespace, on_slice: bool = False
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--tokenizer", help="folder, tokenizer.json or GGUF file; default: 8,000 tokens on made words"
-    )
+    parser.add_argument("--tokenizer", help="folder, tokenizer.json or GGUF file; default: 8,000 tokens on made words")
     parser.add_argument("--counts", help="a file of `hf-echo vocabulary count`; default: made words")
     parser.add_argument("--words", type=int, default=1_000_000)
     parser.add_argument("--merges", type=int, default=20_000)
@@ -214,9 +210,7 @@ def main() -> None:
     tokenizer.backend_tokenizer.save(str(Path(args.work, "tokenizer.json")))
 
     fed, size = sum(counts.values()), len(tokenizer)
-    print(
-        f"{len(counts)} words, {fed} with repetition, {size} old tokens, {args.merges} merges, {os.cpu_count()} CPUs"
-    )
+    print(f"{len(counts)} words, {fed} with repetition, {size} old tokens, {args.merges} merges, {os.cpu_count()} CPUs")
     with_rust = ["rust"] if fed <= args.most_fed and size <= len(PRIVATE) else []
     figures = {"words": len(counts), "fed": fed, "old": size, "merges": args.merges, "cpus": os.cpu_count()}
     figures["all"] = compare(["ours", *with_rust, "whole call"], args)

@@ -14,8 +14,8 @@ import sysconfig
 import time
 from pathlib import Path
 
-from hf_echo.synthesis.code_segments import CODE_LANGUAGES, SUFFIXES, segment_code
-from hf_echo.synthesis.source_files import find_files
+from hf_echo.corpora.code_segments import CODE_LANGUAGES, SUFFIXES, segment_code
+from hf_echo.corpora.source_files import find_files
 
 
 def measure(files: list[Path], language: str, max_size: int) -> dict:
@@ -46,9 +46,7 @@ def measure(files: list[Path], language: str, max_size: int) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(sysconfig.get_path("stdlib")))
     parser.add_argument("--language", choices=CODE_LANGUAGES, default="python")
     parser.add_argument("--files", type=int, help="every n-th, so that these many remain; all by default")

@@ -48,16 +48,12 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vocabulary", type=int, default=256_000)
     parser.add_argument("--tokens", type=int, default=2_000)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--chunk-sizes", type=int, nargs="+", default=[1024, 256])
-    parser.add_argument(
-        "--bf16", action="store_true", help="under bfloat16 autocast (minutes on a CPU without it)"
-    )
+    parser.add_argument("--bf16", action="store_true", help="under bfloat16 autocast (minutes on a CPU without it)")
     parser.add_argument("--steps", type=int, default=2, help="steps whose fastest gives the seconds")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", help="also write the result to this file")

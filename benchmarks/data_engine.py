@@ -53,14 +53,19 @@ def write_rows(path: Path, rows: int) -> None:
             sides.append([" ".join(drawn[e - k : e]) for e, k in zip(ends.tolist(), lengths.tolist())])
         for i in np.flatnonzero(rng.random(n) < 0.1)[1:]:
             sides[i % 2][i] = sides[i % 2][i - 1]
-        table = {"source": sides[0], "source_lang": rng.choice(LANGS, n, p=share), "target": sides[1],
-                 "target_lang": ["eng_Latn"] * n, "provenance": ["primary"] * n}  # fmt: skip
+        table = {
+            "source": sides[0],
+            "source_lang": rng.choice(LANGS, n, p=share),
+            "target": sides[1],
+            "target_lang": ["eng_Latn"] * n,
+            "provenance": ["primary"] * n,
+        }
         pq.write_table(pa.table(table), path / f"{start // CHUNK:03d}.parquet")
 
 
 def measure(source: Path, rows: int, executor: str) -> dict:
     """One run in this process."""
-    from hf_echo.data.engine import LocalExecutor, RayExecutor, read_recipe, run
+    from hf_echo.data.pipeline import LocalExecutor, RayExecutor, read_recipe, run
 
     recipe, out = source.with_suffix(".yaml"), source.with_suffix(".out")
     fields = {"SOURCE": source, "CAP": rows // 10, "ROWS": rows // 2}
@@ -116,15 +121,11 @@ def memory(name: str) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--executor", choices=["local", "ray"], default="local")
-    parser.add_argument(
-        "--one", action="store_true", help=argparse.SUPPRESS
-    )  # one size, in a process of its own
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)  # one size, in a process of its own
     args = parser.parse_args()
     if args.one:
         print(json.dumps(measure(args.work / f"rows-{args.rows}", args.rows, args.executor)))

@@ -33,12 +33,12 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, AutoTokenizer, LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 
 import hf_echo  # noqa: F401
-from hf_echo.data.builtin import LANGUAGES, builtin_nway
+from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import modeling_echo
 from hf_echo.modeling.prompting_echo import language_name
-from hf_echo.training import new_config
+from hf_echo.stages.run import new_config
 from hf_echo.vocabulary import train_tokenizer
 
 STOCK, SORTED = "ST, Echo, padded", "ST, Echo, padded, sorted by tokens"
@@ -62,8 +62,16 @@ def read(path: Path, n: int, default: str) -> list[tuple[str, str]]:
 
 def random_checkpoint(texts: list[str], folder: Path) -> Path:
     tokenizer = train_tokenizer(texts, 8000, max_length=256, progress=False)
-    shape = dict(hidden_size=256, intermediate_size=1024, num_hidden_layers=6, num_attention_heads=8,
-                 num_key_value_heads=4, embedding_size=256, pooling="mean", decoder_layers=1)  # fmt: skip
+    shape = dict(
+        hidden_size=256,
+        intermediate_size=1024,
+        num_hidden_layers=6,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        embedding_size=256,
+        pooling="mean",
+        decoder_layers=1,
+    )
     model = hf_echo.EchoForTranslation(new_config(shape, tokenizer))
     model.save_release(folder)
     tokenizer.save_pretrained(folder)
@@ -76,24 +84,28 @@ def plain_llama(checkpoint: Path, folder: Path, layout: str) -> SentenceTransfor
     `layout`: what its tokenizer puts around a text ($A), e.g. Llama's own "<s> $A".
     """
     encoder = AutoModel.from_pretrained(checkpoint)
-    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-             "num_key_value_heads", "head_dim", "rms_norm_eps", "rope_parameters", "max_position_embeddings",
-             "pad_token_id")  # fmt: skip
-    llama = LlamaModel(
-        LlamaConfig(**{name: getattr(encoder.config, name) for name in names}, is_causal=False)
+    names = (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "rms_norm_eps",
+        "rope_parameters",
+        "max_position_embeddings",
+        "pad_token_id",
     )
+    llama = LlamaModel(LlamaConfig(**{name: getattr(encoder.config, name) for name in names}, is_causal=False))
     llama.load_state_dict(encoder.state_dict(), strict=False)
     llama.save_pretrained(folder)
     backend = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
     special = [(token, backend.token_to_id(token)) for token in layout.split() if token != "$A"]
     backend.post_processor = TemplateProcessing(single=layout, special_tokens=special)
     limit = AutoTokenizer.from_pretrained(checkpoint).model_max_length
-    PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", model_max_length=limit
-    ).save_pretrained(folder)
-    return SentenceTransformer(
-        modules=[Transformer(str(folder)), Pooling(encoder.config.hidden_size, "mean")]
-    )
+    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", model_max_length=limit).save_pretrained(folder)
+    return SentenceTransformer(modules=[Transformer(str(folder)), Pooling(encoder.config.hidden_size, "mean")])
 
 
 def padded_path(run: Callable) -> Callable:
@@ -128,9 +140,7 @@ def products(config, tokens: int = 1536) -> tuple[Callable, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--english", type=Path)
     parser.add_argument("--mixed", type=Path)
@@ -158,9 +168,7 @@ def main() -> None:
         report = {"threads": args.threads, "native_bf16": bf16 is not None, "sets": {}}
         for name, rows in sets.items():
             langs, texts = [lang for lang, _ in rows], [text for _, text in rows]
-            named = [
-                f"{language_name(lang)}: {text}" for lang, text in rows
-            ]  # the same words for the plain model
+            named = [f"{language_name(lang)}: {text}" for lang, text in rows]  # the same words for the plain model
             prompted = [st.prompts[lang] + text for lang, text in rows]
             lengths = [len(tokenizer(text, lang=lang)["input_ids"]) for lang, text in rows]
             order = np.argsort(lengths)
@@ -169,9 +177,7 @@ def main() -> None:
                 # sentence-transformers sorts by characters: batches of equal token length are given one by one
                 out = np.empty((len(order), st.get_embedding_dimension()), np.float32)
                 for i in range(0, len(order), 32):
-                    out[order[i : i + 32]] = st.encode(
-                        [prompted[j] for j in order[i : i + 32]], batch_size=32
-                    )
+                    out[order[i : i + 32]] = st.encode([prompted[j] for j in order[i : i + 32]], batch_size=32)
                 return out
 
             paths = {
@@ -180,14 +186,10 @@ def main() -> None:
                 STOCK: padded_path(lambda prompted=prompted: st.encode(prompted, batch_size=32)),
                 SORTED: padded_path(by_tokens),
                 ECHO: lambda prompted=prompted: st.encode(prompted, batch_size=32),
-                "hf-echo encode, fp32": lambda texts=texts, langs=langs: encode(
-                    encoder, tokenizer, texts, langs
-                ),
+                "hf-echo encode, fp32": lambda texts=texts, langs=langs: encode(encoder, tokenizer, texts, langs),
             }
             if bf16 is not None:
-                paths["hf-echo encode, bf16"] = lambda texts=texts, langs=langs: encode(
-                    bf16, tokenizer, texts, langs
-                )
+                paths["hf-echo encode, bf16"] = lambda texts=texts, langs=langs: encode(bf16, tokenizer, texts, langs)
             best, vectors = dict.fromkeys([*paths, LIMIT], float("inf")), {}
             for _ in range(args.rounds):
                 for path, run in {**paths, LIMIT: multiply}.items():
@@ -200,14 +202,14 @@ def main() -> None:
             reference = vectors[STOCK]
             report["sets"][name] = {"tokens_a_text": sum(lengths) / len(rows), "gflops": rate}
             for path, seconds in best.items():
-                row = {"sentences_per_second": round(len(texts) / seconds, 1),
-                       "times_st": round(best[STOCK] / seconds, 2),
-                       "times_st_sorted_by_tokens": round(best[SORTED] / seconds, 2)}  # fmt: skip
+                row = {
+                    "sentences_per_second": round(len(texts) / seconds, 1),
+                    "times_st": round(best[STOCK] / seconds, 2),
+                    "times_st_sorted_by_tokens": round(best[SORTED] / seconds, 2),
+                }
                 if path not in (OWN, EQUAL, LIMIT):
                     x = vectors[path]
-                    cosine = (
-                        (x * reference).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(reference, axis=1)
-                    )
+                    cosine = (x * reference).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(reference, axis=1)
                     row["min_cosine"] = round(float(cosine.min()), 5)
                 report["sets"][name][path] = row
                 print(f"{name:8} {path:36} {row}")

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hf_echo.data import builtin_parallel
-from hf_echo.data.filters import build
+from hf_echo.corpora.builtin import builtin_parallel
+from hf_echo.data.pipeline.filters import build
 from hf_echo.data.schema import normalise
 
 BLOCK = 10_000
@@ -59,9 +59,7 @@ def set_of_strings(blocks: list[pa.Table]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parquet", type=Path, nargs="?")
     parser.add_argument("-n", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)

@@ -46,9 +46,7 @@ def embed(model: SentenceTransformer, texts: list[str], layers: int) -> np.ndarr
     """Mean over the tokens of each of the last `layers`, beside each other."""
     transformer, order, made = model[0], np.argsort([len(text) for text in texts]), [None] * len(texts)
     for batch in np.array_split(order, max(1, len(texts) // 64)):
-        inputs = transformer.tokenizer(
-            [texts[i] for i in batch], padding=True, truncation=True, return_tensors="pt"
-        )
+        inputs = transformer.tokenizer([texts[i] for i in batch], padding=True, truncation=True, return_tensors="pt")
         states = transformer.auto_model(**inputs, output_hidden_states=True).hidden_states[-layers:]
         mask = inputs["attention_mask"][..., None].float()
         rows = torch.cat([(state * mask).sum(1) / mask.sum(1) for state in states], dim=1)
@@ -58,9 +56,7 @@ def embed(model: SentenceTransformer, texts: list[str], layers: int) -> np.ndarr
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet and localisation.parquet")
     parser.add_argument("out", type=Path)
     parser.add_argument("--rows", type=int, default=10_000)

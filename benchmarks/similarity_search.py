@@ -24,15 +24,13 @@ import faiss
 import numpy as np
 import torch
 
-from hf_echo.evaluation import margin_scores, mutual_neighbours
+from hf_echo.search import margin_scores, mutual_neighbours
 
 
 def near_duplicates(rows: int, dimensions: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     families = rng.standard_normal((-(-rows // 5), dimensions), dtype=np.float32)
-    y = np.repeat(families, 5, axis=0)[:rows] + 0.1 * rng.standard_normal(
-        (rows, dimensions), dtype=np.float32
-    )
+    y = np.repeat(families, 5, axis=0)[:rows] + 0.1 * rng.standard_normal((rows, dimensions), dtype=np.float32)
     return y + 0.3 * rng.standard_normal((rows, dimensions), dtype=np.float32), y
 
 
@@ -85,12 +83,8 @@ def timed(function, *arguments):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "files", nargs="*", help="x.npy and y.npy, row i of one translating row i of the other"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", help="x.npy and y.npy, row i of one translating row i of the other")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--dimensions", type=int, default=256)
     parser.add_argument("-k", type=int, default=4)

@@ -22,16 +22,14 @@ from hf_echo.data.collators import TranslationCollator
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.trainers import Seq2SeqConfig, Seq2SeqTrainer
-from hf_echo.trainers.cpu_attention import float32_attention
-from hf_echo.training import new_config
+from hf_echo.stages import Seq2SeqConfig, Seq2SeqTrainer
+from hf_echo.stages.cpu_attention import float32_attention
+from hf_echo.stages.run import new_config
 from hf_echo.vocabulary import train_tokenizer
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data", default="builtin", help="a file for load_parallel; the built-in corpus has even lengths"
     )
@@ -47,27 +45,36 @@ def main() -> None:
     dataset = load_parallel(args.data, **options)
     tokenizer = train_tokenizer([*dataset["source"], *dataset["target"]], args.vocab_size, progress=False)
     data = tokenize_parallel(dataset, tokenizer, max_length=128, progress=False)
-    shape = dict(hidden_size=256, intermediate_size=1024, num_hidden_layers=6, num_attention_heads=8,
-                 num_key_value_heads=4, embedding_size=256, pooling="mean")  # fmt: skip
+    shape = dict(
+        hidden_size=256,
+        intermediate_size=1024,
+        num_hidden_layers=6,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        embedding_size=256,
+        pooling="mean",
+    )
 
     def model():
         torch.manual_seed(0)
         return EchoForTranslation(new_config(shape, tokenizer))
 
-    config = Seq2SeqConfig(output_dir="unused", use_cpu=True, report_to="none", max_tokens=args.max_tokens,
-                           bf16=has_fast_bf16(), save_strategy="no")  # fmt: skip
+    config = Seq2SeqConfig(
+        output_dir="unused",
+        use_cpu=True,
+        report_to="none",
+        max_tokens=args.max_tokens,
+        bf16=has_fast_bf16(),
+        save_strategy="no",
+    )
     trainer = Seq2SeqTrainer(model(), config, train_dataset=data, tokenizer=tokenizer)
     collator = TranslationCollator(tokenizer)
     loader = iter(trainer.get_train_dataloader())
-    mean_length = float(np.mean(data.source.lengths + data.target.lengths)) + sum(
-        collator.overhead(data).values()
-    )
+    mean_length = float(np.mean(data.source.lengths + data.target.lengths)) + sum(collator.overhead(data).values())
     rows = max(1, int(args.max_tokens / mean_length))
     rng = np.random.default_rng(0)
     plain_model = model()
-    optimizers = [
-        torch.optim.AdamW(m.parameters(), lr=4e-4, betas=(0.9, 0.98)) for m in (plain_model, trainer.model)
-    ]
+    optimizers = [torch.optim.AdamW(m.parameters(), lr=4e-4, betas=(0.9, 0.98)) for m in (plain_model, trainer.model)]
 
     def plain_loss():
         batch = collator([data[int(i)] for i in rng.choice(len(data), rows, replace=False)])
@@ -92,8 +99,13 @@ def main() -> None:
                 seconds[i] += time.perf_counter() - start
                 tokens[i] += int(batch["attention_mask"].sum()) + int((batch["labels"] != -100).sum())
     rates = tokens / seconds
-    report = {"threads": args.threads, "native_bf16": has_fast_bf16(), "plain_tokens_per_second": round(rates[0], 1),
-              "hf_echo_tokens_per_second": round(rates[1], 1), "ratio": round(rates[1] / rates[0], 2)}  # fmt: skip
+    report = {
+        "threads": args.threads,
+        "native_bf16": has_fast_bf16(),
+        "plain_tokens_per_second": round(rates[0], 1),
+        "hf_echo_tokens_per_second": round(rates[1], 1),
+        "ratio": round(rates[1] / rates[0], 2),
+    }
     print(json.dumps(report, indent=2))
     if args.json:
         args.json.write_text(json.dumps(report, indent=2))

@@ -19,16 +19,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hf_echo.data.builtin import LANGUAGES, builtin_nway
+from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_translator
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling.generation_echo import greedy_decode
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--counting", action="store_true")
@@ -81,9 +79,7 @@ def count(decoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tenso
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    clock = (
-        time.process_time if args.threads == 1 else time.perf_counter
-    )  # other programs may run beside this one
+    clock = time.process_time if args.threads == 1 else time.perf_counter  # other programs may run beside this one
     model, tokenizer = load_translator(args.model, dtype="fp32")
     prompt, eos = tokenizer.decoder_prompt_ids("eng_Latn"), tokenizer.eos_token_id
     codes, texts = read_texts(args)

@@ -50,9 +50,7 @@ class EchoDecoderConfig(LlamaConfig):
     bottleneck: bool = True
     languages: list[str] | None = None
     tie_word_embeddings: bool = True
-    is_encoder_decoder: bool = (
-        True  # its "encoder output" is the embedding, so generate() treats it as seq2seq
-    )
+    is_encoder_decoder: bool = True  # its "encoder output" is the embedding, so generate() treats it as seq2seq
     cls_token_id: int | None = None
     sep_token_id: int | None = None
 

@@ -97,9 +97,7 @@ class EchoEncoder(EchoPreTrainedModel):
         self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.num_hidden_layers))
         for layer in self.layers:
             layer.self_attn.is_causal = False  # or an unpadded batch is silently causal in SDPA
-        self.norm = (
-            LlamaRMSNorm(config.hidden_size, config.rms_norm_eps) if config.final_norm else nn.Identity()
-        )
+        self.norm = LlamaRMSNorm(config.hidden_size, config.rms_norm_eps) if config.final_norm else nn.Identity()
         self.rotary_emb = LlamaRotaryEmbedding(config)
         self.projection = EchoProjection(config.hidden_size, config.embedding_size)
         self.gradient_checkpointing = False
@@ -140,13 +138,9 @@ class EchoEncoder(EchoPreTrainedModel):
                 `return_overflowing_tokens`); a text's embedding is then the mean of its pieces, weighted by tokens.
             on_long: refused: it is an option of the tokenizer.
         """
-        if (
-            on_long is not None
-        ):  # of SentenceTransformer.encode, which hands it to the model and not to the tokenizer
+        if on_long is not None:  # of SentenceTransformer.encode, which hands it to the model and not to the tokenizer
             option = f"processing_kwargs={{'text': {{'on_long': {on_long!r}}}}}"
-            raise ValueError(
-                f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})"
-            )
+            raise ValueError(f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})")
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         hidden = None
@@ -156,9 +150,7 @@ class EchoEncoder(EchoPreTrainedModel):
         if hidden is None:
             hidden = self._states(input_ids, attention_mask, position_ids, inputs_embeds, **kwargs)
         embedding = self.pool(hidden, attention_mask, overflow_to_sample_mapping)
-        return EchoEncoderOutput(
-            last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding
-        )
+        return EchoEncoderOutput(last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding)
 
     def _states(self, input_ids, attention_mask, position_ids, inputs_embeds, **kwargs) -> torch.Tensor:
         """(batch, seq, hidden) states after the last norm, by the modules' own forward passes."""
@@ -203,9 +195,7 @@ class EchoEncoder(EchoPreTrainedModel):
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
         wide = torch.promote_types(hidden.dtype, torch.float32)  # embeddings of bf16 models are float32, too
         if self.config.pooling == "cls":
-            first = attention_mask.long().argmax(
-                -1
-            )  # the first token that is no padding, wherever padding stands
+            first = attention_mask.long().argmax(-1)  # the first token that is no padding, wherever padding stands
             pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), first]
         else:
             weight = attention_mask.to(hidden.dtype)[..., None]
@@ -268,9 +258,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         if config._attn_implementation:  # AutoModel has moved it there
             kwargs.setdefault("attn_implementation", config._attn_implementation)
         encoder = EchoEncoder.from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
-        decoder = EchoDecoder.from_pretrained(
-            pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs
-        )
+        decoder = EchoDecoder.from_pretrained(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs)
         return cls.from_parts(encoder, decoder)
 
     @classmethod
@@ -337,9 +325,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         elif self.bottleneck:
             encoded = EchoEncoderOutput(sentence_embedding=sentence_embedding)
         else:
-            raise ValueError(
-                "sentence_embedding needs the bottleneck; without it the decoder reads all states"
-            )
+            raise ValueError("sentence_embedding needs the bottleneck; without it the decoder reads all states")
         if labels is not None and decoder_input_ids is None:
             decoder_input_ids, labels = self._with_prompt(labels)
         decoded = logits = loss = None
@@ -389,9 +375,7 @@ class EchoForTranslation(EchoPreTrainedModel):
             ValueError: no `decoder_input_ids`, and the decoder writes several languages.
         """
         if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
-            rows = next(
-                len(x) for x in (sentence_embedding, input_ids, kwargs.get("inputs")) if x is not None
-            )
+            rows = next(len(x) for x in (sentence_embedding, input_ids, kwargs.get("inputs")) if x is not None)
             prompt = torch.tensor(self.default_prompt_ids(), device=self.device)
             kwargs["decoder_input_ids"] = prompt.expand(rows, -1)
         if sentence_embedding is not None:
@@ -416,19 +400,13 @@ class EchoForTranslation(EchoPreTrainedModel):
         )
         languages = self.decoder.config.languages or []
         if len(languages) != 1:
-            known = (
-                f"writes {len(languages)} languages"
-                if languages
-                else "does not say which languages it writes"
-            )
+            known = f"writes {len(languages)} languages" if languages else "does not say which languages it writes"
             raise ValueError(f"the decoder {known} and needs a prompt that names one: {advice}")
         if self._default_prompt is None:
             try:
                 tokenizer = EchoTokenizer.from_pretrained(self.name_or_path)
             except Exception as error:
-                raise ValueError(
-                    f"no tokenizer in {self.name_or_path!r} to write a prompt: {advice}"
-                ) from error
+                raise ValueError(f"no tokenizer in {self.name_or_path!r} to write a prompt: {advice}") from error
             self._default_prompt = tokenizer.decoder_prompt_ids(languages[0])
         return self._default_prompt
 

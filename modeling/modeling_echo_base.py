@@ -34,9 +34,7 @@ class EchoPreTrainedModel(PreTrainedModel):
     _dtype_was_chosen = False
 
     @classmethod
-    def from_pretrained(
-        cls, pretrained_model_name_or_path, *args, dtype=None, torch_dtype=None, config=None, **kwargs
-    ):
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, dtype=None, torch_dtype=None, config=None, **kwargs):
         """As in transformers, except that
 
         - without a dtype (or with "auto") half-precision weights open in float32 where bf16 is slow, and training
@@ -141,9 +139,7 @@ def why_unreadable(files: list[Path], error: Exception | None = None) -> str | N
                 for key in opened.keys():
                     opened.get_slice(key).get_shape()
         except (SafetensorError, OSError) as reason:
-            return (
-                f"{file} is damaged or incomplete ({str(reason).splitlines()[0]}): download or copy it again"
-            )
+            return f"{file} is damaged or incomplete ({str(reason).splitlines()[0]}): download or copy it again"
     return error and f"weights cannot be read: {str(error).splitlines()[0]}"
 
 

@@ -80,9 +80,7 @@ class EchoCrossAttention(nn.Module):
             if cache is not None:
                 key, value = cache.update(key, value, self.layer_idx)
                 past_key_values.is_updated[self.layer_idx] = True
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         dropout = self.config.attention_dropout if self.training else 0.0
         output, weights = attend(
             self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, is_causal=False
@@ -169,9 +167,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(
-                DynamicCache(config=self.config), DynamicCache(config=self.config)
-            )
+            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         past = past_key_values.get_seq_length() if past_key_values is not None else 0
         if position_ids is None:
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None] + past
@@ -292,9 +288,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         logits = self.lm_head(outputs.last_hidden_state[:, keep])
         loss = None
         if labels is not None:
-            loss = nn.functional.cross_entropy(
-                logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100
-            )
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=-100)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

@@ -28,9 +28,7 @@ MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # of a batch, by wha
 SAFE = 1e-30  # sums of exponentials from here to 1 / SAFE have lost nothing
 
 
-def length_batches(
-    lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5
-) -> Iterator[list[int]]:
+def length_batches(lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5) -> Iterator[list[int]]:
     """Batches of row numbers, longest first.
 
     Args:
@@ -72,9 +70,7 @@ def can_pack(encoder) -> bool:
         and config._attn_implementation == "sdpa"
         and not (config.is_causal or config.output_hidden_states or config.output_attentions)
         and all(_is_plain(layer) for layer in encoder.layers)
-        and not any(
-            m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in encoder.modules()
-        )
+        and not any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in encoder.modules())
     )
 
 
@@ -82,14 +78,19 @@ def _is_plain(layer) -> bool:
     if type(layer) is not LlamaDecoderLayer:
         return False
     attention, mlp = layer.self_attn, layer.mlp
-    linears = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj,
-               mlp.gate_proj, mlp.up_proj, mlp.down_proj)  # fmt: skip
+    linears = (
+        attention.q_proj,
+        attention.k_proj,
+        attention.v_proj,
+        attention.o_proj,
+        mlp.gate_proj,
+        mlp.up_proj,
+        mlp.down_proj,
+    )
     return all(type(m) is nn.Linear and m.bias is None and type(m.weight) is nn.Parameter for m in linears)
 
 
-def packed_states(
-    encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor | None
-) -> torch.Tensor | None:
+def packed_states(encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
     """(batch, seq, hidden) states after the last norm, zero where padding is; None where it cannot or need not pack."""
     if not can_pack(encoder) or input_ids.dim() != 2:
         return None
@@ -193,9 +194,7 @@ class PackedEncoder:
             self.groups.append(Group(part, tokens, mask.to(self.dtype)[:, None], rotations[:length]))
         self.is_token = torch.cat([group.mask.view(-1, 1) for group in self.groups])
         embeddings = self.encoder.embed_tokens.weight
-        return torch.index_select(
-            embeddings, 0, torch.cat(ids), out=self._buffer("x", (start, embeddings.shape[1]))
-        )
+        return torch.index_select(embeddings, 0, torch.cat(ids), out=self._buffer("x", (start, embeddings.shape[1])))
 
     def _attend(self, layer, joined: torch.Tensor, x: torch.Tensor, only_first: bool = False) -> torch.Tensor:
         """Adds self-attention over x (tokens, hidden) to x, or to the rows' first tokens, and gives these."""
@@ -222,8 +221,7 @@ class PackedEncoder:
         with_ones = self._buffer("v", (rows, key_heads, length, size + 1))
         with_ones[..., :size], with_ones[..., size] = v, group.mask
         q, k = (
-            self._rotated(name, t, group.rotations).view(rows * key_heads, -1, size)
-            for name, t in (("q", q), ("k", k))
+            self._rotated(name, t, group.rotations).view(rows * key_heads, -1, size) for name, t in (("q", q), ("k", k))
         )
         mixed = self._attention(q, k, with_ones.view(rows * key_heads, length, size + 1))
         return mixed.view(rows, heads, -1, size + 1)

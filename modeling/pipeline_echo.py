@@ -62,9 +62,7 @@ class SonarTranslationPipeline(Pipeline):
             inputs = [{"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)]
         elif isinstance(inputs, (list, tuple)) and isinstance(src_lang, (list, tuple)):
             if len(src_lang) != len(inputs):
-                raise ValueError(
-                    f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one a text"
-                )
+                raise ValueError(f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one a text")
             inputs = [{"text": text, "lang": lang} for text, lang in zip(inputs, src_lang, strict=True)]
         elif src_lang is not None:
             kwargs["src_lang"] = src_lang
@@ -75,19 +73,13 @@ class SonarTranslationPipeline(Pipeline):
     def preprocess(self, inputs, src_lang=None, on_long=None):
         if isinstance(inputs, dict) and "embedding" in inputs:
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
-        text, lang = (
-            (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
-        )
+        text, lang = (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
         if not isinstance(text, str):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
         on_long = on_long or self.tokenizer.on_long
         if on_long == "split" and not self.model.config.decoder.bottleneck:
-            raise ValueError(
-                "a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'"
-            )
-        encoded = self.tokenizer(
-            [text], lang=lang, truncation=True, padding=True, return_tensors="pt", on_long=on_long
-        )
+            raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'")
+        encoded = self.tokenizer([text], lang=lang, truncation=True, padding=True, return_tensors="pt", on_long=on_long)
         if on_long == "split":  # the pieces of a text make one embedding, so that a batch has one row a text
             with torch.inference_mode():
                 embedding = self.model.encoder(**encoded.to(self.device)).sentence_embedding
@@ -103,9 +95,7 @@ class SonarTranslationPipeline(Pipeline):
         if embedding is None and bottleneck:
             embedding = self.model.encoder(**inputs).sentence_embedding
         if embedding is not None and not bottleneck:
-            raise ValueError(
-                "this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings"
-            )
+            raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
             if set(options) == {"max_new_tokens"}:

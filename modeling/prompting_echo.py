@@ -42,9 +42,7 @@ def language_name(code: str | None) -> str:
     name = LANGUAGE_NAMES.get(code)
     if name is None:
         near = _nearest(str(code)) or ["fra_Latn"]
-        raise ValueError(
-            f"unknown language code {code!r}; codes look like {', '.join(near)} (ISO 639-3 and script)"
-        )
+        raise ValueError(f"unknown language code {code!r}; codes look like {', '.join(near)} (ISO 639-3 and script)")
     return name
 
 

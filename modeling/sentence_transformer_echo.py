@@ -19,9 +19,7 @@ DEFAULT_PROMPT = "unspecified"
 def sentence_transformer_prompts(languages: list[str] | None = None) -> dict[str, str]:
     """One prompt a language: ``{"unspecified": "Unspecified language:\\x1f", "fra_Latn": "French:\\x1f", ...}``."""
     codes = languages or sorted(LANGUAGE_NAMES)
-    return {DEFAULT_PROMPT: encoder_prompt() + PROMPT_END} | {
-        c: encoder_prompt(c) + PROMPT_END for c in codes
-    }
+    return {DEFAULT_PROMPT: encoder_prompt() + PROMPT_END} | {c: encoder_prompt(c) + PROMPT_END for c in codes}
 
 
 def write_sentence_transformer_files(folder: str | Path, languages: list[str] | None = None) -> None:

@@ -79,9 +79,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         options = dict(max_length=max_length, is_split_into_words=is_split_into_words, **kwargs)
         if not add_special_tokens or text_pair is not None or is_split_into_words:
             if on_long is not None:
-                raise ValueError(
-                    "on_long is for plain texts with special tokens, not for pairs or split words"
-                )
+                raise ValueError("on_long is for plain texts with special tokens, not for pairs or split words")
             return super()._encode_plus(
                 text,
                 text_pair,
@@ -141,8 +139,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         encodings = self._bare_backend().encode_batch_fast([(name, "") for name in names])
         heads = {name: encoding.ids[:-1] for name, encoding in zip(names, encodings)}
         return [
-            [*heads[prompt], *ids, self.eos_token_id]
-            for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)
+            [*heads[prompt], *ids, self.eos_token_id] for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)
         ]
 
     def text_ids(self, texts: list[str]) -> list[list[int]]:
@@ -192,21 +189,15 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if on_long == "error":
             first = f"the first is row {cut[0]}"
             raise ValueError(f"{message}, {first}; shorten them, or use on_long='split' or on_long='warn'")
-        logger.warning(
-            "%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them", message
-        )
+        logger.warning("%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them", message)
 
-    def decoder_prompt_ids(
-        self, target_lang: str, provenance: str = "primary", source_lang: str | None = None
-    ):
+    def decoder_prompt_ids(self, target_lang: str, provenance: str = "primary", source_lang: str | None = None):
         """Ids that a decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
         text = decoder_prompt(target_lang, provenance, source_lang)
         return [self.bos_token_id, *self.encode(text, add_special_tokens=False), self.sep_token_id]
 
     @classmethod
-    def from_backend(
-        cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs
-    ):
+    def from_backend(cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs):
         """Wrap a `tokenizers.Tokenizer`: CLS, SEP and pad are added (bos and eos where missing), old ids are kept."""
         backend = Tokenizer.from_str(backend.to_str())
         backend.add_special_tokens([AddedToken(t, special=True) for t in (CLS, bos, SEP, eos, PAD)])

@@ -102,9 +102,7 @@ class H(BaseHTTPRequestHandler):
             for o in json.loads(b)["objects"]:
                 e = {"oid": o["oid"], "size": o["size"]}
                 if o["oid"] not in LFS:
-                    e["actions"] = {
-                        "upload": {"href": f"http://{self.headers['Host']}/_lfs/{o['oid']}", "header": {}}
-                    }
+                    e["actions"] = {"upload": {"href": f"http://{self.headers['Host']}/_lfs/{o['oid']}", "header": {}}}
                 out.append(e)
             return self.send(200, {"transfer": "basic", "objects": out})
         if m == "PUT" and (g := R(r"/_lfs/(\w+)")):
@@ -129,9 +127,7 @@ class H(BaseHTTPRequestHandler):
                                 "path": f["path"],
                                 "uploadMode": "lfs" if f["path"].endswith(LFS_SUFFIX) else "regular",
                                 "shouldIgnore": False,
-                                "oid": git_oid(commits[-1][1][f["path"]][0])
-                                if f["path"] in commits[-1][1]
-                                else None,
+                                "oid": git_oid(commits[-1][1][f["path"]][0]) if f["path"] in commits[-1][1] else None,
                             }
                             for f in json.loads(b)["files"]
                         ]
@@ -150,11 +146,7 @@ class H(BaseHTTPRequestHandler):
                         elif o["key"] == "deletedFile":
                             files.pop(v["path"], None)
                         elif o["key"] == "deletedFolder":
-                            files = {
-                                k: x
-                                for k, x in files.items()
-                                if not k.startswith(v["path"].rstrip("/") + "/")
-                            }
+                            files = {k: x for k, x in files.items() if not k.startswith(v["path"].rstrip("/") + "/")}
                     sha = hashlib.sha1(b + commits[-1][0].encode()).hexdigest()
                     commits.append((sha, files))
                 return self.send(
@@ -181,9 +173,7 @@ class H(BaseHTTPRequestHandler):
                         d = "/".join(([pre] if pre else []) + parts[:n])
                         if d not in seen:
                             seen.add(d)
-                            out.append(
-                                {"type": "directory", "path": d, "size": 0, "oid": git_oid(d.encode())}
-                            )
+                            out.append({"type": "directory", "path": d, "size": 0, "oid": git_oid(d.encode())})
                     if rec or len(parts) == 1:
                         out.append(
                             {
@@ -222,9 +212,7 @@ class H(BaseHTTPRequestHandler):
                 return self.send(
                     200,
                     {
-                        "branches": [
-                            {"name": "main", "ref": "refs/heads/main", "targetCommit": commits[-1][0]}
-                        ],
+                        "branches": [{"name": "main", "ref": "refs/heads/main", "targetCommit": commits[-1][0]}],
                         "tags": [
                             {"name": tag, "ref": f"refs/tags/{tag}", "targetCommit": sha}
                             for tag, sha in TAGS.get((t, rid), {}).items()
@@ -255,9 +243,7 @@ class H(BaseHTTPRequestHandler):
             if c is None:
                 return self.missing("Revision")
             if g[4] not in c[1]:
-                return self.send(
-                    404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0]
-                )
+                return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0])
             x, lfs = c[1][g[4]]
             etag = hashlib.sha256(x).hexdigest() if lfs else git_oid(x)
             h = {"ETag": f'"{etag}"', "X-Repo-Commit": c[0], "Accept-Ranges": "bytes"}

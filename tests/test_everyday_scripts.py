@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hf_echo.convert.damp import damp_layers
+from hf_echo.checkpoints.interpolate import damp_layers
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoEncoder
 from hf_echo.vocabulary import load_tokenizer
@@ -114,9 +114,7 @@ def test_every_language_is_searched_among_as_many_sentences(script):
     rows += [{"id": t, "lang": "lit_Latn", "text": f"lit {t}"} for t in texts[:2]]
     table = pd.DataFrame(rows)
     vectors = english | {f"fra {t}": english[t] for t in texts}
-    other = next(
-        t for t in report["in_order"](texts) if t not in texts[:2]
-    )  # only there because it is filled up
+    other = next(t for t in report["in_order"](texts) if t not in texts[:2])  # only there because it is filled up
     vectors |= {f"lit {texts[0]}": english[texts[0]], f"lit {texts[1]}": english[other]}
     asked = []
 

@@ -11,14 +11,12 @@ from . import processors, seed_shift
 @pytest.fixture
 def start(toy, toy_tokenizer, toy_data, tmp_path, monkeypatch):
     """start(shift) -> (initial weights, rows of the batches of the first epoch) of a contrastive stage."""
-    from hf_echo.trainers import ContrastiveConfig, ContrastiveTrainer
+    from hf_echo.stages import ContrastiveConfig, ContrastiveTrainer
 
     def make(shift):
         with monkeypatch.context() as patch:
             seed_shift.apply(shift, patch.setattr)
-            args = ContrastiveConfig(
-                str(tmp_path), max_tokens=10**6, max_rows=64, use_cpu=True, report_to="none"
-            )
+            args = ContrastiveConfig(str(tmp_path), max_tokens=10**6, max_rows=64, use_cpu=True, report_to="none")
             model = toy.make_model(toy_tokenizer)
             trainer = ContrastiveTrainer(model, args, train_dataset=toy_data, tokenizer=toy_tokenizer)
             batches = [batch["index"].tolist() for batch in trainer.get_train_dataloader()]

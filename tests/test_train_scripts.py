@@ -51,9 +51,7 @@ def test_one_probe_reads_every_encoder(script, toy, toy_trained, toy_tokenizer, 
     for part in ("train", "dev"):
         rows = topics[topics.split == part]
         for name, model in (("t", toy_trained), ("s", stranger[0])):
-            parts[part, name] = np.stack(
-                [encode(model, toy_tokenizer, [r.text], r.lang)[0] for r in rows.itertuples()]
-            )
+            parts[part, name] = np.stack([encode(model, toy_tokenizer, [r.text], r.lang)[0] for r in rows.itertuples()])
     unit = {key: x / np.linalg.norm(x, axis=1, keepdims=True) for key, x in parts.items()}
     learn, ask = topics[topics.split == "train"], topics[topics.split == "dev"]
     for kind, encoder in (("teacher's probe", "t"), ("own probe", "s")):
@@ -86,7 +84,7 @@ def test_documents_are_in_order_and_whole(script):
             ("b.JOH.2.10", "fra_Latn", "dix"),
             ("b.JOH.2.9", "fra_Latn", "neuf"),
             ("b.JOH.3.1", "fra_Latn", "un"),
-        )  # fmt: skip
+        )
     )
     assert parts["documents"](table, "fra_Latn") == [("b.JOH.2", ["neuf", "dix"], ["nine", "ten"])]
     kept = parts["in_all_languages"](table)

@@ -51,9 +51,7 @@ def parallel_rows(part: str = "train") -> list[dict]:
     """X -> English, with the three sentences that differ in one word as hard negatives."""
     rows = []
     for number, meaning in enumerate(split(part)):
-        near = [
-            tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning)) for k in range(1 + number % 3)
-        ]
+        near = [tuple((v + 1) % 4 if i == k else v for i, v in enumerate(meaning)) for k in range(1 + number % 3)]
         for lang in ("fra_Latn", "rus_Cyrl"):
             rows.append(
                 dict(
@@ -87,10 +85,7 @@ def make_model(
 ) -> EchoForTranslation:
     """Hidden and embedding size 32, one encoder and one decoder layer."""
     torch.manual_seed(seed)
-    roles = {
-        f"{role}_token_id": getattr(tokenizer, f"{role}_token_id")
-        for role in ("cls", "sep", "bos", "eos", "pad")
-    }
+    roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")}
     shape = (
         dict(
             vocab_size=len(tokenizer),
@@ -116,7 +111,7 @@ def make_model(
 
 def trained_model(tokenizer: EchoTokenizer, data, folder) -> EchoForTranslation:
     """Translates most of the held-out sentences, after some seconds."""
-    from hf_echo.trainers import ContrastiveConfig, ContrastiveTrainer
+    from hf_echo.stages import ContrastiveConfig, ContrastiveTrainer
 
     args = ContrastiveConfig(
         output_dir=str(folder),

@@ -3,11 +3,11 @@
     python train_scripts/0_lexical.py                                          # the nano recipe
     torchrun --standalone --nproc_per_node 2 train_scripts/0_lexical.py max_steps=100
 
-Data, tokenizer, model and trainer are put together in hf_echo/training.py; what the stage does is in
-hf_echo/trainers/lexical.py.
+Data, tokenizer, model and trainer are put together in hf_echo/stages/run.py; what the stage does is in
+hf_echo/stages/lexical.py.
 """
 
-from hf_echo.training import run_script
+from hf_echo.stages.run import run_script
 
 if __name__ == "__main__":
     run_script(__doc__, "nano/0_lexical")

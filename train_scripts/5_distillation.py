@@ -4,11 +4,11 @@
     python train_scripts/5_distillation.py RECIPE train_data=corpus.parquet teacher=org/omnisonar
     torchrun --standalone --nproc_per_node 2 train_scripts/5_distillation.py max_steps=100
 
-Data, tokenizer, model and trainer are put together in hf_echo/training.py; what the stage does is in
-hf_echo/trainers/distillation.py.
+Data, tokenizer, model and trainer are put together in hf_echo/stages/run.py; what the stage does is in
+hf_echo/stages/distillation.py.
 """
 
-from hf_echo.training import run_script
+from hf_echo.stages.run import run_script
 
 if __name__ == "__main__":
     run_script(__doc__, "nano-omni/2_small")

@@ -18,8 +18,8 @@ from statistics import mean
 import yaml
 from tqdm import tqdm
 
-from hf_echo.recipe import find_recipes
-from hf_echo.training import train_recipe
+from hf_echo.stages.recipe import find_recipes
+from hf_echo.stages.run import train_recipe
 
 GRID = Path(__file__).parent / "recipes" / "ablations.yaml"
 NOT_FIELDS = ("name", "paper", "start", "pooling")
@@ -54,9 +54,7 @@ def overrides_of(row: dict, grid: dict, seed: int, out: Path) -> dict:
             "tokenizer_name_or_path": recipe["bag"],
         }
     start = start_point(grid, seed, out)
-    return values | {
-        "model_name_or_path": str(with_pooling(start, row["pooling"]) if "pooling" in row else start)
-    }
+    return values | {"model_name_or_path": str(with_pooling(start, row["pooling"]) if "pooling" in row else start)}
 
 
 def run(grid: dict, tables: list[str], seeds: int, out: Path) -> dict:
@@ -66,9 +64,7 @@ def run(grid: dict, tables: list[str], seeds: int, out: Path) -> dict:
     found: dict[str, list] = {}
     jobs = [(table, row, seed) for table in tables for row in grid["tables"][table] for seed in range(seeds)]
     for table, row, seed in tqdm(jobs, desc="Ablations", unit="run"):
-        key = json.dumps(
-            {k: v for k, v in row.items() if k not in ("name", "paper")} | {"seed": seed}, sort_keys=True
-        )
+        key = json.dumps({k: v for k, v in row.items() if k not in ("name", "paper")} | {"seed": seed}, sort_keys=True)
         if key not in done:
             name = "".join(c if c.isalnum() else "-" for c in row["name"])
             values = overrides_of(row, grid, seed, out) | {"output_dir": str(out / f"{name}-{seed}")}
@@ -89,8 +85,10 @@ def order(values: list[float | None]) -> list[int | None]:
 
 
 def as_markdown(found: dict) -> str:
-    lines = ["| table | row | xsim | by seed | xsim++ | by seed | order | paper xsim / xsim++ | its order |",
-             "|---|---|---:|---|---:|---|---|---|---|"]  # fmt: skip
+    lines = [
+        "| table | row | xsim | by seed | xsim++ | by seed | order | paper xsim / xsim++ | its order |",
+        "|---|---|---:|---|---:|---|---|---|---|",
+    ]
     for table, rows in found.items():
         means = [{name: mean(run[name] for run in row["runs"]) for name in PAIR} for row in rows]
         ours = [order([m[name] for m in means]) for name in PAIR]
@@ -100,17 +98,22 @@ def as_markdown(found: dict) -> str:
             theirs = "{} / {}".format(*row["paper"]) if row["paper"] else ""
             places = f"{ours[0][i]} / {ours[1][i]}", f"{paper[0][i]} / {paper[1][i]}" if row["paper"] else ""
             cells = (
-                table, row["name"], f"{figures['xsim']:.1f}", seeds[0], f"{figures['xsimpp']:.1f}", seeds[1],
-                places[0], theirs, places[1],
-            )  # fmt: skip
+                table,
+                row["name"],
+                f"{figures['xsim']:.1f}",
+                seeds[0],
+                f"{figures['xsimpp']:.1f}",
+                seeds[1],
+                places[0],
+                theirs,
+                places[1],
+            )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("outputs/ablations"))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--tables", nargs="*", default=[], help="starts of table names; all by default")

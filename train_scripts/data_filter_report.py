@@ -4,9 +4,9 @@
         --model outputs/nano-real/3_hard_negatives --dev outputs/nano-real/data/dev_*.parquet --out filters.json
 
 Of a random part of SOURCE 5 % of the rows are mispaired and 5 % get a target in another language
-(`hf_echo.data.filters.injection`). Each filter sees all rows; the length ratio is fitted on the spoilt rows, the
-thresholds are calibrated on the dev sets (n-way tables). Rows that were bad before count as clean: precision is a lower
-bound.
+(`hf_echo.data.pipeline.filters.injection`). Each filter sees all rows; the length ratio is fitted on the spoilt rows,
+the thresholds are calibrated on the dev sets (n-way tables). Rows that were bad before count as clean: precision is a
+lower bound.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hf_echo.data import load_nway, nway_pairs
-from hf_echo.data.filters import DirectionThreshold, build
-from hf_echo.data.filters.injection import CLEAN, MISPAIRED, OTHER_TEXT, SAME_MEANING, inject
-from hf_echo.data.filters.threshold import calibrate, score
+from hf_echo.data.pipeline.filters import DirectionThreshold, build
+from hf_echo.data.pipeline.filters.injection import CLEAN, MISPAIRED, OTHER_TEXT, SAME_MEANING, inject
+from hf_echo.data.pipeline.filters.threshold import calibrate, score
 from hf_echo.data.schema import normalise
 from hf_echo.inference import EchoScorer
 
@@ -51,11 +51,7 @@ def dev_tables(paths: list[Path]) -> list[pa.Table]:
 
 def figures(keep: np.ndarray, kinds: np.ndarray) -> dict[str, float]:
     """In percent: recall of each kind, precision over all kinds, and the clean rows that went."""
-    row = {
-        f"recall, {kind}": 100 * float((~keep[kinds == kind]).mean())
-        for kind in KINDS
-        if (kinds == kind).any()
-    }
+    row = {f"recall, {kind}": 100 * float((~keep[kinds == kind]).mean()) for kind in KINDS if (kinds == kind).any()}
     bad = kinds != CLEAN
     row["recall, all"] = 100 * float((~keep[bad]).mean())
     row["precision"] = 100 * float(bad[~keep].mean()) if (~keep).any() else float("nan")
@@ -63,9 +59,7 @@ def figures(keep: np.ndarray, kinds: np.ndarray) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("--model", required=True)
     parser.add_argument("--dev", type=Path, nargs="+", required=True)
@@ -75,9 +69,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--k", type=float, nargs="+", default=[1, 2, 3])
     parser.add_argument("--language-model", help="a fastText model for language_id")
-    parser.add_argument(
-        "--scores", type=Path, help="where the cosines of the rows are kept between runs (.npy)"
-    )
+    parser.add_argument("--scores", type=Path, help="where the cosines of the rows are kept between runs (.npy)")
     args = parser.parse_args()
 
     scorer = EchoScorer(args.model, progress=True)
@@ -104,11 +96,7 @@ def main() -> None:
     print("|".join(["", "filter", *columns, ""]))
     print("|".join(["", "---", *["--:"] * len(columns), ""]))
     for name, row in report["filters"].items():
-        print(
-            "|".join(
-                ["", name, *(f"{row[c]:,}" if c == "rows dropped" else f"{row[c]:.1f}" for c in columns), ""]
-            )
-        )
+        print("|".join(["", name, *(f"{row[c]:,}" if c == "rows dropped" else f"{row[c]:.1f}" for c in columns), ""]))
 
 
 if __name__ == "__main__":

@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hf_echo.data.builtin import dev_set
+from hf_echo.corpora.builtin import dev_set
 from hf_echo.evaluation import evaluate_translation
-from hf_echo.evaluation.downstream import vectors_of
-from hf_echo.evaluation.linear_probe import fit_linear_probe
+from hf_echo.evaluation.probes.downstream import vectors_of
+from hf_echo.evaluation.probes.linear_probe import fit_linear_probe
 from hf_echo.inference import encode, load_translator, translate
-from hf_echo.markdown import cell_text, markdown_table
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.recipe import DataArguments
-from hf_echo.trainers import DevSet, evaluate_sets
-from hf_echo.training import load_dev_sets
+from hf_echo.stages import DevSet, evaluate_sets
+from hf_echo.stages.recipe import DataArguments
+from hf_echo.stages.run import load_dev_sets
+from hf_echo.utils.markdown import cell_text, markdown_table
 
 Model = tuple[EchoForTranslation, Any]  # and its tokenizer
 
@@ -42,9 +42,7 @@ def dev_sets(folder: Path | None, builtin: int) -> dict[str, DevSet]:
     return sets | ({"builtin": DevSet(*dev_set(builtin, split="test"))} if builtin else {})
 
 
-def topic_accuracies(
-    teacher: Model, models: Mapping[str, Model], rows: pd.DataFrame
-) -> dict[str, dict[str, float]]:
+def topic_accuracies(teacher: Model, models: Mapping[str, Model], rows: pd.DataFrame) -> dict[str, dict[str, float]]:
     """{model: {"teacher's probe", "own probe"}}, percent right on `dev`, the mean over languages."""
     rows = rows[rows.lang.isin(teacher[0].config.languages or rows.lang.unique())]
     learn, ask = rows[rows.split == "train"], rows[rows.split == "dev"]
@@ -53,9 +51,7 @@ def topic_accuracies(
         found = np.zeros((len(part), model[0].config.embedding_size), np.float32)
         for lang in part.lang.unique():
             here = np.flatnonzero(part.lang == lang)
-            found[here] = vectors_of(
-                lambda texts, lang: encode(*model, texts, lang), list(part.text.iloc[here]), lang
-            )
+            found[here] = vectors_of(lambda texts, lang: encode(*model, texts, lang), list(part.text.iloc[here]), lang)
         return found
 
     labels = learn.category.to_numpy()
@@ -87,15 +83,11 @@ def chrf(teacher: Model, model: Model, rows) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", help="the teacher, then its students")
     parser.add_argument("--dev", type=Path)
     parser.add_argument("--topics", type=Path)
-    parser.add_argument(
-        "--builtin", type=int, nargs="?", const=300, default=0, help="held-out meanings (300)"
-    )
+    parser.add_argument("--builtin", type=int, nargs="?", const=300, default=0, help="held-out meanings (300)")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     sets = dev_sets(args.dev, args.builtin)
@@ -109,9 +101,7 @@ def main() -> None:
         row |= {key.removeprefix("eval_").replace("_", " "): value for key, value in metrics.items()}
         row |= topics.get(name, {})
         if args.builtin:
-            row["chrF++ by the teacher's decoder"] = chrf(
-                teacher, model, dev_set(50, split="test", max_negatives=0)[0]
-            )
+            row["chrF++ by the teacher's decoder"] = chrf(teacher, model, dev_set(50, split="test", max_negatives=0)[0])
         rows.append(row)
     if args.out:
         args.out.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

@@ -22,17 +22,17 @@ import pyarrow.parquet as pq
 import torch
 from echo_nano_report import SETS, TWELVE, extension, search
 
-from hf_echo.convert import convert_static, damp_checkpoint, whiten_checkpoint
+from hf_echo.checkpoints import convert_static, damp_checkpoint, whiten_checkpoint
+from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
 from hf_echo.hub.template import render
 from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import EchoDecoder
-from hf_echo.recipe import find_recipes
-from hf_echo.trainers.refit import refit_on_pairs
-from hf_echo.training import train_recipe
+from hf_echo.stages.recipe import find_recipes
+from hf_echo.stages.ridge_refit import refit_on_pairs
+from hf_echo.stages.run import train_recipe
 from hf_echo.utils.lineage import write_lineage
-from hf_echo.vocabulary import swap_checkpoint
 
 DATA, STATIC, OUT = Path("outputs/echo/data"), Path("outputs/echo-static"), Path("outputs/echo-nano")
 PRETRAINED = Path(__file__).parents[1] / "hf_echo" / "pretrained"
@@ -153,7 +153,9 @@ def nano(corpora: Path) -> None:
         values["extension"] = extension(any_encoder(str(OUT / "2_hard_bag")), DATA)
         before.write_text(json.dumps(values, default=float))
     card = render(
-        "echo_nano.md.j2", **common(found, folder), **figures(found, json.loads(before.read_text()), floor),
+        "echo_nano.md.j2",
+        **common(found, folder),
+        **figures(found, json.loads(before.read_text()), floor),
         encoder_parameters=model.encoder.num_parameters() / 1e6,
         decoder_parameters=model.decoder.num_parameters() / 1e6,
         share=SHARE,
@@ -161,7 +163,7 @@ def nano(corpora: Path) -> None:
         dtype="bf16" if has_fast_bf16() else "fp32",
         stages=[stage_row(name, what) for name, what in STAGES.items()],
         digest=hashlib.sha256((DATA / "train.parquet").read_bytes()).hexdigest()[:16],
-    )  # fmt: skip
+    )
     (folder / "README.md").write_text(card, encoding="utf-8")
     print(card)
 
@@ -183,9 +185,7 @@ def leave_code_out(folder: Path) -> None:
         config.pop("custom_pipelines", None)
         map_ = config.pop("auto_map")
         if file.parent == folder:
-            config["auto_map"] = json.loads(
-                re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(map_))
-            )
+            config["auto_map"] = json.loads(re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(map_)))
         file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
@@ -201,11 +201,14 @@ def figures(found: dict, before: dict, floor: dict) -> dict:
     """Search beside echo-static and beside the bag before hard negatives; what the goals say of it."""
     rows = [
         {
-            "name": name, **found["search"][name], "before": before[name]["xsimpp"],
-            "static_all": floor[name]["all"], "static_twelve": floor[name]["twelve"],
+            "name": name,
+            **found["search"][name],
+            "before": before[name]["xsimpp"],
+            "static_all": floor[name]["all"],
+            "static_twelve": floor[name]["twelve"],
         }
         for name in SETS
-    ]  # fmt: skip
+    ]
     flores, news = (found["search"][name]["languages"] for name in ("flores", "ntrex"))
     by_language = [
         (
@@ -223,9 +226,7 @@ def figures(found: dict, before: dict, floor: dict) -> dict:
     goals = {
         f"better than echo-static in {better} languages": better >= 0.9 * len(by_language),
         f"Bible xsim {found['search']['bible']['all']:.1f} %": found["search"]["bible"]["all"] < 10,
-        f"xsim++ {100 * min(fewer):.0f} to {100 * max(fewer):.0f} % below the bag before hard negatives": min(
-            fewer
-        )
+        f"xsim++ {100 * min(fewer):.0f} to {100 * max(fewer):.0f} % below the bag before hard negatives": min(fewer)
         >= 0.3,
         f"topics {found['topics']['clt']:.1f} %": found["topics"]["clt"] > 85,
         f"chrF++ {chrf['decoder']:.1f}": chrf["decoder"] > max(chrf["source"], chrf["nearest"]),
@@ -264,14 +265,18 @@ def stage_row(name: str, what: str) -> dict:
         tokens = f"{results['tokens_per_second'] * results['seconds'] / 1e6:.1f}M"
     else:
         tokens = f"{values['max_steps'] * values['rows'] / 1e6:.1f}M pairs"
-    return {"name": name, "what": what, "steps": values["max_steps"], "seed": values.get("seed", 42),
-            "tokens": tokens, "seconds": results["seconds"]}  # fmt: skip
+    return {
+        "name": name,
+        "what": what,
+        "steps": values["max_steps"],
+        "seed": values.get("seed", 42),
+        "tokens": tokens,
+        "seconds": results["seconds"],
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("--only", choices=["static", "nano"], help="just this checkpoint")
     args = parser.parse_args()

@@ -20,24 +20,29 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from hf_echo.data import load_nway
-from hf_echo.evaluation import (
-    evaluate_geometry,
-    evaluate_xsim,
-    measure_speed,
-    sentence_transformer_encoder,
-    translation_scores,
-)
-from hf_echo.evaluation.downstream import evaluate_classification
+from hf_echo.evaluation import evaluate_geometry, evaluate_xsim, measure_speed, translation_scores
+from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.encoders import sentence_transformer_encoder
 from hf_echo.synthesis import hard_negatives_for
 
 ENG = "eng_Latn"
 SETS = ("flores", "ntrex", "bible", "tatoeba")
 TWELVE = [
-    "fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl", "zho_Hans", "jpn_Jpan", "arb_Arab", "hin_Deva", "tur_Latn",
-    "swh_Latn", "fin_Latn", "vie_Latn",
-]  # fmt: skip
+    "fra_Latn",
+    "deu_Latn",
+    "spa_Latn",
+    "rus_Cyrl",
+    "zho_Hans",
+    "jpn_Jpan",
+    "arb_Arab",
+    "hin_Deva",
+    "tur_Latn",
+    "swh_Latn",
+    "fin_Latn",
+    "vie_Latn",
+]
 
 
 def search(encode, data: Path, negatives: int = 0) -> dict:
@@ -60,15 +65,11 @@ def search(encode, data: Path, negatives: int = 0) -> dict:
         ratio = evaluate_xsim(encode, rows, margin="ratio", same_text_is_right=True)
         found[name]["ratio"] = ratio.average["xsim"]
         by_language = {row["lang"]: row["xsim"] for row in ratio.rows}
-        found[name]["ratio_twelve"] = float(
-            np.mean([by_language[lang] for lang in TWELVE if lang in by_language])
-        )
+        found[name]["ratio_twelve"] = float(np.mean([by_language[lang] for lang in TWELVE if lang in by_language]))
         if made:
             found[name]["xsimpp"] = table.average["xsimpp"]
             by_language = {row["lang"]: row["xsimpp"] for row in table.rows}
-            found[name]["xsimpp_twelve"] = float(
-                np.mean([by_language[lang] for lang in TWELVE if lang in by_language])
-            )
+            found[name]["xsimpp_twelve"] = float(np.mean([by_language[lang] for lang in TWELVE if lang in by_language]))
     return found
 
 
@@ -76,12 +77,8 @@ def extension(encode, data: Path) -> dict[str, dict[str, float]]:
     """{set: {language: xsim}} of the languages that joined last, best first."""
     found = {}
     for name in ("flores", "ntrex"):
-        table = evaluate_xsim(
-            encode, load_nway(str(data / f"dev_extension_{name}.parquet")), same_text_is_right=True
-        )
-        found[name] = dict(
-            sorted(((row["lang"], row["xsim"]) for row in table.rows), key=lambda item: item[1])
-        )
+        table = evaluate_xsim(encode, load_nway(str(data / f"dev_extension_{name}.parquet")), same_text_is_right=True)
+        found[name] = dict(sorted(((row["lang"], row["xsim"]) for row in table.rows), key=lambda item: item[1]))
     return found
 
 
@@ -95,11 +92,7 @@ def topics(encode, corpora: Path, languages: list[str]) -> dict:
 
 def unseen(encode, corpora: Path, languages: list[str]) -> dict[str, float]:
     """xsim of the other languages in scripts that were trained on, FLORES dev, no language given, best first."""
-    table = (
-        pd.read_parquet(corpora / "flores_sib.parquet")
-        .query("split == 'dev'")
-        .rename(columns={"index_id": "id"})
-    )
+    table = pd.read_parquet(corpora / "flores_sib.parquet").query("split == 'dev'").rename(columns={"index_id": "id"})
     scripts = {lang.split("_")[1] for lang in languages}
     new = table.lang.str.split("_").str[1].isin(scripts) & ~table.lang.isin(languages)
     rows = table[new | (table.lang == ENG)].to_dict("records")
@@ -151,24 +144,21 @@ def geometry(encode, data: Path) -> dict:
         parts.append((lang, np.asarray(encode(group.set_index("id").text[ids].tolist(), lang))))
     found = evaluate_geometry(parts)
     values = found.singular_values / found.singular_values[0]
-    row = {
-        key: found.to_row()[key]
-        for key in ("dimensions", "feature_std", "spread", "effective_rank", "isotropy")
-    }
+    row = {key: found.to_row()[key] for key in ("dimensions", "feature_std", "spread", "effective_rank", "isotropy")}
     return row | {"one_over_sqrt_dim": found.dimensions**-0.5, "least_singular_value": float(values.min())}
 
 
 def speed(encode, checkpoint: Path | None, texts: list[str]) -> dict:
     found = measure_speed(encode, texts, ENG, rounds=3)
-    rows = {
-        "encode": {"sentences_per_second": found.sentences_per_second, "peak_memory_mib": found.peak_memory}
-    }
+    rows = {"encode": {"sentences_per_second": found.sentences_per_second, "peak_memory_mib": found.peak_memory}}
     if checkpoint is not None:
         model, tokenizer = load_translator(checkpoint)
         run = measure_speed(
             lambda batch, lang: list(translate(model, tokenizer, batch, lang, ENG, max_new_tokens=60)),
-            texts[:256], ENG, rounds=1,
-        )  # fmt: skip
+            texts[:256],
+            ENG,
+            rounds=1,
+        )
         rows["translate"] = {
             "sentences_per_second": run.sentences_per_second,
             "peak_memory_mib": run.peak_memory,
@@ -182,9 +172,7 @@ def report(model: Path, corpora: Path, data: Path, decoder: bool = False) -> dic
     news = pd.DataFrame(load_nway(str(data / "dev_ntrex.parquet")))
     texts = (news[news.lang == ENG].text.tolist() * 40)[:8000]
     # The larger a batch of a bag, the faster. First of all: peak memory is that of the process so far.
-    static = (
-        None if decoder else sentence_transformer_encoder(SentenceTransformer(str(model)), batch_size=1024)
-    )
+    static = None if decoder else sentence_transformer_encoder(SentenceTransformer(str(model)), batch_size=1024)
     found: dict = {"speed": speed(static or encode, model if decoder else None, texts)}
     found["search"] = search(encode, data, negatives=5)
     languages = sorted(found["search"]["flores"]["languages"])
@@ -200,9 +188,7 @@ def report(model: Path, corpora: Path, data: Path, decoder: bool = False) -> dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="folder of a SentenceTransformer or an Echo checkpoint")
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--data", type=Path, default=Path("outputs/echo/data"))

@@ -21,14 +21,15 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from hf_echo.convert import damp_checkpoint, whiten_checkpoint
+from hf_echo.checkpoints import damp_checkpoint, whiten_checkpoint
+from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
-from hf_echo.recipe import find_recipes
-from hf_echo.trainers.lexical import bag_config
-from hf_echo.trainers.refit import refit_on_pairs
-from hf_echo.training import train_recipe
-from hf_echo.vocabulary import load_tokenizer, swap_checkpoint
+from hf_echo.stages.lexical import bag_config
+from hf_echo.stages.recipe import find_recipes
+from hf_echo.stages.ridge_refit import refit_on_pairs
+from hf_echo.stages.run import train_recipe
+from hf_echo.vocabulary import load_tokenizer
 
 JOURNEY = "echo-everyday"
 OUT = Path("outputs") / JOURNEY
@@ -48,9 +49,7 @@ def make_data(corpora: Path) -> None:
 def start_from(checkpoint: str | Path, tokenizer: str | Path, out: str | Path) -> None:
     """The token vectors of an encoder without its layers, cut in another vocabulary: a bag that stage 0 starts from."""
     source = EchoEncoder.from_pretrained(checkpoint, dtype=torch.float32)
-    config = bag_config(
-        load_tokenizer(checkpoint), source.projection.weight.shape[0], source.config.languages
-    )
+    config = bag_config(load_tokenizer(checkpoint), source.projection.weight.shape[0], source.config.languages)
     bag = EchoEncoder(config)
     bag.embed_tokens.weight.data = source.embed_tokens.weight.data @ source.projection.weight.data.T
     torch.nn.init.eye_(bag.projection.weight)
@@ -89,12 +88,8 @@ def finished(name: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "corpora", type=Path, help="folder with tatoeba_challenge.parquet, bible.parquet, ..."
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", type=Path, help="folder with tatoeba_challenge.parquet, bible.parquet, ...")
     parser.add_argument("--until", choices=list(steps()), help="the last step of this run")
     args = parser.parse_args()
     make_data(args.corpora)

@@ -97,9 +97,7 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 def without_held_out(table: pd.DataFrame, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     held_out = {letters(text) for rows in dev.values() for text in rows.text}
-    known = {
-        text: letters(text) in held_out for side in ("source", "target") for text in table[side].unique()
-    }
+    known = {text: letters(text) in held_out for side in ("source", "target") for text in table[side].unique()}
     return table[~(table.source.map(known) | table.target.map(known))]
 
 
@@ -139,29 +137,19 @@ def language_scale(langs: pd.Series, times: pd.Series, power: float, most: float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "corpora", type=Path, help="folder with tatoeba_challenge.parquet, bible.parquet, ..."
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", type=Path, help="folder with tatoeba_challenge.parquet, bible.parquet, ...")
     parser.add_argument("out", type=Path)
     parser.add_argument("--dev-only", action="store_true", help="write just the dev sets")
     args = parser.parse_args()
     if not (args.corpora / PARTS["everyday"]["file"]).exists():
-        parser.error(
-            f"{args.corpora} holds no {PARTS['everyday']['file']}; give the folder of the parallel corpora"
-        )
+        parser.error(f"{args.corpora} holds no {PARTS['everyday']['file']}; give the folder of the parallel corpora")
     use_parts()
     args.out.mkdir(parents=True, exist_ok=True)
-    dev = base.dev_tables(args.corpora) | {
-        "everyday": everyday_table(args.corpora), "wmt": news_table(args.corpora)
-    }  # fmt: skip
+    dev = base.dev_tables(args.corpora) | {"everyday": everyday_table(args.corpora), "wmt": news_table(args.corpora)}
     for name, table in dev.items():
         table.to_parquet(args.out / f"dev_{name}.parquet")
-        print(
-            f"dev_{name}: {table.id.nunique()} ids, {len(table)} rows, {table.lang.nunique() - 1} languages"
-        )
+        print(f"dev_{name}: {table.id.nunique()} ids, {len(table)} rows, {table.lang.nunique() - 1} languages")
     if args.dev_only:
         return
     train = train_table(args.corpora, dev).sample(frac=1, random_state=0).reset_index(drop=True)

@@ -20,21 +20,33 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from hf_echo.evaluation.xsim import best_matches
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.search.margin import best_matches
 
 ENG = "eng_Latn"
 PARTS = yaml.safe_load((Path(__file__).parent / "recipes" / "everyday_dev.yaml").read_text())
 TWELVE = [
-    "fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl", "zho_Hans", "jpn_Jpan", "arb_Arab", "hin_Deva", "tur_Latn",
-    "swh_Latn", "fin_Latn", "vie_Latn",
-]  # fmt: skip
+    "fra_Latn",
+    "deu_Latn",
+    "spa_Latn",
+    "rus_Cyrl",
+    "zho_Hans",
+    "jpn_Jpan",
+    "arb_Arab",
+    "hin_Deva",
+    "tur_Latn",
+    "swh_Latn",
+    "fin_Latn",
+    "vie_Latn",
+]
 FORTY_ONE = [*PARTS["languages"], *PARTS["new_languages"]]
 GROUPS = {
-    "12": TWELVE, "41": FORTY_ONE, "joined last (12)": PARTS["extension_languages"],
+    "12": TWELVE,
+    "41": FORTY_ONE,
+    "joined last (12)": PARTS["extension_languages"],
     "new (51)": PARTS["more_languages"],
     "all (104)": [*FORTY_ONE, *PARTS["extension_languages"], *PARTS["more_languages"]],
-}  # fmt: skip
+}
 SETS = {"everyday": 300, "flores": 99, "ntrex": 259, "wmt": 500}
 LENGTHS = {"1-5": (1, 5), "6-10": (6, 10), "11-20": (11, 20), "21+": (21, 10_000)}
 LEAST = 20  # sentences of a language that counts
@@ -82,9 +94,7 @@ def by_group(table: pd.DataFrame, column: str = "cosine") -> dict[str, float]:
     }
 
 
-def by_length(
-    table: pd.DataFrame, languages: list[str], column: str = "cosine"
-) -> dict[str, tuple[float, int]]:
+def by_length(table: pd.DataFrame, languages: list[str], column: str = "cosine") -> dict[str, tuple[float, int]]:
     """{words: (percent wrong over all sentences of these languages, how many sentences)}."""
     table = table[table.lang.isin(languages)]
     parts = {name: table[table.words.between(*ends)] for name, ends in LENGTHS.items()}
@@ -103,9 +113,7 @@ def measure(folder: str, data: Path) -> dict[str, dict[str, float]]:
     values = {}
     for name, number in SETS.items():
         rows = pd.read_parquet(data / f"dev_{name}.parquet")
-        table = search(
-            lambda texts, lang: encode(texts, lang if known and lang in known else None), rows, number
-        )
+        table = search(lambda texts, lang: encode(texts, lang if known and lang in known else None), rows, number)
         for column in ("cosine", "ratio"):
             for group, (wrong, count) in by_group(table, column).items():
                 values[f"{name}, {group}, {count} languages, {column}"] = wrong
@@ -123,16 +131,12 @@ def table_of(found: dict[str, dict[str, float]]) -> str:
     lines = ["| set | " + " | ".join(found) + " |", "|---" + "|--:" * len(found) + "|"]
     rows = dict.fromkeys(row for values in found.values() for row in values)
     for row in rows:
-        lines.append(
-            f"| {row} | " + " | ".join(f"{v[row]:.1f}" if row in v else "" for v in found.values()) + " |"
-        )
+        lines.append(f"| {row} | " + " | ".join(f"{v[row]:.1f}" if row in v else "" for v in found.values()) + " |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder of everyday_data.py")
     parser.add_argument("models", nargs="+", help="folders of Echo checkpoints or SentenceTransformers")
     parser.add_argument("--out", type=Path, help="write the figures of all models as JSON too")

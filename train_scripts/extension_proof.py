@@ -8,7 +8,7 @@ into English; chrF++ is by the teacher's decoder, which no run touches. A run th
 program ends with an error where new languages do not come in, old ones do not stay, or leaving out MSE does no harm.
 
 Figure 3b (without student -> teacher new languages fall back) is printed and not asked for: in sentences of one small
-grammar MSE alone brings them in. tests/trainers/test_extension.py asserts it in a space of short embeddings, where MSE,
+grammar MSE alone brings them in. tests/stages/test_extension.py asserts it in a space of short embeddings, where MSE,
 which grows with the square of their length, weighs little.
 """
 
@@ -22,12 +22,12 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from hf_echo.data.builtin import LANGUAGES, builtin_nway, dev_set
+from hf_echo.corpora.builtin import LANGUAGES, builtin_nway, dev_set
 from hf_echo.evaluation import translation_scores
 from hf_echo.inference import load_translator, translate
-from hf_echo.recipe import find_recipes
-from hf_echo.trainers import DevSet, evaluate_sets
-from hf_echo.training import train_recipe
+from hf_echo.stages import DevSet, evaluate_sets
+from hf_echo.stages.recipe import find_recipes
+from hf_echo.stages.run import train_recipe
 
 EXTENSION = find_recipes("nano-omni/1_extension")[0]
 BASE = yaml.safe_load(EXTENSION.read_text(encoding="utf-8"))["base_languages"]
@@ -46,9 +46,10 @@ def train_teacher(out: Path) -> Path:
     for path in find_recipes("nano")[:4]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         changes = {
-            "output_dir": str(out / path.stem), "cache_dir": str(out / "cache"),
+            "output_dir": str(out / path.stem),
+            "cache_dir": str(out / "cache"),
             "data_options": {**values["data_options"], "languages": BASE},
-        }  # fmt: skip
+        }
         if previous is None:
             changes["tokenizer_name_or_path"] = str(tokenizer_of_all(out))
         else:
@@ -76,8 +77,7 @@ def against_the_paper(rows: list[dict]) -> list[str]:
     claims = {
         "new languages fall below 10 % of their start": whole["new xsim"] < 0.1 * before["new xsim"],
         "base xsim stays within a point": whole["base xsim"] <= before["base xsim"] + 1,
-        "base chrF++ by the old decoder stays within three": whole["base chrF++"]
-        >= before["base chrF++"] - 3,
+        "base chrF++ by the old decoder stays within three": whole["base chrF++"] >= before["base chrF++"] - 3,
         "without MSE the old decoder reads worse": no_mse["base chrF++"] < whole["base chrF++"] - 1,
         "without MSE new languages come less far": no_mse["new xsim"] > 2 * whole["new xsim"],
     }
@@ -106,9 +106,7 @@ def chrf(model, tokenizer, lang: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, nargs="?", default=Path("outputs/nano-omni"))
     parser.add_argument("--steps", type=int, help="of each extension, instead of the recipe's")
     args = parser.parse_args()
@@ -117,18 +115,18 @@ def main() -> None:
     for name, changes in VARIANTS.items():
         folder = args.out / name.replace(" ", "_").replace("->", "_")
         changes = changes | {
-            "model_name_or_path": str(teacher), "teacher": str(teacher), "output_dir": str(folder),
+            "model_name_or_path": str(teacher),
+            "teacher": str(teacher),
+            "output_dir": str(folder),
             "cache_dir": str(args.out / "cache"),
-        }  # fmt: skip
+        }
         if args.steps:
             changes |= {"max_steps": args.steps}
         result = train_recipe(EXTENSION, changes)
         rows.append({"run": name, **measure(folder), "seconds": result["seconds"]})
     (args.out / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     columns = [c for c in rows[0] if c != "checkpoint"]
-    table = Table(
-        *columns, title=f"{len(BASE) - 1} base and {len(NEW)} new languages, {HELD_OUT} held-out meanings"
-    )
+    table = Table(*columns, title=f"{len(BASE) - 1} base and {len(NEW)} new languages, {HELD_OUT} held-out meanings")
     for row in rows:
         table.add_row(*("-" if row[c] is None else str(row[c]) for c in columns))
     Console().print(table)

@@ -19,9 +19,9 @@ from pathlib import Path
 import yaml
 
 from hf_echo.data import load_parallel
-from hf_echo.evaluation.language_groups import BY, group_languages, group_table, growing
-from hf_echo.recipe import find_recipes, parse_overrides, read_recipe
-from hf_echo.training import train_recipe
+from hf_echo.evaluation.probes.language_groups import BY, group_languages, group_table, growing
+from hf_echo.stages.recipe import find_recipes, parse_overrides, read_recipe
+from hf_echo.stages.run import train_recipe
 
 ENGLISH = "eng_Latn"
 
@@ -61,24 +61,18 @@ def draw(table, path: Path) -> bool:
     middle = (min(map(min, values)) + max(map(max, values))) / 2
     for i, row in enumerate(values):
         for j, value in enumerate(row):
-            axes.text(
-                j, i, f"{value:.1f}", ha="center", va="center", color="white" if value > middle else "black"
-            )
+            axes.text(j, i, f"{value:.1f}", ha="center", va="center", color="white" if value > middle else "black")
     axes.set_title("xsim, error in percent")
     figure.savefig(path, dpi=150, bbox_inches="tight")
     return True
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", help="YAML file or name of a recipe")
     parser.add_argument("--by", choices=BY, default="resource")
     parser.add_argument("--groups", type=int, default=4, help="how many groups")
-    parser.add_argument(
-        "--groups-file", type=Path, help="YAML {A: [codes], ...} instead of --by and --groups"
-    )
+    parser.add_argument("--groups-file", type=Path, help="YAML {A: [codes], ...} instead of --by and --groups")
     parser.add_argument("--out", type=Path, default=Path("outputs/groups"))
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
     args = parser.parse_intermixed_args()

@@ -63,9 +63,7 @@ def joined(stretches: Iterable[Document], lang: str) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="folder with ntrex.parquet, bible.parquet, ...")
     parser.add_argument("out", type=Path)
     parser.add_argument("--cuts", type=int, default=3, help="how often each document is cut")

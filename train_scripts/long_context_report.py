@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from hf_echo.evaluation.documents import evaluate_documents
+from hf_echo.evaluation.retrieval.documents import evaluate_documents
 from hf_echo.inference import encode, load_encoder
-from hf_echo.markdown import cell_text, markdown_table
 from hf_echo.synthesis.documents import KINDS, document_negatives
+from hf_echo.utils.markdown import cell_text, markdown_table
 
 ENG = "eng_Latn"
 
@@ -38,9 +38,7 @@ def documents_and_negatives(path: Path) -> tuple[dict, dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--max-length", type=int, default=576)

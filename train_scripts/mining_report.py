@@ -33,8 +33,18 @@ ORDER = {
     "docs": 2,
 }  # manuals, of which dev has none, only fill up
 WORDS = 3  # an English sentence shorter than that is a name or an exclamation
-COLUMNS = ["model", "language", "sentences a side", "right pairs", "threshold", "precision", "recall", "F1",
-           "encode CPU s", "search CPU s"]  # fmt: skip
+COLUMNS = [
+    "model",
+    "language",
+    "sentences a side",
+    "right pairs",
+    "threshold",
+    "precision",
+    "recall",
+    "F1",
+    "encode CPU s",
+    "search CPU s",
+]
 
 
 def partnered(data: Path, lang: str) -> pd.DataFrame:
@@ -128,9 +138,7 @@ def mined(encode, foreign: list[str], english: list[str], lang: str, place: Path
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("data", type=Path, help="folder of dev_*.parquet (nano_real_data.py)")
     parser.add_argument("models", nargs="+")

@@ -55,9 +55,7 @@ def read(corpora: Path, name: str, **equal) -> pd.DataFrame:
 def pairs_of_nway(table: pd.DataFrame, key: str, provenance: str = "primary") -> pd.DataFrame:
     """Rows (key, lang, text) -> X->eng pairs of equal key."""
     table = table[table.lang.isin(LANGUAGES)].rename(columns={key: "id"})[["id", "lang", "text"]]
-    english = (
-        table[table.lang == ENG].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
-    )
+    english = table[table.lang == ENG].drop_duplicates("id")[["id", "text"]].rename(columns={"text": "target"})
     joined = table[table.lang != ENG].merge(english, on="id")
     return schema(joined.text, joined.lang, joined.target, provenance)
 
@@ -70,7 +68,7 @@ def schema(source, source_lang, target, provenance: str = "primary") -> pd.DataF
             "target": list(target),
             "target_lang": ENG,
             "provenance": provenance,
-        }  # fmt: skip
+        }
     )
 
 
@@ -94,11 +92,16 @@ def dev_tables(corpora: Path) -> dict[str, pd.DataFrame]:
     bible = pd.concat([read(corpora, f, split="dev") for f in ("bible.parquet", "bible_more.parquet")])
     tatoeba = pd.concat(english_pairs(read(corpora, f)) for f in PARTS["tatoeba"]["files"])
     tatoeba = tatoeba[tatoeba.target.map(is_tatoeba_dev)]
-    sides = [tatoeba.assign(id=tatoeba.target, lang=tatoeba.source_lang, text=tatoeba.source),
-             tatoeba.assign(id=tatoeba.target, lang=ENG, text=tatoeba.target)]  # fmt: skip
+    sides = [
+        tatoeba.assign(id=tatoeba.target, lang=tatoeba.source_lang, text=tatoeba.source),
+        tatoeba.assign(id=tatoeba.target, lang=ENG, text=tatoeba.target),
+    ]
     tables = {
-        "flores": flores, "ntrex": ntrex, "bible": bible.rename(columns={"verse_id": "id"}), "tatoeba": pd.concat(sides)
-    }  # fmt: skip
+        "flores": flores,
+        "ntrex": ntrex,
+        "bible": bible.rename(columns={"verse_id": "id"}),
+        "tatoeba": pd.concat(sides),
+    }
     tables = {name: t[t.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"]) for name, t in tables.items()}
     return {name: t[["id", "lang", "text"]].astype(str).reset_index(drop=True) for name, t in tables.items()}
 
@@ -121,10 +124,7 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     parts.append(english_pairs(read(corpora, "african_news.parquet", split="train")))
     table = pd.concat(parts, ignore_index=True).drop_duplicates(["source", "source_lang", "target"])
     held_out = {text.strip().lower() for t in dev.values() for text in t.text}
-    clean = ~(
-        table.source.str.strip().str.lower().isin(held_out)
-        | table.target.str.strip().str.lower().isin(held_out)
-    )
+    clean = ~(table.source.str.strip().str.lower().isin(held_out) | table.target.str.strip().str.lower().isin(held_out))
     table = table[clean & (table.source.str.strip() != "") & (table.target.str.strip() != "")]
     # An untranslated interface string teaches nothing.
     return table[table.source.str.lower() != table.target.str.lower()].reset_index(drop=True)
@@ -159,9 +159,7 @@ def repeated(train: pd.DataFrame, times: pd.Series) -> pd.DataFrame:
     return train.loc[train.index.repeat(whole)].sample(frac=1, random_state=0).reset_index(drop=True)
 
 
-def natural_table(
-    train: pd.DataFrame, corpora: Path, weights: dict[str, float], negatives: int = 2
-) -> pd.DataFrame:
+def natural_table(train: pd.DataFrame, corpora: Path, weights: dict[str, float], negatives: int = 2) -> pd.DataFrame:
     """Sentences as people write them, few from manuals and interfaces; every copy of a row has other hard negatives."""
     wanted = dict(weights)
     sentences = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
@@ -170,9 +168,7 @@ def natural_table(
     targets = table.target.drop_duplicates().tolist()
     made = dict(zip(targets, hard_negatives_for(targets, 5), strict=True))
     rng = np.random.default_rng(0)
-    some = [
-        [texts[i][0] for i in rng.permutation(len(texts))[:negatives]] for texts in table.target.map(made)
-    ]
+    some = [[texts[i][0] for i in rng.permutation(len(texts))[:negatives]] for texts in table.target.map(made)]
     return table.assign(hard_negatives=some)
 
 
@@ -260,9 +256,7 @@ def nway_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("out", type=Path)
     parser.add_argument("--parts", default="nano_real", help="name of recipes/NAME_dev.yaml")

@@ -16,7 +16,8 @@ from pathlib import Path
 from sentence_transformers import SentenceTransformer
 
 from hf_echo.data import load_nway
-from hf_echo.evaluation import evaluate_xsim, sentence_transformer_encoder, tfidf_encoder
+from hf_echo.evaluation import evaluate_xsim
+from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
 from hf_echo.synthesis import hard_negatives_for
 
 SETS = ("flores", "ntrex", "bible", "tatoeba")
@@ -28,9 +29,7 @@ def minilm() -> SentenceTransformer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 from nano_real_data import LANGUAGES, dev_tables, read
 
-from hf_echo.data.builtin import builtin_nway
+from hf_echo.corpora.builtin import builtin_nway
 
 PROBE_LANGS = ["fra_Latn", "eng_Latn"]
 PAIRS = 200
@@ -27,11 +27,7 @@ MEANINGS = 300  # of the built-in corpus
 
 def with_topics(corpora: Path, dev: pd.DataFrame) -> pd.DataFrame:
     """The dev rows and the train rows of the probe's languages, both with split and category."""
-    table = (
-        read(corpora, "flores_sib.parquet")
-        .rename(columns={"index_id": "id"})
-        .assign(id=lambda t: t.id.astype(str))
-    )
+    table = read(corpora, "flores_sib.parquet").rename(columns={"index_id": "id"}).assign(id=lambda t: t.id.astype(str))
     wanted = (table.split == "train") & table.lang.isin(PROBE_LANGS)
     wanted |= (table.split == "dev") & table.id.isin(set(dev.id)) & table.lang.isin(LANGUAGES)
     return table[wanted].drop_duplicates(["split", "id", "lang"])[["id", "lang", "text", "category", "split"]]
@@ -55,9 +51,7 @@ def builtin_tables() -> dict[str, pd.DataFrame]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", help="folder with bible.parquet, ntrex.parquet, ..., or builtin")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()

@@ -40,9 +40,7 @@ def documents(path: Path, key: str, sentences: int) -> dict[str, list[list[str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--model", help="SaT model; the rules by default")
     parser.add_argument("--sentences", type=int, default=100, help="of each language")
@@ -57,9 +55,7 @@ def main() -> None:
             [boundary_scores(parts, segment, lang) for lang, parts in found.items()],
             ["precision", "recall", "f1"],
         )
-        paragraphs = {
-            lang: [join_sentences(part, lang)[0] for part in parts] for lang, parts in found.items()
-        }
+        paragraphs = {lang: [join_sentences(part, lang)[0] for part in parts] for lang, parts in found.items()}
         spread = count_consistency(paragraphs, segment)
         worst = sorted(table.rows, key=lambda row: row["f1"])[:15]
         print(f"{name}: {len(found)} languages, standard deviation of counts {spread.std:.2f}")

@@ -5,7 +5,7 @@
 
 Data: JSON lines of `lang`, `text`, `ends`, as hf_echo.data.segmentation.segmentation_examples makes them with a
 translator. Without --data they are made of the built-in corpus, which translates itself, and without --model a small
-SaT is made from nothing. Trainer and loss are in hf_echo/trainers/segmenter.py.
+SaT is made from nothing. Trainer and loss are in hf_echo/stages/segmenter.py.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import argparse
 import json
 from pathlib import Path
 
-from hf_echo.data.builtin import LANGUAGES, builtin_nway
+from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
 from hf_echo.data.segmentation import rule_segmenter, sat_segmenter, segmentation_examples
 from hf_echo.evaluation.results import Table
 from hf_echo.evaluation.segmentation import boundary_scores
-from hf_echo.trainers.segmenter import (
+from hf_echo.stages.segmenter import (
     SegmenterTrainer,
     import_wtpsplit,
     load_segmenter,
@@ -49,10 +49,15 @@ def builtin_examples(split: str, sentences: int) -> list[dict]:
 
     return list(
         segmentation_examples(
-            english, list(LANGUAGES), lambda block, lang: [[text] for text in block], translate,
-            sentences=sentences, per_document=8, progress=False,
+            english,
+            list(LANGUAGES),
+            lambda block, lang: [[text] for text in block],
+            translate,
+            sentences=sentences,
+            per_document=8,
+            progress=False,
         )
-    )  # fmt: skip
+    )
 
 
 def nano_segmenter(rows: list[dict]):
@@ -70,9 +75,15 @@ def nano_segmenter(rows: list[dict]):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, **special)
     sat = import_wtpsplit()
     config = sat.SubwordXLMConfig(
-        vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128,
-        max_position_embeddings=260, num_labels=1, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        max_position_embeddings=260,
+        num_labels=1,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     return sat.SubwordXLMForTokenClassification(config), tokenizer
 
 
@@ -84,14 +95,13 @@ def documents(rows: list[dict], lang: str) -> list[list[str]]:
     """Rows of a language as lists of their sentences."""
     return [
         [row["text"][start:end] for start, end in zip([0, *row["ends"]], row["ends"], strict=False)]
-        for row in rows if row["lang"] == lang
-    ]  # fmt: skip
+        for row in rows
+        if row["lang"] == lang
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", help="SaT model to start from; a small new one by default")
     parser.add_argument("--data", type=Path, help="training rows; the built-in corpus by default")
@@ -108,10 +118,12 @@ def main() -> None:
     if args.steps:
         options["max_steps"] = args.steps
     trainer = SegmenterTrainer(
-        model, segmenter_arguments(args.out / "run", **options), tokenizer=tokenizer,
+        model,
+        segmenter_arguments(args.out / "run", **options),
+        tokenizer=tokenizer,
         train_dataset=tokenize_examples(rows, tokenizer, args.block_size),
         eval_dataset=tokenize_examples(dev, tokenizer, args.block_size) if dev else None,
-    )  # fmt: skip
+    )
     trainer.train()
     trainer.save_model(args.out)
 

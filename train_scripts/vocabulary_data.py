@@ -44,28 +44,26 @@ def bibles(corpora: Path, split: str) -> pa.Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
     if not (args.corpora / DEV["flores"]["file"]).exists():
-        parser.error(
-            f"{args.corpora} holds no {DEV['flores']['file']}; give the folder of the parallel corpora"
-        )
+        parser.error(f"{args.corpora} holds no {DEV['flores']['file']}; give the folder of the parallel corpora")
     args.out.mkdir(parents=True, exist_ok=True)
 
     ntrex_train, ntrex_dev = ntrex(args.corpora)
     flores = [read(args.corpora, DEV["flores"]["file"], split, "index_id") for split in ("train", "dev")]
-    pairs = pq.read_table(
-        args.corpora / "localisation.parquet", columns=["src_lang", "src", "tgt_lang", "tgt"]
-    )
+    pairs = pq.read_table(args.corpora / "localisation.parquet", columns=["src_lang", "src", "tgt_lang", "tgt"])
     dev = pa.concat_tables([ntrex_dev, flores[1], bibles(args.corpora, DEV["bible"]["split"])])
     held_out = pc.unique(plain(dev["text"]))
 
-    tables = {"ntrex": pairs_with_english(ntrex_train), "flores": pairs_with_english(flores[0]),
-              "localisation": pairs, "bible": bibles(args.corpora, "train").select(["lang", "text"])}  # fmt: skip
+    tables = {
+        "ntrex": pairs_with_english(ntrex_train),
+        "flores": pairs_with_english(flores[0]),
+        "localisation": pairs,
+        "bible": bibles(args.corpora, "train").select(["lang", "text"]),
+    }
     for name, table in tables.items():
         texts = [column for column in ("src", "tgt", "text") if column in table.column_names]
         for column in texts:

@@ -62,9 +62,7 @@ def make_tokenizers(out: Path) -> dict:
     timings["balanced"] = clock.read() | {"distinct words": len(words)}
     makers = {EXTENDED: lambda: extend_tokenizer(tokenizers[BASE], words, MERGES, pattern=counts.pattern)}
     for size in SIZES:
-        makers[f"omni {size}k"] = lambda size=size: train_from_counts(
-            words, size * 1000, pattern=counts.pattern
-        )
+        makers[f"omni {size}k"] = lambda size=size: train_from_counts(words, size * 1000, pattern=counts.pattern)
     for name, make in makers.items():
         folder = out / "tokenizers" / name.replace(" ", "_")
         if not (folder / "tokenizer.json").exists():
@@ -93,12 +91,8 @@ def markdown(reports: dict[str, VocabularyReport]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "corpora", type=Path, help="folder with flores_sib.parquet, ntrex.parquet, bible.parquet ..."
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet, ntrex.parquet, bible.parquet ...")
     parser.add_argument("out", type=Path, help="folder with counts.parquet")
     args = parser.parse_args()
     tokenizers = make_tokenizers(args.out)
@@ -110,11 +104,7 @@ def main() -> None:
         reports[part] = vocabulary_report(tokenizers, path)
         print(part, clock.read())
         (args.out / f"report_{part.lower()}.json").write_text(reports[part].to_json(), encoding="utf-8")
-    text = (
-        markdown(reports)
-        + "\n\n"
-        + "\n\n".join(f"{part}\n\n{r.to_markdown('all')}" for part, r in reports.items())
-    )
+    text = markdown(reports) + "\n\n" + "\n\n".join(f"{part}\n\n{r.to_markdown('all')}" for part, r in reports.items())
     (args.out / "fertility.md").write_text(text + "\n", encoding="utf-8")
     two = {BASE: tokenizers[BASE], EXTENDED: tokenizers[EXTENDED]}
     plot_report(vocabulary_report(two, args.out / "dev_flores.parquet"), args.out / "fertility.png")

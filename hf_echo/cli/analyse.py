@@ -13,15 +13,14 @@ from .common import AnyModel, Json, example, packaged_model, print_report, read_
 
 def add_to(commands: typer.Typer) -> None:
     """Puts these commands beside the others of `hf-echo evaluate`."""
-    commands.command("geometry", **example(
-        "hf-echo evaluate geometry --model M --data nway.parquet --json geometry.json"
-    ))(geometry)  # fmt: skip
-    commands.command("cost", **example(
-        "hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn"
-    ))(cost)  # fmt: skip
-    commands.command("ease", **example(
-        "hf-echo evaluate ease --data xsim.json --features languages.tsv --group family --group script"
-    ))(ease)  # fmt: skip
+    commands.command(
+        "geometry", **example("hf-echo evaluate geometry --model M --data nway.parquet --json geometry.json")
+    )(geometry)
+    commands.command("cost", **example("hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn"))(cost)
+    commands.command(
+        "ease",
+        **example("hf-echo evaluate ease --data xsim.json --features languages.tsv --group family --group script"),
+    )(ease)
 
 
 def geometry(
@@ -38,8 +37,8 @@ def geometry(
     from tempfile import TemporaryDirectory
 
     from ..data import load_nway
-    from ..evaluation.geometry import evaluate_geometry
-    from ..evaluation.language_arrays import encode_parallel
+    from ..evaluation.space.geometry import evaluate_geometry
+    from ..evaluation.space.language_arrays import encode_parallel
     from ..inference.any_encoder import any_encoder
 
     rows = load_nway(data, split=split)
@@ -73,7 +72,7 @@ def cost(
     out: Json = None,
 ) -> None:
     """FLOPs of a text by its length and sentences a second of a model; or, without one, OS Figure 8."""
-    from ..evaluation import cost as flops
+    from ..evaluation.benchmarks import cost as flops
 
     report: dict = {}
     if model is not None:
@@ -104,9 +103,7 @@ def cost(
 
 
 def ease(
-    data: Annotated[
-        Path, typer.Option(help="A row a language: lang, the target; table or JSON of evaluate xsim.")
-    ],
+    data: Annotated[Path, typer.Option(help="A row a language: lang, the target; table or JSON of evaluate xsim.")],
     features: Annotated[
         Path | None,
         typer.Option(help="Table of lang and features, if --data holds none (TSV, JSONL, Parquet)."),
@@ -121,7 +118,7 @@ def ease(
     out: Json = None,
 ) -> None:
     """Why is a language easy: gradient boosting on features of languages, with permutation importance (OS Table 17)."""
-    from ..evaluation.ease import explain_ease, join_features
+    from ..evaluation.probes.ease import explain_ease, join_features
 
     rows = _rows_of_languages(data)
     if features or group:
@@ -142,9 +139,7 @@ def _rows_of_languages(path: Path) -> list[dict]:
         raise FileNotFoundError(f"no file {path}; give the JSON of hf-echo evaluate xsim --data, or a table")
     content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
-        raise ValueError(
-            f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json"
-        )
+        raise ValueError(f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json")
     return content["rows"]
 
 
@@ -161,7 +156,7 @@ def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
     """None where the model is no Llama: its FLOPs are not known here."""
     from transformers import AutoConfig
 
-    from ..evaluation.cost import Stack, encoder_flops
+    from ..evaluation.benchmarks.cost import Stack, encoder_flops
     from ..inference.encode import opening
 
     with opening(model) as name:
@@ -173,7 +168,7 @@ def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
 
 def _builtin_texts(lang: str | None, n: int = 512) -> tuple[list[str], str]:
     """(sentences, their language) of the built-in corpus; French by default."""
-    from ..data import builtin_parallel
+    from ..corpora.builtin import builtin_parallel
 
     lang = lang or "fra_Latn"
     if lang == "eng_Latn":
@@ -184,7 +179,7 @@ def _builtin_texts(lang: str | None, n: int = 512) -> tuple[list[str], str]:
 def _speed(model: str, texts: list[str], lang: str | None, rounds: int) -> dict:
     from transformers import AutoTokenizer
 
-    from ..evaluation.speed import measure_speed
+    from ..evaluation.benchmarks.speed import measure_speed
     from ..inference.any_encoder import any_encoder
     from ..inference.encode import opening
     from ..modeling import EchoTokenizer

@@ -86,9 +86,7 @@ class FolderCommand(Command):
 def _paths(value: Any) -> list[str | Path]:
     """What a parameter names that exists: a path, a text that is one, `LANGUAGE=PATH`, or a list of them."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    words = [
-        word for value in values if isinstance(value, (str, Path)) for word in (value, _after_equals(value))
-    ]
+    words = [word for value in values if isinstance(value, (str, Path)) for word in (value, _after_equals(value))]
     return [word for word in words if str(word) and _exists(word)]
 
 
@@ -127,9 +125,7 @@ def read_lines(path: Path) -> list[str]:
         try:
             texts.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{name}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8"
-            ) from None
+            raise ValueError(f"{name}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
     if not texts:
         raise ValueError(f"{name} is empty: one sentence a line is needed")
     return texts

@@ -14,28 +14,23 @@ from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, 
 commands = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_args_is_help=True, **PLAIN)
 
 
-@commands.command("xsim", **example(
-    "hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt --target-lang eng_Latn"
-))  # fmt: skip
+@commands.command(
+    "xsim",
+    **example(
+        "hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt --target-lang eng_Latn"
+    ),
+)
 def evaluate_xsim(
     model: AnyModel,
     source: Annotated[Path | None, typer.Option(help="Texts to search for, one a line.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line: candidates.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Instead: a table of id, lang, text (TSV, JSONL, Parquet).")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Instead: a table of id, lang, text (TSV, JSONL, Parquet).")] = None,
     source_lang: Annotated[str | None, typer.Option(help="Language of --source.")] = None,
-    target_lang: Annotated[
-        str | None, typer.Option(help="Language of --target; that of --data's pairs.")
-    ] = "eng_Latn",
+    target_lang: Annotated[str | None, typer.Option(help="Language of --target; that of --data's pairs.")] = "eng_Latn",
     margin: Annotated[str | None, typer.Option(help="ratio or distance; cosine by default (OS 6.1).")] = None,
     k: Annotated[int, typer.Option(min=1, help="Neighbours of the margin.")] = 4,
-    hard_negatives: Annotated[
-        bool, typer.Option(help="xsim++ too, with hard negatives by rule (English).")
-    ] = False,
-    direction: Annotated[
-        str, typer.Option(help="With --data: to or from --target-lang, or all pairs.")
-    ] = "to",
+    hard_negatives: Annotated[bool, typer.Option(help="xsim++ too, with hard negatives by rule (English).")] = False,
+    direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, or all pairs.")] = "to",
     group: Annotated[
         list[str] | None,
         typer.Option(help="With --data: averages by script, family or resource; repeatable."),
@@ -58,13 +53,11 @@ def evaluate_xsim(
 
 def _xsim_of_lines(open_model, source, target, langs, hard_negatives, margin, k) -> dict:
     from ..evaluation import xsim, xsimpp
-    from ..evaluation.checks import refuse_broken
+    from ..search.checks import refuse_broken
 
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
-        raise ValueError(
-            f"{source} has {len(sources)} lines and {target} {len(targets)}: line i must translate line i"
-        )
+        raise ValueError(f"{source} has {len(sources)} lines and {target} {len(targets)}: line i must translate line i")
     encoder = open_model()
     x, y = encoder(sources, langs[0]), encoder(targets, langs[1])
     for vectors, file, lang in ((x, source, langs[0]), (y, target, langs[1])):
@@ -74,9 +67,7 @@ def _xsim_of_lines(open_model, source, target, langs, hard_negatives, margin, k)
     if hard_negatives:
         flat = _hard_negatives(targets, target)
         owners, texts, kinds = zip(*flat, strict=True)
-        hard = xsimpp(
-            x, y, encoder(list(texts), langs[1]), list(owners), negative_kind=list(kinds), margin=margin, k=k
-        )
+        hard = xsimpp(x, y, encoder(list(texts), langs[1]), list(owners), negative_kind=list(kinds), margin=margin, k=k)
         report["xsimpp"] = hard.to_row()
     return report
 
@@ -114,25 +105,20 @@ def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
     return flat
 
 
-@commands.command("translation", **example(
-    "hf-echo evaluate translation --model M --source a.txt --source-lang fra_Latn --target b.txt"
-))  # fmt: skip
+@commands.command(
+    "translation",
+    **example("hf-echo evaluate translation --model M --source a.txt --source-lang fra_Latn --target b.txt"),
+)
 def evaluate_translation(
     model: Translator,
     source: Annotated[
         Path | None, typer.Option(help="Texts, one a line, or their embeddings (.npy), a row a line.")
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Instead: a table of id, lang, text (TSV, JSONL, Parquet).")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Instead: a table of id, lang, text (TSV, JSONL, Parquet).")] = None,
     source_lang: Annotated[str | None, typer.Option(help="Language of --source.")] = None,
-    target_lang: Annotated[
-        str, typer.Option(help="Language of --target; that of --data's directions.")
-    ] = "eng_Latn",
-    direction: Annotated[
-        str, typer.Option(help="With --data: to or from --target-lang, both, or all pairs.")
-    ] = "to",
+    target_lang: Annotated[str, typer.Option(help="Language of --target; that of --data's directions.")] = "eng_Latn",
+    direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, both, or all pairs.")] = "to",
     decoder: Annotated[
         str | None,
         typer.Option(callback=packaged_model, help="Checkpoint whose decoder is used in place of --model's."),
@@ -164,17 +150,13 @@ def evaluate_translation(
         translator, tokenizer = _joined(translator, tokenizer, decoder)
 
     def translate(inputs, source_lang, target_lang):
-        return inference.translate(
-            translator, tokenizer, inputs, source_lang, target_lang, num_beams=num_beams
-        )
+        return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, num_beams=num_beams)
 
     if tables:
         report = _translation_of_table(translate, data, target_lang, direction, scorer)
     else:
         hypotheses = translate(sources, source_lang, target_lang)
-        scores = translation_scores(
-            hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang
-        )
+        scores = translation_scores(hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang)
         report = scores.to_row()
         if scorer is not None:
             report["comet"] = scorer(sources, hypotheses, targets)
@@ -184,7 +166,7 @@ def evaluate_translation(
 def _embeddings(path: Path):
     import numpy as np
 
-    from ..evaluation.checks import refuse_broken
+    from ..search.checks import refuse_broken
 
     vectors = load_npy(path)
     if vectors.ndim != 2:

@@ -12,9 +12,9 @@ from .common import AnyModel, Json, example, print_report
 commands = typer.Typer()
 
 
-@commands.command(**example(
-    "hf-echo mine fr.txt en.txt --model M --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv"
-))  # fmt: skip
+@commands.command(
+    **example("hf-echo mine fr.txt en.txt --model M --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv")
+)
 def mine(
     source: Annotated[Path, typer.Argument(help="Sentences, one a line.")],
     target: Annotated[Path, typer.Argument(help="Sentences of the other language, in any order.")],
@@ -27,12 +27,8 @@ def mine(
     margin: Annotated[str, typer.Option(help="ratio, distance or cosine.")] = "ratio",
     k: Annotated[int, typer.Option(min=1, help="Neighbours of the margin, and candidates.")] = 4,
     dedup: Annotated[bool, typer.Option(help="Of equal lines of a file keep the first.")] = False,
-    index: Annotated[
-        str | None, typer.Option(help="A faiss index, such as IVF1024,Flat; exact without.")
-    ] = None,
-    work: Annotated[
-        Path | None, typer.Option(help="Folder of embeddings and neighbours; OUT.work by default.")
-    ] = None,
+    index: Annotated[str | None, typer.Option(help="A faiss index, such as IVF1024,Flat; exact without.")] = None,
+    work: Annotated[Path | None, typer.Option(help="Folder of embeddings and neighbours; OUT.work by default.")] = None,
     report: Json = None,
 ) -> None:
     """Mine bitext by margin score. A stopped run resumes; any SentenceTransformer works as the model."""

@@ -12,9 +12,9 @@ from .common import Json, example, print_report, read_lines
 commands = typer.Typer()
 
 
-@commands.command(**example(
-    "hf-echo prune outputs/echo outputs/echo-tiny --size tiny --tokenizer outputs/tokenizer-32k", folder=True
-))  # fmt: skip
+@commands.command(
+    **example("hf-echo prune outputs/echo outputs/echo-tiny --size tiny --tokenizer outputs/tokenizer-32k", folder=True)
+)
 def prune(
     model: Annotated[Path, typer.Argument(help="Folder of an Echo checkpoint or release.")],
     out: Annotated[Path, typer.Argument(help="Folder of the smaller one.")],
@@ -28,13 +28,9 @@ def prune(
         str,
         typer.Option(help="What stays: by weight, by activation, plain (the first ones), or principal axes."),
     ] = "weight",
-    calibration: Annotated[
-        Path | None, typer.Option(help="For activation and principal: texts, one a line.")
-    ] = None,
+    calibration: Annotated[Path | None, typer.Option(help="For activation and principal: texts, one a line.")] = None,
     lang: Annotated[str | None, typer.Option(help="Language of these texts; unspecified without.")] = None,
-    decoder: Annotated[
-        str, typer.Option(help="keep it as it is, prune it to the same shape, or drop it.")
-    ] = "keep",
+    decoder: Annotated[str, typer.Option(help="keep it as it is, prune it to the same shape, or drop it.")] = "keep",
     tokenizer: Annotated[
         Path | None,
         typer.Option(help="Move the smaller model onto this tokenizer: folder or tokenizer.json."),
@@ -42,8 +38,8 @@ def prune(
     report: Json = None,
 ) -> None:
     """Structured pruning (OS 4.8): fewer layers, heads and units, the same embedding size."""
-    from ..convert.prune_checkpoint import prune_checkpoint
-    from ..convert.shapes import read_shape
+    from ..checkpoints.prune_checkpoint import prune_checkpoint
+    from ..checkpoints.shapes import read_shape
 
     found = prune_checkpoint(
         model,

@@ -16,9 +16,7 @@ commands = typer.Typer(**PLAIN)
     "report", **example("hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/", folder=True)
 )
 def report(
-    data: Annotated[
-        Path, typer.Option(help="Folder of *.parquet: n-way tables (id, lang, text), word alignment.")
-    ],
+    data: Annotated[Path, typer.Option(help="Folder of *.parquet: n-way tables (id, lang, text), word alignment.")],
     out: Annotated[Path, typer.Option(help="Folder for index.html, report.md and report.json.")],
     target_lang: Annotated[str, typer.Option(help="Language of the candidates.")] = "eng_Latn",
     main: Annotated[

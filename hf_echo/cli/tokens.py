@@ -12,15 +12,16 @@ from .common import Json, Model, example, print_report
 
 def add_to(commands: typer.Typer) -> None:
     """Puts these commands beside the others of `hf-echo evaluate`."""
-    commands.command("alignment", **example(
-        "hf-echo evaluate alignment --model M --data word_alignment.parquet --split dev --layers 2 --layers -1"
-    ))(alignment)  # fmt: skip
-    commands.command("tagging", **example(
-        "hf-echo evaluate tagging --model M --train eng.jsonl --test all.jsonl"
-    ))(tagging)  # fmt: skip
-    commands.command("wic", **example(
-        "hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn"
-    ))(wic)  # fmt: skip
+    commands.command(
+        "alignment",
+        **example(
+            "hf-echo evaluate alignment --model M --data word_alignment.parquet --split dev --layers 2 --layers -1"
+        ),
+    )(alignment)
+    commands.command("tagging", **example("hf-echo evaluate tagging --model M --train eng.jsonl --test all.jsonl"))(
+        tagging
+    )
+    commands.command("wic", **example("hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn"))(wic)
 
 
 Train = Annotated[Path | None, typer.Option(help="Rows to learn on (Parquet, JSONL).")]
@@ -34,9 +35,7 @@ Layer = Annotated[int, typer.Option(help="0: embeddings, -1: last.")]
 
 def alignment(
     model: Model,
-    data: Annotated[
-        Path, typer.Option(help="Parquet or JSONL: src_tokens, tgt_tokens, alignment, possible.")
-    ],
+    data: Annotated[Path, typer.Option(help="Parquet or JSONL: src_tokens, tgt_tokens, alignment, possible.")],
     layers: Annotated[
         list[int] | None, typer.Option(help="Only this layer; may be repeated. 0: embeddings, -1: last.")
     ] = None,
@@ -47,8 +46,8 @@ def alignment(
     out: Json = None,
 ) -> None:
     """Alignment error rate by layer and language pair, argmax and itermax. Any encoder of transformers will do."""
-    from ..evaluation.alignment import METHODS, aer_by_layer, evaluate_alignment
-    from ..evaluation.alignment_data import load_alignment
+    from ..evaluation.tokens.alignment import METHODS, aer_by_layer, evaluate_alignment
+    from ..evaluation.tokens.alignment_data import load_alignment
     from ..inference import load_encoder
 
     pairs = load_alignment(data, split=split, limit=limit)
@@ -73,7 +72,7 @@ def tagging(
     """Span F1 by language of a linear probe on a frozen encoder. Rows: tokens, tags (B-X, I-X, O), lang.
 
     Sets: panx, massive_slots."""
-    from ..evaluation.tagging import COLUMNS, evaluate_tagging
+    from ..evaluation.tokens.tagging import COLUMNS, evaluate_tagging
 
     rows = _train_and_test("tagging", COLUMNS, train, test, public_set, path, train_lang, lang)
     _probe(evaluate_tagging, model, rows, layer, out)
@@ -93,16 +92,16 @@ def wic(
     """Does a word mean the same in two sentences: accuracy by language of a linear probe, and of a cosine threshold.
 
     Rows: sentence1, start1, end1, sentence2, start2, end2 (characters), label, lang. Sets: wic, xlwic."""
-    from ..evaluation.wic import COLUMNS, evaluate_wic
+    from ..evaluation.tokens.wic import COLUMNS, evaluate_wic
 
     rows = _train_and_test("wic", COLUMNS, train, test, public_set, path, train_lang, lang)
     _probe(evaluate_wic, model, rows, layer, out)
 
 
 def _train_and_test(shape, columns, train, test, public_set, path, train_lang, langs) -> tuple[list, list]:
+    from ..evaluation.benchmarks.public_sets import load_benchmark
+    from ..evaluation.benchmarks.public_tables import SETS
     from ..evaluation.labelled_rows import read_rows
-    from ..evaluation.public_sets import load_benchmark
-    from ..evaluation.public_tables import SETS
 
     if public_set is None:
         if train is None or test is None or path is not None:

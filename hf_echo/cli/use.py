@@ -21,9 +21,7 @@ def encode(
     out: Annotated[Path, typer.Argument(help="out.npy or out.parquet (text and embedding).")],
     model: AnyModel,
     lang: Annotated[str | None, typer.Option(help="Language of the texts; unspecified by default.")] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Padded tokens of a batch; fits the device.")
-    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Padded tokens of a batch; fits the device.")] = None,
     normalize: Annotated[bool, typer.Option(help="Divide each embedding by its length.")] = False,
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
@@ -44,9 +42,7 @@ def encode(
     if checkpoint_is_echo:
         encoder, tokenizer = inference.load_encoder(model, dtype=dtype)
         check_output(out, needed=4 * len(texts) * encoder.config.embedding_size)
-        vectors = inference.encode(
-            encoder, tokenizer, texts, lang, normalize=normalize, progress=True, **options
-        )
+        vectors = inference.encode(encoder, tokenizer, texts, lang, normalize=normalize, progress=True, **options)
     else:
         vectors = encode_with_other(model, texts, lang, dtype=dtype, **options)
         if normalize:
@@ -61,9 +57,7 @@ def encode(
     typer.echo(f"{out}: {vectors.shape[0]} x {vectors.shape[1]}", err=True)
 
 
-@commands.command(
-    **example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn")
-)
+@commands.command(**example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn"))
 def translate(
     model: Translator,
     target: Annotated[str, typer.Option("--to", help="Language to write.")] = "eng_Latn",
@@ -80,23 +74,28 @@ def translate(
     texts = read_lines(source)
     translator, tokenizer = inference.load_translator(model, dtype=dtype)
     for line in inference.translate(
-        translator, tokenizer, texts, source_lang, target, num_beams=num_beams, max_new_tokens=max_new_tokens,
-        on_long=on_long, progress=sys.stderr.isatty(),
-    ):  # fmt: skip
+        translator,
+        tokenizer,
+        texts,
+        source_lang,
+        target,
+        num_beams=num_beams,
+        max_new_tokens=max_new_tokens,
+        on_long=on_long,
+        progress=sys.stderr.isatty(),
+    ):
         typer.echo(" ".join(line.split()))
 
 
 @commands.command(**example("hf-echo tour"))
 def tour() -> None:
     """Search ten languages and translate a little with echo-nano, which comes with the package: a first look."""
-    from ..tour import run_tour
+    from .tour import run_tour
 
     run_tour()
 
 
-@commands.command(
-    **example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release", folder=True)
-)
+@commands.command(**example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release", folder=True))
 def release(
     checkpoint: Annotated[Path, typer.Argument(help="Training checkpoint.")],
     out: Annotated[Path, typer.Argument(help="Folder of the release.")],

@@ -50,9 +50,7 @@ def read_recipe(recipe: str, command: str, options: list[str]) -> dict[str, Any]
 
 Counts = Annotated[Path, typer.Option(help="File of `hf-echo vocabulary count`.")]
 Pattern = Annotated[str | None, typer.Option(help="echo or llama3; by default that of the counts.")]
-Top = Annotated[
-    int, typer.Option(min=1, help="So many of the largest languages get the same share (UniMax).")
-]
+Top = Annotated[int, typer.Option(min=1, help="So many of the largest languages get the same share (UniMax).")]
 Upsampling = Annotated[float, typer.Option(min=1, help="The others are repeated at most so often.")]
 Weights = Annotated[
     list[str] | None, typer.Option(help="LANGUAGE=FACTOR on its share, such as ell_Grek=2; may be repeated.")
@@ -60,9 +58,7 @@ Weights = Annotated[
 MinCount = Annotated[int, typer.Option(min=1, help="Leave out words seen fewer times in a language.")]
 Recipe = Annotated[
     str | None,
-    typer.Option(
-        callback=use_recipe, is_eager=True, help="YAML file of these options, or languages_200, omnilingual."
-    ),
+    typer.Option(callback=use_recipe, is_eager=True, help="YAML file of these options, or languages_200, omnilingual."),
 ]
 
 
@@ -83,9 +79,7 @@ def balanced_counts(
         try:
             weights[lang] = float(factor)
         except ValueError:
-            raise ValueError(
-                f"--language-weight {text!r} is not LANGUAGE=FACTOR, such as ell_Grek=2"
-            ) from None
+            raise ValueError(f"--language-weight {text!r} is not LANGUAGE=FACTOR, such as ell_Grek=2") from None
     loaded = WordCounts.load(counts)
     pattern = pattern or loaded.pattern
     loaded.check_pattern(pattern)
@@ -102,9 +96,7 @@ def count(
     ],
     out: Annotated[Path, typer.Option(help="The counts, a Parquet file.")],
     pattern: Annotated[str, typer.Option(help="How words are split: echo (ECHO D) or llama3.")] = "echo",
-    kind: Annotated[
-        str | None, typer.Option(help="parallel or monolingual; by default by the columns.")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help="parallel or monolingual; by default by the columns.")] = None,
     lang: Annotated[str | None, typer.Option(help="Language of text that names none.")] = None,
     split: Annotated[str, typer.Option(help="Where a file has splits; all counts every one.")] = "train",
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
@@ -128,14 +120,15 @@ def count(
     print_report({"out": str(out), "pattern": pattern, "languages": len(counts.languages), **totals})
 
 
-@commands.command("extend", **example(
-    "hf-echo vocabulary extend meta-llama/Meta-Llama-3-8B outputs/tokenizer --counts counts.parquet --merges 128000",
-    folder=True,
-))  # fmt: skip
+@commands.command(
+    "extend",
+    **example(
+        "hf-echo vocabulary extend meta-llama/Meta-Llama-3-8B outputs/tokens --counts counts.parquet --merges 128000",
+        folder=True,
+    ),
+)
 def extend(
-    tokenizer: Annotated[
-        str, typer.Argument(help="Byte-level BPE: folder, tokenizer.json, GGUF or Hub name.")
-    ],
+    tokenizer: Annotated[str, typer.Argument(help="Byte-level BPE: folder, tokenizer.json, GGUF or Hub name.")],
     out: Annotated[Path, typer.Argument(help="Folder of the extended tokenizer.")],
     counts: Counts,
     merges: Annotated[int | None, typer.Option(min=1, help="Merges to add.")] = None,
@@ -154,17 +147,16 @@ def extend(
     if (merges is None) == (vocab_size is None):
         raise ValueError("give either --merges or --vocab-size")
     old = load_tokenizer(tokenizer)
-    pattern, words = balanced_counts(
-        counts, pattern, top_languages, max_upsampling, language_weight, min_count
-    )
+    pattern, words = balanced_counts(counts, pattern, top_languages, max_upsampling, language_weight, min_count)
     new = extend_tokenizer(old, words, merges, vocab_size=vocab_size, pattern=pattern)
     new.save_pretrained(out)
     print_report({"out": str(out), "old_tokens": len(old), "tokens": len(new), "distinct_words": len(words)})
 
 
-@commands.command("train", **example(
-    "hf-echo vocabulary train outputs/tokenizer --counts counts.parquet --vocab-size 32000", folder=True
-))  # fmt: skip
+@commands.command(
+    "train",
+    **example("hf-echo vocabulary train outputs/tokenizer --counts counts.parquet --vocab-size 32000", folder=True),
+)
 def train(
     out: Annotated[Path, typer.Argument(help="Folder of the tokenizer.")],
     counts: Counts,
@@ -181,9 +173,7 @@ def train(
     """A byte-level BPE from scratch (the omnilingual tokenizer of OS 4.1)."""
     from ..vocabulary.train import train_from_counts
 
-    pattern, words = balanced_counts(
-        counts, pattern, top_languages, max_upsampling, language_weight, min_count
-    )
+    pattern, words = balanced_counts(counts, pattern, top_languages, max_upsampling, language_weight, min_count)
     new = train_from_counts(words, vocab_size, n_reserved=reserved, pattern=pattern, max_length=max_length)
     new.save_pretrained(out)
     print_report({"out": str(out), "tokens": len(new), "distinct_words": len(words)})
@@ -196,23 +186,24 @@ def swap(
     model: Annotated[Path, typer.Argument(help="Folder of an Echo checkpoint or release.")],
     tokenizer: Annotated[Path, typer.Argument(help="Its new tokenizer: folder or tokenizer.json.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
-    init: Annotated[
-        str, typer.Option(help="Of new tokens: mean (ECHO 4.1), sum (bags), focus or random.")
-    ] = "mean",
+    init: Annotated[str, typer.Option(help="Of new tokens: mean (ECHO 4.1), sum (bags), focus or random.")] = "mean",
     auxiliary: Annotated[
         Path | None, typer.Option(help="For focus: texts (one a line), or vectors (.vec, .npy).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of random draws.")] = 0,
 ) -> None:
     """Move a model onto another tokenizer; what both have is copied."""
-    from ..vocabulary.swap import swap_checkpoint
+    from ..checkpoints.swap_tokenizer import swap_checkpoint
 
     print_report(swap_checkpoint(model, tokenizer, out, method=init, auxiliary=auxiliary, seed=seed))
 
 
-@commands.command("report", **example(
-    "hf-echo vocabulary report meta-llama/Meta-Llama-3-8B outputs/tokenizer --data dev.parquet --plot fertility.png"
-))  # fmt: skip
+@commands.command(
+    "report",
+    **example(
+        "hf-echo vocabulary report meta-llama/Meta-Llama-3-8B outputs/tokenizer --data dev.parquet --plot fertility.png"
+    ),
+)
 def report(
     tokenizers: Annotated[
         list[str], typer.Argument(help="Folder, tokenizer.json, GGUF or Hub name; the first is the base.")
@@ -222,9 +213,7 @@ def report(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out with a warning.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write tables by script and language here.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw tokens per sentence by language (.png, .svg).")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw tokens per sentence by language (.png, .svg).")] = None,
 ) -> None:
     """Tokens per sentence and more by language and script, tokenizers side by side."""
     from ..vocabulary.loading import load_tokenizer

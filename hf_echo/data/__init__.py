@@ -12,7 +12,6 @@ _HOME = {
     "load_parallel": "readers",
     "load_nway": "nway",
     "nway_pairs": "nway",
-    "builtin_parallel": "builtin",
     "COLUMNS": "schema",
     "PROVENANCES": "schema",
     "check_row": "schema",

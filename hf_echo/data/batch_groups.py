@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .frozen import FrozenRows
-
 POINTS = 100  # texts a cluster that k-means looks at
 
 
@@ -21,7 +19,7 @@ def language_groups(source_lang: Sequence[str], target_lang: Sequence[str]) -> n
     return np.unique(pairs, return_inverse=True)[1]
 
 
-def neighbour_groups(targets: FrozenRows, clusters: int, seed: int = 0) -> np.ndarray:
+def neighbour_groups(targets: Sequence[np.ndarray], clusters: int, seed: int = 0) -> np.ndarray:
     """(rows,) number of each row's cluster, by spherical k-means over what a frozen encoder says of the targets.
 
     Args:
@@ -41,8 +39,13 @@ def neighbour_groups(targets: FrozenRows, clusters: int, seed: int = 0) -> np.nd
     if not 1 <= clusters <= len(vectors):
         raise ValueError(f"neighbour_groups={clusters}: there are {len(vectors)} distinct targets")
     kmeans = faiss.Kmeans(
-        vectors.shape[1], clusters, niter=6, seed=seed, spherical=True, max_points_per_centroid=POINTS,
+        vectors.shape[1],
+        clusters,
+        niter=6,
+        seed=seed,
+        spherical=True,
+        max_points_per_centroid=POINTS,
         min_points_per_centroid=1,
-    )  # fmt: skip
+    )
     kmeans.train(vectors)
     return kmeans.index.search(vectors, 1)[1][:, 0][rows]

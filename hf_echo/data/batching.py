@@ -60,9 +60,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         lengths = np.asarray(lengths, dtype=np.int64)
         lengths = lengths[:, None] if lengths.ndim == 1 else lengths
         if lengths.ndim != 2 or lengths.shape[1] == 0 or (lengths < 0).any():
-            raise ValueError(
-                f"lengths must be numbers >= 0 of shape (rows,) or (rows, sides), not {lengths.shape}"
-            )
+            raise ValueError(f"lengths must be numbers >= 0 of shape (rows,) or (rows, sides), not {lengths.shape}")
         for name, value in (
             ("max_tokens", max_tokens),
             ("bucket_multiple", bucket_multiple),
@@ -73,9 +71,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         if not 0 <= rank < world_size:
             raise ValueError(f"rank={rank} is not in 0..{world_size - 1} (world_size={world_size})")
         if len(lengths) < world_size:
-            raise ValueError(
-                f"{len(lengths)} rows cannot give each of {world_size} ranks one; use fewer ranks"
-            )
+            raise ValueError(f"{len(lengths)} rows cannot give each of {world_size} ranks one; use fewer ranks")
         if groups is not None and len(groups) != len(lengths):
             raise ValueError(f"groups has {len(groups)} values for {len(lengths)} rows")
         self.seed, self.shuffle, self.rank, self.world_size, self.epoch = seed, shuffle, rank, world_size, 0
@@ -96,9 +92,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.epoch])
         places = [self._places(level, rng) for level in self.groups]
-        batches = [
-            batch for rows, n in self._buckets for batch in np.array_split(self._deal(rows, places, rng), n)
-        ]
+        batches = [batch for rows, n in self._buckets for batch in np.array_split(self._deal(rows, places, rng), n)]
         for i in rng.permutation(len(batches)) if self.shuffle else range(len(batches)):
             yield np.array_split(batches[i], self.world_size)[self.rank].tolist()
 
@@ -129,9 +123,7 @@ def _plan(padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int) -> lis
 
     shapes, shape_of, counts = np.unique(padded, axis=0, return_inverse=True, return_counts=True)
     rows_of = np.split(np.argsort(shape_of.ravel(), kind="stable"), np.cumsum(counts)[:-1])
-    buckets: list[
-        tuple[list[np.ndarray], int, np.ndarray]
-    ] = []  # row numbers, their count, longest of each side
+    buckets: list[tuple[list[np.ndarray], int, np.ndarray]] = []  # row numbers, their count, longest of each side
     for i in _neighbours(shapes):
         parts, n, longest = [rows_of[i]], int(counts[i]), shapes[i]
         if buckets:

@@ -82,8 +82,11 @@ class TranslationCollator:
         """Tokens that the layout adds: the longest encoder `prefix` (with </s>) and decoder `prompt` of a dataset."""
         sources, targets = dataset.names["source_lang"], dataset.names["target_lang"]
         prefixes = [len(self.encoder_ids([], lang)) for lang in {None, *sources, *targets}]
-        prompts = [len(self.tokenizer.decoder_prompt_ids(lang, provenance)) for lang in targets
-                   for provenance in dataset.names["provenance"]]  # fmt: skip
+        prompts = [
+            len(self.tokenizer.decoder_prompt_ids(lang, provenance))
+            for lang in targets
+            for provenance in dataset.names["provenance"]
+        ]
         return {"prefix": max(prefixes), "prompt": max(prompts)}
 
     def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:

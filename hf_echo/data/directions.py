@@ -68,9 +68,7 @@ def extension_pairs(
     if dropped := sorted(f"{s}-{t}" for (s, t), keep in kept.items() if not keep):
         logger.info("left out %d directions: %s", len(dropped), _some(dropped))
     if not len(rows):
-        raise ValueError(
-            f"no direction is left: base languages are {_some(base)}, directions are {_some(dropped)}"
-        )
+        raise ValueError(f"no direction is left: base languages are {_some(base)}, directions are {_some(dropped)}")
     pairs = dataset.select(rows).select_columns(list(COLUMNS))
     if PIVOT not in base:
         return pairs

@@ -43,9 +43,7 @@ class EqualGroupsSampler(Sampler[list[int]]):
         world_size: int = 1,
     ) -> None:
         if len(groups) < world_size:
-            raise ValueError(
-                f"{len(groups)} rows cannot give each of {world_size} ranks one; use fewer ranks"
-            )
+            raise ValueError(f"{len(groups)} rows cannot give each of {world_size} ranks one; use fewer ranks")
         _, number = np.unique(np.asarray(groups).reshape(len(groups), -1), axis=0, return_inverse=True)
         number = number.ravel()
         sizes = np.bincount(number)

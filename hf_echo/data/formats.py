@@ -71,9 +71,7 @@ def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fie
         with open_lines(path) as file:
             first = file.readline().rstrip(b"\r\n")
         if not first:
-            raise ValueError(
-                f"{path}: the first line is empty; it should name the columns or hold the first row"
-            )
+            raise ValueError(f"{path}: the first line is empty; it should name the columns or hold the first row")
         columns = first.decode(errors="replace").split("\t")
         header = is_header(columns)
         columns = columns if header else ["source", "target"]
@@ -106,18 +104,14 @@ def flat_names(schema: pa.Schema) -> list[str]:
     """Column names, those inside a struct with a dot."""
     names: list[str] = []
     for field in schema:
-        inner = (
-            [f"{field.name}.{f.name}" for f in field.type] if pa.types.is_struct(field.type) else [field.name]
-        )
+        inner = [f"{field.name}.{f.name}" for f in field.type] if pa.types.is_struct(field.type) else [field.name]
         names += inner
     return names
 
 
 def _flat_keys(row: Mapping[str, Any]) -> list[str]:
     return [
-        f"{k}.{inner}" if inner else k
-        for k, v in row.items()
-        for inner in (v if isinstance(v, dict) and v else [""])
+        f"{k}.{inner}" if inner else k for k, v in row.items() for inner in (v if isinstance(v, dict) and v else [""])
     ]
 
 
@@ -286,9 +280,7 @@ def _read_po(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     entries = [e for e in catalog.translated_entries() if not e.msgid_plural]
     for i in range(0, len(entries), BLOCK):
         block = entries[i : i + BLOCK]
-        yield Block(
-            {name: [getattr(e, name) for e in block] for name in wanted}, [e.linenum for e in block], []
-        )
+        yield Block({name: [getattr(e, name) for e in block] for name in wanted}, [e.linenum for e in block], [])
 
 
 def read_catalog(label: str, data: bytes) -> Any:
@@ -300,9 +292,7 @@ def read_catalog(label: str, data: bytes) -> Any:
     try:
         import polib
     except ImportError:
-        raise ValueError(
-            f"{label}: reading gettext catalogs needs polib (pip install 'hf-echo[po]')"
-        ) from None
+        raise ValueError(f"{label}: reading gettext catalogs needs polib (pip install 'hf-echo[po]')") from None
     try:
         if data[:4] in MO_MAGIC:
             return polib.mofile(data)

@@ -59,9 +59,7 @@ def load_nway(
     """
     if not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
-    return read_nway(
-        [open_file(f) for f in list_files(Path(path), split)], id_column, split, on_bad_row, limit
-    )
+    return read_nway([open_file(f) for f in list_files(Path(path), split)], id_column, split, on_bad_row, limit)
 
 
 def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=None) -> Dataset:
@@ -70,9 +68,7 @@ def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=No
         mapping = find_nway_columns(part.columns, id_column)
         if mapping is None:
             wanted = id_column or f"an id ({', '.join(ID_ALIASES)})"
-            raise ValueError(
-                f"{part.label} has no columns {wanted}, lang and text; found: {', '.join(part.columns)}"
-            )
+            raise ValueError(f"{part.label} has no columns {wanted}, lang and text; found: {', '.join(part.columns)}")
         plans.append(Plan(part, mapping, split if "split" in part.columns else None))
     bad = BadRows(on_bad_row)
     tables = checked_tables(plans, _Unique(), bad, limit=limit)
@@ -91,9 +87,7 @@ class _Unique:
         arrays["id"], odd["id"] = schema.text_array(_as_text(block["id"]))
         for name in ("lang", "text"):
             arrays[name], odd[name] = schema.text_array(block[name])
-        table, bad = schema.keep_good(
-            pa.table(arrays), odd, _check_row, texts=("id", "text"), languages=("lang",)
-        )
+        table, bad = schema.keep_good(pa.table(arrays), odd, _check_row, texts=("id", "text"), languages=("lang",))
         failed = {i for i, _ in bad}
         rows = [i for i in range(len(arrays["id"])) if i not in failed]
         keep = []
@@ -167,9 +161,7 @@ def pair_tables(
     """The pairs as tables of the parallel schema."""
     langs, sources, targets = plan_pairs(dataset, direction, languages, pivot)
     table = dataset.with_format("arrow")[:]
-    text = (
-        table["text"].cast(pa.large_string()).combine_chunks()
-    )  # the rows are in memory once, the pairs never
+    text = table["text"].cast(pa.large_string()).combine_chunks()  # the rows are in memory once, the pairs never
     lang = table["lang"].combine_chunks()
     for source, target in walk_pairs(langs, sources, targets, max_per_id, seed):
         source, target = source[:limit], target[:limit]
@@ -196,17 +188,13 @@ def plan_pairs(
     if direction not in DIRECTIONS:
         raise ValueError(f"direction={direction!r} is not one of {', '.join(DIRECTIONS)}")
     if missing := [c for c in ("id", "lang", "text") if c not in dataset.column_names]:
-        raise ValueError(
-            f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}"
-        )
+        raise ValueError(f"no column {missing[0]!r} in the n-way dataset; found: {', '.join(dataset.column_names)}")
     table = dataset.select_columns(["id", "lang"]).with_format("arrow")[:]
     ids, langs = (table[name].combine_chunks().dictionary_encode() for name in ("id", "lang"))
     names = langs.dictionary.to_pylist()
     needed = [*(languages or ()), *([] if direction == "all" else [pivot])]
     if absent := [name for name in needed if name not in names]:
-        raise ValueError(
-            f"no row in {absent[0]!r} in the n-way dataset; its languages: {', '.join(sorted(names))}"
-        )
+        raise ValueError(f"no row in {absent[0]!r} in the n-way dataset; its languages: {', '.join(sorted(names))}")
 
     lang = langs.indices.to_numpy()
     chosen = np.isin(lang, [i for i, name in enumerate(names) if languages is None or name in languages])

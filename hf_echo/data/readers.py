@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from .tables import BadRows, Convert, Plan, checked_tables, list_files, to_datas
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
+# Corpora that have a name. Their folder imports this one, so they are found by name, like an entry point.
+CORPORA = {"builtin": "hf_echo.corpora.builtin:builtin_parallel"}
 BUILTIN_OPTIONS = ("n", "seed", "languages", "hard_negatives", "direction")
 NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "max_per_id", "seed")
 NO_OPTIONS = "this is neither the built-in corpus nor an n-way table (id, lang, text)"
@@ -118,9 +121,7 @@ def parallel_tables(
         constants = _constants(given, arguments.get("limit"))
         parts = _open(label, columns, constants, split, arguments.get("name"), streaming=True)
         if columns is not None or not all(_is_nway(part, arguments.get("id_column")) for part in parts):
-            extra = {
-                key: value for key, value in arguments.items() if key in (*BUILTIN_OPTIONS, *NWAY_OPTIONS)
-            }
+            extra = {key: value for key, value in arguments.items() if key in (*BUILTIN_OPTIONS, *NWAY_OPTIONS)}
             _only(extra, (), NO_OPTIONS)
             plans, _ = _plan(parts, columns, constants, split if is_here else None)
             convert = partial(_normalise_and, check, constants=constants, optional=schema.OPTIONAL)
@@ -190,9 +191,7 @@ def _plan(
     return plans, [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
 
 
-def _streamed_tables(
-    plans: list[Plan], convert: Convert, on_bad_row: str, limit: int | None
-) -> Iterator[pa.Table]:
+def _streamed_tables(plans: list[Plan], convert: Convert, on_bad_row: str, limit: int | None) -> Iterator[pa.Table]:
     bad = BadRows(on_bad_row)  # of this pass and this worker
     yield from checked_tables(plans, convert, bad, limit=limit, streaming=True)
     bad.report()
@@ -239,8 +238,7 @@ def _builtin(
     split: str | None, limit: int | None, streaming: bool, options: dict[str, Any]
 ) -> Dataset | IterableDataset:
     _only(options, BUILTIN_OPTIONS, "the built-in corpus")
-    from .builtin import builtin_parallel
-
+    builtin_parallel = resolve_name(CORPORA["builtin"])
     dataset = builtin_parallel(**options, **({} if split is None else {"split": split}))
     if limit is not None:
         dataset = dataset.select(range(min(limit, len(dataset))))

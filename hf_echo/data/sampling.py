@@ -10,9 +10,7 @@ import math
 from collections.abc import Mapping
 
 
-def unimax(
-    sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int | None = 126
-) -> dict[str, float]:
+def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int | None = 126) -> dict[str, float]:
     """UniMax (Chung et al. 2023): uniform, but no language more than ``max_upsampling`` times its size.
 
     Language l of size n_l gets ``U_l = min(level, max_upsampling * n_l)``, its proportion is ``U_l / sum(U)``.

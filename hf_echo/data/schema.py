@@ -74,9 +74,7 @@ def find_columns(
     listing = f"found: {', '.join(map(str, found)) or 'none'}"
     known = (*COLUMNS, *OPTIONAL)
     if unknown := [c for c in columns if c not in known]:
-        raise ValueError(
-            f"columns= maps schema names to found names; {unknown[0]!r} is not one of {', '.join(known)}"
-        )
+        raise ValueError(f"columns= maps schema names to found names; {unknown[0]!r} is not one of {', '.join(known)}")
     for name, column in columns.items():
         if column not in found:
             raise ValueError(f"{where} has no column {column!r} (named for {name}); {listing}")
@@ -237,11 +235,7 @@ def text_array(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array,
             values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
-        if (
-            pa.types.is_null(values.type)
-            or pa.types.is_binary(values.type)
-            or pa.types.is_large_binary(values.type)
-        ):
+        if pa.types.is_null(values.type) or pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
             return values.cast(pa.string()), {}
         if (
             pa.types.is_string(values.type)
@@ -274,9 +268,7 @@ def _text_array_by_row(values: Sequence | pa.Array) -> tuple[pa.Array, dict[int,
 def _lists(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, Any]]:
     """Lists of texts; a string is read as JSON (how a TSV field holds a list); null is the empty list."""
     lists, odd = [], {}
-    for i, value in enumerate(
-        values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
-    ):
+    for i, value in enumerate(values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values):
         if isinstance(value, str):
             try:
                 value = json.loads(value) if value.strip() else None
@@ -292,9 +284,7 @@ def _lists(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dic
 def _numbers(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, Any]]:
     """Floats; a string is parsed (how a TSV field holds a number); null and the empty string are null."""
     numbers, odd = [], {}
-    for i, value in enumerate(
-        values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
-    ):
+    for i, value in enumerate(values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values):
         try:
             number = None if value is None or value == "" else float(value)
         except (TypeError, ValueError):

@@ -88,9 +88,7 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     """
     if path.is_file():
         return [path]
-    files = sorted(
-        f for f in path.rglob("*") if f.is_file() and suffix_of(f) and not _hidden(f.relative_to(path))
-    )
+    files = sorted(f for f in path.rglob("*") if f.is_file() and suffix_of(f) and not _hidden(f.relative_to(path)))
     if not files:
         raise FileNotFoundError(f"{path}: no file of a known kind in this folder ({', '.join(SUFFIXES)})")
     names = {f: _split_in_name(f.relative_to(path)) for f in files}
@@ -150,11 +148,7 @@ def checked_tables(
                 return
     if not good and not streaming and not (bad.reasons and not bad.skip):
         where = plans[0].part.label if len(plans) == 1 else f"{plans[0].part.label} and {len(plans) - 1} more"
-        held = (
-            f" of split {split!r}; the column split holds {', '.join(sorted(map(str, splits)))}"
-            if splits
-            else ""
-        )
+        held = f" of split {split!r}; the column split holds {', '.join(sorted(map(str, splits)))}" if splits else ""
         raise ValueError(f"{where}: no good row{held}")
 
 
@@ -195,9 +189,7 @@ def to_stream(
     """``tables(**arguments)`` as an IterableDataset; a list among the arguments is dealt over the workers."""
     from datasets import IterableDataset
 
-    return IterableDataset.from_generator(
-        _rows, features=features, gen_kwargs={"tables": tables, **arguments}
-    )
+    return IterableDataset.from_generator(_rows, features=features, gen_kwargs={"tables": tables, **arguments})
 
 
 def _rows(tables: Callable[..., Iterator[pa.Table]], **arguments: Any) -> Iterator[dict[str, Any]]:

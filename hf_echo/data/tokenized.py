@@ -62,8 +62,15 @@ class TokenizedParallel(torch.utils.data.Dataset):
     equal target texts) and, where there are any, ``negatives`` (a list of id arrays).
     """
 
-    def __init__(self, source: Ragged, target: Ragged, labels: dict[str, np.ndarray], names: dict[str, list[str]],
-                 negatives: Ragged | None = None, negative_rows: np.ndarray | None = None):  # fmt: skip
+    def __init__(
+        self,
+        source: Ragged,
+        target: Ragged,
+        labels: dict[str, np.ndarray],
+        names: dict[str, list[str]],
+        negatives: Ragged | None = None,
+        negative_rows: np.ndarray | None = None,
+    ):
         self.source, self.target, self.labels, self.names = source, target, labels, names
         self.negatives, self.negative_rows = negatives, negative_rows
 
@@ -76,9 +83,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
             row[name] = self.names[name][self.labels[name][i]]
         row["target_key"] = int(self.labels["target_key"][i])
         if self.negatives is not None:
-            row["negatives"] = [
-                self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])
-            ]
+            row["negatives"] = [self.negatives[j] for j in range(self.negative_rows[i], self.negative_rows[i + 1])]
         return row
 
     def lengths(self, *, encoder_sides: int = 1, prefix: int = 0, prompt: int = 0) -> np.ndarray:
@@ -104,16 +109,10 @@ class TokenizedParallel(torch.utils.data.Dataset):
         folder.mkdir(parents=True, exist_ok=True)
         for name, array in self._arrays().items():
             np.save(folder / f"{name}.npy", array)
-        (folder / "names.json").write_text(
-            json.dumps(self.names)
-        )  # last: its presence says that the rest is whole
+        (folder / "names.json").write_text(json.dumps(self.names))  # last: its presence says that the rest is whole
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        arrays = {
-            f"{side}_{k}": v
-            for side in ("source", "target")
-            for k, v in getattr(self, side)._asdict().items()
-        }
+        arrays = {f"{side}_{k}": v for side in ("source", "target") for k, v in getattr(self, side)._asdict().items()}
         arrays |= {f"label_{k}": v for k, v in self.labels.items()}
         if self.negatives is not None:
             arrays |= {f"negatives_{k}": v for k, v in self.negatives._asdict().items()}

@@ -6,16 +6,10 @@ table.
 
 from __future__ import annotations
 
+from functools import partial
+
 from .. import _submodule
-from .attention import (
-    AttentionEntropyResult,
-    PoolingResult,
-    both_poolings,
-    cls_attention_entropy,
-    compare_poolings,
-    relative_delta,
-)
-from .cost import (
+from .benchmarks.cost import (
     CostGrid,
     Stack,
     cost_grid,
@@ -25,27 +19,38 @@ from .cost import (
     spectrum_flops,
     tower_flops,
 )
-from .ease import EaseResult, explain_ease
-from .encoders import sentence_transformer_encoder, tfidf_encoder
-from .geometry import GeometryResult, evaluate_geometry, feature_spread, principal_ratio, singular_values
+from .benchmarks.public_sets import load_benchmark
+from .benchmarks.speed import SpeedResult, measure_speed
 from .groups import grouped
-from .language_arrays import StoredEmbeddings, encode_parallel
-from .language_geometry import calinski_harabasz, invariance, language_bias, rsim
-from .multilingual import evaluate_xsim, pairs_as_nway
-from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
-from .public_sets import load_benchmark
+from .probes.ease import EaseResult, explain_ease
 from .results import Result, Table
-from .speed import SpeedResult, measure_speed
+from .retrieval.multilingual import evaluate_xsim, pairs_as_nway
+from .retrieval.xsim import XsimResult, text_groups, xsim
+from .retrieval.xsimpp import XsimppResult, xsimpp
+from .space.geometry import (
+    GeometryResult,
+    evaluate_geometry,
+    feature_spread,
+    principal_ratio,
+    singular_values,
+)
+from .space.language_arrays import StoredEmbeddings, encode_parallel
+from .space.language_geometry import calinski_harabasz, invariance, language_bias, rsim
+from .tokens.attention import (
+    AttentionEntropyResult,
+    PoolingResult,
+    both_poolings,
+    cls_attention_entropy,
+    compare_poolings,
+    relative_delta,
+)
 from .translation import TranslationResult, comet_scorer, evaluate_translation, translation_scores
-from .xsim import XsimResult, margin_scores, text_groups, xsim
-from .xsimpp import XsimppResult, xsimpp
 
 __all__ = [
     "AttentionEntropyResult",
     "CostGrid",
     "EaseResult",
     "GeometryResult",
-    "Neighbours",
     "PoolingResult",
     "Result",
     "SpeedResult",
@@ -73,27 +78,19 @@ __all__ = [
     "invariance",
     "language_bias",
     "load_benchmark",
-    "margin_scores",
     "measure_speed",
-    "mutual_neighbours",
-    "nearest_neighbours",
     "pairs_as_nway",
     "plot_cost_grid",
     "principal_ratio",
     "relative_delta",
     "rsim",
-    "sentence_transformer_encoder",
     "singular_values",
     "spectrum_flops",
     "text_groups",
-    "tfidf_encoder",
     "tower_flops",
     "translation_scores",
     "xsim",
     "xsimpp",
 ]
 
-
-def __getattr__(name: str):
-    """Parts with dependencies of their own (`mteb_model`) and rarer ones are imported at first use."""
-    return _submodule(__name__, name)
+__getattr__ = partial(_submodule, __name__)  # rarer parts, and those with dependencies of their own, at first use

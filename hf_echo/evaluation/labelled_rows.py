@@ -12,9 +12,7 @@ from ..data.tables import as_list
 Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
 
 
-def read_rows(
-    path: Path, needed: Sequence[str], optional: Sequence[str] | None = None
-) -> Iterator[tuple[int, dict]]:
+def read_rows(path: Path, needed: Sequence[str], optional: Sequence[str] | None = None) -> Iterator[tuple[int, dict]]:
     """(line or row number, row) of a Parquet, JSONL or TSV file; of the columns `needed` and, if named, `optional`.
 
     Raises:

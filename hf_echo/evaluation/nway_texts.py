@@ -21,8 +21,6 @@ def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hasha
                 f"no column {error} in an n-way row: needs id, lang, text; found {', '.join(row)}"
             ) from None
         if key in texts.setdefault(lang, {}):
-            raise ValueError(
-                f"id {key!r} has two texts in {lang!r}: an n-way table has one per id and language"
-            )
+            raise ValueError(f"id {key!r} has two texts in {lang!r}: an n-way table has one per id and language")
         texts[lang][key] = text
     return texts

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..markdown import cell_text, markdown_table
+from ..utils.markdown import cell_text, markdown_table
 
 
 class Result:
@@ -47,9 +47,7 @@ class Table:
     notes: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, results: Iterable[Result], average: Sequence[str] = (), notes: dict[str, Any] | None = None
-    ) -> Table:
+    def of(cls, results: Iterable[Result], average: Sequence[str] = (), notes: dict[str, Any] | None = None) -> Table:
         """A row for each result; `average` names the columns whose plain mean over the rows goes below."""
         return cls([r.to_row() for r in results], notes=notes or {}).with_average(average)
 

@@ -76,13 +76,9 @@ def count_consistency(paragraphs: Mapping[str, Sequence[str]], segment: Segment)
     first, size = next(iter(sizes.items()))
     if odd := [lang for lang in sizes if sizes[lang] != size or not size]:
         raise ValueError(f"{odd[0]} has {sizes[odd[0]]} paragraphs and {first} {size}: they must be parallel")
-    counts = np.array(
-        [[len(trimmed(pieces)) for pieces in segment(texts, lang)] for lang, texts in paragraphs.items()]
-    )
+    counts = np.array([[len(trimmed(pieces)) for pieces in segment(texts, lang)] for lang, texts in paragraphs.items()])
     difference = counts - counts.mean(axis=0)
-    return ConsistencyResult(
-        float(difference.std()), size, dict(zip(paragraphs, difference.mean(axis=1).tolist()))
-    )
+    return ConsistencyResult(float(difference.std()), size, dict(zip(paragraphs, difference.mean(axis=1).tolist())))
 
 
 def round_trip_bleu(
@@ -116,8 +112,15 @@ def round_trip_bleu(
         back = iter(_same_number(translate(there, pivot, lang), sentences, lang))
         joined = [separator(lang).join(next(back).strip() for _ in piece) for piece in pieces]
         score = translation_scores(joined, list(texts), target_lang=lang, spbleu=False)
-        rows.append({"lang": lang, "paragraphs": len(texts), "sentences": len(sentences), "bleu": score.bleu,
-                     "tokenizer": score.bleu_tokenizer})  # fmt: skip
+        rows.append(
+            {
+                "lang": lang,
+                "paragraphs": len(texts),
+                "sentences": len(sentences),
+                "bleu": score.bleu,
+                "tokenizer": score.bleu_tokenizer,
+            }
+        )
     return Table(rows).with_average(["bleu"])
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..search.checks import refuse_broken
 from ..utils.files import write_whole
-from .checks import refuse_broken
 from .nway_texts import texts_by_language
 from .results import Result, Table
 
@@ -75,9 +75,7 @@ def translation_scores(
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise ValueError("hypotheses and references must be lists of sentences, got a single string")
     if len(hypotheses) != len(references):
-        raise ValueError(
-            f"{len(hypotheses)} hypotheses and {len(references)} references: one of each per sentence"
-        )
+        raise ValueError(f"{len(hypotheses)} hypotheses and {len(references)} references: one of each per sentence")
     if not len(hypotheses):
         raise ValueError("no hypotheses: nothing to score")
     if bleu_tokenizer is not None and bleu_tokenizer not in BLEU.TOKENIZERS:
@@ -149,13 +147,10 @@ def evaluate_translation(
             raise ValueError(f"no rows in {code!r}: found {', '.join(map(str, texts)) or 'no rows'}")
     if embeddings is not None:
         embeddings = {
-            code: _checked_embeddings(embeddings, code, texts[code])
-            for code in _sources(langs, target_lang, direction)
+            code: _checked_embeddings(embeddings, code, texts[code]) for code in _sources(langs, target_lang, direction)
         }
     results = []
-    for source, target in tqdm(
-        _directions(langs, target_lang, direction), desc="Translation", disable=not progress
-    ):
+    for source, target in tqdm(_directions(langs, target_lang, direction), desc="Translation", disable=not progress):
         ids = [i for i in texts[source] if i in texts[target]]
         if not ids:
             raise ValueError(f"{source} and {target} have no sentence in common: no id is in both")
@@ -168,9 +163,7 @@ def evaluate_translation(
         hypotheses = list(translate(given, source, target))
         if len(hypotheses) != len(ids):
             raise ValueError(f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations")
-        scores = translation_scores(
-            hypotheses, references, source_lang=source, target_lang=target, **score_options
-        )
+        scores = translation_scores(hypotheses, references, source_lang=source, target_lang=target, **score_options)
         row = {"direction": scores.direction, "source_lang": source, "target_lang": target} | scores.to_row()
         results.append(row if comet is None else row | {"comet": comet(originals, hypotheses, references)})
     notes = {"direction": direction, "from": "texts" if embeddings is None else "embeddings"}
@@ -190,9 +183,7 @@ def comet_scorer(model: str = "Unbabel/wmt22-comet-da", *, batch_size: int = 32,
     scorer = load_from_checkpoint(download_model(model))
 
     def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        data = [
-            {"src": s, "mt": m, "ref": r} for s, m, r in zip(sources, hypotheses, references, strict=True)
-        ]
+        data = [{"src": s, "mt": m, "ref": r} for s, m, r in zip(sources, hypotheses, references, strict=True)]
         return 100 * float(scorer.predict(data, batch_size=batch_size, gpus=gpus).system_score)
 
     return score

@@ -11,14 +11,22 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hf_echo.data.engine import Statistics, collect_statistics
+from hf_echo.data.pipeline import Statistics, collect_statistics
 from hf_echo.languages import language
 
 from .template import render
 
 TEMPLATE = "dataset.md.j2"
-SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
-         (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"))  # fmt: skip
+SIZES = (
+    (10**3, "n<1K"),
+    (10**4, "1K<n<10K"),
+    (10**5, "10K<n<100K"),
+    (10**6, "100K<n<1M"),
+    (10**7, "1M<n<10M"),
+    (10**8, "10M<n<100M"),
+    (10**9, "100M<n<1B"),
+    (10**10, "1B<n<10B"),
+)
 PUSHED = [
     "README.md",
     "data/*.parquet",
@@ -64,9 +72,7 @@ def write_card(
     return path
 
 
-def push_dataset(
-    folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any
-) -> str:
+def push_dataset(folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any) -> str:
     """Push the folder with its card, tagged ``v{version}``; files of an earlier version leave the main branch.
 
     Returns:

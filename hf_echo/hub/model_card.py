@@ -73,9 +73,7 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
         "teacher": _public(values.get("teacher")),
         "max_steps": values.get("max_steps"),
         "learning_rate": values.get("learning_rate"),
-        "settings": ", ".join(
-            f"{name} {_short(value)}" for name, value in settings.items() if value is not None
-        ),
+        "settings": ", ".join(f"{name} {_short(value)}" for name, value in settings.items() if value is not None),
     }
 
 

@@ -28,7 +28,7 @@ def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[[list[str
             return lambda texts, lang=None: encode(model, tokenizer, texts, lang)
         from sentence_transformers import SentenceTransformer
 
-        from ..evaluation import sentence_transformer_encoder
+        from .encoders import sentence_transformer_encoder
 
         return sentence_transformer_encoder(SentenceTransformer(name))
 
@@ -54,7 +54,7 @@ def encode_with_other(
     """
     from sentence_transformers import SentenceTransformer
 
-    from ..evaluation import sentence_transformer_encoder
+    from .encoders import sentence_transformer_encoder
 
     if on_long not in ("warn", "error"):
         known = "warn or error for a model that is not an Echo checkpoint (split is not possible)"

@@ -35,8 +35,13 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dt
     """ "auto": bf16 where it is native, else fp32."""
     if isinstance(dtype, torch.dtype):
         return dtype
-    names = {"auto": torch.bfloat16 if has_fast_bf16(device) else torch.float32, "bf16": torch.bfloat16,
-             "bfloat16": torch.bfloat16, "fp32": torch.float32, "float32": torch.float32}  # fmt: skip
+    names = {
+        "auto": torch.bfloat16 if has_fast_bf16(device) else torch.float32,
+        "bf16": torch.bfloat16,
+        "bfloat16": torch.bfloat16,
+        "fp32": torch.float32,
+        "float32": torch.float32,
+    }
     if dtype not in names:
         raise ValueError(f"dtype must be one of {', '.join(names)}, not {dtype!r}")
     return names[dtype]
@@ -56,9 +61,7 @@ def opening(name_or_path: str | Path):
     name = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
     if is_path and not Path(name).exists():
-        raise FileNotFoundError(
-            f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)"
-        )
+        raise FileNotFoundError(f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)")
     if not Path(name).exists() and (reason := out_of_reach(name)):
         raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}")
     try:
@@ -67,20 +70,14 @@ def opening(name_or_path: str | Path):
         if Path(name).is_dir():
             if (reason := _damage(Path(name))) and not isinstance(error, FileNotFoundError):
                 raise ValueError(reason) from error
-            if (
-                name in str(error)
-                and isinstance(error, (FileNotFoundError, ValueError))
-                and "\n" not in str(error)
-            ):
+            if name in str(error) and isinstance(error, (FileNotFoundError, ValueError)) and "\n" not in str(error):
                 raise
             kind = FileNotFoundError if isinstance(error, OSError) else ValueError
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise kind(f"{name} cannot be opened: {reason}") from error
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             reason = str(error).splitlines()[0]
-            raise FileNotFoundError(
-                f"{name!r} is neither a folder nor a name on the Hub: {reason}"
-            ) from error
+            raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}") from error
         raise
 
 
@@ -94,9 +91,7 @@ def _damage(folder: Path) -> str | None:
             if file.name == "tokenizer.json":
                 Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises a bare Exception
-            return (
-                f"{file} is damaged or incomplete: {(str(error).splitlines() or [type(error).__name__])[0]}"
-            )
+            return f"{file} is damaged or incomplete: {(str(error).splitlines() or [type(error).__name__])[0]}"
     return why_unreadable(sorted([*folder.glob("*.safetensors"), *folder.glob("decoder/*.safetensors")]))
 
 
@@ -111,9 +106,7 @@ def open_tokenizer(name: str):
         raise ValueError(f"the tokenizer of {name} is a {type(tokenizer).__name__}, not an EchoTokenizer")
     for role in ("cls", "sep", "bos", "eos", "pad"):
         if getattr(tokenizer, f"{role}_token_id") is None:
-            raise ValueError(
-                f"{name}: tokenizer_config.json is missing or names no {role}_token of the vocabulary"
-            )
+            raise ValueError(f"{name}: tokenizer_config.json is missing or names no {role}_token of the vocabulary")
     return tokenizer
 
 
@@ -253,14 +246,15 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
             for i in range(0, len(body) if on_long == "split" else 1, room):
                 yield row, ids[:head] + body[i : i + room] + ids[-1:]
     if long and on_long == "error":
-        raise ValueError(
-            f"{len(long)} texts are longer than {limit} tokens, the first is row {long[0] + 1}; use split"
-        )
+        raise ValueError(f"{len(long)} texts are longer than {limit} tokens, the first is row {long[0] + 1}; use split")
     if long and on_long == "warn":
         logger.warning(
             "%d of %d texts are longer than %d tokens and were cut; on_long='split' averages their pieces, "
-            "on_long='error' refuses them", len(long), len(texts), limit
-        )  # fmt: skip
+            "on_long='error' refuses them",
+            len(long),
+            len(texts),
+            limit,
+        )
 
 
 def padded(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:

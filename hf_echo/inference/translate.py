@@ -65,12 +65,8 @@ def translate(
         _check_embeddings(inputs, model.config.embedding_size)
     if not model.bottleneck:
         if isinstance(inputs, np.ndarray):
-            raise ValueError(
-                "this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings"
-            )
-        options = dict(
-            num_beams=num_beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress
-        )
+            raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
+        options = dict(num_beams=num_beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress)
         return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, on_long, **options)
     if isinstance(inputs, np.ndarray):
         embeddings, order = inputs, np.arange(len(inputs))
@@ -84,9 +80,12 @@ def translate(
         vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(model.device)
         if num_beams == 1:
             ids = greedy_decode(
-                model.decoder, vectors, prompt, max_new_tokens=max_new_tokens,
+                model.decoder,
+                vectors,
+                prompt,
+                max_new_tokens=max_new_tokens,
                 no_repeat_ngram_size=model.generation_config.no_repeat_ngram_size,
-            )  # fmt: skip
+            )
         else:
             ids = _generate(model, prompt, num_beams, max_new_tokens, sentence_embedding=vectors)
         for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
@@ -119,9 +118,7 @@ def _translate_tokens(
 ) -> list[str]:
     """Stage 1: the decoder reads all encoder states."""
     if on_long == "split":
-        raise ValueError(
-            "a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'"
-        )
+        raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'")
     pieces = list(pieces_of(tokenizer, list(texts), source_lang, tokenizer.model_max_length, on_long))
     order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
     out = [""] * len(pieces)

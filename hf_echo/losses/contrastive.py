@@ -93,9 +93,7 @@ def symmetric_contrastive_loss(
     return (_softmax_loss(logits, dropped, 0.0, 0) + _softmax_loss(logits.T, dropped, 0.0, 0)) / 2
 
 
-def guide_filter(
-    guide_source: Tensor, guide_target: Tensor, *, radius: float = 0.5, offset: int = 0
-) -> Tensor:
+def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 0.5, offset: int = 0) -> Tensor:
     """Which targets are negatives of which source (Omnilingual SONAR Eq. 3, after GISTEmbed,
     https://arxiv.org/abs/2402.16829): j is kept iff `cos(gx_i, gy_j) < radius * cos(gx_i, gy_i)`.
 
@@ -203,9 +201,7 @@ def _softmax_loss(logits: Tensor, dropped: Tensor | None, margin_logit: float, o
     return F.cross_entropy(logits, rows + offset, reduction="sum") / max(len(logits), 1)
 
 
-def _check(
-    source: Tensor, target: Tensor, logit_scale: float, margin: float, margin_space: str, offset: int
-) -> None:
+def _check(source: Tensor, target: Tensor, logit_scale: float, margin: float, margin_space: str, offset: int) -> None:
     _check_pair("source", source, "target", target, offset)
     if not 0 < logit_scale < math.inf:
         raise ValueError(f"logit_scale must be positive and finite, got {logit_scale}")

@@ -37,11 +37,7 @@ def sampled_translation_loss(
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     targets = labels[labels != ignore_index].unique()
-    if (
-        len(targets)
-        and (targets[0] < 0 or targets[-1] >= len(weight))
-        or len(targets) + samples >= len(weight)
-    ):
+    if len(targets) and (targets[0] < 0 or targets[-1] >= len(weight)) or len(targets) + samples >= len(weight):
         return translation_loss(hidden, weight, labels, ignore_index=ignore_index)
     others = torch.ones(len(weight), dtype=torch.bool, device=weight.device)
     others[targets] = False

@@ -198,9 +198,7 @@ def _blank(hard_negatives: Tensor, mask: Tensor) -> Tensor:
 def _check_hard(source: Tensor, hard_negatives: Tensor, hard_negative_mask: Tensor) -> Tensor:
     n, d = source.shape
     if hard_negatives.ndim != 3 or (hard_negatives.shape[0], hard_negatives.shape[2]) != (n, d):
-        raise ValueError(
-            f"hard_negatives must be (n, K, d) = ({n}, K, {d}), got {tuple(hard_negatives.shape)}"
-        )
+        raise ValueError(f"hard_negatives must be (n, K, d) = ({n}, K, {d}), got {tuple(hard_negatives.shape)}")
     if hard_negative_mask.shape != hard_negatives.shape[:2]:
         raise ValueError(
             f"hard_negative_mask must be (n, K) = {tuple(hard_negatives.shape[:2])}, "

@@ -116,9 +116,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         # once_differentiable would be silent here: it looks at grad_output alone, mostly a constant.
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "translation_loss has no second derivative: call backward without create_graph"
-            )
+            raise RuntimeError("translation_loss has no second derivative: call backward without create_graph")
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grad_output / ctx.tokens
         if grad_hidden is not None:

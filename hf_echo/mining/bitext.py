@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 
-from ..evaluation.checks import refuse_broken
-from ..evaluation.neighbours import Neighbours, mutual_neighbours
-from ..evaluation.xsim import MARGINS, margin_scores
-from .approximate import index_neighbours
-from .best import Best, search_folder
+from ..search.approximate import index_neighbours
+from ..search.best import Best, search_folder
+from ..search.checks import refuse_broken
+from ..search.margin import MARGINS, margin_scores
+from ..search.neighbours import Neighbours, mutual_neighbours
 
 RETRIEVALS = ("max", "forward", "backward", "intersection")
 BLOCK = 65_536  # rows of one side that are in memory at a time
@@ -103,13 +103,9 @@ class Blocks:
         self.block, self.name = block, name
         if not self.parts or any(p.ndim != 2 or 0 in p.shape for p in self.parts):
             shapes = [p.shape for p in self.parts]
-            raise ValueError(
-                f"{name} must be (rows, dimensions) arrays with at least one of each, got {shapes}"
-            )
+            raise ValueError(f"{name} must be (rows, dimensions) arrays with at least one of each, got {shapes}")
         if len({p.shape[1] for p in self.parts}) > 1:
-            raise ValueError(
-                f"the parts of {name} differ in dimensions: {sorted({p.shape[1] for p in self.parts})}"
-            )
+            raise ValueError(f"the parts of {name} differ in dimensions: {sorted({p.shape[1] for p in self.parts})}")
         self.starts = np.cumsum([0, *(len(p) for p in self.parts)])
         self.rows, self.width = int(self.starts[-1]), self.parts[0].shape[1]
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from ..data.filters.normal_form import normal_forms
-from ..evaluation.neighbours import Neighbours
+from ..data.pipeline.filters.normal_form import normal_forms
 from ..languages import language
+from ..search.approximate import index_neighbours
+from ..search.best import Best, search_folder
+from ..search.neighbours import Neighbours
 from ..utils.files import write_whole
-from .approximate import index_neighbours
-from .best import Best, search_folder
 from .bitext import BLOCK, Blocks
 from .shards import Encode, encode_to_shards
 
@@ -51,18 +51,14 @@ def encode_column(
     dataset: Any, side: str, rows: np.ndarray, encode: Encode, lang: str, folder: Path, **options: Any
 ) -> list[np.ndarray]:
     """Memory-mapped embeddings of `dataset[rows][side]`, in that order; options: those of `encode_to_shards`."""
-    return encode_to_shards(
-        ColumnTexts(dataset, side, rows, f"{lang} {side}"), encode, lang, folder, **options
-    )
+    return encode_to_shards(ColumnTexts(dataset, side, rows, f"{lang} {side}"), encode, lang, folder, **options)
 
 
 def best_of(queries: list, pool: list, k: int, index: str, work: Path, progress: bool) -> Neighbours:
     """The k best rows of the pool for each query, by a faiss index; both are lists of (rows, d) arrays."""
     x, y = Blocks(queries, BLOCK, "queries"), Blocks(pool, BLOCK, "pool")
     if x.width != y.width:
-        raise ValueError(
-            f"queries have {x.width} dimensions and the pool {y.width}: one model must encode both"
-        )
+        raise ValueError(f"queries have {x.width} dimensions and the pool {y.width}: one model must encode both")
     folder = search_folder(work, x, y, k=k, index=index)
     return index_neighbours(Best(x, k, folder), y, index, progress=progress)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation.neighbours import unit_rows
 from ..evaluation.results import Result
+from ..search.neighbours import unit_rows
 from .columns import (
     best_of,
     encode_column,

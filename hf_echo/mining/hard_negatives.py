@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation.neighbours import unit_rows
 from ..evaluation.results import Result
+from ..search.neighbours import unit_rows
 from .columns import (
     best_of,
     encode_column,
@@ -98,13 +98,9 @@ def mine_negatives(
         targets = encode_column(dataset, "target", own, encode, lang, work / lang / "targets", **options)
         chosen = sampled(first_of_each(pool_keys, in_pool[lang]), pool_size, seed)
         if pool is None:
-            pool_vectors = (
-                targets if len(chosen) == len(own) else [take_rows(targets, np.searchsorted(own, chosen))]
-            )
+            pool_vectors = targets if len(chosen) == len(own) else [take_rows(targets, np.searchsorted(own, chosen))]
         else:
-            pool_vectors = encode_column(
-                pool, "target", chosen, encode, lang, work / lang / "pool", **options
-            )
+            pool_vectors = encode_column(pool, "target", chosen, encode, lang, work / lang / "pool", **options)
         queries, order = _encode_sources(dataset, rows, encode, work / lang / "sources", options)
         fetch = min(k + SPARE, len(chosen))
         near = best_of(queries, pool_vectors, fetch, index, work / lang / "search", progress).indices
@@ -191,9 +187,7 @@ def _write(dataset: Any, candidates: Any, found: np.ndarray, out: Path, progress
     def change(start: int, columns: dict) -> dict:
         chosen = found[start : start + len(columns["source"])]
         texts = iter(candidates[chosen[chosen >= 0]]["target"] if (chosen >= 0).any() else [])
-        return columns | {
-            "hard_negatives": [[next(texts) for _ in range(n)] for n in (chosen >= 0).sum(axis=1)]
-        }
+        return columns | {"hard_negatives": [[next(texts) for _ in range(n)] for n in (chosen >= 0).sum(axis=1)]}
 
     quality = ["quality"] if "quality" in dataset.column_names else []
     write_rows(dataset, out, change, ["hard_negatives", *quality], progress)

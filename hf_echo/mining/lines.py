@@ -65,6 +65,4 @@ class TextLines:
         try:
             return line.removeprefix(BOM).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{self.path}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8"
-            ) from None
+            raise ValueError(f"{self.path}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None

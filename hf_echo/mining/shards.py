@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from ..evaluation.checks import refuse_broken
+from ..search.checks import refuse_broken
 from ..utils.files import write_whole
 from .lines import TextLines
 
@@ -84,9 +84,7 @@ def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, mod
             unfinished.write_text(json.dumps(about), encoding="utf-8")
         return
     known = np.array(there["probe"])
-    cosine = (
-        known @ probe / (np.linalg.norm(known) * np.linalg.norm(probe)) if known.shape == probe.shape else 0
-    )
+    cosine = known @ probe / (np.linalg.norm(known) * np.linalg.norm(probe)) if known.shape == probe.shape else 0
     what = {
         "file": "contents of the file",
         "rows": "rows (--dedup?)",

@@ -66,6 +66,4 @@ def _gold(gold: Iterable[Pair]) -> set[Pair]:
 
 def _score(found: int, right: int, gold: int, threshold: float | None = None) -> PairScore:
     precision = 100 * right / found if found else 0.0
-    return PairScore(
-        200 * right / (found + gold), precision, 100 * right / gold, found, right, gold, threshold
-    )
+    return PairScore(200 * right / (found + gold), precision, 100 * right / gold, found, right, gold, threshold)

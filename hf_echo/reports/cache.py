@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from ..evaluation.encoders import Encode
+from ..inference.encoders import Encode
 from ..utils.files import write_whole
 
 Row = np.ndarray | tuple[np.ndarray, np.ndarray, int]  # dense, or columns, values and width of a sparse one
@@ -46,9 +46,7 @@ def cached_encoder(encode: Encode, folder: str | Path, model_id: str, *, progres
         keys = [_key(text) for text in texts]
         vectors = dict(known[lang])
         new = {key: text for key, text in zip(keys, texts) if key not in vectors}
-        bar = tqdm(
-            total=len(new), desc=f"Encode {lang}", unit="text", leave=False, disable=not (progress and new)
-        )
+        bar = tqdm(total=len(new), desc=f"Encode {lang}", unit="text", leave=False, disable=not (progress and new))
         for start in range(0, len(new), BLOCK):
             block = dict(list(new.items())[start : start + BLOCK])
             rows = _float32(encode(list(block.values()), lang))

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-from ..evaluation.speed import measure_speed
+from ..evaluation.benchmarks.speed import measure_speed
 from .models import open_model
 
 ROUNDS = 3

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.nway import find_nway_columns
-from ..evaluation.alignment_data import AlignedPair, load_alignment
+from ..evaluation.tokens.alignment_data import AlignedPair, load_alignment
 from ..synthesis import hard_negatives_for
 
 ALIGNMENT = {"src_tokens", "tgt_tokens", "alignment"}
@@ -114,9 +114,7 @@ def _nway(file: Path, id_column: str, columns: list[str], target_lang: str, max_
             raise ValueError(f"{where}: category is empty; leave the row out or fill it")
         key = (train, row["id"], row["lang"])
         if key in seen:
-            raise ValueError(
-                f"{where}: id {row['id']!r} has a text in this language already, in row {seen[key]}"
-            )
+            raise ValueError(f"{where}: id {row['id']!r} has a text in this language already, in row {seen[key]}")
         seen[key] = number
         parts[train].append(row)
     rows, train = parts[False], parts[True]
@@ -128,10 +126,6 @@ def _nway(file: Path, id_column: str, columns: list[str], target_lang: str, max_
             f"{', '.join(langs) or 'no rows'}"
         )
     own = {row["id"]: row["text"] for row in rows if row["lang"] == target_lang}
-    found = (
-        hard_negatives_for(list(own.values()), max_negatives)
-        if target_lang.startswith("eng")
-        else [[]] * len(own)
-    )
+    found = hard_negatives_for(list(own.values()), max_negatives) if target_lang.startswith("eng") else [[]] * len(own)
     negatives = {key: list(items) for key, items in zip(own, found, strict=True) if items}
     return NwayTable(file.stem, file.name, rows, train, negatives)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..evaluation.encoders import Encode
-from ..evaluation.xsim import text_groups
-from ..evaluation.xsimpp import xsimpp
+from ..evaluation.retrieval.xsim import text_groups
+from ..evaluation.retrieval.xsimpp import xsimpp
+from ..inference.encoders import Encode
 from .data import NwayTable
 
 READABLE = 160  # characters of a sentence shown as an example
@@ -54,5 +54,10 @@ def _of_language(encode: Encode, table: NwayTable, lang: str, target_lang: str) 
             example = {"lang": lang, "id": ids[i], "kind": kinds[pick]}
             example |= {"source": source[ids[i]], "desired": wanted[i], "retrieved": texts[pick]}
             wrong.append(example)
-    return sorted(wrong, key=lambda e: (len(e["desired"]) > READABLE, -len(e["desired"])
-                                        if len(e["desired"]) <= READABLE else len(e["desired"])))  # fmt: skip
+    return sorted(
+        wrong,
+        key=lambda e: (
+            len(e["desired"]) > READABLE,
+            -len(e["desired"]) if len(e["desired"]) <= READABLE else len(e["desired"]),
+        ),
+    )

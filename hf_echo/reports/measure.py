@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from ..evaluation.alignment import aer_by_layer, evaluate_alignment
-from ..evaluation.downstream import evaluate_classification
-from ..evaluation.encoders import Encode
-from ..evaluation.geometry import evaluate_geometry
 from ..evaluation.groups import grouped
-from ..evaluation.multilingual import evaluate_xsim
+from ..evaluation.probes.downstream import evaluate_classification
 from ..evaluation.results import Table
+from ..evaluation.retrieval.multilingual import evaluate_xsim
+from ..evaluation.space.geometry import evaluate_geometry
+from ..evaluation.tokens.alignment import aer_by_layer, evaluate_alignment
+from ..inference.encoders import Encode
 from ..languages import LANGUAGES
 from .cache import cached_encoder, cached_result
 from .cost import measure_cost
@@ -74,8 +74,19 @@ def measure(
         "sets": {name: _describe(table, data.target_lang) for name, table in data.tables.items()},
         "skipped": [],
     }
-    for name in ("xsim", "groups", "families", "topics", "geometry", "singular_values", "cosines", "map",
-                 "examples", "alignment", "cost"):  # fmt: skip
+    for name in (
+        "xsim",
+        "groups",
+        "families",
+        "topics",
+        "geometry",
+        "singular_values",
+        "cosines",
+        "map",
+        "examples",
+        "alignment",
+        "cost",
+    ):
         result[name] = {}
     steps = [(model, step) for model in models for step in _steps(model, data, main)]
     bar = tqdm(steps, unit="step", disable=not progress)
@@ -124,12 +135,14 @@ def _xsim(table: NwayTable, result, model, encode, data, cache, examples) -> Non
 
 def _families(table: NwayTable, result, model, encode, data, cache, examples) -> None:
     if len(table.langs) > MOST_FOR_PAIRS:
-        _skip(result, model, f"xsim between families: {table.file} has {len(table.langs)} languages, which is "
-                             f"more than {MOST_FOR_PAIRS}")  # fmt: skip
+        _skip(
+            result,
+            model,
+            f"xsim between families: {table.file} has {len(table.langs)} languages, which is "
+            f"more than {MOST_FOR_PAIRS}",
+        )
         return
-    found = evaluate_xsim(
-        encode, table.rows, target_lang=data.target_lang, direction="all", same_text_is_right=True
-    )
+    found = evaluate_xsim(encode, table.rows, target_lang=data.target_lang, direction="all", same_text_is_right=True)
     cells: dict[tuple[str, str], list[float]] = {}
     for row in found.rows:
         cells.setdefault((_family(row["lang"]), _family(row["target_lang"])), []).append(row["xsim"])
@@ -166,8 +179,12 @@ def _space(table: NwayTable, result, model, encode, data, cache, examples) -> No
         return
     ids = table.common
     if len(ids) < FEWEST_ROWS:
-        _skip(result, model, f"geometry, singular values and map: {table.file} has {len(ids)} sentences in all "
-                             f"languages, and {FEWEST_ROWS} are needed")  # fmt: skip
+        _skip(
+            result,
+            model,
+            f"geometry, singular values and map: {table.file} has {len(ids)} sentences in all "
+            f"languages, and {FEWEST_ROWS} are needed",
+        )
         return
     parts = {lang: encode([table.texts[lang][key] for key in ids], lang) for lang in table.langs}
     found = evaluate_geometry(parts)
@@ -185,9 +202,7 @@ def _alignment(subject, result, model, encode, data, cache, examples) -> None:
         return
 
     def make() -> list[dict]:
-        found = evaluate_alignment(
-            *model.tokens(), pairs, methods=("itermax",), on_long="skip", progress=True
-        )
+        found = evaluate_alignment(*model.tokens(), pairs, methods=("itermax",), on_long="skip", progress=True)
         return [row | found.notes for row in aer_by_layer(found).rows]
 
     rows = cached_result(cache, ["alignment", model.model_id, data.fingerprints[name]], make)

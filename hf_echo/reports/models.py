@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.encoders import Encode, tfidf_encoder
 from ..inference.any_encoder import any_encoder
 from ..inference.encode import load_encoder
+from ..inference.encoders import Encode, tfidf_encoder
 from .cache import fingerprint
 
 BASELINES = {

@@ -23,10 +23,7 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    **{
-        name: INK
-        for name in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    },
+    **{name: INK for name in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")},
 }
 
 
@@ -54,8 +51,10 @@ def figures(measured: dict[str, Any]) -> dict[str, tuple[str, list[str]]]:
     main = measured["main"]
     if measured["families"]:
         svgs = [_heat(label, content) for label, content in measured["families"].items()]
-        found["families"] = (f"{main}: xsim in percent from a family (row) to a family (column), mean of its "
-                             "pairs of languages.", svgs)  # fmt: skip
+        found["families"] = (
+            f"{main}: xsim in percent from a family (row) to a family (column), mean of its pairs of languages.",
+            svgs,
+        )
     if measured["map"]:
         svgs = [_map(label, content, measured["target_lang"]) for label, content in measured["map"].items()]
         method = next(iter(measured["map"].values()))["method"]
@@ -64,13 +63,17 @@ def figures(measured: dict[str, Any]) -> dict[str, tuple[str, list[str]]]:
             "(dots), the English one (star) and its hard negatives (crosses); grey: other sentences. Good: dots round "
             "their star, crosses outside. Distances between clusters mean nothing.",
             svgs,
-        )  # fmt: skip
+        )
     if measured["singular_values"]:
-        found["singular"] = (f"{main}: singular values of all embeddings, as shares of the largest.",
-                             [_singular(measured["singular_values"], colours)])  # fmt: skip
+        found["singular"] = (
+            f"{main}: singular values of all embeddings, as shares of the largest.",
+            [_singular(measured["singular_values"], colours)],
+        )
     for name, tables in measured["alignment"].items():
-        found[f"aer-{name}"] = (f"{name}: alignment error rate by layer (itermax), mean of the language pairs; 0 is "
-                                "the embeddings.", [_aer(tables, colours)])  # fmt: skip
+        found[f"aer-{name}"] = (
+            f"{name}: alignment error rate by layer (itermax), mean of the language pairs; 0 is the embeddings.",
+            [_aer(tables, colours)],
+        )
     return found
 
 
@@ -90,8 +93,12 @@ def _draw(draw: Callable, width: float, height: float) -> str:
     text = out.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r"(<svg[^>]*?) width=\"[^\"]*\" height=\"[^\"]*\"|(<svg[^>]*?) height=\"[^\"]*\" width=\"[^\"]*\"",
-                  lambda m: m.group(1) or m.group(2), text, count=1)  # fmt: skip
+    text = re.sub(
+        r"(<svg[^>]*?) width=\"[^\"]*\" height=\"[^\"]*\"|(<svg[^>]*?) height=\"[^\"]*\" width=\"[^\"]*\"",
+        lambda m: m.group(1) or m.group(2),
+        text,
+        count=1,
+    )
     text = text.replace("<svg", f'<svg style="max-width:{width * 96:.0f}px" role="img"', 1)
     text = re.sub(r' id="[A-Za-z0-9.]*_\d+"', "", text)  # groups, the same in every figure
     return re.sub(r"(\d+\.\d{2})\d+", r"\1", text)
@@ -105,9 +112,7 @@ def _bars(tables: dict, colours: dict[str, str], column: str) -> str:
         for i, (label, content) in enumerate(tables.items()):
             values = {row["lang"]: row[column] for row in content["rows"]}
             places = [n - 0.4 + size * (i + 0.5) for n in range(len(langs))]
-            axis.barh(
-                places, [values[lang] for lang in langs], size * 0.92, color=colours[label], label=label
-            )
+            axis.barh(places, [values[lang] for lang in langs], size * 0.92, color=colours[label], label=label)
         axis.set_yticks(range(len(langs)), langs)
         axis.set_ylim(len(langs) - 0.45, -0.55)
         axis.set_xlim(0, 100)
@@ -122,9 +127,7 @@ def _kinds(tables: dict, colours: dict[str, str]) -> str:
     prefix = "xsimpp_errors/"
     totals = {
         label: {
-            kind: 100
-            * sum(row.get(kind, 0) for row in content["rows"])
-            / sum(row["count"] for row in content["rows"])
+            kind: 100 * sum(row.get(kind, 0) for row in content["rows"]) / sum(row["count"] for row in content["rows"])
             for kind in dict.fromkeys(k for row in content["rows"] for k in row if k.startswith(prefix))
         }
         for label, content in tables.items()
@@ -142,8 +145,14 @@ def _kinds(tables: dict, colours: dict[str, str]) -> str:
             if not any(values):
                 continue
             short = kind.removeprefix(prefix)
-            axis.barh(range(len(totals)), values, 0.6, left=list(left.values()),
-                      color=palette[(2 * number) % 20 + number // 10], label=names.get(short, short))  # fmt: skip
+            axis.barh(
+                range(len(totals)),
+                values,
+                0.6,
+                left=list(left.values()),
+                color=palette[(2 * number) % 20 + number // 10],
+                label=names.get(short, short),
+            )
             left = {label: left[label] + v for label, v in zip(left, values)}
         axis.set_yticks(range(len(totals)), [label.split("/")[-1] for label in totals])
         axis.set_ylim(len(totals) - 0.5, -0.5)
@@ -165,9 +174,7 @@ def _heat(label: str, content: dict) -> str:
     def draw(axis) -> None:
         axis.pcolormesh(values, cmap="viridis_r", vmin=0, vmax=100, edgecolors="none")
         for (i, j), value in np.ndenumerate(values):
-            text, colour = (
-                ("–", INK) if np.isnan(value) else (f"{value:.0f}", "white" if value > 45 else "black")
-            )
+            text, colour = ("–", INK) if np.isnan(value) else (f"{value:.0f}", "white" if value > 45 else "black")
             axis.text(j + 0.5, i + 0.5, text, ha="center", va="center", fontsize=9, color=colour)
         axis.set_xticks(np.arange(len(names)) + 0.5, names, rotation=40, ha="right", rotation_mode="anchor")
         axis.set_yticks(np.arange(len(names)) + 0.5, names)
@@ -189,9 +196,16 @@ def _map(label: str, content: dict, target_lang: str) -> str:
                 own = [p for p in points if ROLES[p[2]] == role and p[3] == focus]
                 if own:
                     colour = "#9a9a9a" if focus < 0 else COLOURS[focus % len(COLOURS)]
-                    axis.scatter([p[0] for p in own], [p[1] for p in own], size, color=colour, marker=marker,
-                                 alpha=0.45 if focus < 0 else 0.9, linewidths=0.5,
-                                 edgecolors={"other": "none", "negative": "black"}.get(role, "white"))  # fmt: skip
+                    axis.scatter(
+                        [p[0] for p in own],
+                        [p[1] for p in own],
+                        size,
+                        color=colour,
+                        marker=marker,
+                        alpha=0.45 if focus < 0 else 0.9,
+                        linewidths=0.5,
+                        edgecolors={"other": "none", "negative": "black"}.get(role, "white"),
+                    )
         axis.set_xticks([])
         axis.set_yticks([])
         axis.spines[:].set_visible(True)

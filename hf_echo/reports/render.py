@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..markdown import markdown_table
+from ..utils.markdown import markdown_table
 from .plots import figures
 from .tables import Grid, Section, sections
 
@@ -36,8 +36,7 @@ def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Emb
     content = {
         "index.html": page,
         "report.md": render_markdown(parts, title),
-        "report.json": json.dumps(measured, ensure_ascii=False, indent=1, default=float, allow_nan=False)
-        + "\n",
+        "report.json": json.dumps(measured, ensure_ascii=False, indent=1, default=float, allow_nan=False) + "\n",
     }
     out.mkdir(parents=True, exist_ok=True)
     for name, text in content.items():

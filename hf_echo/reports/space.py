@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..evaluation.encoders import Encode
+from ..inference.encoders import Encode
 from .data import NwayTable
 
 ROLES = ("other", "translation", "target", "negative")

@@ -42,8 +42,14 @@ def sections(measured: dict[str, Any]) -> list[Section]:
     main = measured["main"]
     if measured["families"]:
         rows = [[label, _number(content["average"])] for label, content in measured["families"].items()]
-        found.append(Section(f"Between families ({main})", "Every language to every other one, no hard negatives.",
-                             [Grid("Mean xsim over all pairs, %", ["model", "xsim"], rows)], ["families"]))  # fmt: skip
+        found.append(
+            Section(
+                f"Between families ({main})",
+                "Every language to every other one, no hard negatives.",
+                [Grid("Mean xsim over all pairs, %", ["model", "xsim"], rows)],
+                ["families"],
+            )
+        )
     if measured["map"]:
         found.append(_cosines(measured))
     if any(measured["examples"].values()):
@@ -145,11 +151,13 @@ def _cosines(measured: dict) -> Section:
         for label, c in measured["cosines"].items()
     ]
     header = ["model", "with translations", "with hard negatives", "translation nearer, %"]
-    caption = (
-        "Mean cosine of an English sentence; and how often a translation is nearer than every hard negative"
+    caption = "Mean cosine of an English sentence; and how often a translation is nearer than every hard negative"
+    return Section(
+        f"Translations against hard negatives ({measured['main']})",
+        "After OS Figure 17.",
+        [Grid(caption, header, rows)],
+        ["map"],
     )
-    return Section(f"Translations against hard negatives ({measured['main']})", "After OS Figure 17.",
-                   [Grid(caption, header, rows)], ["map"])  # fmt: skip
 
 
 def _examples(measured: dict) -> Section:
@@ -170,10 +178,13 @@ def _topics(name: str, by_lang: dict) -> Section:
         by_model = {label: {row["lang"]: row for row in content["rows"]} for label, content in tables.items()}
         header = ["language", *(f"{label} {what}" for what in ("accuracy", "CLT") for label in labels)]
         grid = Grid(f"Probe trained on {language(train_lang)}", header, [], average=True)
-        entries = [(language(lang), [by_model[la][lang][m] for m in ("accuracy", "clt") for la in labels])
-                   for lang in by_model[labels[0]]]  # fmt: skip
-        entries.append(("average of the others",
-                        [tables[la]["average"][m] for m in ("accuracy", "clt") for la in labels]))  # fmt: skip
+        entries = [
+            (language(lang), [by_model[la][lang][m] for m in ("accuracy", "clt") for la in labels])
+            for lang in by_model[labels[0]]
+        ]
+        entries.append(
+            ("average of the others", [tables[la]["average"][m] for m in ("accuracy", "clt") for la in labels])
+        )
         for title, numbers in entries:
             grid.best |= _best_by_measure(numbers, len(labels), len(grid.rows), shift=1, low=False)
             grid.rows.append([title, *map(_number, numbers)])
@@ -184,16 +195,20 @@ def _topics(name: str, by_lang: dict) -> Section:
 
 
 def _geometry(measured: dict) -> Section:
-    names = {"dimensions": "dimensions", "spread": "spread (1: no collapse)", "effective_rank": "effective rank",
-             "centred_effective_rank": "effective rank, centred", "isotropy": "isotropy",
-             "invariance": "invariance, nats (0 is best)", "calinski_harabasz": "Calinski-Harabasz",
-             "rsim": "RSIM"}  # fmt: skip
+    names = {
+        "dimensions": "dimensions",
+        "spread": "spread (1: no collapse)",
+        "effective_rank": "effective rank",
+        "centred_effective_rank": "effective rank, centred",
+        "isotropy": "isotropy",
+        "invariance": "invariance, nats (0 is best)",
+        "calinski_harabasz": "Calinski-Harabasz",
+        "rsim": "RSIM",
+    }
     tables = measured["geometry"]
     rows = [[title, *(_number(row[key], 3) for row in tables.values())] for key, title in names.items()]
     text = "Invariance hangs on the number of dimensions: compare it between models of one size only."
-    return Section(
-        f"Geometry ({measured['main']})", text, [Grid("", ["measure", *tables], rows)], ["singular"]
-    )
+    return Section(f"Geometry ({measured['main']})", text, [Grid("", ["measure", *tables], rows)], ["singular"])
 
 
 def _alignment(name: str, tables: dict) -> Section:
@@ -216,10 +231,14 @@ def _cost(measured: dict) -> Section:
     first = next(iter(rows))
     header = ["model", "sentences a second", "seconds, fastest to slowest round", "peak memory, MiB"]
     lines = [
-        [label, _number(row["sentences_per_second"], 0), f"{row['fastest']:.2f} to {row['slowest']:.2f}",
-         _number(row["peak_memory"], 0)]
+        [
+            label,
+            _number(row["sentences_per_second"], 0),
+            f"{row['fastest']:.2f} to {row['slowest']:.2f}",
+            _number(row["peak_memory"], 0),
+        ]
         for label, row in measured["cost"].items()
-    ]  # fmt: skip
+    ]
     grid = Grid("", header, lines)
     fastest = _best([row["sentences_per_second"] for row in rows], 0, False, shift=0)
     grid.best |= {(at, 1) for _, at in fastest}
@@ -238,9 +257,7 @@ def _best(values: Iterable[float | None], row: int, low: bool, shift: int = 1) -
     return {(row, at + shift) for value, at in known if value == best}
 
 
-def _best_by_measure(
-    numbers: list, models: int, row: int, shift: int, low: bool = True
-) -> set[tuple[int, int]]:
+def _best_by_measure(numbers: list, models: int, row: int, shift: int, low: bool = True) -> set[tuple[int, int]]:
     parts = range(0, len(numbers), models)
     return set().union(*(_best(numbers[at : at + models], row, low, shift + at) for at in parts))
 

@@ -43,15 +43,19 @@ _ASK_FOR_WITH = frozenset(
 )
 # "add x to y" and "remove x from y": the preposition changes with the verb
 _VERB_PREPOSITIONS = {
-    "add": ("to", "from"), "remove": ("from", "to"), "send": ("to", "from"), "receive": ("from", "to"),
-    "lend": ("to", "from"), "borrow": ("from", "to"), "sell": ("to", "from"), "buy": ("from", "to"),
-}  # fmt: skip
+    "add": ("to", "from"),
+    "remove": ("from", "to"),
+    "send": ("to", "from"),
+    "receive": ("from", "to"),
+    "lend": ("to", "from"),
+    "borrow": ("from", "to"),
+    "sell": ("to", "from"),
+    "buy": ("from", "to"),
+}
 _CANDIDATES = (
     frozenset(ANTONYMS)
     | frozenset(GENDER)
-    | frozenset(
-        word for word, forms in FORMS.items() if any(base in VERB_ANTONYMS for base in forms.values())
-    )
+    | frozenset(word for word, forms in FORMS.items() if any(base in VERB_ANTONYMS for base in forms.values()))
 )
 
 

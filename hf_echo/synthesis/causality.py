@@ -57,12 +57,7 @@ def _with_support(s: Sentence, k: int, support: str, verb: str, behind: str = ""
     """An auxiliary in front of a verb and of its adverb: "quickly ran" -> "did not quickly run"."""
     verb = f"{behind} {verb}" if behind else verb
     adverb = s.before(k)
-    if (
-        k - 1 in s.starts
-        or not adverb.endswith("ly")
-        or len(adverb) < 5
-        or adverb in _MIDDLE | {"only", "finally"}
-    ):
+    if k - 1 in s.starts or not adverb.endswith("ly") or len(adverb) < 5 or adverb in _MIDDLE | {"only", "finally"}:
         return {k: cased(f"{support} {verb}", s.tokens[k])}
     return {k - 1: f"{support} {s.tokens[k - 1]}", k: verb}
 
@@ -158,9 +153,7 @@ def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
     new = "might" if past else rng.choice(("may", "should", "might"))
     if v.kind == "lexical":
         if v.tense == "imperative":
-            return (
-                {k: cased(f"you {rng.choice(('may', 'should'))} {v.base}", word)} if k in s.starts else None
-            )
+            return {k: cased(f"you {rng.choice(('may', 'should'))} {v.base}", word)} if k in s.starts else None
         if _coordinated(s, k) or s.low[k : k + 2] == ["used", "to"] or v.tense == "s" and k in s.starts:
             return None
         if past:

@@ -51,18 +51,47 @@ _CAUSATIVES = frozenset(
     "watched have had "
     "get gets want wants than with of for about between like letting seeing hearing watching to".split()
 )
-_CLOSED = DETERMINERS | OBJECTS | SUBJECTS | PREPOSITIONS | MODALS | HAVE | DO | set(BE) | {
-    "and", "or", "but", "to", "not", "n't", "if", "that", "be", "been", "being",
-    "get", "got", "gets", "getting", "having",
-    "because", "while", "when", "than", "so", "what", "how", "why", "where", "of",
-}  # fmt: skip
+_CLOSED = (
+    DETERMINERS
+    | OBJECTS
+    | SUBJECTS
+    | PREPOSITIONS
+    | MODALS
+    | HAVE
+    | DO
+    | set(BE)
+    | {
+        "and",
+        "or",
+        "but",
+        "to",
+        "not",
+        "n't",
+        "if",
+        "that",
+        "be",
+        "been",
+        "being",
+        "get",
+        "got",
+        "gets",
+        "getting",
+        "having",
+        "because",
+        "while",
+        "when",
+        "than",
+        "so",
+        "what",
+        "how",
+        "why",
+        "where",
+        "of",
+    }
+)
 # a verb form without tense may follow these at some distance: "to let users create"
-_BARE = (
-    _CAUSATIVES | MODALS | {"to", "do", "does", "did", "and", "or", "enable"} - {"with", "of", "for", "than"}
-)
-_NEGATIVE = frozenset(
-    "never no nor neither none nothing nobody hardly nowhere without n't not unless".split()
-)
+_BARE = _CAUSATIVES | MODALS | {"to", "do", "does", "did", "and", "or", "enable"} - {"with", "of", "for", "than"}
+_NEGATIVE = frozenset("never no nor neither none nothing nobody hardly nowhere without n't not unless".split())
 
 
 class Verb(NamedTuple):
@@ -148,13 +177,7 @@ def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
         inverted = False
         if word not in DO:
             return None
-    if (
-        s.before(k) == ","
-        and nxt in SUBJECTS | {"there"}
-        and s.low[k + 2] == "?"
-        or s.low[k + 3] == "?"
-        and negated
-    ):
+    if s.before(k) == "," and nxt in SUBJECTS | {"there"} and s.low[k + 2] == "?" or s.low[k + 3] == "?" and negated:
         return None  # a question tag
     if s.before(k) in ("neither", "nor", "so", "only") and nxt in SUBJECTS | {"there"}:
         return None
@@ -199,11 +222,7 @@ def _has_subject(s: Sentence, k: int, inverted: bool) -> bool:
 
 def _modal(s: Sentence, k: int, word: str, follow: str, inverted: bool, negated: bool) -> Verb | None:
     before = s.before(k)
-    if (
-        before in DETERMINERS
-        and before not in ("this", "these", "those", "all", "some")
-        or before in ("at", "of")
-    ):
+    if before in DETERMINERS and before not in ("this", "these", "those", "all", "some") or before in ("at", "of"):
         return None  # "the will of", "a can"
     if word == "may" and s.is_name(k):
         return None  # the month
@@ -260,9 +279,7 @@ def _lexical(s: Sentence, k: int, word: str, last_auxiliary: int) -> Verb | None
             return Verb(k, "lexical", "present", forms["base"])
         if before in ("people", "men", "women", "children") and sure and thing and not close:
             return Verb(k, "lexical", "present", forms["base"])
-        plural = (
-            noun and before.endswith("s") and not before.endswith("ss") and behind in DETERMINERS | OBJECTS
-        )
+        plural = noun and before.endswith("s") and not before.endswith("ss") and behind in DETERMINERS | OBJECTS
         if plural and sure and not close and _BARE.isdisjoint(s.low[max(0, k - 6) : k]):
             return Verb(k, "lexical", "present", forms["base"])
         imperative = k in s.starts or before == "please" and j in s.starts
@@ -272,9 +289,7 @@ def _lexical(s: Sentence, k: int, word: str, last_auxiliary: int) -> Verb | None
             and word not in ("thank", "let", "have")
             and "?" not in s.low
             and (
-                thing
-                or behind in PREPOSITIONS
-                and word not in ("last", "head", "back", "love", "hope", "care", "risk")
+                thing or behind in PREPOSITIONS and word not in ("last", "head", "back", "love", "hope", "care", "risk")
             )
         ):
             return Verb(k, "lexical", "imperative", forms["base"])

@@ -15,11 +15,19 @@ Edits = dict[int, str]
 
 def _groups() -> dict[str, tuple[str, ...]]:
     lists = [
-        words.MALE_NAMES, words.FEMALE_NAMES, words.COUNTRIES, words.CITIES, words.US_STATES,
-        words.THE_COUNTRIES, words.CONTINENTS, words.NATIONALITIES, words.BIBLE_NAMES,
+        words.MALE_NAMES,
+        words.FEMALE_NAMES,
+        words.COUNTRIES,
+        words.CITIES,
+        words.US_STATES,
+        words.THE_COUNTRIES,
+        words.CONTINENTS,
+        words.NATIONALITIES,
+        words.BIBLE_NAMES,
         *(line.split("|") for line in words.ORGANISATIONS),
-        words.SHORT_COUNTRIES, words.SURNAMES,
-    ]  # fmt: skip
+        words.SHORT_COUNTRIES,
+        words.SURNAMES,
+    ]
     found: dict[str, tuple[str, ...]] = {}
     for names in lists:
         unique = tuple(dict.fromkeys(names))
@@ -33,13 +41,9 @@ _LONG_NAMES = {name.split()[0] for name in _NAMES if " " in name}
 _SURNAMES = tuple(words.SURNAMES)
 _SIBLINGS = {word: tuple(line.split()) for line in words.SIBLINGS for word in line.split()}
 # names that are ordinary words too: not at the start of a sentence, and not alone
-_ALSO_WORDS = frozenset(
-    "Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split()
-)
+_ALSO_WORDS = frozenset("Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split())
 _SPOKEN = tuple(words.SPOKEN)
-_SPEAKING = frozenset(
-    "learn learns learned learning speak speaks spoke speaking understand study into".split()
-)
+_SPEAKING = frozenset("learn learns learned learning speak speaks spoke speaking understand study into".split())
 _SAYING = frozenset("said says told added tweeted wrote explained argued".split())
 _ALTERNATIVES = 3
 
@@ -78,9 +82,7 @@ def _is_noun_here(s: Sentence, k: int) -> bool:
     return s.before(k) in DETERMINERS or s.before(k) in _ADJECTIVES
 
 
-_ADJECTIVES = frozenset(
-    ("red", "blue", "green", "white", "black", "old", "new", "young", "big", "small", "two")
-)
+_ADJECTIVES = frozenset(("red", "blue", "green", "white", "black", "old", "new", "young", "big", "small", "two"))
 
 
 def _others(name: str, group: tuple[str, ...], s: Sentence, rng: Random) -> list[str]:
@@ -131,9 +133,7 @@ def _span_at(s: Sentence, k: int, token: str) -> tuple[int, tuple[str, ...]] | N
         return None
     if s.tokens[k].isupper() and len(token) > 3 and token not in _NAMES:
         return None
-    if token in _ALSO_WORDS and (
-        k in s.starts or not following_name and not after_name and before not in PREPOSITIONS
-    ):
+    if token in _ALSO_WORDS and (k in s.starts or not following_name and not after_name and before not in PREPOSITIONS):
         return None
     if group is _NAMES["French"] and before in _SPEAKING and not following_name:
         return k + 1, _SPOKEN
@@ -183,11 +183,7 @@ def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
         yield _mapped(s, _WE_THEY)
     if present & {"they", "them", "their", "themselves"} and not present & {"we", "us"}:
         yield _mapped(s, _THEY_WE)
-    if (
-        present & {"you", "your", "yourself"}
-        and not present & {"they", "them", "their"}
-        and "thank" not in present
-    ):
+    if present & {"you", "your", "yourself"} and not present & {"they", "them", "their"} and "thank" not in present:
         edits = _you_to_they(s)
         if edits:
             yield edits

@@ -19,9 +19,7 @@ _SCALES = "hundred thousand million billion trillion".split()
 _ORDINALS = "second third fourth fifth sixth seventh eighth ninth tenth".split()
 _MULTIPLES = "hundreds thousands millions billions".split()
 _TIMES = {"twice": ("three times", "four times"), "once": ("twice", "three times")}
-_WORDS = frozenset(
-    [*_CARDINALS, *_TEENS, *_TENS, *_SCALES, *_MULTIPLES, *_ORDINALS, "first", "all", "twice", "once"]
-)
+_WORDS = frozenset([*_CARDINALS, *_TEENS, *_TENS, *_SCALES, *_MULTIPLES, *_ORDINALS, "first", "all", "twice", "once"])
 _WORDS |= {"half", "double", "triple", "dozen"}
 # behind the conjunction "once", which is no number
 _AFTER_CONJUNCTION = frozenset("the you a an upon it again they he she we i your this that more".split())
@@ -102,21 +100,16 @@ def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None
         return _other(low, _SCALES[:4], rng)
     if low in _MULTIPLES and behind == "of":
         return _other(low, _MULTIPLES, rng)
-    if (
-        low in _ORDINALS
-        and before in DETERMINERS
-        and before not in ("a", "an")
-        and behind not in ("of", ".", ",")
-    ):
+    if low in _ORDINALS and before in DETERMINERS and before not in ("a", "an") and behind not in ("of", ".", ","):
         return _other(low, _ORDINALS[:6], rng)
-    if (
-        low == "first"
-        and before in ("the", "his", "her", "their", "its", "our")
-        and behind not in ("lady", "time")
-    ):
+    if low == "first" and before in ("the", "his", "her", "their", "its", "our") and behind not in ("lady", "time"):
         return _other(low, ["second", "third", "fourth"], rng)
-    if low in _TIMES and behind not in _AFTER_CONJUNCTION and before not in (
-        "at", "all", ",", "") and k not in s.starts:  # fmt: skip
+    if (
+        low in _TIMES
+        and behind not in _AFTER_CONJUNCTION
+        and before not in ("at", "all", ",", "")
+        and k not in s.starts
+    ):
         return rng.choice(_TIMES[low])
     if (
         low in _FRACTIONS

@@ -1,4 +1,4 @@
-"""Steps of a data recipe that fill a column: ``score`` (quality) and ``hard_negatives``. See `hf_echo.data.engine`."""
+"""Steps of a data recipe that fill a column: ``score`` (quality), ``hard_negatives``. See `hf_echo.data.pipeline`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hf_echo.data.engine.recipe import make
+from hf_echo.data.pipeline.recipe import make
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Score:
         object.__setattr__(self, "identity", sha256(repr(known).encode()).hexdigest()[:16] if known else "")
 
     def add(self, table: pa.Table) -> pa.Table:
-        from hf_echo.data.filters.threshold import score
+        from hf_echo.data.pipeline.filters.threshold import score
         from hf_echo.inference.scorer import EchoScorer
 
         return score(table, EchoScorer(self.model, self.dtype, self.batch), again=self.again)
@@ -54,9 +54,7 @@ class RuleNegatives:
 
     def __post_init__(self) -> None:
         if self.method != "rules":
-            raise ValueError(
-                f"hard_negatives: {self.method!r} is not 'rules', the only kind a recipe can make"
-            )
+            raise ValueError(f"hard_negatives: {self.method!r} is not 'rules', the only kind a recipe can make")
 
     def add(self, table: pa.Table) -> pa.Table:
         from .rules import rule_based_hard_negatives

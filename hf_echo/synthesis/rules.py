@@ -114,9 +114,7 @@ def hard_negatives_for(
         return pool.map(_in_worker, targets, chunksize=1000)
 
 
-_worker_options: dict[
-    str, object
-] = {}  # filled once a worker process: the set is too large to send with each task
+_worker_options: dict[str, object] = {}  # filled once a worker process: the set is too large to send with each task
 
 
 def _in_worker(target: str) -> list[tuple[str, str]]:

@@ -73,9 +73,7 @@ class Sentence:
 
     def is_name(self, k: int) -> bool:
         """Whether token k is capitalised without standing at the start of a sentence."""
-        return (
-            0 <= k < len(self) and self.tokens[k][0].isupper() and k not in self.starts and self.low[k] != "i"
-        )
+        return 0 <= k < len(self) and self.tokens[k][0].isupper() and k not in self.starts and self.low[k] != "i"
 
     def in_code(self, k: int) -> bool:
         """Whether token k is part of a path, a call or a dotted name: "local.d/00", "open(", "snake_case"."""

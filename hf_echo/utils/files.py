@@ -55,9 +55,7 @@ def same_place(one: str | Path, other: str | Path) -> bool:
         return os.path.realpath(one) == os.path.realpath(other)
 
 
-def check_output(
-    path: str | Path, inputs: Iterable[str | Path] = (), *, folder: bool = False, needed: int = 0
-) -> None:
+def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder: bool = False, needed: int = 0) -> None:
     """Refuses an output that equals an input, or whose place cannot be written. Nothing is left behind.
 
     Args:
@@ -71,9 +69,7 @@ def check_output(
     path = Path(path)
     for given in inputs:
         if same_place(path, given):
-            raise ValueError(
-                f"{path} is an input too ({given}): it would be overwritten; name another output"
-            )
+            raise ValueError(f"{path} is an input too ({given}): it would be overwritten; name another output")
     if path.is_dir() and not folder:
         raise ValueError(f"{path} is a folder; give the name of a file")
     if path.exists() and not path.is_dir():

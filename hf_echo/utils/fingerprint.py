@@ -52,9 +52,7 @@ def _cached_commit(name: str) -> str | None:
 
     for wanted in ("config.json", "modules.json"):
         try:
-            file = cached_file(
-                name, wanted, local_files_only=True, _raise_exceptions_for_missing_entries=False
-            )
+            file = cached_file(name, wanted, local_files_only=True, _raise_exceptions_for_missing_entries=False)
         except (OSError, ValueError):
             return None
         if file is not None:

@@ -7,7 +7,7 @@
     parents   (operations) role -> {name, fingerprint} of every checkpoint and tokenizer that was read
     data      (operations) role -> {name, sha256} of every data file that was read
 
-Training (`hf_echo.training`) writes stage, values and from, and whether it is finished.
+Training (`hf_echo.stages.run`) writes stage, values and from, and whether it is finished.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Tokenizers for Echo models: count words, extend a tokenizer or train one, move a model onto it, report."""
+"""Tokenizers for Echo models: count words, extend a tokenizer or train one, report."""
 
 from .counts import Source, WordCounts, count_words
 from .extend import extend_tokenizer
 from .loading import load_tokenizer
 from .pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, split_words
 from .report import VocabularyReport, vocabulary_report
-from .swap import swap_checkpoint, swap_vocabulary
 from .train import train_from_counts, train_tokenizer
 
 __all__ = [
@@ -18,8 +17,6 @@ __all__ = [
     "extend_tokenizer",
     "load_tokenizer",
     "split_words",
-    "swap_checkpoint",
-    "swap_vocabulary",
     "train_from_counts",
     "train_tokenizer",
     "vocabulary_report",

@@ -65,16 +65,16 @@ def whole_characters(
     model["vocab"] = {token: i for i, token in enumerate(spelt)}
     model["merges"] = steps + [m for m in merges if known.issuperset((*m, m[0] + m[1])) and m not in first]
     grown, given = grow(
-        Tokenizer.from_str(json.dumps(content)), _latin_digits(counts), vocab_size - len(spelt),
-        min_count=min_count, max_token_bytes=MAX_TOKEN_BYTES, progress=progress,
-    )  # fmt: skip
+        Tokenizer.from_str(json.dumps(content)),
+        _latin_digits(counts),
+        vocab_size - len(spelt),
+        min_count=min_count,
+        max_token_bytes=MAX_TOKEN_BYTES,
+        progress=progress,
+    )
     if (size := len(spelt) + given) < vocab_size:
-        raise ValueError(
-            f"the counts allow {size:,} tokens, not {vocab_size:,}: count more text, or ask for {size:,}"
-        )
-    replace = [
-        normalizers.Replace(digit, str(value)) for digits in DIGITS for value, digit in enumerate(digits)
-    ]
+        raise ValueError(f"the counts allow {size:,} tokens, not {vocab_size:,}: count more text, or ask for {size:,}")
+    replace = [normalizers.Replace(digit, str(value)) for digits in DIGITS for value, digit in enumerate(digits)]
     grown.normalizer = normalizers.Sequence([grown.normalizer, *replace])
     return EchoTokenizer.from_backend(grown, max_length=tokenizer.model_max_length)
 

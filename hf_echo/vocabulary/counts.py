@@ -93,9 +93,7 @@ def count_words(
     _resume(parts, {**how, "shard_blocks": SHARD_BLOCKS, "on_bad_row": on_bad_row}, opened)
     settings = Settings(parts, pattern, max_word_length, max_words, on_bad_row == "skip")
     with tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
-        for counted in _count_all(
-            _shards(opened, parts, bar), partial(count_shard, settings=settings), processes
-        ):
+        for counted in _count_all(_shards(opened, parts, bar), partial(count_shard, settings=settings), processes):
             for line, reason in counted.bad:
                 bad.add(counted.label, line, reason)
             if not bad.skip:
@@ -122,9 +120,7 @@ def _resume(parts: Path, how: dict[str, Any], opened: Sequence[Opened]) -> None:
         for source in opened:
             before, now = known.get(source.label), source.identity
             if before and now and (changed := [name for name in now if before[name] != now[name]]):
-                raise ValueError(
-                    f"{source.label} has changed ({changed[0]}) since its count was interrupted: {mend}"
-                )
+                raise ValueError(f"{source.label} has changed ({changed[0]}) since its count was interrupted: {mend}")
     sources = known | {source.label: source.identity for source in opened if source.identity}
     with write_whole(manifest) as unfinished:
         unfinished.write_text(json.dumps({"how": how, "sources": sources}), encoding="utf-8")
@@ -206,18 +202,14 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _merge(
-    opened: Sequence[Opened], folder: Path, out: Path, how: dict[str, Any], progress: bool
-) -> WordCounts:
+def _merge(opened: Sequence[Opened], folder: Path, out: Path, how: dict[str, Any], progress: bool) -> WordCounts:
     readers: dict[tuple[str, str], list] = {}
     sentences: dict[tuple[str, str], int] = {}
     for source in opened:
         parts = finished_parts(folder, source.key).values()
         if not sum(part.figures["rows"] for part in parts):
             of_split = f" of split {source.split!r}" if source.split is not None else ""
-            raise ValueError(
-                f"{source.label}: no row{of_split} to count; leave it out (what is counted is kept)"
-            )
+            raise ValueError(f"{source.label}: no row{of_split} to count; leave it out (what is counted is kept)")
         for part in parts:
             for lang, rows in part.figures["sentences"].items():
                 sentences[lang, source.kind] = sentences.get((lang, source.kind), 0) + rows

@@ -126,9 +126,7 @@ class WordCounts:
         return cls.load(out)
 
     def _how(self) -> str:
-        return (
-            f"the pre-tokenizer {self.pattern!r}{self._outdated()} and max_word_length={self.max_word_length}"
-        )
+        return f"the pre-tokenizer {self.pattern!r}{self._outdated()} and max_word_length={self.max_word_length}"
 
     def shares(
         self,
@@ -211,9 +209,7 @@ class WordCounts:
             for entry in entries:
                 table = file.read_row_groups(entry.groups, columns=["word", "count"])
                 factor = share / entry.characters / len(entries)
-                tables.append(
-                    table.append_column("frequency", pc.multiply(table["count"].cast(pa.float64()), factor))
-                )
+                tables.append(table.append_column("frequency", pc.multiply(table["count"].cast(pa.float64()), factor)))
             table = pa.concat_tables(tables)
             if len(entries) > 1:
                 table = sum_by_word(table)

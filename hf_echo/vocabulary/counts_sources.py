@@ -61,9 +61,7 @@ class Opened(NamedTuple):
     identity: dict[str, Any] | None  # changes when the content or the reading does; None: cannot be known
     kind: str
     sides: tuple[Side, ...]
-    split: (
-        str | None
-    )  # the value that the column `split` must have; None: there is no such column, or all count
+    split: str | None  # the value that the column `split` must have; None: there is no such column, or all count
     blocks: Callable[[], Iterator[Block]]
 
     @property
@@ -96,9 +94,7 @@ def open_sources(sources: Any, kind: str | None, lang: str | None, split: str | 
     opened: list[Opened] = []
     for number, source in enumerate(sources, 1):
         if isinstance(source, tuple) and not isinstance(source, Source):
-            raise ValueError(
-                f"sources holds the tuple {source!r:.80}: put pairs (lang, text) in a list of their own"
-            )
+            raise ValueError(f"sources holds the tuple {source!r:.80}: put pairs (lang, text) in a list of their own")
         if not isinstance(source, Source):
             source = Source(source, kind, lang, split)
         opened += _open_source(source, number)
@@ -117,19 +113,13 @@ def _open_source(source: Source, number: int) -> Iterator[Opened]:
         raise ValueError(reason)
     if not isinstance(source.data, (str, os.PathLike)):
         blocks = partial(_blocks_of_pairs, source.data)
-        yield Opened(
-            f"pairs {number}", None, source.kind or "monolingual", (Side("text", "lang", None),), None, blocks
-        )
+        yield Opened(f"pairs {number}", None, source.kind or "monolingual", (Side("text", "lang", None),), None, blocks)
         return
     path = Path(source.data)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
     for file in list_files(path, source.split):
-        yield (
-            _open_text(file, source)
-            if file.name.lower().endswith(TEXT_SUFFIXES)
-            else _open_table(file, source)
-        )
+        yield (_open_text(file, source) if file.name.lower().endswith(TEXT_SUFFIXES) else _open_table(file, source))
 
 
 def _identity(path: Path, source: Source, kind: str) -> dict[str, Any]:
@@ -187,9 +177,7 @@ def _blocks_of_lines(path: Path) -> Iterator[Block]:
                 try:
                     text = line.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    bad.append(
-                        (number, f"not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start + 1})")
-                    )
+                    bad.append((number, f"not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start + 1})"))
                     continue
                 if text.strip():
                     texts.append(text)

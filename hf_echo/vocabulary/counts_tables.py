@@ -97,9 +97,7 @@ def write_counts(
             if not len(words):
                 continue
             constants = [pa.repeat(pa.scalar(v), len(words)).dictionary_encode() for v in (lang, kind)]
-            writer.write_table(
-                pa.table([*constants, words["word"], words["count"]], schema=SCHEMA), ROW_GROUP
-            )
+            writer.write_table(pa.table([*constants, words["word"], words["count"]], schema=SCHEMA), ROW_GROUP)
             lengths = pc.multiply(pc.utf8_length(words["word"]).cast(pa.int64()), words["count"])
             groups = math.ceil(len(words) / ROW_GROUP)
             entries.append(

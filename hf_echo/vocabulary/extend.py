@@ -72,9 +72,7 @@ def extend_tokenizer(
     if n_merges is None:
         n_merges = vocab_size - size
         if n_merges <= 0:
-            raise ValueError(
-                f"vocab_size {vocab_size} must be above the {size} that the tokenizer has already"
-            )
+            raise ValueError(f"vocab_size {vocab_size} must be above the {size} that the tokenizer has already")
     elif n_merges <= 0:
         raise ValueError(f"n_merges must be at least 1, not {n_merges}")
 
@@ -133,9 +131,7 @@ def grow(
     missing = [c for c in utf8_alphabet() if c not in ids][:n]
     ids.update(zip(missing, new_ids))
 
-    merges = [
-        tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]
-    ]
+    merges = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
     vocabulary = Vocabulary(ids, merges, added.keys(), bool(model.get("ignore_merges")))
     words = _cut(counts, content["pre_tokenizer"], progress)
     given = learn_merges(
@@ -167,9 +163,7 @@ def _cut(counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: boo
     """Words as the tokenizer cuts and writes them (in byte characters), none with a space that was not counted."""
     if not counts:
         raise ValueError("the counts are empty: count some text first")
-    content = json.loads(
-        json.dumps(pre_tokenizer).replace('"add_prefix_space": true', '"add_prefix_space": false')
-    )
+    content = json.loads(json.dumps(pre_tokenizer).replace('"add_prefix_space": true', '"add_prefix_space": false'))
     bare = json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content}
     split = Tokenizer.from_str(json.dumps(bare)).pre_tokenizer.pre_tokenize_str
     words: dict[str, int] = {}
@@ -181,9 +175,7 @@ def _cut(counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: boo
     return words
 
 
-def _segmented(
-    vocabulary: Vocabulary, words: Mapping[str, int], progress: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def _segmented(vocabulary: Vocabulary, words: Mapping[str, int], progress: bool) -> tuple[np.ndarray, np.ndarray]:
     """(tokens of all words in a row, number of tokens of each word), by the merges so far."""
     model = models.BPE(
         vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges, fuse_unk=False
@@ -191,9 +183,7 @@ def _segmented(
     tokenizer = Tokenizer(model)
     words = list(words)
     tokens, lengths = [], []
-    for start in tqdm(
-        range(0, len(words), CHUNK), desc="present tokens", disable=not progress, mininterval=0.5
-    ):
+    for start in tqdm(range(0, len(words), CHUNK), desc="present tokens", disable=not progress, mininterval=0.5):
         chunk = words[start : start + CHUNK]
         encoding = tokenizer.encode(chunk, is_pretokenized=True, add_special_tokens=False)
         tokens.append(np.array(encoding.ids, dtype=np.int32))

@@ -68,9 +68,7 @@ class Fertility:
     examples: list[dict[str, str]] = field(default_factory=list)
 
 
-def texts_by_language(
-    data: Any, split: str | None, on_bad_row: str, progress: bool
-) -> Iterator[tuple[str, list[str]]]:
+def texts_by_language(data: Any, split: str | None, on_bad_row: str, progress: bool) -> Iterator[tuple[str, list[str]]]:
     """(language, at most CHUNK texts of it) in order of the blocks of the files; of pairs both sides."""
     bad, seen = BadRows(on_bad_row), 0
     sources = open_sources(_sources(data), None, None, split)

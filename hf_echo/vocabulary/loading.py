@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ..convert.llama import _locate, _read
+from ..utils.sources import locate, read_pretrained
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
@@ -25,10 +25,8 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     if path.is_dir() and (path / "tokenizer.json").is_file():
         place, options = str(path), {}
     else:
-        place, options = _locate(source)
-    tokenizer = _read(AutoTokenizer, source, place, **options)
+        place, options = locate(source)
+    tokenizer = read_pretrained(AutoTokenizer, source, place, **options)
     if not hasattr(tokenizer, "backend_tokenizer"):
-        raise ValueError(
-            f"{source} is a {type(tokenizer).__name__}; a fast tokenizer (tokenizer.json) is needed"
-        )
+        raise ValueError(f"{source} is a {type(tokenizer).__name__}; a fast tokenizer (tokenizer.json) is needed")
     return tokenizer

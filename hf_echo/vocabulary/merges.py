@@ -213,9 +213,7 @@ class _Learner:
         self.previous[after[inside]] = places[inside]
 
         before = before[before != NONE]
-        before = before[
-            self.symbols[before] != NONE
-        ]  # else it was merged too: the pair is the other's right one
+        before = before[self.symbols[before] != NONE]  # else it was merged too: the pair is the other's right one
         followed = places[inside]
         for neighbours, starts_pair in ((before, True), (after[inside], False)):
             symbols = self.symbols[neighbours]

@@ -36,19 +36,11 @@ def used_first(tokenizer: EchoTokenizer, texts: Iterable[str], lang: str) -> tup
     asked = {i for prompt in prompts for i in tokenizer.encode(prompt, add_special_tokens=False)}
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     vocab = state["model"]["vocab"]
-    last_byte = max(
-        vocab[character] for character in byte_characters().values()
-    )  # reserved tokens lie before
+    last_byte = max(vocab[character] for character in byte_characters().values())  # reserved tokens lie before
     fixed = [i for i in sorted(vocab.values()) if i <= last_byte]
-    used = [
-        i for i in sorted({*counts, *asked}, key=lambda i: (i not in asked, -counts[i], i)) if i not in fixed
-    ]
+    used = [i for i in sorted({*counts, *asked}, key=lambda i: (i not in asked, -counts[i], i)) if i not in fixed]
     first = [*fixed, *used]
     place = {old: new for new, old in enumerate([*first, *sorted(set(vocab.values()) - set(first))])}
-    state["model"]["vocab"] = {
-        token: place[i] for token, i in sorted(vocab.items(), key=lambda x: place[x[1]])
-    }
-    moved = EchoTokenizer.from_backend(
-        Tokenizer.from_str(json.dumps(state)), max_length=tokenizer.model_max_length
-    )
+    state["model"]["vocab"] = {token: place[i] for token, i in sorted(vocab.items(), key=lambda x: place[x[1]])}
+    moved = EchoTokenizer.from_backend(Tokenizer.from_str(json.dumps(state)), max_length=tokenizer.model_max_length)
     return moved, len(first)

@@ -20,9 +20,7 @@ def check_plot(path: str | Path) -> Path:
         raise ImportError("the plot needs matplotlib: pip install 'hf-echo[plots]'") from None
     path = Path(path)
     if path.suffix.lower().lstrip(".") not in FigureCanvasAgg.get_supported_filetypes():
-        raise ValueError(
-            f"{path}: cannot draw a {path.suffix or 'file without suffix'}; use .png, .svg or .pdf"
-        )
+        raise ValueError(f"{path}: cannot draw a {path.suffix or 'file without suffix'}; use .png, .svg or .pdf")
     return path
 
 
@@ -50,9 +48,7 @@ def plot_report(report: VocabularyReport, path: str | Path) -> None:
         colour = [colours.get(cells[names[0]].script, OTHER) for _code, cells in column]
         values = [[cells[name].tokens_per_sentence for _code, cells in column] for name in names]
         places = range(len(column))
-        axis.hlines(
-            places, *(list(map(f, zip(*values))) for f in (min, max)), color=colour, linewidth=0.7, zorder=1
-        )
+        axis.hlines(places, *(list(map(f, zip(*values))) for f in (min, max)), color=colour, linewidth=0.7, zorder=1)
         for i, xs in enumerate(values):
             face = "white" if i == 0 else colour
             axis.scatter(xs, places, 18, marker=_marker(i), edgecolors=colour, facecolors=face, zorder=2)
@@ -67,17 +63,22 @@ def plot_report(report: VocabularyReport, path: str | Path) -> None:
         axis.set_xlabel("tokens per sentence")
 
     marks = [
-        Line2D([], [], color="0.2", linestyle="", marker=_marker(i), label=_label(report, name),
-               markerfacecolor="white" if i == 0 else "0.2")
+        Line2D(
+            [],
+            [],
+            color="0.2",
+            linestyle="",
+            marker=_marker(i),
+            label=_label(report, name),
+            markerfacecolor="white" if i == 0 else "0.2",
+        )
         for i, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     scripts = [Line2D([], [], color=colour, linewidth=4, label=s) for s, colour in colours.items()]
     if any(cells[names[0]].script not in colours for cells in languages.values()):
         scripts.append(Line2D([], [], color=OTHER, linewidth=4, label="other scripts"))
     columns_of_legend = min(len(marks) + len(scripts), 4 * len(axes))
-    figure.legend(
-        handles=marks + scripts, loc="outside upper left", ncols=columns_of_legend, fontsize=8, frameon=False
-    )
+    figure.legend(handles=marks + scripts, loc="outside upper left", ncols=columns_of_legend, fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 

@@ -47,9 +47,7 @@ ECHO_PATTERN = (
     rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{N}}{LETTERS}]?[{LETTERS}][{INSIDE}]*|\p{{N}}{{1,3}}"
     rf"| ?[^\s\p{{N}}{LETTERS}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-GPT2_PATTERN = (
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # within ByteLevel
-)
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # within ByteLevel
 PATTERNS = {"llama3": LLAMA3_PATTERN, "echo": ECHO_PATTERN}
 
 
@@ -100,9 +98,7 @@ def _newer() -> frozenset[str]:
     every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
     for kind in (r"\p{L}", r"\p{M}", r"\p{N}"):
         known = "".join(regex.findall(kind, every))
-        newer.update(
-            *(rest for rest, _ in pre_tokenizers.Split(Regex(kind), "removed").pre_tokenize_str(known))
-        )
+        newer.update(*(rest for rest, _ in pre_tokenizers.Split(Regex(kind), "removed").pre_tokenize_str(known)))
     return frozenset(newer)
 
 

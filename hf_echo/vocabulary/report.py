@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ..markdown import cell_text, markdown_table
+from ..utils.markdown import cell_text, markdown_table
 from .fertility import ALL, MEANS, Fertility, Probe, texts_by_language
 
 if TYPE_CHECKING:
@@ -130,6 +130,4 @@ def vocabulary_report(
         for row, base in zip(rows, by_probe[0], strict=True):
             if base.tokens_per_sentence:
                 row.ratio = row.tokens_per_sentence / base.tokens_per_sentence
-    return VocabularyReport(
-        {probe.name: probe.size for probe in probes}, [r for rows in by_probe for r in rows]
-    )
+    return VocabularyReport({probe.name: probe.size for probe in probes}, [r for rows in by_probe for r in rows])

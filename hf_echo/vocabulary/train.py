@@ -51,9 +51,7 @@ def train_from_counts(
     if isinstance(counts, WordCounts):
         counts.check_pattern(PATTERNS.get(pattern, pattern), "the new tokenizer")
         counts = counts.balanced()
-    tokenizer = _train(
-        counts, vocab_size, n_reserved, pattern, max_length, min_count, max_token_bytes, progress
-    )
+    tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, max_token_bytes, progress)
     if (size := len(tokenizer)) < vocab_size:
         raise ValueError(
             f"the counts allow a vocabulary of {size}, not {vocab_size}: ask for {size}, count more text, or lower"

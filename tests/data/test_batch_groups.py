@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hf_echo.data.batch_groups import language_groups, neighbour_groups
-from hf_echo.data.frozen import FrozenRows
+from hf_echo.inference.embedding_store import FrozenRows
 
 
 def bundles(n=6, each=40, rows=500, d=16, noise=0.05):

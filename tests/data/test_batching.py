@@ -49,9 +49,7 @@ def test_promises(lengths, max_tokens, max_rows, multiple, ranks, seed, grouped,
         return
     for epoch in (0, 1):
         dealt = [list(sampler(rank, epoch)) for rank in range(ranks)]
-        assert {len(batches) for batches in dealt} == {
-            len(sampler(0))
-        }  # ranks alike, epochs alike, as announced
+        assert {len(batches) for batches in dealt} == {len(sampler(0))}  # ranks alike, epochs alike, as announced
         assert sorted(chain.from_iterable(chain.from_iterable(dealt))) == list(range(len(lengths)))
         assert dealt == [list(sampler(rank, epoch)) for rank in range(ranks)]
         for step in zip(*dealt, strict=True):
@@ -155,9 +153,7 @@ def test_groups_within_groups():
     def kinds(groups):
         batches = list(TokenBudgetBatchSampler([8] * 4000, 8 * 100, groups=groups))
         assert sorted(i for batch in batches for i in batch) == list(range(4000))
-        return [
-            float(np.mean([len(set(numbers[batch])) for batch in batches])) for numbers in (language, cluster)
-        ]
+        return [float(np.mean([len(set(numbers[batch])) for batch in batches])) for numbers in (language, cluster)]
 
     assert kinds(language) == [1.0, pytest.approx(20, abs=0.5)]
     assert kinds(np.stack([language, cluster], axis=1)) == [1.0, pytest.approx(3.5, abs=0.5)]  # 40 rows each

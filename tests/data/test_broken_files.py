@@ -22,9 +22,7 @@ ROWS = {
     "lang": ["fra_Latn", "eng_Latn", "fra_Latn"],
     "text": ["un chat", "a cat", "deux chiens"],
 }
-bounded = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+bounded = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def whole(suffix: str) -> bytes:

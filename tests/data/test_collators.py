@@ -55,9 +55,7 @@ def test_encoder_ids_are_the_tokenizers(rows, toy_tokenizer):
         (row["target"], row["target_lang"]) for row in ROWS
     ]
     texts += [(negative, row["target_lang"]) for row in ROWS for negative in row["hard_negatives"][:2]]
-    want = toy_tokenizer(
-        [t for t, _ in texts], lang=[code for _, code in texts], padding=True, return_tensors="pt"
-    )
+    want = toy_tokenizer([t for t, _ in texts], lang=[code for _, code in texts], padding=True, return_tensors="pt")
     assert torch.equal(batch["input_ids"], want["input_ids"])
     assert torch.equal(batch["attention_mask"], want["attention_mask"])
     assert batch["negative_index"].tolist() == [[6, 7], [-1, -1], [8, -1]]
@@ -87,10 +85,7 @@ def test_labels_are_the_shifted_targets(rows, toy_tokenizer):
         # Position t predicts token t + 1; the prompt is given, so it is not counted.
         assert labels[:length] == [IGNORE] * (len(prompt) - 1) + whole[len(prompt) :]
         assert set(labels[length:]) <= {IGNORE}
-        assert (
-            toy_tokenizer.decode([t for t in labels if t != IGNORE], skip_special_tokens=True)
-            == row["target"]
-        )
+        assert toy_tokenizer.decode([t for t in labels if t != IGNORE], skip_special_tokens=True) == row["target"]
     texts = [toy_tokenizer.decode(row) for row in batch["decoder_input_ids"]]
     assert texts[0].startswith("<s> This is a possible mined translation in English:<SEP>")
     assert texts[2].startswith("<s> This is a possible natural language explanation in French:<SEP>")
@@ -127,9 +122,7 @@ def test_language_drop(rows, toy_tokenizer):
     shifted = half([*many[3:], *many[:3]])
     assert not np.array_equal(shifted["attention_mask"].sum(1)[:-3], batch["attention_mask"].sum(1)[3:])
     # The decoder is always told the language.
-    assert torch.equal(
-        batch["decoder_input_ids"][:3], TranslationCollator(toy_tokenizer)(rows)["decoder_input_ids"]
-    )
+    assert torch.equal(batch["decoder_input_ids"][:3], TranslationCollator(toy_tokenizer)(rows)["decoder_input_ids"])
 
 
 def test_overhead_is_what_the_layout_adds(rows, toy_tokenizer):

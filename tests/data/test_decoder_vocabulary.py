@@ -19,9 +19,7 @@ def batches(toy, toy_tokenizer):
     rows = [row | {"hard_negatives": []} for row in toy.parallel_rows()[:6]]
     rows[2] |= {"target": "кот спит", "target_lang": "rus_Cyrl"}
     data = tokenize_parallel(Dataset.from_list(rows), toy_tokenizer, progress=False)
-    collators = [
-        TranslationCollator(toy_tokenizer, encode_targets=True, decoder_vocab_size=s) for s in (None, SIZE)
-    ]
+    collators = [TranslationCollator(toy_tokenizer, encode_targets=True, decoder_vocab_size=s) for s in (None, SIZE)]
     return [collator([data[i] for i in range(len(data))]) for collator in collators]
 
 
@@ -42,7 +40,5 @@ def test_the_encoder_reads_all(batches):
 
 def test_a_vocabulary_that_holds_everything(toy_tokenizer, toy_data):
     rows = [toy_data[i] for i in range(5)]
-    whole, same = (
-        TranslationCollator(toy_tokenizer, decoder_vocab_size=s)(rows) for s in (None, len(toy_tokenizer))
-    )
+    whole, same = (TranslationCollator(toy_tokenizer, decoder_vocab_size=s)(rows) for s in (None, len(toy_tokenizer)))
     assert all(np.array_equal(same[name], whole[name]) for name in whole)

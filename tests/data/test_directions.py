@@ -21,9 +21,13 @@ def rows(*directions):
 
 
 DATA = rows(
-    ("fra_Latn", "eng_Latn", 4), ("eng_Latn", "fra_Latn", 2), ("deu_Latn", "fra_Latn", 3),
-    ("tat_Cyrl", "fra_Latn", 2), ("fra_Latn", "tat_Cyrl", 2), ("tat_Cyrl", "eng_Latn", 5),
-)  # fmt: skip
+    ("fra_Latn", "eng_Latn", 4),
+    ("eng_Latn", "fra_Latn", 2),
+    ("deu_Latn", "fra_Latn", 3),
+    ("tat_Cyrl", "fra_Latn", 2),
+    ("fra_Latn", "tat_Cyrl", 2),
+    ("tat_Cyrl", "eng_Latn", 5),
+)
 BASE = ["eng_Latn", "fra_Latn", "deu_Latn"]
 
 
@@ -33,9 +37,12 @@ def directions(dataset):
 
 def test_targets_are_base_and_english_comes_only_to_itself():
     assert directions(extension_pairs(DATA, BASE)) == {
-        ("fra_Latn", "eng_Latn"): 4, ("deu_Latn", "fra_Latn"): 3, ("tat_Cyrl", "fra_Latn"): 2,
-        ("tat_Cyrl", "eng_Latn"): 5, ("eng_Latn", "eng_Latn"): 3,
-    }  # fmt: skip
+        ("fra_Latn", "eng_Latn"): 4,
+        ("deu_Latn", "fra_Latn"): 3,
+        ("tat_Cyrl", "fra_Latn"): 2,
+        ("tat_Cyrl", "eng_Latn"): 5,
+        ("eng_Latn", "eng_Latn"): 3,
+    }
     english = extension_pairs(DATA, BASE).filter(lambda row: row["source_lang"] == "eng_Latn")
     assert english["source"] == english["target"] and len(set(english["source"])) == 3
 

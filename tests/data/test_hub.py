@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-ROWS = [{"src": f"s{i}", "tgt": f"t{i}" if i != 7 else "", "src_lang": "fra_Latn", "tgt_lang": "eng_Latn"}
-        for i in range(9)]  # fmt: skip
+ROWS = [
+    {"src": f"s{i}", "tgt": f"t{i}" if i != 7 else "", "src_lang": "fra_Latn", "tgt_lang": "eng_Latn"} for i in range(9)
+]
 OPUS = [{"id": str(i), "translation": {"fr": f"s{i}", "en": f"t{i}"}} for i in range(3)]
 
 
@@ -93,8 +94,7 @@ class Hub(BaseHTTPRequestHandler):
         if files is None:
             return self.missing("Repo")
         entries = [
-            {"type": "file", "path": p, "size": len(d), "oid": hashlib.sha1(d).hexdigest()}
-            for p, d in files.items()
+            {"type": "file", "path": p, "size": len(d), "oid": hashlib.sha1(d).hexdigest()} for p, d in files.items()
         ]
         rest = api[2] or ""
         if rest.startswith("/paths-info"):
@@ -135,7 +135,7 @@ CALLS = {
         "nway": {"path_or_name": "tester/nway"},
         "nobody": {"path_or_name": "tester/nothing"},
     }.items()
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,14 @@ def answers(tmp_path_factory):
     environment = {k: v for k, v in os.environ.items() if k not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")}
     environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(home)}
     environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], input=json.dumps(list(CALLS.values())), text=True,
-                          capture_output=True, env=environment, timeout=300)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        input=json.dumps(list(CALLS.values())),
+        text=True,
+        capture_output=True,
+        env=environment,
+        timeout=300,
+    )
     server.shutdown()
     assert done.returncode == 0, done.stderr
     return dict(zip(CALLS, json.loads(done.stdout), strict=True)) | {"stderr": done.stderr}
@@ -178,9 +184,7 @@ class TestHub:
 
     def test_what_is_not_there(self, answers, how):
         wrong = answers["nobody" + how]
-        assert wrong.startswith(
-            "FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on"
-        )
+        assert wrong.startswith("FileNotFoundError: tester/nothing: no such file or folder, nor a readable dataset on")
         for kind, word in (("name", "en-fr"), ("split", "test")):
             assert answers[kind + how].startswith("ValueError: tester/") and word in answers[kind + how]
             assert "\n" not in answers[kind + how]

@@ -130,8 +130,11 @@ def write(path, lines):
 
 @pytest.mark.parametrize("name", ["id", "verse_id", "index_id"])
 def test_a_file_with_any_of_the_usual_id_names(tmp_path, name):
-    rows = [{name: i, "lang": lang, "text": f"{i} {lang}", "split": "dev" if i else "train"} for i in (0, 1)
-            for lang in LANGUAGES]  # fmt: skip
+    rows = [
+        {name: i, "lang": lang, "text": f"{i} {lang}", "split": "dev" if i else "train"}
+        for i in (0, 1)
+        for lang in LANGUAGES
+    ]
     datasets.Dataset.from_list(rows).to_parquet(tmp_path / "c.parquet")
     datasets.Dataset.from_list(rows).to_json(tmp_path / "c.jsonl")
     for file in ("c.parquet", "c.jsonl"):
@@ -142,29 +145,29 @@ def test_a_file_with_any_of_the_usual_id_names(tmp_path, name):
 
 
 def test_load_parallel_hands_its_options_on(tmp_path):
-    path = write(
-        tmp_path / "c.tsv", [("sid", "lang", "text"), ("a", "fra_Latn", "un"), ("a", "deu_Latn", "eins")]
-    )
+    path = write(tmp_path / "c.tsv", [("sid", "lang", "text"), ("a", "fra_Latn", "un"), ("a", "deu_Latn", "eins")])
     for streaming in (False, True):
         pairs = load_parallel(
             path, id_column="sid", direction="all", languages=["fra_Latn", "deu_Latn"], streaming=streaming
         )
         assert sorted(row["source"] for row in pairs) == ["eins", "un"]
-        assert (
-            len(list(load_parallel(path, id_column="sid", direction="all", limit=1, streaming=streaming)))
-            == 1
-        )
-    with pytest.raises(
-        ValueError, match="unknown option 'n': .*c.tsv is an n-way table, which knows id_column"
-    ):
+        assert len(list(load_parallel(path, id_column="sid", direction="all", limit=1, streaming=streaming))) == 1
+    with pytest.raises(ValueError, match="unknown option 'n': .*c.tsv is an n-way table, which knows id_column"):
         load_parallel(path, id_column="sid", n=3)
     with pytest.raises(ValueError, match="no columns for source and target; found: sid, lang, text"):
         load_parallel(path)
 
 
 def test_bad_rows_and_second_rows_are_reported(tmp_path, caplog):
-    lines = [("id", "lang", "text"), ("1", "fra_Latn", ""), ("1", "fra_Latn", "un"), ("1", "eng_Latn", "one"),
-             ("1", "fra_Latn", "encore un"), ("2", "french", "deux"), ("", "fra_Latn", "trois")]  # fmt: skip
+    lines = [
+        ("id", "lang", "text"),
+        ("1", "fra_Latn", ""),
+        ("1", "fra_Latn", "un"),
+        ("1", "eng_Latn", "one"),
+        ("1", "fra_Latn", "encore un"),
+        ("2", "french", "deux"),
+        ("", "fra_Latn", "trois"),
+    ]
     path = write(tmp_path / "c.tsv", lines)
     with pytest.raises(ValueError) as error:
         load_nway(path)
@@ -184,8 +187,6 @@ def test_missing_file_and_columns(tmp_path):
     with pytest.raises(FileNotFoundError, match="no.tsv: no such file or folder"):
         load_nway(tmp_path / "no.tsv")
     path = write(tmp_path / "c.tsv", [("key", "lang", "text"), ("1", "fra_Latn", "un")])
-    with pytest.raises(
-        ValueError, match=r"has no columns an id \(id, .*\), lang and text; found: key, lang, text"
-    ):
+    with pytest.raises(ValueError, match=r"has no columns an id \(id, .*\), lang and text; found: key, lang, text"):
         load_nway(path)
     assert load_nway(path, "key")["id"][:] == ["1"]

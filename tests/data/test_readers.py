@@ -73,9 +73,7 @@ def test_more_than_a_block(tmp_path, streaming):
 
 
 def test_tsv_without_a_header(tmp_path):
-    path = tsv(
-        tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r"
-    )  # as a spreadsheet on Windows writes it
+    path = tsv(tmp_path / "c.tsv", b"\xef\xbb\xbfun\tone\r", "deux\ttwo\r")  # as a spreadsheet on Windows writes it
     assert list(load_parallel(path, provenance="dictionary", **FRENCH)) == [
         {"source": source, "target": target, "provenance": "dictionary"} | FRENCH
         for source, target in [("un", "one"), ("deux", "two")]
@@ -191,9 +189,7 @@ def test_columns_of_other_names(tmp_path):
     columns = {"source": "fr", "target": "en", "quality": "score"}
     loaded = load_parallel(path, columns=columns, **FRENCH)
     assert loaded["source"][:] == ["un", "deux"] and loaded["quality"][:] == [0.5, None]
-    with pytest.raises(
-        ValueError, match=r"no column 'french' \(named for source\); found: fr, domain, en, score"
-    ):
+    with pytest.raises(ValueError, match=r"no column 'french' \(named for source\); found: fr, domain, en, score"):
         load_parallel(path, columns=columns | {"source": "french"}, **FRENCH)
     with pytest.raises(ValueError, match="no columns for source and target; found: fr, domain, en, score"):
         load_parallel(path, **FRENCH)
@@ -211,9 +207,7 @@ def test_nested_columns_as_translation_corpora_on_the_hub_have(tmp_path, name):
 
 
 def test_a_corpus_turned_round(tmp_path):
-    path = tsv(
-        tmp_path / "c.tsv", "src_lang\tsrc\ttgt_lang\ttgt\tsource", "eng_Latn\tone\tfra_Latn\tun\tdjango"
-    )
+    path = tsv(tmp_path / "c.tsv", "src_lang\tsrc\ttgt_lang\ttgt\tsource", "eng_Latn\tone\tfra_Latn\tun\tdjango")
     assert load_parallel(path)[0]["source"] == "one"
     turned = {"source": "tgt", "target": "src", "source_lang": "tgt_lang", "target_lang": "src_lang"}
     row = {"source": "un", "target": "one", "provenance": "primary"} | FRENCH
@@ -258,16 +252,12 @@ def test_splits_by_file_name_and_by_column(tmp_path):
         path = write(tmp_path / name, rows)
         assert sources(path_or_name=path, split="dev") == ["s1", "s3"]
         assert sources(path_or_name=path, split=None) == ["s0", "s1", "s2", "s3"]
-        with pytest.raises(
-            ValueError, match="no good row of split 'test'; the column split holds dev, train"
-        ):
+        with pytest.raises(ValueError, match="no good row of split 'test'; the column split holds dev, train"):
             sources(path_or_name=path, split="test")
 
 
 def test_limit_counts_good_rows_and_reads_no_further(tmp_path):
-    path = tsv(
-        tmp_path / "c.tsv", "src\ttgt", "un\tone", "\tx", "deux\ttwo", *["trois\tthree"] * BLOCK, "\tx"
-    )
+    path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone", "\tx", "deux\ttwo", *["trois\tthree"] * BLOCK, "\tx")
     loaded = load_parallel(path, limit=2, on_bad_row="skip", **FRENCH)
     assert loaded["target"][:] == ["one", "two"]
     with pytest.raises(ValueError, match=r"c.tsv:3: source is empty \(1 bad row"):
@@ -359,6 +349,6 @@ def test_builtin_passes_its_options_on(monkeypatch, streaming):
         assert options == {"n": 20, "languages": ["fra_Latn"], "seed": 3, "split": "dev"}
         return datasets.Dataset.from_list(ROWS)
 
-    monkeypatch.setattr("hf_echo.data.builtin.builtin_parallel", corpus, raising=False)
+    monkeypatch.setattr("hf_echo.corpora.builtin.builtin_parallel", corpus, raising=False)
     how = {"split": "dev", "limit": 5, "streaming": streaming}
     assert list(load_parallel("builtin", n=20, languages=["fra_Latn"], seed=3, **how)) == ROWS[:5]

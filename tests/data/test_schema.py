@@ -50,9 +50,7 @@ def test_check_row_names_the_first_thing_that_is_wrong(change, reason):
 
 texts = st.one_of(
     st.none(),
-    st.sampled_from(
-        ["", " ", "\x1c", "\x85", "\u200b", "\u2003\n", "a", " b ", "\ud800", b"caf\xe9", b"ok", 3]
-    ),
+    st.sampled_from(["", " ", "\x1c", "\x85", "\u200b", "\u2003\n", "a", " b ", "\ud800", b"caf\xe9", b"ok", 3]),
     st.text(max_size=3),
 )
 codes = st.sampled_from(["fra_Latn", "eng_Latn", "python", "fra", "", None, "eng_latn"])
@@ -86,9 +84,7 @@ def test_whole_columns_are_judged_as_single_rows_are(given_rows):
     assert table.num_rows == len(good)
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), "dictionary"]
-)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), "dictionary"])
 def test_arrow_columns_of_any_text_type(kind):
     values = pa.array(["eins", "zwei", " "])
     values = values.dictionary_encode() if kind == "dictionary" else values.cast(kind)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from hf_echo.data.builtin import builtin_nway
+from hf_echo.corpora.builtin import builtin_nway
 from hf_echo.data.segmentation import (
     join_sentences,
     rule_segmenter,
@@ -21,7 +21,7 @@ from hf_echo.data.segmentation import (
     trimmed,
 )
 from hf_echo.evaluation.segmentation import boundary_scores, count_consistency, round_trip_bleu
-from hf_echo.trainers.segmenter import (
+from hf_echo.stages.segmenter import (
     SegmenterCollator,
     SegmenterTrainer,
     segmenter_arguments,
@@ -140,19 +140,20 @@ def test_examples_hold_the_translations_of_consecutive_sentences():
     documents = [" ".join(texts["eng_Latn"][i : i + 10]) for i in range(0, 40, 10)]
     rows = list(
         segmentation_examples(
-            documents, ["fra_Latn", "jpn_Jpan", "eng_Latn"], rule_segmenter, translate,
-            sentences=25, per_document=10, progress=False,
+            documents,
+            ["fra_Latn", "jpn_Jpan", "eng_Latn"],
+            rule_segmenter,
+            translate,
+            sentences=25,
+            per_document=10,
+            progress=False,
         )
-    )  # fmt: skip
+    )
     windows = {"fra_Latn": range(0, 25), "jpn_Jpan": range(25, 50), "eng_Latn": range(50, 75)}
     for lang, window in windows.items():
         mine = [row for row in rows if row["lang"] == lang]
         assert [len(row["ends"]) for row in mine] == [10, 10, 5]
-        cut = [
-            row["text"][a:b].strip()
-            for row in mine
-            for a, b in zip([0, *row["ends"]], row["ends"], strict=False)
-        ]
+        cut = [row["text"][a:b].strip() for row in mine for a, b in zip([0, *row["ends"]], row["ends"], strict=False)]
         assert cut == [texts[lang][i % 40] for i in window]
     assert " " not in rows[3]["text"]  # Japanese sentences follow one another without a space
 
@@ -160,15 +161,18 @@ def test_examples_hold_the_translations_of_consecutive_sentences():
 def test_a_translator_that_loses_lines_is_refused_and_empty_lines_left_out():
     def make(translate):
         return list(
-            segmentation_examples(["A b. C d. E f."], ["fra_Latn"], rule_segmenter, translate, sentences=3,
-                                  progress=False)
-        )  # fmt: skip
+            segmentation_examples(
+                ["A b. C d. E f."], ["fra_Latn"], rule_segmenter, translate, sentences=3, progress=False
+            )
+        )
 
     with pytest.raises(ValueError, match="gave 2 lines for 3 sentences into fra_Latn"):
         make(lambda block, source, target: block[1:])
     assert make(lambda block, source, target: ["x.", " ", "y."])[0] == {
-        "lang": "fra_Latn", "text": "x. y.", "ends": [2, 5]
-    }  # fmt: skip
+        "lang": "fra_Latn",
+        "text": "x. y.",
+        "ends": [2, 5],
+    }
     with pytest.raises(ValueError, match="hold no sentence"):
         list(segmentation_examples([" "], ["fra_Latn"], rule_segmenter, lambda *a: [], progress=False))
 
@@ -195,10 +199,12 @@ def trained(script, tmp_path_factory):
         "save_strategy": "no",
     }
     trainer = SegmenterTrainer(
-        model, segmenter_arguments(folder / "run", **options, disable_tqdm=True), tokenizer=tokenizer,
+        model,
+        segmenter_arguments(folder / "run", **options, disable_tqdm=True),
+        tokenizer=tokenizer,
         train_dataset=tokenize_examples(rows, tokenizer, 96),
         eval_dataset=tokenize_examples(script["builtin_examples"]("dev", 16), tokenizer, 96),
-    )  # fmt: skip
+    )
     before = trainer.evaluate()
     trainer.train()
     trainer.save_model(folder)
@@ -221,9 +227,7 @@ def test_sat_pieces_join_to_the_text(trained, run, tmp_path):
     everywhere = sat_segmenter(folder, threshold=0.0)(texts[:1])[0]  # every token ends a sentence
     assert len(everywhere) > 5 and "".join(everywhere) == texts[0]
     (tmp_path / "a.txt").write_text("The cat sees a dog.\n")
-    code, _, _ = run(
-        "segment", tmp_path / "a.txt", "--lang", "eng_Latn", "--out", tmp_path / "o", "--model", folder
-    )
+    code, _, _ = run("segment", tmp_path / "a.txt", "--lang", "eng_Latn", "--out", tmp_path / "o", "--model", folder)
     assert code == 0 and (tmp_path / "o").read_text().split() == "The cat sees a dog.".split()
     with pytest.raises(ValueError, match="threshold is 1.5"):
         sat_segmenter(folder, threshold=1.5)
@@ -233,9 +237,7 @@ def test_loss_is_smoothed_binary_cross_entropy(trained):
     trainer = trained[3]
     batch = SegmenterCollator(trainer.processing_class)([trainer.eval_dataset[0], trainer.eval_dataset[-1]])
     with torch.no_grad():
-        logits = (
-            trainer.model.eval()(batch["input_ids"], batch["attention_mask"]).logits[..., 0].double().numpy()
-        )
+        logits = trainer.model.eval()(batch["input_ids"], batch["attention_mask"]).logits[..., 0].double().numpy()
         loss = trainer.compute_loss(trainer.model, batch).item()
     labels, p = batch["labels"].numpy(), 1 / (1 + np.exp(-logits))
     target = labels * 0.999 + 0.0005
@@ -251,9 +253,7 @@ def test_labels_mark_the_token_that_holds_the_end(script):
     assert all(len(b["input_ids"]) == len(b["labels"]) <= 6 for b in blocks)
     assert all(b["labels"][0] == b["labels"][-1] == 0 for b in blocks)
     flat = [label for b in blocks for label in b["labels"][1:-1]]
-    offsets = tokenizer(rows[0]["text"], return_offsets_mapping=True, add_special_tokens=False)[
-        "offset_mapping"
-    ]
+    offsets = tokenizer(rows[0]["text"], return_offsets_mapping=True, add_special_tokens=False)["offset_mapping"]
     assert [stop for (_, stop), label in zip(offsets, flat, strict=True) if label] == [13, 27]
     with pytest.raises(ValueError, match=r"row 1 \(eng_Latn\): ends must rise"):
         tokenize_examples([rows[0] | {"ends": [13, 28]}], tokenizer)
@@ -272,9 +272,7 @@ def whole(texts, lang):
 
 def test_boundary_scores_count_inner_boundaries():
     documents = [["one two.", "three."], ["four."]]
-    result = boundary_scores(
-        documents, at_every_word, "eng_Latn"
-    )  # ends behind "one" and "two.", one of them true
+    result = boundary_scores(documents, at_every_word, "eng_Latn")  # ends behind "one" and "two.", one of them true
     assert (result.precision, result.recall, result.boundaries) == (50, 100, 1)
     assert result.f1 == pytest.approx(200 / 3)
     assert boundary_scores(documents, whole, "eng_Latn").f1 == 0

@@ -68,9 +68,7 @@ def test_ids_are_the_tokenizers(dataset, toy_tokenizer):
     tokenized = tokenize_parallel(dataset, toy_tokenizer, progress=False)
     check(tokenized, toy_tokenizer, ROWS)
     lengths = tokenized.lengths(encoder_sides=3, prefix=5, prompt=9)
-    source, target = (
-        np.array([len(body(toy_tokenizer, row[s])) for row in ROWS]) for s in ("source", "target")
-    )
+    source, target = (np.array([len(body(toy_tokenizer, row[s])) for row in ROWS]) for s in ("source", "target"))
     np.testing.assert_array_equal(lengths, np.stack([source + 5, target + 5, target + 5, target + 9], 1))
     assert tokenized.lengths().shape == (4, 2)
 
@@ -113,9 +111,7 @@ def test_select(dataset, toy_tokenizer, rows):
 def test_cache(dataset, toy_tokenizer, tmp_path, monkeypatch):
     first = tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path)
     calls, text_ids = [], type(toy_tokenizer).text_ids
-    monkeypatch.setattr(
-        type(toy_tokenizer), "text_ids", lambda s, texts: calls.extend(texts) or text_ids(s, texts)
-    )
+    monkeypatch.setattr(type(toy_tokenizer), "text_ids", lambda s, texts: calls.extend(texts) or text_ids(s, texts))
     check(tokenize_parallel(dataset, toy_tokenizer, progress=False, cache_dir=tmp_path), toy_tokenizer, ROWS)
     assert calls == []
     # Another length, other data and other words each have their own folder.

@@ -20,9 +20,14 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = (
-    "README.md", "CONTRIBUTING.md", "docs/start.md", "docs/training.md", "docs/languages.md", "docs/evaluation.md",
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/start.md",
+    "docs/training.md",
+    "docs/languages.md",
+    "docs/evaluation.md",
     "docs/hub.md",
-)  # fmt: skip
+)
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in GUIDES}
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))]
 DOCUMENTS += sorted((ROOT / "docs" / "trials").glob("*.md"))
@@ -31,9 +36,13 @@ REPO = "your-name/your-model"
 WRITTEN = ("outputs/", "report/", "docs/report")  # what commands write
 CODE_FOLDERS = ("hf_echo", "modeling", "train_scripts", "tests", "docs", "benchmarks", "hub_cards")
 RUNS = (  # executed here, where README.md, start.md and training.md show them
-    "encode ", "translate ", "mine ", "evaluate xsim --source",
-    "data filter example --out outputs/example", "data stats",
-)  # fmt: skip
+    "encode ",
+    "translate ",
+    "mine ",
+    "evaluate xsim --source",
+    "data filter example --out outputs/example",
+    "data stats",
+)
 FRENCH = [
     "un rouge chat dort.",
     "deux bleu chien court.",
@@ -111,8 +120,11 @@ def test_python_blocks_run_in_order(release):
     try:
         done = subprocess.run(
             [sys.executable, "-c", run_all, *map(str, scripts)],
-            cwd=release, env=environment, capture_output=True, text=True,
-        )  # fmt: skip
+            cwd=release,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr[-4000:]
         _, files = hub["REPOS"]["model", REPO][-1]
     finally:
@@ -135,7 +147,7 @@ def test_first_commands_run(name, release, hf_echo_cli, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if blocks("yaml", text)])
 def test_recipes_have_known_fields(name, tmp_path):
-    from hf_echo.recipe import read_recipe
+    from hf_echo.stages.recipe import read_recipe
 
     for file, text in own_recipes(TEXTS[name]).items():
         path = tmp_path / Path(file).name
@@ -152,9 +164,7 @@ def test_readme_recipes_are_ready_to_train(release, hf_echo_cli, toy, monkeypatc
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     rows = toy.dataset()
-    rows.select_columns(["source", "source_lang", "target", "target_lang"]).to_csv(
-        "corpus.tsv", sep="\t", index=False
-    )
+    rows.select_columns(["source", "source_lang", "target", "target_lang"]).to_csv("corpus.tsv", sep="\t", index=False)
     nway = [
         {"id": str(i), "lang": lang, "text": text}
         for lang, texts in (("fra_Latn", FRENCH), ("eng_Latn", ENGLISH))
@@ -182,7 +192,7 @@ def command_of(words: list[str]):
 
 def check_command(line: str) -> None:
     """Command, options and recipes exist; a word in capitals (RECIPE, DATA) stands for something of the reader."""
-    from hf_echo.recipe import RECIPES, find_recipes
+    from hf_echo.stages.recipe import RECIPES, find_recipes
 
     words = shlex.split(line)[1:]
     command, rest = command_of(words)
@@ -219,9 +229,7 @@ def check_other_command(line: str) -> None:
         assert re.search(rf"^{re.escape(words[1])}:", makefile, flags=re.MULTILINE), line
     elif words[0] == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        asked = {
-            name for word in words for inside in re.findall(r"\[(.+)\]", word) for name in inside.split(",")
-        }
+        asked = {name for word in words for inside in re.findall(r"\[(.+)\]", word) for name in inside.split(",")}
         assert asked <= set(extras["optional-dependencies"]), line
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file(), line
@@ -240,9 +248,7 @@ def named_paths(text: str) -> set[str]:
     """Paths of this repository in links, in `backticks` and in code blocks."""
     links = {target.split("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target}
     spelt = re.findall(r"[\w./-]+", text)
-    inside = {
-        word.rstrip(".") for word in spelt if word.startswith(tuple(f"{name}/" for name in CODE_FOLDERS))
-    }
+    inside = {word.rstrip(".") for word in spelt if word.startswith(tuple(f"{name}/" for name in CODE_FOLDERS))}
     return {path for path in links | inside if path and not path.startswith(WRITTEN)}
 
 
@@ -261,8 +267,7 @@ def test_named_paths_exist(document):
 def walks(text: str) -> str:
     """The numbered lists of CONTRIBUTING.md, each item on one line."""
     return "\n".join(
-        " ".join(item.split())
-        for item in re.findall(r"^\d+\. (?:.+\n)(?:   \S.*\n)*", text, flags=re.MULTILINE)
+        " ".join(item.split()) for item in re.findall(r"^\d+\. (?:.+\n)(?:   \S.*\n)*", text, flags=re.MULTILINE)
     )
 
 
@@ -277,9 +282,7 @@ def unknown_names(text: str) -> list[str]:
     ]
     calls = re.findall(r"calls? `(\w+)`|`(\w+)` (?:runs|collects|splits|takes|adds|selects|tokenizes)", text)
     ours = [*(ROOT / "modeling").glob("*.py"), *(ROOT / "hf_echo").rglob("*.py")]
-    return wrong + [
-        name for pair in calls for name in pair if name not in ("", "backward") and not defined(name, ours)
-    ]
+    return wrong + [name for pair in calls for name in pair if name not in ("", "backward") and not defined(name, ours)]
 
 
 def defined(name: str, files: list[Path]) -> bool:
@@ -323,9 +326,7 @@ def table_rows(file: str) -> dict[str, list[str]]:
 
 def test_figures_of_readme_are_those_of_the_cards():
     readme = table_rows("README.md")
-    nano, static = (
-        table_rows(f"hf_echo/pretrained/{name}/README.md") for name in ("echo-nano", "echo-static")
-    )
+    nano, static = (table_rows(f"hf_echo/pretrained/{name}/README.md") for name in ("echo-nano", "echo-static"))
     for name in ("flores", "ntrex", "bible", "tatoeba"):
         candidates, xsim, *_, xsimpp, _ = nano[name]
         assert readme[name] == [candidates, xsim, static[name][1], xsimpp, static[name][-1]]
@@ -341,10 +342,6 @@ def test_cli_page_is_what_make_docs_writes(tmp_path):
     assert words[-1] == "docs/cli.md"
     made = tmp_path / "cli.md"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run(
-        [sys.executable, *words[:-1], str(made)], cwd=ROOT, env=environment, check=True, capture_output=True
-    )
+    subprocess.run([sys.executable, *words[:-1], str(made)], cwd=ROOT, env=environment, check=True, capture_output=True)
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert page == made.read_text(encoding="utf-8"), (
-        "docs/cli.md is out of date: run `make docs` and commit it"
-    )
+    assert page == made.read_text(encoding="utf-8"), "docs/cli.md is out of date: run `make docs` and commit it"

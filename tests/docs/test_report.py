@@ -17,9 +17,7 @@ def test_data_of_make_report_is_readable(tmp_path):
     script, folder = re.search(
         r"python (train_scripts/\S+) builtin (\S+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE
     ).groups()
-    subprocess.run(
-        [sys.executable, str(ROOT / script), "builtin", str(tmp_path / folder)], cwd=ROOT, check=True
-    )
+    subprocess.run([sys.executable, str(ROOT / script), "builtin", str(tmp_path / folder)], cwd=ROOT, check=True)
     content = read_folder(tmp_path / folder, target_lang="eng_Latn")
     (table,) = content.tables.values()
     assert len(table.langs) == 10 and len(table.common) == 300

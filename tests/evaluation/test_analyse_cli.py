@@ -9,9 +9,9 @@ import pytest
 from datasets import Dataset
 from transformers import BertConfig
 
-from hf_echo.evaluation.cost import Stack, cost_grid, encoder_flops
-from hf_echo.evaluation.ease import explain_ease
-from hf_echo.evaluation.geometry import evaluate_geometry
+from hf_echo.evaluation.benchmarks.cost import Stack, cost_grid, encoder_flops
+from hf_echo.evaluation.probes.ease import explain_ease
+from hf_echo.evaluation.space.geometry import evaluate_geometry
 from hf_echo.inference import encode, load_encoder
 from hf_echo.languages import LANGUAGES
 
@@ -56,9 +56,7 @@ def test_geometry_of_the_sentences_in_common(run, toy, toy_folders, table, tmp_p
         assert report[name] == pytest.approx(want.to_row()[name], rel=1e-3)
     assert [row["lang"] for row in report["by_language"]] == toy.LANGUAGES
     np.testing.assert_allclose(curve, want.singular_values, rtol=1e-3, atol=1e-4)
-    code, out, _ = run(
-        "geometry", "--model", model, "--data", table, "--lang", "eng_Latn", "--lang", "fra_Latn"
-    )
+    code, out, _ = run("geometry", "--model", model, "--data", table, "--lang", "eng_Latn", "--lang", "fra_Latn")
     assert (json.loads(out)["languages"], json.loads(out)["rows"]) == (2, 24)
     code, out, err = run("geometry", "--model", model, "--data", table, "--lang", "xyz")
     assert (code, out) == (2, "") and "no rows in 'xyz'" in err
@@ -70,7 +68,7 @@ def test_cost_of_a_model(run, toy, toy_folders, tmp_path):
     model = toy_folders["release"]
     code, out, err = run(
         "cost", "--model", model, "--texts", tmp_path / "a.txt", "--lang", "fra_Latn", "--tokens", 7, "--rounds", 2
-    )  # fmt: skip
+    )
     assert code == 0, err
     report = json.loads(out)
     echo, tokenizer = load_encoder(str(model))
@@ -135,12 +133,8 @@ def test_ease_of_languages(run, languages, tmp_path):
 
 def test_ease_says_what_is_wrong(refused, languages, tmp_path):
     data, features = tmp_path / "xsim.json", tmp_path / "features.tsv"
-    refused(
-        "group is 'size', must be one of script, family, resource", "ease", "--data", data, "--group", "size"
-    )
-    refused(
-        "no column 'chrf' in the results", "ease", "--data", data, "--group", "script", "--target", "chrf"
-    )
+    refused("group is 'size', must be one of script, family, resource", "ease", "--data", data, "--group", "size")
+    refused("no column 'chrf' in the results", "ease", "--data", data, "--group", "script", "--target", "chrf")
     text = features.read_text().splitlines()
     features.write_text("\n".join(text[:-1]))
     last = text[-1].split("\t")[0]

@@ -77,9 +77,7 @@ def chrf_plus_plus(hypothesis: str, reference: str) -> float:
 
 @pytest.mark.parametrize("hypothesis, reference", list(zip(HYPOTHESES, REFERENCES, strict=True)))
 def test_chrf_is_chrf_plus_plus(hypothesis, reference, offline):
-    assert translation_scores([hypothesis], [reference]).chrf == pytest.approx(
-        chrf_plus_plus(hypothesis, reference)
-    )
+    assert translation_scores([hypothesis], [reference]).chrf == pytest.approx(chrf_plus_plus(hypothesis, reference))
 
 
 def test_equals_sacrebleu_and_says_how(offline):
@@ -148,9 +146,7 @@ def test_a_download_is_kept_and_a_wrong_one_is_reported(own_sacrebleu_folder, sp
 def test_bleu_tokenizer_follows_the_script_and_is_named(lang, tokenizer, offline):
     result = translation_scores(["a b"], ["a b"], target_lang=lang)
     assert result.bleu_tokenizer == tokenizer and f"tok:{tokenizer}" in result.signatures["bleu"]
-    assert (
-        translation_scores(["a b"], ["a b"], target_lang=lang, bleu_tokenizer="intl").bleu_tokenizer == "intl"
-    )
+    assert translation_scores(["a b"], ["a b"], target_lang=lang, bleu_tokenizer="intl").bleu_tokenizer == "intl"
 
 
 def test_a_table_of_directions(offline):
@@ -159,9 +155,7 @@ def test_a_table_of_directions(offline):
         translation_scores(REFERENCES, REFERENCES, source_lang="fra_Latn", target_lang="eng_Latn"),
     ]
     table = Table.of(results, average=["chrf", "spbleu"])
-    assert table.average == {
-        "direction": "average", "chrf": pytest.approx((results[0].chrf + 100) / 2), "spbleu": None
-    }  # fmt: skip
+    assert table.average == {"direction": "average", "chrf": pytest.approx((results[0].chrf + 100) / 2), "spbleu": None}
     assert "| deu_Latn-eng_Latn | 3 |" in table.to_markdown(["direction", "count"])
 
 
@@ -252,20 +246,16 @@ def test_comet_is_a_callable_and_an_extra(offline, monkeypatch):
         ({"embeddings": {"deu_Latn": np.diag([1.0, 0, 1])}}, "embedding of 'deu_Latn', id 1: a NaN, infinite or zero"),
         ({"translate": lambda x, source, target: ["one"]}, "deu_Latn-eng_Latn: 3 sentences but 1 translations"),
     ],
-)  # fmt: skip
+)
 def test_bad_tables_are_refused_in_one_line(options, words, offline):
     with pytest.raises(ValueError, match=words) as error:
         evaluate_translation(**{"translate": by_rule, "rows": NWAY} | options)
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="no sentence in common"):
-        evaluate_translation(
-            by_rule, [{"id": lang, "lang": lang, "text": "x"} for lang in ("fra_Latn", "eng_Latn")]
-        )
+        evaluate_translation(by_rule, [{"id": lang, "lang": lang, "text": "x"} for lang in ("fra_Latn", "eng_Latn")])
 
 
-def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(
-    toy, toy_tokenizer, toy_folders, offline, tmp_path
-):
+def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(toy, toy_tokenizer, toy_folders, offline, tmp_path):
     """Encoder and decoder loaded apart translate as the whole does, from text and from embeddings."""
     from typer.testing import CliRunner
 
@@ -275,9 +265,7 @@ def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(
 
     rows = toy.nway_rows()[:60]
     whole, _ = load_translator(toy_folders["training"])
-    joined = EchoForTranslation.from_parts(
-        whole.encoder, load_translator(toy_folders["training"])[0].decoder
-    ).eval()
+    joined = EchoForTranslation.from_parts(whole.encoder, load_translator(toy_folders["training"])[0].decoder).eval()
     tables = [
         evaluate_translation(
             lambda x, source, target, m=model: translate(m, toy_tokenizer, x, source, target),

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from hf_echo.data.engine import LocalExecutor, Output, Recipe, run
+from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, run
 from hf_echo.hub.dataset_card import push_dataset, write_card
 
 HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
@@ -23,12 +23,19 @@ LANGS = ("fra_Latn", "python", "jpn_Jpan")
 
 @pytest.fixture
 def folder(tmp_path):
-    rows = [{"source": f"s{i}", "source_lang": LANGS[i % 3], "target": f"t{i}", "target_lang": "eng_Latn",
-             "provenance": "code" if i % 3 == 1 else "primary", "quality": i / 10} for i in range(10)]  # fmt: skip
+    rows = [
+        {
+            "source": f"s{i}",
+            "source_lang": LANGS[i % 3],
+            "target": f"t{i}",
+            "target_lang": "eng_Latn",
+            "provenance": "code" if i % 3 == 1 else "primary",
+            "quality": i / 10,
+        }
+        for i in range(10)
+    ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pairs.parquet")
-    recipe = Recipe(
-        [{"path": str(tmp_path / "pairs.parquet"), "label": "pairs"}], out=Output(2), text="sources: [p]\n"
-    )
+    recipe = Recipe([{"path": str(tmp_path / "pairs.parquet"), "label": "pairs"}], out=Output(2), text="sources: [p]\n")
     run(recipe, tmp_path / "strict", executor=LocalExecutor(False))
     return tmp_path / "strict"
 
@@ -41,9 +48,7 @@ def test_card(folder):
     assert header["language"] == ["eng", "fra", "jpn"] and header["license"] == "cc0-1.0"
     assert header["size_categories"] == ["n<1K"] and header["pretty_name"] == "strict"
     assert "Version 1.2 (tag `v1.2`). 10 pairs of sentences in 3 directions" in body
-    assert (
-        "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body and "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body
-    )
+    assert "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body and "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body
     assert "| sources | 10 | 10 |" in body and "sources: [p]" in body
     assert "`quality`" in body and "`hard_negatives`" not in body
 
@@ -84,7 +89,5 @@ def test_push_twice_and_read_both_versions(folder, tmp_path):
     server.shutdown()
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (
-        found["v1.0"] == [f"s{i}" for i in range(10)] and found["v1.1"] == found["main"] == found["v1.0"][:5]
-    )
+    assert found["v1.0"] == [f"s{i}" for i in range(10)] and found["v1.1"] == found["main"] == found["v1.0"][:5]
     assert found["error"].startswith("tester/strict has version 1.1 already")

@@ -30,9 +30,7 @@ def test_xsim(load, space, margin):
     found = load("xsim").compute(predictions=x, references=y, margin=margin)
     assert found["xsim"] == xsim(x, y, margin=margin).error_rate
     if margin is None:
-        cosine = (x / np.linalg.norm(x, axis=1, keepdims=True)) @ (
-            y / np.linalg.norm(y, axis=1, keepdims=True)
-        ).T
+        cosine = (x / np.linalg.norm(x, axis=1, keepdims=True)) @ (y / np.linalg.norm(y, axis=1, keepdims=True)).T
         assert found["errors"] == (cosine.argmax(1) != np.arange(40)).sum() > 0
 
 
@@ -44,9 +42,7 @@ def test_xsimpp(load, space):
         predictions=x, references=y, negatives=negatives, negative_owner=owner, negative_kind=kinds
     )
     ours = xsimpp(x, y, negatives, owner, negative_kind=kinds)
-    assert (found["xsimpp"], found["pool"], found["errors_by_kind"]) == (
-        ours.error_rate, 120, ours.errors_by_kind
-    )  # fmt: skip
+    assert (found["xsimpp"], found["pool"], found["errors_by_kind"]) == (ours.error_rate, 120, ours.errors_by_kind)
 
 
 def test_unknown_metric():

@@ -115,9 +115,7 @@ def test_batches_keep_the_budget(model, toy_tokenizer, texts, langs, path, monke
         lambda self, rows: sizes.append((len(rows), max(map(len, rows)))) or embed(self, rows),
     )
     encode(model.encoder, toy_tokenizer, texts, langs, max_tokens=200)
-    lengths = [
-        len(toy_tokenizer(text, lang=lang)["input_ids"]) for text, lang in zip(texts, langs, strict=True)
-    ]
+    lengths = [len(toy_tokenizer(text, lang=lang)["input_ids"]) for text, lang in zip(texts, langs, strict=True)]
     assert sum(rows for rows, _ in sizes) == 100
     assert all(rows * length <= 200 for rows, length in sizes)
     assert sum(rows * length for rows, length in sizes) < 1.15 * sum(lengths)  # little of it is padding
@@ -132,9 +130,7 @@ def test_encoder_and_whole_model_are_the_same(model, toy_tokenizer, texts):
 def test_default_is_the_unspecified_language(model, toy_tokenizer, texts):
     have = encode(model, toy_tokenizer, texts)
     np.testing.assert_allclose(have, one_by_one(model, toy_tokenizer, texts, [None] * 100), atol=1e-5)
-    named = encode(
-        model, toy_tokenizer, ["French:\x1f" + texts[0]]
-    )  # a prompt in the text counts, as elsewhere
+    named = encode(model, toy_tokenizer, ["French:\x1f" + texts[0]])  # a prompt in the text counts, as elsewhere
     np.testing.assert_allclose(named, encode(model, toy_tokenizer, texts[:1], "fra_Latn"), atol=1e-5)
 
 
@@ -147,9 +143,7 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
     for load in (load_encoder, any_encoder):
-        with pytest.raises(
-            FileNotFoundError, match="'org/none' is neither a folder nor a name on the Hub: no route"
-        ):
+        with pytest.raises(FileNotFoundError, match="'org/none' is neither a folder nor a name on the Hub: no route"):
             load("org/none")
     assert asked == ["org/none"] * 2
 
@@ -179,9 +173,7 @@ def test_long_texts_are_cut_with_a_warning(model, toy_tokenizer, caplog):
     with caplog.at_level(logging.WARNING):
         have = encode(model, toy_tokenizer, ["un", long, "deux", long + "x"], "fra_Latn")
     warnings = [r.getMessage() for r in caplog.records if r.name.startswith("hf_echo")]
-    assert len(warnings) == 1 and warnings[0].startswith(
-        "2 of 4 texts are longer than 64 tokens and were cut"
-    )
+    assert len(warnings) == 1 and warnings[0].startswith("2 of 4 texts are longer than 64 tokens and were cut")
     tokenizer_cuts = toy_tokenizer([long], lang="fra_Latn", truncation=True, return_tensors="pt")
     with torch.no_grad():
         want = model.encoder(**tokenizer_cuts).sentence_embedding[0].numpy()
@@ -212,9 +204,7 @@ def test_long_texts_are_split(model, toy_tokenizer):
 
 
 def test_own_max_length(model, toy_tokenizer):
-    a = encode(
-        model, toy_tokenizer, ["un deux quatre"], "fra_Latn", max_length=prefix(toy_tokenizer, "fra_Latn") + 2
-    )
+    a = encode(model, toy_tokenizer, ["un deux quatre"], "fra_Latn", max_length=prefix(toy_tokenizer, "fra_Latn") + 2)
     b = encode(model, toy_tokenizer, ["un"], "fra_Latn")
     assert len(toy_tokenizer.text_ids(["un"])[0]) == 1
     np.testing.assert_allclose(a, b, atol=1e-5)
@@ -288,9 +278,7 @@ def test_any_encoder(toy_folders, toy_trained, toy_tokenizer, tmp_path):
 
     other = SentenceTransformer(modules=[static], device="cpu")
     other.save(str(tmp_path / "static"))
-    np.testing.assert_allclose(
-        any_encoder(str(tmp_path / "static"))(texts, "fra_Latn"), other.encode(texts), atol=1e-6
-    )
+    np.testing.assert_allclose(any_encoder(str(tmp_path / "static"))(texts, "fra_Latn"), other.encode(texts), atol=1e-6)
 
 
 def test_a_wrapped_model_is_called_itself(model, toy_tokenizer, texts):

@@ -20,18 +20,20 @@ TEXTS = ["a b c", "c b", "a a a b b b c c c a a a"]
 def bert(tmp_path_factory) -> str:
     """A BERT of a few weights, of at most 8 tokens."""
     place = tmp_path_factory.mktemp("bert")
-    backend = Tokenizer(
-        models.WordLevel({word: i for i, word in enumerate(["[PAD]", "[UNK]", *"abc"])}, "[UNK]")
-    )
+    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(["[PAD]", "[UNK]", *"abc"])}, "[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", model_max_length=8
     )
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        vocab_size=5,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
         max_position_embeddings=8,
-    )  # fmt: skip
+    )
     BertModel(config).save_pretrained(place / "bert")
     tokenizer.save_pretrained(place / "bert")
     transformer = Transformer(str(place / "bert"), max_seq_length=8)
@@ -44,10 +46,12 @@ def test_options_are_followed(bert, caplog, monkeypatch):
     batches = []
     real = SentenceTransformer.encode
     monkeypatch.setattr(
-        SentenceTransformer, "encode",
-        lambda self, texts, batch_size, **rest: batches.append((batch_size, self.dtype))
-        or real(self, texts, batch_size=batch_size, **rest),
-    )  # fmt: skip
+        SentenceTransformer,
+        "encode",
+        lambda self, texts, batch_size, **rest: (
+            batches.append((batch_size, self.dtype)) or real(self, texts, batch_size=batch_size, **rest)
+        ),
+    )
     np.testing.assert_allclose(encode_with_other(bert, TEXTS, max_tokens=20), want, atol=1e-6)
     assert "1 of 3 texts are longer than 8 tokens, the first is row 3" in caplog.text
     half = encode_with_other(bert, TEXTS, dtype="bf16")

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.trains
 def sentences(toy):
     """(text, language, English) of 64 held-out sentences of two languages, mixed."""
     return [
-        (toy.say(m, lang), lang, toy.say(m, "eng_Latn"))
-        for m in toy.split("dev")
-        for lang in ("fra_Latn", "rus_Cyrl")
+        (toy.say(m, lang), lang, toy.say(m, "eng_Latn")) for m in toy.split("dev") for lang in ("fra_Latn", "rus_Cyrl")
     ]
 
 

@@ -24,9 +24,7 @@ def eq2(x, y, *, scale, margin, space, guide=None, radius=0.5, exclude=None, off
     for i in range(len(x)):
         own = i + offset
         phi = scale * cos(x[i], y[own])
-        positive = (
-            math.exp(scale * (cos(x[i], y[own]) - margin)) if space == "cosine" else math.exp(phi - margin)
-        )
+        positive = math.exp(scale * (cos(x[i], y[own]) - margin)) if space == "cosine" else math.exp(phi - margin)
         negatives = 0.0
         for j in range(len(y)):
             if j == own or (exclude is not None and exclude[i, j]):
@@ -74,9 +72,7 @@ def test_defaults_are_the_papers():
     x, y, guide_x, guide_y = embeddings(n=6, total=6, offset=0, seed=3)
     tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
     expected = eq2(x, y, scale=100, margin=0.3, space="cosine", guide=(guide_x, guide_y), radius=0.5)
-    assert contrastive_loss(tx, ty, guide_source=gx, guide_target=gy).item() == pytest.approx(
-        expected, rel=1e-10
-    )
+    assert contrastive_loss(tx, ty, guide_source=gx, guide_target=gy).item() == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore:the guide gives some")
@@ -85,9 +81,7 @@ def test_equals_the_equations_with_a_guide_that_knows_nothing(radius):
     x, y, _, guide_y = embeddings()
     guide_x = np.random.default_rng(7).normal(size=(5, 6))
     tx, ty, gx, gy = tensors(x, y, guide_x, guide_y)
-    expected = eq2(
-        x, y, scale=20, margin=0.3, space="cosine", guide=(guide_x, guide_y), radius=radius, offset=2
-    )
+    expected = eq2(x, y, scale=20, margin=0.3, space="cosine", guide=(guide_x, guide_y), radius=radius, offset=2)
     loss = contrastive_loss(tx, ty, logit_scale=20, guide_source=gx, guide_target=gy, radius=radius, offset=2)
     assert loss.item() == pytest.approx(expected, rel=1e-10, abs=1e-12)
 
@@ -113,9 +107,7 @@ def test_gradients_stay_finite_when_every_negative_is_removed():
 def test_length_of_the_embeddings_does_not_matter():
     tx, ty, *_ = tensors(*embeddings())
     lengths = torch.arange(1.0, 6.0, dtype=torch.float64)[:, None]
-    assert torch.allclose(
-        contrastive_loss(tx * lengths, ty * 7, offset=2), contrastive_loss(tx, ty, offset=2)
-    )
+    assert torch.allclose(contrastive_loss(tx * lengths, ty * 7, offset=2), contrastive_loss(tx, ty, offset=2))
 
 
 def test_rows_permuted_together_give_the_same_loss():
@@ -142,9 +134,7 @@ def test_equals_multiple_negatives_ranking_without_margin_and_filter(exclude):
         exclude=exclude,
     )
     assert torch.allclose(ours, theirs, atol=1e-6)
-    for mine, other in zip(
-        torch.autograd.grad(ours, (x, y)), torch.autograd.grad(theirs, (x, y)), strict=True
-    ):
+    for mine, other in zip(torch.autograd.grad(ours, (x, y)), torch.autograd.grad(theirs, (x, y)), strict=True):
         assert torch.allclose(mine, other, atol=1e-6)
 
 
@@ -203,9 +193,7 @@ def test_guide_that_finds_a_translation_opposed_warns_and_follows_the_formula():
 
 def test_a_false_negative_is_removed_and_an_equal_guide_cosine_too():
     guide = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # 0 and 1 say the same
-    assert guide_filter(guide, guide, radius=1.0).tolist() == [[False, False, True]] * 2 + [
-        [True, True, False]
-    ]
+    assert guide_filter(guide, guide, radius=1.0).tolist() == [[False, False, True]] * 2 + [[True, True, False]]
 
 
 @pytest.mark.parametrize("autocast", [False, True])
@@ -266,9 +254,7 @@ def test_wrong_shapes_are_refused(x, y):
 @pytest.mark.parametrize("excluded", [False, True])
 def test_symmetric_is_both_directions_in_one_product(excluded):
     rng = torch.Generator().manual_seed(5)
-    source, target = (
-        torch.randn(7, 4, generator=rng, dtype=torch.float64).requires_grad_() for _ in range(2)
-    )
+    source, target = (torch.randn(7, 4, generator=rng, dtype=torch.float64).requires_grad_() for _ in range(2))
     exclude = None
     if excluded:
         keys = torch.tensor([0, 1, 1, 2, 3, 1, 4])

@@ -92,9 +92,7 @@ def test_two_halves_with_all_rows_are_the_whole(batch):
     halves = 0.0
     for rows in (slice(0, 3), slice(3, 7)):
         own = {name: column[rows] for name, column in options.items()}
-        loss = distillation_loss(
-            student[rows], z[rows], all_student=student, all_teacher=z, offset=rows.start, **own
-        )
+        loss = distillation_loss(student[rows], z[rows], all_student=student, all_teacher=z, offset=rows.start, **own)
         halves += loss * (rows.stop - rows.start) / 7
     assert torch.allclose(whole, halves)
 

@@ -64,9 +64,7 @@ def test_the_partition_sum_is_unbiased(batch):
     row, label = hidden[0, :1], torch.tensor([4])
     own = (row @ weight[4])[0]
     torch.manual_seed(0)
-    found = [
-        (sampled_translation_loss(row, weight, label, samples=10) + own).exp().item() for _ in range(3000)
-    ]
+    found = [(sampled_translation_loss(row, weight, label, samples=10) + own).exp().item() for _ in range(3000)]
     assert np.mean(found) == pytest.approx((row @ weight.T).exp().sum().item(), rel=0.03)
 
 

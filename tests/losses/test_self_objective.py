@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_echo.evaluation.alignment import argmax_links
+from hf_echo.evaluation.tokens.alignment import argmax_links
 from hf_echo.losses import self_objective_loss
 
 

@@ -33,9 +33,7 @@ def hard_term(source, target, hard, mask, *, scale, offset) -> float:
     total = 0.0
     for i in range(len(source)):
         positive = math.exp(scale * cos(source[i], target[i + offset]))
-        negatives = sum(
-            math.exp(scale * cos(source[i], h)) for h, real in zip(hard[i], mask[i], strict=True) if real
-        )
+        negatives = sum(math.exp(scale * cos(source[i], h)) for h, real in zip(hard[i], mask[i], strict=True) if real)
         total -= math.log(positive / (positive + negatives))
     return total / len(source)
 
@@ -81,9 +79,13 @@ def test_guide_and_exclude_reach_the_in_batch_term_and_only_it():
     source, target, hard, mask = tensors(*batch())
     guide_target = target + 0.1
     options = dict(
-        guide_source=guide_target[1:5], guide_target=guide_target, radius=0.3, margin_space="logit", offset=1,
+        guide_source=guide_target[1:5],
+        guide_target=guide_target,
+        radius=0.3,
+        margin_space="logit",
+        offset=1,
         exclude=torch.arange(6).expand(4, 6) == 5,
-    )  # fmt: skip
+    )
     with_guide = split_softmax_parts(source, target, hard, mask, **options)
     without = split_softmax_parts(source, target, hard, mask, margin_space="logit", offset=1)
     assert torch.equal(with_guide["contrastive"], contrastive_loss(source, target, **options))
@@ -93,8 +95,9 @@ def test_guide_and_exclude_reach_the_in_batch_term_and_only_it():
 
 def test_rows_without_negatives_count_with_zero():
     source, target, hard, mask = tensors(*batch())
-    alone = [split_softmax_parts(source[i : i + 1], target, hard[i : i + 1], mask[i : i + 1], offset=i + 1)
-             for i in range(4)]  # fmt: skip
+    alone = [
+        split_softmax_parts(source[i : i + 1], target, hard[i : i + 1], mask[i : i + 1], offset=i + 1) for i in range(4)
+    ]
     assert alone[1]["hard_negatives"].item() == 0
     mean = torch.stack([parts["hard_negatives"] for parts in alone]).mean()
     whole = split_softmax_parts(source, target, hard, mask, offset=1)["hard_negatives"]
@@ -138,9 +141,7 @@ def test_one_softmax_equals_its_definition():
     for i in range(4):
         positive = math.exp(20 * cos(source[i], target[i + 1]))
         others = sum(math.exp(20 * cos(source[i], target[j])) for j in range(6) if j != i + 1 and kept[i, j])
-        others += sum(
-            math.exp(20 * cos(source[i], h)) for h, real in zip(hard[i], mask[i], strict=True) if real
-        )
+        others += sum(math.exp(20 * cos(source[i], h)) for h, real in zip(hard[i], mask[i], strict=True) if real)
         total -= math.log(positive / (positive + others)) / 4
     tensor_batch = tensors(source, target, hard, mask)
     loss = one_softmax_loss(*tensor_batch, logit_scale=20, exclude=~torch.tensor(kept), offset=1)
@@ -153,9 +154,7 @@ def test_gradients(loss_of):
     guide = target.clone()
 
     def loss(x, y, h):
-        return loss_of(
-            x, y, h, mask, logit_scale=5, guide_source=guide[1:5], guide_target=guide, radius=0.9, offset=1
-        )
+        return loss_of(x, y, h, mask, logit_scale=5, guide_source=guide[1:5], guide_target=guide, radius=0.9, offset=1)
 
     assert torch.autograd.gradcheck(loss, [t.requires_grad_() for t in (source, target, hard)])
 

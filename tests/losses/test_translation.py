@@ -58,9 +58,7 @@ def test_value_and_gradients_equal_the_plain_loss(chunk_size, shape):
 
 def test_gradcheck():
     hidden, weight, labels = batch((2, 4), h=3, vocabulary=5, dtype=torch.float64)
-    assert torch.autograd.gradcheck(
-        lambda x, w: translation_loss(x, w, labels, chunk_size=3), (hidden, weight)
-    )
+    assert torch.autograd.gradcheck(lambda x, w: translation_loss(x, w, labels, chunk_size=3), (hidden, weight))
 
 
 def test_large_logits_do_not_overflow():
@@ -85,9 +83,7 @@ def test_all_ignored_is_zero_with_zero_gradients():
     loss = translation_loss(hidden, weight, labels.fill_(-100))
     loss.backward()
     assert loss.item() == 0
-    assert torch.equal(hidden.grad, torch.zeros_like(hidden)) and torch.equal(
-        weight.grad, torch.zeros_like(weight)
-    )
+    assert torch.equal(hidden.grad, torch.zeros_like(hidden)) and torch.equal(weight.grad, torch.zeros_like(weight))
 
 
 def test_tied_weight_gets_both_gradients():
@@ -122,9 +118,7 @@ def test_bfloat16_autocast(weight_dtype):
         loss = translation_loss(hidden, low, labels, chunk_size=8)
         plain = plain_translation_loss(hidden, low, labels)
     assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(
-        plain.item(), rel=1e-5
-    )  # the same logits in bfloat16, softmax in float32
+    assert loss.item() == pytest.approx(plain.item(), rel=1e-5)  # the same logits in bfloat16, softmax in float32
     gradients = torch.autograd.grad(loss, (hidden, low))
     assert [g.dtype for g in gradients] == [torch.float32, weight_dtype]
     for mine, other in zip(gradients, expected, strict=True):
@@ -172,9 +166,7 @@ def test_no_tensor_ever_holds_all_logits(autocast):
             loss = loss_of()
         loss.backward()
 
-    assert (
-        largest(lambda: step(lambda: plain_translation_loss(hidden, weight, labels))) == tokens * vocabulary
-    )
+    assert largest(lambda: step(lambda: plain_translation_loss(hidden, weight, labels))) == tokens * vocabulary
     chunked = largest(lambda: step(lambda: translation_loss(hidden, weight, labels, chunk_size=chunk)))
     assert chunked == chunk * vocabulary
 

@@ -76,8 +76,12 @@ def test_max_and_intersection_use_a_row_once(retrieval):
     found = mine(x, y, retrieval=retrieval)
     assert (np.diff(found.scores) <= 0).all()
     once = [len(set(rows.tolist())) == len(rows) for rows in (found.sources, found.targets)]
-    assert once == {"max": [True, True], "intersection": [True, True], "forward": [True, False],
-                    "backward": [False, True]}[retrieval]  # fmt: skip
+    assert (
+        once
+        == {"max": [True, True], "intersection": [True, True], "forward": [True, False], "backward": [False, True]}[
+            retrieval
+        ]
+    )
 
 
 @pytest.mark.parametrize("block", [7, 30, 1000])

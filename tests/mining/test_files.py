@@ -132,9 +132,7 @@ def test_fields_are_safe(tmp_path):
 def test_shards_are_mapped_not_loaded(files):
     shards = encode_to_shards(TextLines(files / "a.txt"), encode, None, files / "w", shard=16, progress=False)
     assert [len(s) for s in shards] == [16, 16, 8] and all(isinstance(s, np.memmap) for s in shards)
-    np.testing.assert_array_equal(
-        np.concatenate(shards), encode(TextLines(files / "a.txt").read(0, 40), None)
-    )
+    np.testing.assert_array_equal(np.concatenate(shards), encode(TextLines(files / "a.txt").read(0, 40), None))
 
 
 def test_errors_name_file_and_line(files):
@@ -201,14 +199,10 @@ def test_another_language_is_not_another_model(files):
     options = dict(progress=False, target_lang="eng_Latn")
     mine_files(files / "a.txt", files / "b.txt", files / "o.tsv", encode, source_lang="fra_Latn", **options)
     with pytest.raises(ValueError, match=r"changed: language\)"):
-        mine_files(
-            files / "a.txt", files / "b.txt", files / "o.tsv", encode, source_lang="deu_Latn", **options
-        )
+        mine_files(files / "a.txt", files / "b.txt", files / "o.tsv", encode, source_lang="deu_Latn", **options)
     with pytest.raises(ValueError, match=r"changed: model\)"):
         other = lambda texts, lang: np.ones((len(texts), 3)) * [1, -1, 5]  # noqa: E731
-        mine_files(
-            files / "a.txt", files / "b.txt", files / "o.tsv", other, source_lang="fra_Latn", **options
-        )
+        mine_files(files / "a.txt", files / "b.txt", files / "o.tsv", other, source_lang="fra_Latn", **options)
 
 
 def test_the_output_is_no_input(files):

@@ -103,9 +103,7 @@ def assert_same_negatives(found, want, rows):
 def test_negatives_are_those_of_a_loop(tmp_path):
     rows = code_rows()
     rows.append(rows[0] | {"target": "another description of the first row"})  # the same source
-    rows.append(
-        rows[1] | {"source": "x = 1", "target": rows[1]["target"].upper() + "!"}
-    )  # the same normal form
+    rows.append(rows[1] | {"source": "x = 1", "target": rows[1]["target"].upper() + "!"})  # the same normal form
     report = mine_negatives(
         dataset(rows), encode, tmp_path / "out.parquet", k=4, max_cosine=0.9, shard=16, progress=False
     )
@@ -118,9 +116,7 @@ def test_negatives_are_those_of_a_loop(tmp_path):
 
 
 def test_separate_pool_and_languages_stay_apart(tmp_path):
-    rows = code_rows(12) + [
-        r | {"target_lang": "deu_Latn", "target": "setzt " + r["target"]} for r in code_rows(12)
-    ]
+    rows = code_rows(12) + [r | {"target_lang": "deu_Latn", "target": "setzt " + r["target"]} for r in code_rows(12)]
     pool = code_rows(40, langs=("java",))
     with pytest.raises(ValueError, match="the pool has no text in deu_Latn, the language of 12 targets"):
         mine_negatives(dataset(rows), encode, tmp_path / "x.parquet", pool=dataset(pool), progress=False)
@@ -144,9 +140,7 @@ def test_own_language_only_and_too_few_are_counted(tmp_path):
 
 def test_pool_is_drawn_by_seed(tmp_path):
     def used(seed, name):
-        report = mine_negatives(
-            dataset(code_rows()), encode, tmp_path / name, pool_size=9, seed=seed, progress=False
-        )
+        report = mine_negatives(dataset(code_rows()), encode, tmp_path / name, pool_size=9, seed=seed, progress=False)
         assert report.pool == {"eng_Latn": 9}
         return {n for row in load_parallel(tmp_path / name)["hard_negatives"] for n in row}
 
@@ -157,8 +151,9 @@ def test_pool_is_drawn_by_seed(tmp_path):
 def test_code_is_told_apart_by_its_signs():
     rows = [
         {"target": text, "target_lang": lang}
-        for lang in ("python", "eng_Latn") for text in ("a+b", "a-b", "a +  b", "a + b", "A + b")
-    ]  # fmt: skip
+        for lang in ("python", "eng_Latn")
+        for text in ("a+b", "a-b", "a +  b", "a + b", "A + b")
+    ]
     keys = row_keys(dataset(rows), "target", progress=False).tolist()
     assert len(set(keys[:5])) == 4 and keys[2] == keys[3]
     assert len(set(keys[5:])) == 1  # in a sentence signs and case do not count
@@ -222,9 +217,7 @@ def described():
 
 
 def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
-    report = filter_consistent(
-        dataset(described), encode, tmp_path / "k.parquet", pool_size=None, progress=False
-    )
+    report = filter_consistent(dataset(described), encode, tmp_path / "k.parquet", pool_size=None, progress=False)
     want = consistent_by_hand(described)
     assert 10 < sum(want) < 60 and not any(want[0:60:6])
     kept = load_parallel(tmp_path / "k.parquet")

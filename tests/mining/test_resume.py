@@ -95,8 +95,11 @@ def test_an_index_goes_on_too(sides, tmp_path, monkeypatch):
     monkeypatch.undo()
     (folder,) = tmp_path.iterdir()
     assert sorted(f.name for f in folder.iterdir() if f.suffix != ".part") == [
-        "x-000000.npz", "x-000001.npz", "x-000002.npz", "x.faiss"
-    ]  # fmt: skip
+        "x-000000.npz",
+        "x-000001.npz",
+        "x-000002.npz",
+        "x.faiss",
+    ]
     monkeypatch.setattr(faiss, "index_factory", None)  # both indexes were built already
     found = mine(*sides, index="Flat", block=10, work=tmp_path)
     assert found.pairs() == want.pairs()
@@ -133,8 +136,9 @@ def test_files_after_a_real_kill(tmp_path, searches, monkeypatch):
         lines = [" ".join(rng.choice(list("uvwxyz"), 3)) for _ in range(40)]
         (tmp_path / f"{name}.txt").write_text("\n".join(lines))
     (tmp_path / "tests_encode.py").write_text(ENCODE)
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], cwd=tmp_path,
-                             env={**os.environ, "PYTHONPATH": str(tmp_path)})  # fmt: skip
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
     try:
         finished = lambda: list(tmp_path.glob("o.tsv.work/search/*/y-*.npz"))  # noqa: E731
         deadline = time.monotonic() + 120

@@ -95,9 +95,7 @@ def test_stage_one_stays_stage_one(make_model, tmp_path):
 def test_options_reach_both_parts(saved):
     _, training, release = saved
     for folder in (training, release):
-        model = AutoModelForSeq2SeqLM.from_pretrained(
-            folder, dtype=torch.bfloat16, attn_implementation="eager"
-        )
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="eager")
         assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
         configs = (
             model.encoder.config,
@@ -120,9 +118,7 @@ def test_missing_weights_start_as_in_a_new_model(make_config):
 def test_configuration_comes_back(make_config, tmp_path):
     rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
     rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
-    config = make_config(
-        pooling="mean", final_norm=False, rope_parameters=rope, decoder={"num_hidden_layers": 1}
-    )
+    config = make_config(pooling="mean", final_norm=False, rope_parameters=rope, decoder={"num_hidden_layers": 1})
     config.save_pretrained(tmp_path)
     again = AutoConfig.from_pretrained(tmp_path)
     assert isinstance(again, EchoConfig)

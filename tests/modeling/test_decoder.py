@@ -121,15 +121,11 @@ def test_silent_cross_attention_leaves_a_llama(model, batch):
     for name in ("model_type", "is_encoder_decoder", "bottleneck", "auto_map"):
         config.pop(name)
     llama = LlamaForCausalLM(LlamaForCausalLM.config_class(**config)).eval()
-    weights = {
-        k: v for k, v in model.decoder.state_dict().items() if "cross" not in k and "projection" not in k
-    }
+    weights = {k: v for k, v in model.decoder.state_dict().items() if "cross" not in k and "projection" not in k}
     llama.load_state_dict(weights)
     for layer in model.decoder.model.layers:
         layer.cross_attn.o_proj.weight.data.zero_()
-    have = model(
-        **batch, decoder_input_ids=batch["input_ids"], decoder_attention_mask=batch["attention_mask"]
-    )
+    have = model(**batch, decoder_input_ids=batch["input_ids"], decoder_attention_mask=batch["attention_mask"])
     keep = batch["attention_mask"].bool()
     torch.testing.assert_close(have.logits[keep], llama(**batch).logits[keep], **CLOSE)
 
@@ -143,9 +139,7 @@ def test_projections_start_as_inverses(make_config):
         torch.testing.assert_close((states @ into.T).norm(dim=1), states.norm(dim=1))
     smaller = EchoForTranslation(make_config(embedding_size=8))
     embedding = torch.randn(4, 8)
-    round_trip = (
-        embedding @ smaller.decoder.model.embedding_projection.weight.T @ smaller.encoder.projection.weight.T
-    )
+    round_trip = embedding @ smaller.decoder.model.embedding_projection.weight.T @ smaller.encoder.projection.weight.T
     torch.testing.assert_close(round_trip, embedding)
 
 
@@ -177,9 +171,7 @@ def test_generate_step_by_step(model, batch):
     embedding = model.encoder(**batch).sentence_embedding
     ids = torch.full((len(TEXTS), 1), model.config.bos_token_id)
     for _ in range(NEW_TOKENS):
-        logits = model.decoder(decoder_input_ids=ids, sentence_embedding=embedding, use_cache=False).logits[
-            :, -1
-        ]
+        logits = model.decoder(decoder_input_ids=ids, sentence_embedding=embedding, use_cache=False).logits[:, -1]
         logits[:, model.config.eos_token_id] = -torch.inf
         ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], 1)
     start = torch.full((len(TEXTS), 1), model.config.bos_token_id)
@@ -232,9 +224,7 @@ def test_bf16_generates(model, batch, prompts):
     model.to(torch.bfloat16)
     embedding = model.encoder(**batch).sentence_embedding
     assert embedding.dtype == torch.float32
-    assert torch.equal(
-        generate(model, **batch, **prompts), generate(model, sentence_embedding=embedding, **prompts)
-    )
+    assert torch.equal(generate(model, **batch, **prompts), generate(model, sentence_embedding=embedding, **prompts))
 
 
 def test_static_cache(model, batch, prompts):
@@ -247,16 +237,12 @@ def test_static_cache(model, batch, prompts):
 
 def test_wrong_memory(model, seq2seq):
     ids = torch.zeros(2, 3, dtype=torch.long)
-    with pytest.raises(
-        ValueError, match=r"bottleneck=True\) reads \(batch, 1, 24\), but was given \(2, 1, 32\)"
-    ):
+    with pytest.raises(ValueError, match=r"bottleneck=True\) reads \(batch, 1, 24\), but was given \(2, 1, 32\)"):
         model.decoder(decoder_input_ids=ids, sentence_embedding=torch.zeros(2, 32))
     with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(2, 5, 24\)"):
         memory = BaseModelOutput(last_hidden_state=torch.zeros(2, 5, 24))
         model.decoder(decoder_input_ids=ids, encoder_outputs=memory)
-    with pytest.raises(
-        ValueError, match=r"bottleneck=False\) reads \(batch, seq, 32\), but was given \(2, 1, 24\)"
-    ):
+    with pytest.raises(ValueError, match=r"bottleneck=False\) reads \(batch, seq, 32\), but was given \(2, 1, 24\)"):
         seq2seq.decoder(decoder_input_ids=ids, sentence_embedding=torch.zeros(2, 24))
     with pytest.raises(ValueError, match="needs encoder_outputs, sentence_embedding or input ids"):
         model.decoder(decoder_input_ids=ids)
@@ -273,9 +259,7 @@ def test_any_encoder_with_any_decoder_of_a_space(model, make_model, batch, promp
     joined = EchoForTranslation.from_parts(tiny, model.decoder).eval()
     assert joined.encoder is tiny and joined.decoder is model.decoder
     embedding = tiny(**batch).sentence_embedding
-    assert torch.equal(
-        generate(joined, **batch, **prompts), generate(model, sentence_embedding=embedding, **prompts)
-    )
+    assert torch.equal(generate(joined, **batch, **prompts), generate(model, sentence_embedding=embedding, **prompts))
     assert not any(p.is_meta for p in joined.parameters())
 
 

@@ -32,9 +32,7 @@ def test_output(encoder, batch):
     assert output.pooler_output is output.sentence_embedding
     assert output.hidden_states is None
     plain = encoder(**batch, return_dict=False)
-    assert torch.equal(plain[0], output.last_hidden_state) and torch.equal(
-        plain[1], output.sentence_embedding
-    )
+    assert torch.equal(plain[0], output.last_hidden_state) and torch.equal(plain[1], output.sentence_embedding)
 
 
 def test_hidden_states_and_attentions(encoder, batch):
@@ -54,9 +52,7 @@ def test_pooling_by_hand(make_model, batch):
         for row, mask in enumerate(batch["attention_mask"].bool()):
             states = output.last_hidden_state[row, mask]
             pooled = states[0] if pooling == "cls" else states.mean(0)
-            torch.testing.assert_close(
-                output.sentence_embedding[row], encoder.projection.weight @ pooled, **CLOSE
-            )
+            torch.testing.assert_close(output.sentence_embedding[row], encoder.projection.weight @ pooled, **CLOSE)
 
 
 def test_embedding_is_not_normalised(encoder, batch):
@@ -101,9 +97,7 @@ def test_first_token_sees_the_last(encoder, batch, attention, masked):
 def test_is_a_bidirectional_llama(make_model, batch):
     """transformers' own LlamaModel with is_causal=False computes the same states."""
     encoder = make_model().encoder
-    config = LlamaModel.config_class(
-        **{k: v for k, v in encoder.config.to_dict().items() if k != "model_type"}
-    )
+    config = LlamaModel.config_class(**{k: v for k, v in encoder.config.to_dict().items() if k != "model_type"})
     llama = LlamaModel(config).eval()
     weights = {k: v for k, v in encoder.state_dict().items() if not k.startswith("projection")}
     llama.load_state_dict(weights)

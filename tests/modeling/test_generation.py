@@ -64,9 +64,7 @@ def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
         assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20) == want
         lengths |= {len(row) for row in want}
         one = by_generate(model, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0])
-        assert (
-            greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0]) == one
-        )
+        assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, eos_token_id=ends[0]) == one
     assert len(lengths) > 6 and 20 in lengths
     everything = list(range(model.config.vocab_size))
     assert greedy_decode(model.decoder, embeddings, prompt, eos_token_id=everything) == [[]] * len(embeddings)

@@ -43,9 +43,7 @@ def installed(tmp_path_factory) -> str:
     """PYTHONPATH of a machine with this package installed: its entry points as pyproject.toml says."""
     place = tmp_path_factory.mktemp("site")
     (place / "hf_echo-9.dist-info").mkdir()
-    (place / "hf_echo-9.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: hf-echo\nVersion: 9\n"
-    )
+    (place / "hf_echo-9.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: hf-echo\nVersion: 9\n")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     points = project.split('[project.entry-points."torch.backends"]')[1].split("\n\n")[0].replace('"', "")
     (place / "hf_echo-9.dist-info" / "entry_points.txt").write_text(f"[torch.backends]{points}\n")
@@ -168,9 +166,16 @@ def test_sentence_transformers_trainer_trains_in_float32(folder, tmp_path, fast_
     for options in ({}, {"model_kwargs": {"dtype": torch.float32}}):
         model = SentenceTransformer(str(folder), device="cpu", **options)
         arguments = SentenceTransformerTrainingArguments(
-            output_dir=str(tmp_path), max_steps=2, learning_rate=1e-5, per_device_train_batch_size=5, use_cpu=True,
-            report_to="none", save_strategy="no", disable_tqdm=True, warmup_steps=0,
-        )  # fmt: skip
+            output_dir=str(tmp_path),
+            max_steps=2,
+            learning_rate=1e-5,
+            per_device_train_batch_size=5,
+            use_cpu=True,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+            warmup_steps=0,
+        )
         loss = MultipleNegativesRankingLoss(model)
         SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows, loss=loss).train()
         trained.append([weight.detach() for weight in model.parameters()])

@@ -112,9 +112,7 @@ def test_attention_is_that_of_the_formula(encoder, size, most_scores, dtype, mon
     if size == 1000:
         k[2] = k[2, :1]  # and equal scores far from 0, above and below
     q, k, v = (q * size / 16).to(dtype), k.to(dtype), v.to(dtype)
-    scores = (
-        (q.double() @ k.double().mT).to(dtype).double()
-    )  # as transformers' own eager attention rounds them
+    scores = (q.double() @ k.double().mT).to(dtype).double()  # as transformers' own eager attention rounds them
     scores[1, :, 6:] = -torch.inf
     if size == 1000:
         assert scores.max() > 100 and scores[2].amax(1).min() < -100

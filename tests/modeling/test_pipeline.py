@@ -90,9 +90,7 @@ def test_nothing_in_nothing_out(pipe):
 
 
 def test_defaults_at_construction(toy_folders, want):
-    pipe = pipeline(
-        "sonar-translation", model=str(toy_folders["release"]), src_lang="fra_Latn", tgt_lang="fra_Latn"
-    )
+    pipe = pipeline("sonar-translation", model=str(toy_folders["release"]), src_lang="fra_Latn", tgt_lang="fra_Latn")
     assert texts_of(pipe(TEXTS)) == want("fra_Latn", "fra_Latn")
     assert texts_of(pipe(TEXTS, tgt_lang="eng_Latn")) == want("fra_Latn")
 
@@ -105,8 +103,7 @@ def test_loaded_model(toy_trained, toy_tokenizer, want):
 def test_sampling_goes_through_generate(pipe):
     torch.manual_seed(0)
     found = {
-        pipe(TEXTS[0], src_lang="fra_Latn", do_sample=True, temperature=5.0)[0]["translation_text"]
-        for _ in range(4)
+        pipe(TEXTS[0], src_lang="fra_Latn", do_sample=True, temperature=5.0)[0]["translation_text"] for _ in range(4)
     }
     assert len(found) > 1
 

@@ -39,10 +39,7 @@ def test_encoder_layout_is_table_40(tokenizer):
     middle = tokens.index("<SEP>")
     assert tokenizer.convert_tokens_to_string(tokens[2:middle]) == "French:"
     assert tokenizer.convert_tokens_to_string(tokens[middle + 1 : -1]) == "Le chat"
-    assert (
-        tokenizer.decode(tokenizer("Le chat", lang="fra_Latn").input_ids)
-        == "<CLS><s> French:<SEP> Le chat</s>"
-    )
+    assert tokenizer.decode(tokenizer("Le chat", lang="fra_Latn").input_ids) == "<CLS><s> French:<SEP> Le chat</s>"
 
 
 def test_decoder_layout_is_table_40(tokenizer):
@@ -138,9 +135,7 @@ def test_empty_and_white_space_texts_are_one(tokenizer, model):
     assert tokenizer.decode(ids[0]) == "<CLS><s> French:<SEP></s>"
     embedding = model.encoder(**tokenizer(blanks, lang="fra_Latn", return_tensors="pt")).sentence_embedding
     assert embedding.isfinite().all() and torch.equal(embedding, embedding[:1].expand(4, -1))
-    assert (
-        tokenizer(" Le chat\n", lang="fra_Latn").input_ids == tokenizer("Le chat", lang="fra_Latn").input_ids
-    )
+    assert tokenizer(" Le chat\n", lang="fra_Latn").input_ids == tokenizer("Le chat", lang="fra_Latn").input_ids
 
 
 @settings(max_examples=80, deadline=None)
@@ -179,9 +174,7 @@ def test_the_models_own_length_is_the_default(own, caplog):
 
 def test_long_texts_can_be_refused(own):
     own.on_long = "error"
-    with pytest.raises(
-        ValueError, match="1 of 2 texts are longer than 40 tokens, the first is row 1; shorten them"
-    ):
+    with pytest.raises(ValueError, match="1 of 2 texts are longer than 40 tokens, the first is row 1; shorten them"):
         own(long_and_short(), truncation=True, max_length=40)
     assert own(["chat"], truncation=True, max_length=40).input_ids == own(["chat"]).input_ids
     with pytest.raises(ValueError, match="on_long must be one of warn, error, split, not 'cut'"):
@@ -224,9 +217,7 @@ def test_split_leaves_short_texts_as_they_are(own):
 @pytest.mark.parametrize("length", [1, 4, 12])
 def test_no_room_for_text(own, on_long, length):
     own.on_long = on_long
-    with pytest.raises(
-        ValueError, match=f"max_length {length} leaves no room for text: 'Unspecified language:'"
-    ):
+    with pytest.raises(ValueError, match=f"max_length {length} leaves no room for text: 'Unspecified language:'"):
         own(["chat"], truncation=True, max_length=length)
 
 

@@ -134,8 +134,6 @@ def test_sentence_transformer_prompts(folders):
     with pytest.raises(ValueError, match="xxx_Latn"):
         model.encode(["a"], prompt_name="xxx_Latn")
     many = [f"{text} {n}" for n in range(40) for text in TEXTS]
-    one_by_one = torch.cat(
-        [model.encode([t], convert_to_tensor=True, prompt_name="fra_Latn") for t in many[:12]]
-    )
+    one_by_one = torch.cat([model.encode([t], convert_to_tensor=True, prompt_name="fra_Latn") for t in many[:12]])
     together = model.encode(many, convert_to_tensor=True, prompt_name="fra_Latn", batch_size=7)
     torch.testing.assert_close(together[:12], one_by_one, atol=1e-5, rtol=0)  # rows come back in their order

@@ -52,9 +52,7 @@ def open_all(name: str, *, save_to: str | None = None, decoder: bool = True, **o
     if decoder:
         prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
         model = AutoModelForSeq2SeqLM.from_pretrained(name, **options)
-        results["translation"] = model.generate(
-            **batch, decoder_input_ids=prompt, max_new_tokens=6, num_beams=2
-        )
+        results["translation"] = model.generate(**batch, decoder_input_ids=prompt, max_new_tokens=6, num_beams=2)
         translate = pipeline("sonar-translation", model=name, device="cpu", **options)
         found = translate(TEXTS, src_lang=LANGUAGES, tgt_lang="eng_Latn", num_beams=2, max_new_tokens=6)
         texts = tokenizer.batch_decode(results["translation"][:, prompt.shape[1] :], skip_special_tokens=True)

@@ -97,9 +97,7 @@ def test_a_fingerprint_follows_the_weights(tmp_path):
     (folder / "checkpoint-3").mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(b"1234")
     before = fingerprint(str(folder))
-    assert (
-        before.startswith(str(folder).strip("/").replace("/", "-")[-40:].strip("-.")[:5]) or "model" in before
-    )
+    assert before.startswith(str(folder).strip("/").replace("/", "-")[-40:].strip("-.")[:5]) or "model" in before
     (folder / "checkpoint-3" / "optimizer.pt").write_bytes(b"1")
     (folder / "results.json").write_text("{}")
     assert fingerprint(str(folder)) == before

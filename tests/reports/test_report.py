@@ -12,8 +12,9 @@ import pytest
 
 import hf_echo.cli as cli
 from hf_echo import reports
-from hf_echo.evaluation import evaluate_xsim, sentence_transformer_encoder, tfidf_encoder
+from hf_echo.evaluation import evaluate_xsim
 from hf_echo.inference import encode
+from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
 from hf_echo.reports.errors import error_examples
 from hf_echo.reports.models import open_models
 
@@ -35,19 +36,22 @@ def topic_rows(toy):
     return [
         row | {"category": f"animal {meaning[2]}", "split": part}
         for part in ("train", "dev")
-        for row, meaning in zip(
-            toy.nway_rows(part), [m for m in toy.split(part) for _ in toy.LANGUAGES], strict=True
-        )
+        for row, meaning in zip(toy.nway_rows(part), [m for m in toy.split(part) for _ in toy.LANGUAGES], strict=True)
     ]
 
 
 def alignment_rows(toy):
     """Word for word; 12 sentences."""
     return [
-        dict(src_tokens=toy.say(m, "eng_Latn")[:-1].split(), tgt_tokens=toy.say(m, "fra_Latn")[:-1].split(),
-             alignment="0-0 1-1 2-2 3-3", src_lang="eng_Latn", tgt_lang="fra_Latn")
+        dict(
+            src_tokens=toy.say(m, "eng_Latn")[:-1].split(),
+            tgt_tokens=toy.say(m, "fra_Latn")[:-1].split(),
+            alignment="0-0 1-1 2-2 3-3",
+            src_lang="eng_Latn",
+            tgt_lang="fra_Latn",
+        )
         for m in toy.split("dev")[:12]
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +151,7 @@ def test_every_part_is_there_or_said_to_be_missing(report):
     assert reasons.count("tfidf") == 2 and "sparse" in reasons and "no token states" in reasons
     cost = measured["cost"]
     assert set(cost) == {label, "tfidf"} and cost[label]["sentences"] == 32
-    assert (
-        cost[label]["peak_memory"] > cost[label]["extra_memory"] and cost[label]["sentences_per_second"] > 0
-    )
+    assert cost[label]["peak_memory"] > cost[label]["extra_memory"] and cost[label]["sentences_per_second"] > 0
 
 
 def test_a_second_run_opens_no_model(report, folder, model, monkeypatch):

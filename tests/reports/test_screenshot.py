@@ -16,9 +16,7 @@ from hf_echo import reports
 from hf_echo.reports.models import open_models
 
 pytestmark = pytest.mark.slow
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
-)
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
 # What the page says of itself, with everything opened; a table may scroll within its own frame.
 LOOK = """<script>addEventListener("load", () => {
@@ -45,8 +43,11 @@ FRAME = """<!doctype html><body style="margin:0"><iframe src="page.html" style="
 def page(toy, tmp_path_factory):
     """A report with names as long as they come, opened in a frame as wide as the screen."""
     folder, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
-    rows = [row | {"category": "c" + str(row["id"] % 2), "split": part}
-            for part in ("train", "dev") for row in toy.nway_rows(part)]  # fmt: skip
+    rows = [
+        row | {"category": "c" + str(row["id"] % 2), "split": part}
+        for part in ("train", "dev")
+        for row in toy.nway_rows(part)
+    ]
     pq.write_table(pa.Table.from_pylist(rows), folder / "a-set-with-a-long-name.parquet")
     data = reports.read_folder(folder)
     models = open_models(["tfidf"], data.texts)
@@ -65,9 +66,17 @@ def dense(texts, lang):
 def look(page, tmp_path, width: int, dark: bool) -> tuple[dict, np.ndarray]:
     """What the page says of itself, and its picture."""
     (page / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-               f"--user-data-dir={tmp_path}", f"--window-size={max(width, 600)},900",
-               "--virtual-time-budget=4000", f"--blink-settings=preferredColorScheme={0 if dark else 1}"]  # fmt: skip
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--no-first-run",
+        f"--user-data-dir={tmp_path}",
+        f"--window-size={max(width, 600)},900",
+        "--virtual-time-budget=4000",
+        f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+    ]
     picture, address = tmp_path / "page.png", (page / "frame.html").as_uri()
     command = [BROWSER, *options, "--dump-dom", address]
     dom = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_echo.evaluation.documents import evaluate_documents
+from hf_echo.evaluation.retrieval.documents import evaluate_documents
 from hf_echo.synthesis.documents import KINDS, document_negatives, paragraphs
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
@@ -15,9 +15,7 @@ OTHERS = ["x.", "y.", "z.", "a."]
 @pytest.mark.parametrize("seed", range(20))
 def test_each_kind_is_what_it_says(seed):
     made = dict((kind, text) for text, kind in document_negatives(DOCUMENT, OTHERS, seed=seed))
-    assert list(made) == [k for k in KINDS if k in made] and {"drop_last", "replace_last", "shuffle"} <= set(
-        made
-    )
+    assert list(made) == [k for k in KINDS if k in made] and {"drop_last", "replace_last", "shuffle"} <= set(made)
     assert made["drop_last"] == DOCUMENT[:3]
     assert made["replace_last"][:3] == DOCUMENT[:3] and made["replace_last"][3] in ("x.", "y.", "z.")
     assert sorted(made["shuffle"]) == DOCUMENT != made["shuffle"]

@@ -265,9 +265,7 @@ def test_kinds_are_diverse_and_labelled():
     assert set(kinds) <= set(RULES)
     assert len(set(kinds)) >= 5
     first_repeat = next((n for n, kind in enumerate(kinds) if kind in kinds[:n]), 8)
-    assert set(kinds[first_repeat:]) <= set(
-        kinds[:first_repeat]
-    )  # every kind comes once before one comes twice
+    assert set(kinds[first_repeat:]) <= set(kinds[:first_repeat])  # every kind comes once before one comes twice
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "...", "?!", "1", "日本語の文", "İ", "𝒜 'n' \x00"])
@@ -282,9 +280,7 @@ def test_empty_text_and_zero_negatives_give_nothing():
         rule_based_hard_negatives("He likes tea.", -1)
 
 
-WORDS = st.sampled_from(
-    sorted({word for text in SENTENCES for word in text.split()} | {"not", "a", "an", "I", "'s"})
-)
+WORDS = st.sampled_from(sorted({word for text in SENTENCES for word in text.split()} | {"not", "a", "an", "I", "'s"}))
 TEXTS = st.one_of(
     st.sampled_from(SENTENCES),
     st.lists(WORDS, max_size=14).map(" ".join),

@@ -24,9 +24,7 @@ def counted(tokenizer, texts, window) -> tuple[Counter, Counter]:
         ids = tokenizer.text_ids([text])[0]
         single.update(ids)
         for i, a in enumerate(ids):
-            pairs.update(
-                (a, ids[j]) for j in range(max(0, i - window), min(len(ids), i + window + 1)) if j != i
-            )
+            pairs.update((a, ids[j]) for j in range(max(0, i - window), min(len(ids), i + window + 1)) if j != i)
     return pairs, single
 
 
@@ -75,9 +73,7 @@ def test_files(toy_tokenizer, texts, tmp_path):
     vectors = train_auxiliary(texts, toy_tokenizer)
     np.save(tmp_path / "a.npy", vectors.numpy())
     rows = [f"{t} {' '.join(map(repr, vectors[i].tolist()))} " for t, i in toy_tokenizer.get_vocab().items()]
-    (tmp_path / "a.vec").write_text(
-        "\n".join([f"{len(rows)} 100", *rows, "unknown 1 2"]) + "\n", encoding="utf-8"
-    )
+    (tmp_path / "a.vec").write_text("\n".join([f"{len(rows)} 100", *rows, "unknown 1 2"]) + "\n", encoding="utf-8")
     (tmp_path / "a.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     for source in (
         tmp_path / "a.npy",

@@ -134,9 +134,7 @@ def test_the_merges_are_those_that_continued_training_finds(old, new):
     merges = [tuple(m) for m in json.loads(new.backend_tokenizer.to_str())["model"]["merges"]]
     vocabulary = list(new.get_vocab())
     signs = {
-        c: "".join(p for p, _ in new.backend_tokenizer.pre_tokenizer.pre_tokenize_str(c))
-        for t in OTHERS
-        for c in t
+        c: "".join(p for p, _ in new.backend_tokenizer.pre_tokenizer.pre_tokenize_str(c)) for t in OTHERS for c in t
     }
     words = [[signs[c] for c in word] for text in OTHERS for word in split_words(text)]
     pairs = Counter(pair for word in words for pair in zip(word, word[1:]))

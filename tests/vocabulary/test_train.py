@@ -93,9 +93,7 @@ def test_max_token_bytes():
     assert tokenizer.tokenize("abcdefghijkl")[1:] == ["abcd", "efgh", "ijkl"]
     with pytest.raises(ValueError, match="allow a vocabulary of 270"):
         train_from_counts(counts, 261 + 10, max_token_bytes=4, progress=False)
-    assert train_from_counts(counts, 261 + 11, progress=False).tokenize("abcdefghijkl")[1:] == [
-        "abcdefghijkl"
-    ]
+    assert train_from_counts(counts, 261 + 11, progress=False).tokenize("abcdefghijkl")[1:] == ["abcdefghijkl"]
 
 
 def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
@@ -142,8 +140,6 @@ def test_counts_of_another_pattern(tmp_path):
     counts = count_words(
         [[("hin_Deva", text) for text in TEXTS * 3]], tmp_path / "counts.parquet", processes=1, progress=False
     )
-    with pytest.raises(
-        ValueError, match="'echo', the new tokenizer has 'llama3': count again with pattern 'llama3'"
-    ):
+    with pytest.raises(ValueError, match="'echo', the new tokenizer has 'llama3': count again with pattern 'llama3'"):
         train_from_counts(counts, 300, pattern="llama3", progress=False)
     assert len(train_from_counts(counts, 300, progress=False)) == 300

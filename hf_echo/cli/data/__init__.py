@@ -7,8 +7,6 @@ import typer
 from ..common import PLAIN
 from . import code, engine, generate, mined, sources
 
-commands = typer.Typer(
-    help="Data: filter, count, harvest, segment, generate, mine.", no_args_is_help=True, **PLAIN
-)
+commands = typer.Typer(help="Data: filter, count, harvest, segment, generate, mine.", no_args_is_help=True, **PLAIN)
 for family in (engine, sources, code, generate, mined):
     commands.add_typer(family.commands)

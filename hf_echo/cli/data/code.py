@@ -32,15 +32,13 @@ def _write(rows: Iterable[dict[str, Any]], out: Path) -> None:
 @commands.command(**example("hf-echo data code src/ tools/run.py --language python --out snippets.jsonl"))
 def code(
     files: Annotated[list[Path], typer.Argument(help="Source files, and folders of them.")],
-    language: Annotated[
-        str, typer.Option("--language", "-l", help="python, java, javascript, go, c, cpp or ruby.")
-    ],
+    language: Annotated[str, typer.Option("--language", "-l", help="python, java, javascript, go, c, cpp or ruby.")],
     out: Out,
     max_size: Annotated[int, typer.Option(min=1, help="Non-blank characters of a snippet at most.")] = 100,
     on_bad: OnBad = "error",
 ) -> None:
     """Source code into sentence-sized snippets along its syntax tree (OS A.3, Algorithm 1)."""
-    from hf_echo.synthesis.code_segments import snippet_rows
+    from hf_echo.corpora.code_segments import snippet_rows
 
     _write(snippet_rows(files, language, max_size=max_size, on_bad=on_bad), out)
 
@@ -60,7 +58,7 @@ def math(
     on_bad: OnBad = "error",
 ) -> None:
     """Mathematical expressions and the sentences that hold them, each text once (OS A.3, Table 30)."""
-    from hf_echo.synthesis.math_expressions import math_rows, read_documents
+    from hf_echo.corpora.math_expressions import math_rows, read_documents
 
     documents = read_documents(files, on_bad=on_bad)
     _write(math_rows(documents, min_length=min_length, max_length=max_length, sentences=sentences), out)

@@ -38,13 +38,11 @@ def filter_(
     on_bad_row: OnBadRow = "error",
     resume: Resume = True,
     overwrite: Overwrite = False,
-    keep_work: Annotated[
-        bool, typer.Option(help="Keep every stage's rows, for variants of the recipe.")
-    ] = False,
+    keep_work: Annotated[bool, typer.Option(help="Keep every stage's rows, for variants of the recipe.")] = False,
     block: Annotated[int, typer.Option(min=1, help="Rows that a worker holds at once.")] = 50_000,
 ) -> None:
     """Run a recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
-    from ...data.engine import read_recipe, run
+    from ...data.pipeline import read_recipe, run
     from ...synthesis.recipe_steps import STEPS
 
     done = run(
@@ -71,22 +69,18 @@ def sample(
     out: Out,
     method: Annotated[str, typer.Option(help="natural, temperature, two_step or unimax.")] = "natural",
     exponent: Annotated[float | None, typer.Option(help="Of temperature, or of two_step (0.5).")] = None,
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows in all; as many as there are by default.")
-    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows in all; as many as there are by default.")] = None,
     by: Annotated[str, typer.Option(help="source_lang, target_lang or direction.")] = "source_lang",
     seed: Annotated[int, typer.Option(help="Which rows.")] = 0,
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Files; one for each million rows by default.")
-    ] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Files; one for each million rows by default.")] = None,
     executor: Executor = "local",
     on_bad_row: OnBadRow = "error",
     resume: Resume = True,
     overwrite: Overwrite = False,
 ) -> None:
     """Draw rows in exact proportions; a language with too few repeats them evenly."""
-    from ...data.engine import Output, Recipe, Sampling, run
-    from ...data.engine.recipe import source_of
+    from ...data.pipeline import Output, Recipe, Sampling, run
+    from ...data.pipeline.recipe import source_of
 
     recipe = Recipe(
         [source_of(path, path) for path in paths],
@@ -97,20 +91,16 @@ def sample(
     _tell(run(recipe, out, executor=_executor(executor), **options))
 
 
-@commands.command(
-    **example("hf-echo data calibrate dev_flores.parquet --model outputs/nano-real/3 --out flores.json")
-)
+@commands.command(**example("hf-echo data calibrate dev_flores.parquet --model outputs/nano-real/3 --out flores.json"))
 def calibrate(
     paths: Annotated[list[str], typer.Argument(help="Clean parallel or n-way data.")],
     model: Model,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="JSON for the field calibrated of the filter threshold.")
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="JSON for the field calibrated of the filter threshold.")],
     direction: Annotated[str | None, typer.Option(help="Of n-way data: x_eng, eng_x or all.")] = None,
 ) -> None:
     """Mean and deviation of the scores of clean pairs, by direction (OS 3.5)."""
-    from ...data.engine.sources import read_unit, units_of
-    from ...data.filters.threshold import calibrate as fit
+    from ...data.pipeline.filters.threshold import calibrate as fit
+    from ...data.pipeline.sources import read_unit, units_of
     from ...data.tables import BadRows
     from ...inference.scorer import EchoScorer
 
@@ -132,7 +122,7 @@ def stats(
     on_bad_row: OnBadRow = "error",
 ) -> None:
     """Pairs, directions, languages and characters by provenance, as in OS Table 34."""
-    from ...data.engine import collect_statistics
+    from ...data.pipeline import collect_statistics
 
     found = collect_statistics(paths, executor=_executor(executor), on_bad_row=on_bad_row, **_columns(column))
     if markdown is not None:
@@ -144,9 +134,7 @@ def stats(
         typer.echo(found.to_markdown(), nl=False)
 
 
-@commands.command(
-    **example("hf-echo data push outputs/strict me/strict-pairs --version 1.1 --license cc-by-4.0")
-)
+@commands.command(**example("hf-echo data push outputs/strict me/strict-pairs --version 1.1 --license cc-by-4.0"))
 def push(
     folder: Annotated[Path, typer.Argument(help="What `hf-echo data filter` left.")],
     repo: Annotated[str, typer.Argument(help="OWNER/NAME on the Hub.")],
@@ -166,7 +154,7 @@ def push(
 
 
 def _executor(name: str):
-    from ...data.engine import LocalExecutor, RayExecutor
+    from ...data.pipeline import LocalExecutor, RayExecutor
 
     if name not in ("local", "ray"):
         raise ValueError(f"--executor {name!r} is not local or ray")
@@ -187,9 +175,7 @@ def _columns(given: list[str] | None) -> dict:
 
 
 def _tell(done) -> None:
-    from ...data.engine import counts
+    from ...data.pipeline import counts
 
     typer.echo(counts.steps_table(done.steps))
-    typer.echo(
-        f"{done.rows:,} rows in {done.folder / 'data'}; counts.md and stats.md beside it say what they are"
-    )
+    typer.echo(f"{done.rows:,} rows in {done.folder / 'data'}; counts.md and stats.md beside it say what they are")

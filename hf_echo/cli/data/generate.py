@@ -36,33 +36,21 @@ class Asking:
     ]
     endpoint: Annotated[
         str | None,
-        typer.Option(
-            help="OpenAI-compatible address, such as http://localhost:8000/v1; without, the model runs here."
-        ),
+        typer.Option(help="OpenAI-compatible address, such as http://localhost:8000/v1; without, the model runs here."),
     ] = None
-    api_key_env: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = (
-        "OPENAI_API_KEY"
-    )
+    api_key_env: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = "OPENAI_API_KEY"
     timeout: Annotated[float, typer.Option(help="Seconds without an answer.")] = 120
-    retries: Annotated[
-        int, typer.Option(min=0, help="After time-outs, dropped connections, 429 and 5xx.")
-    ] = 5
+    retries: Annotated[int, typer.Option(min=0, help="After time-outs, dropped connections, 429 and 5xx.")] = 5
     concurrency: Annotated[int, typer.Option(min=1, help="Questions under way at a time.")] = 8
     attempts: Annotated[int, typer.Option(min=1, help="Questions for a row until a reply is valid.")] = 3
-    temperature: Annotated[
-        float, typer.Option(min=0, help="Of the first attempt; 0.7 or more afterwards.")
-    ] = 0.0
+    temperature: Annotated[float, typer.Option(min=0, help="Of the first attempt; 0.7 or more afterwards.")] = 0.0
     max_tokens: Annotated[int, typer.Option(min=1, help="Length limit of a reply.")] = 512
     seed: Annotated[int, typer.Option(help="Each further attempt adds 1.")] = 0
-    cache: Annotated[Path | None, typer.Option(help="File of all replies; OUT.replies.jsonl by default.")] = (
-        None
-    )
+    cache: Annotated[Path | None, typer.Option(help="File of all replies; OUT.replies.jsonl by default.")] = None
     on_fail: Annotated[str, typer.Option(help="A row without a good answer: skip or stop.")] = "skip"
     price_in: Annotated[float, typer.Option(help="Price of a million prompt tokens.")] = 0.0
     price_out: Annotated[float, typer.Option(help="Price of a million completion tokens.")] = 0.0
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show one prompt and count; ask nothing.")] = (
-        False
-    )
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show one prompt and count; ask nothing.")] = False
     report: Json = None
 
     def write(self, jobs: Iterable[Any], out: Path, total: int) -> None:
@@ -95,12 +83,7 @@ class Asking:
         if self.endpoint is None:
             return llm.LocalModel(self.model)
         key = os.environ.get(self.api_key_env)
-        return llm.Endpoint(
-            self.model, self.endpoint, api_key=key, timeout=self.timeout, retries=self.retries
-        )
-
-
-# fmt: skip
+        return llm.Endpoint(self.model, self.endpoint, api_key=key, timeout=self.timeout, retries=self.retries)
 
 
 def asks(command: Callable) -> Callable:
@@ -132,9 +115,9 @@ def _with_language(names: list[str]) -> list[tuple[str, str]]:
     return [(name, lang) for name in names for lang in (f"{name}_lang", "lang", "language")]
 
 
-@commands.command(**example(
-    "hf-echo data describe snippets.jsonl described.jsonl --model M --endpoint http://localhost:8000/v1"
-))  # fmt: skip
+@commands.command(
+    **example("hf-echo data describe snippets.jsonl described.jsonl --model M --endpoint http://localhost:8000/v1")
+)
 @asks
 def describe(
     rows: Rows,
@@ -151,18 +134,25 @@ def describe(
 
     names = [column] if column else ["source", "code", "text"]
     texts = llm.read_texts(
-        rows, columns=_with_language(names), lang=lang, only=only, on_bad_row=on_bad_row,
+        rows,
+        columns=_with_language(names),
+        lang=lang,
+        only=only,
+        on_bad_row=on_bad_row,
         check=lambda text: llm.describable(text, lang),
-    )  # fmt: skip
+    )
     code, math = llm.DESCRIBE_CODE, llm.DESCRIBE_MATH
     if few_shots:
         code, math = llm.load_prompt(few_shots, code), llm.load_prompt(few_shots, math)
     asking.write(llm.describe(texts, code=code, math=math), out, len(texts))
 
 
-@commands.command("back-translate", **example(
-    "hf-echo data back-translate english.jsonl out.jsonl --to fra_Latn --model M --endpoint http://localhost:8000/v1"
-))  # fmt: skip
+@commands.command(
+    "back-translate",
+    **example(
+        "hf-echo data back-translate english.jsonl out.jsonl --to fra_Latn --model M --endpoint http://localhost:8000/v1"
+    ),
+)
 @asks
 def back_translate(
     rows: Rows,
@@ -179,18 +169,15 @@ def back_translate(
 
     names = [column] if column else ["target", "text"]
     texts = llm.read_texts(
-        rows, columns=_with_language(names), lang="eng_Latn", only=only, on_bad_row=on_bad_row,
-        check=llm.translatable,
-    )  # fmt: skip
+        rows, columns=_with_language(names), lang="eng_Latn", only=only, on_bad_row=on_bad_row, check=llm.translatable
+    )
     prompt = llm.load_prompt(few_shots, llm.BACK_TRANSLATE) if few_shots else llm.BACK_TRANSLATE
     languages = to or llm.PAPER_LANGUAGES
     jobs = llm.back_translate(texts, languages, prompt=prompt)
     asking.write(jobs, out, len(texts) * len(set(languages)))
 
 
-@commands.command(**example(
-    "hf-echo data negatives pairs.tsv out.jsonl --model M --endpoint http://localhost:8000/v1"
-))  # fmt: skip
+@commands.command(**example("hf-echo data negatives pairs.tsv out.jsonl --model M --endpoint http://localhost:8000/v1"))
 @asks
 def negatives(
     rows: Rows,

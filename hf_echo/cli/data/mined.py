@@ -21,9 +21,7 @@ Seed = Annotated[int, typer.Option(help="Draws the pool.")]
 All = Annotated[int, typer.Option(min=0, help="Texts of the pool in each language; 0 is all.")]
 
 
-@commands.command(
-    "mine-negatives", **example("hf-echo data mine-negatives code.parquet --model M --out mined.parquet")
-)
+@commands.command("mine-negatives", **example("hf-echo data mine-negatives code.parquet --model M --out mined.parquet"))
 def negatives(
     pairs: Pairs,
     out: Out,
@@ -48,15 +46,22 @@ def negatives(
     rows = load_parallel(pairs)
     candidates = None if pool is None else load_parallel(pool)
     found = mine_negatives(
-        rows, any_encoder(model), out, pool=candidates, k=k, max_cosine=max_cosine, pool_size=pool_size or None,
-        index=index, work=work, model=model, seed=seed,
-    )  # fmt: skip
+        rows,
+        any_encoder(model),
+        out,
+        pool=candidates,
+        k=k,
+        max_cosine=max_cosine,
+        pool_size=pool_size or None,
+        index=index,
+        work=work,
+        model=model,
+        seed=seed,
+    )
     print_report(found.to_row(), report)
 
 
-@commands.command(
-    "consistency", **example("hf-echo data consistency described.parquet --model M --out kept.parquet")
-)
+@commands.command("consistency", **example("hf-echo data consistency described.parquet --model M --out kept.parquet"))
 def consistency(
     pairs: Pairs,
     out: Out,
@@ -76,9 +81,16 @@ def consistency(
     _parquet(out)
     check_side(snippets)
     found = filter_consistent(
-        load_parallel(pairs), any_encoder(model), out, snippets=snippets, pool_size=pool_size or None, index=index,
-        work=work, model=model, seed=seed,
-    )  # fmt: skip
+        load_parallel(pairs),
+        any_encoder(model),
+        out,
+        snippets=snippets,
+        pool_size=pool_size or None,
+        index=index,
+        work=work,
+        model=model,
+        seed=seed,
+    )
     print_report(found.to_row(), report)
 
 
@@ -91,9 +103,7 @@ def segment(
         str | None,
         typer.Option("--model", "-m", help="SaT model: name (sat-12l-sm) or folder; rules without."),
     ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="Probability of a sentence end, for --model.")
-    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="Probability of a sentence end, for --model.")] = None,
 ) -> None:
     """Cut texts into sentences, by a SaT model or by rules that need no download."""
     from tqdm.auto import tqdm

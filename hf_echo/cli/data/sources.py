@@ -12,15 +12,11 @@ from ..common import PLAIN, example, print_report
 commands = typer.Typer(**PLAIN)
 
 
-@commands.command(
-    **example("hf-echo data bible corpus/ fra_Latn=my/usfm --out bible --on-bad skip", folder=True)
-)
+@commands.command(**example("hf-echo data bible corpus/ fra_Latn=my/usfm --out bible --on-bad skip", folder=True))
 def bible(
     sources: Annotated[
         list[str],
-        typer.Argument(
-            help="Files or folders of USFM, CES XML, vref text or TSV, each with LANG= in front or not."
-        ),
+        typer.Argument(help="Files or folders of USFM, CES XML, vref text or TSV, each with LANG= in front or not."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result.")],
     vref: Annotated[Path | None, typer.Option(help="The list of verses that .txt files follow.")] = None,
@@ -45,18 +41,16 @@ def bible(
     sample: Annotated[
         int, typer.Option(min=0, help="Verses that sources are compared and relabelled by; 0: all.")
     ] = 500,
-    on_bad: Annotated[
-        str, typer.Option(help="error or skip: what to do at broken files and rows.")
-    ] = "error",
+    on_bad: Annotated[str, typer.Option(help="error or skip: what to do at broken files and rows.")] = "error",
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
 ) -> None:
     """Build a parallel Bible: n-way table, pairs with five pivots, what was removed and why (OS A.8)."""
-    from hf_echo.data.bible import PIVOTS, build_bible, find_sources
+    from hf_echo.corpora.bible import PIVOTS, build_bible, find_sources
     from hf_echo.languages import find_language
 
     options = {}
     if lid is not None:
-        from hf_echo.data.filters.identifiers import open_identifier
+        from hf_echo.data.pipeline.filters.identifiers import open_identifier
 
         identifier = open_identifier(None if lid == "heliport" else lid)
         options["lid"] = lambda texts: identifier.name(texts, 0.5)
@@ -90,7 +84,7 @@ def gettext(
     on_bad: Annotated[str, typer.Option(help="skip or error: what to do at unreadable catalogs.")] = "skip",
 ) -> None:
     """Harvest translated messages from .po and .mo catalogs; counts stand beside the file in OUT.counts.json."""
-    from hf_echo.data.gettext import harvest
+    from hf_echo.corpora.gettext import harvest
 
     counts = harvest(paths, out, keep_equal=keep_equal, strip_html=strip_html, on_bad=on_bad)
     print_report(counts)

@@ -39,10 +39,14 @@ def sat_segmenter(
             warnings.filterwarnings("ignore", message="split_on_input_newlines")
             split = list(
                 sat.split(
-                    list(texts), threshold=threshold, block_size=room, stride=max(1, min(64, room // 2)),
-                    batch_size=batch_size, split_on_input_newlines=False,
+                    list(texts),
+                    threshold=threshold,
+                    block_size=room,
+                    stride=max(1, min(64, room // 2)),
+                    batch_size=batch_size,
+                    split_on_input_newlines=False,
                 )
-            )  # fmt: skip
+            )
         return [_whole(text, pieces) for text, pieces in zip(texts, split, strict=True)]
 
     return segment
@@ -56,16 +60,12 @@ def _open(model: str | Path) -> Any:
     folder = Path(model)
     if not folder.is_dir() and (isinstance(model, Path) or str(model).startswith((".", "/", "~"))):
         raise FileNotFoundError(f"no folder {model}; give a SaT model's folder, or a name such as sat-12l-sm")
-    own = folder.is_dir() and any(
-        (folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")
-    )
+    own = folder.is_dir() and any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))
     try:
         return SaT(str(model), tokenizer_name_or_path=str(model) if own else XLM_R)
     except OSError as error:
         reason = str(error).splitlines()[0]
-        raise FileNotFoundError(
-            f"{str(model)!r} is no SaT model in a folder or on the Hub: {reason}"
-        ) from error
+        raise FileNotFoundError(f"{str(model)!r} is no SaT model in a folder or on the Hub: {reason}") from error
 
 
 def _whole(text: str, pieces: Sequence[str]) -> list[str]:

@@ -58,17 +58,13 @@ class Endpoint:
         try:
             import openai
         except ImportError:
-            raise ImportError(
-                "asking an endpoint needs the openai client: pip install 'hf-echo[llm]'"
-            ) from None
+            raise ImportError("asking an endpoint needs the openai client: pip install 'hf-echo[llm]'") from None
         if not base_url.startswith(("http://", "https://")):
             raise ValueError(f"endpoint {base_url!r} is no address such as http://localhost:8000/v1")
         self.model, self.base_url, self.retries_taken = model, base_url, 0
         self._openai = openai
         self._guard = threading.Lock()
-        self._client = openai.OpenAI(
-            base_url=base_url, api_key=api_key or "none", timeout=timeout, max_retries=retries
-        )
+        self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", timeout=timeout, max_retries=retries)
 
     def __call__(self, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Reply:
         """Raises RequestFailed or BackendRefused."""
@@ -85,9 +81,7 @@ class Endpoint:
             openai.PermissionDeniedError,
             openai.NotFoundError,
         ) as error:
-            raise BackendRefused(
-                f"{self.base_url} refuses model {self.model!r}: {_one_line(error)}"
-            ) from None
+            raise BackendRefused(f"{self.base_url} refuses model {self.model!r}: {_one_line(error)}") from None
         except (openai.OpenAIError, ValueError) as error:
             raise RequestFailed(_one_line(error)) from None
 
@@ -104,7 +98,7 @@ def _read_completion(completion: Any) -> Reply:
     counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
     return Reply(
         text or "", finish if isinstance(finish, str) else None, *(c if isinstance(c, int) else None for c in counts)
-    )  # fmt: skip
+    )
 
 
 def _one_line(error: Exception) -> str:
@@ -125,14 +119,14 @@ class LocalModel:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        from ...convert.llama import _locate, _read
+        from ...utils.sources import locate, read_pretrained
 
-        place, options = _locate(model)
-        self.tokenizer = _read(AutoTokenizer, model, place, **options)
+        place, options = locate(model)
+        self.tokenizer = read_pretrained(AutoTokenizer, model, place, **options)
         if not self.tokenizer.chat_template:
             raise ValueError(f"{model} has no chat template: give an instruction-tuned model")
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self._model = _read(AutoModelForCausalLM, model, place, dtype=dtype, **options).to(device).eval()
+        self._model = read_pretrained(AutoModelForCausalLM, model, place, dtype=dtype, **options).to(device).eval()
         self.model, self.retries_taken = str(model), 0
         self._guard = threading.Lock()
 
@@ -146,17 +140,13 @@ class LocalModel:
         length, new = inputs["input_ids"].shape[1], parameters["max_tokens"]
         context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
         if context and length + new > context:
-            raise RequestFailed(
-                f"{length} prompt tokens and {new} for the reply exceed the context of {context}"
-            )
+            raise RequestFailed(f"{length} prompt tokens and {new} for the reply exceed the context of {context}")
         sampling: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
         if parameters["temperature"] > 0:
             sampling = {"do_sample": True, "temperature": parameters["temperature"]}
         with self._guard, torch.inference_mode(), torch.random.fork_rng():
             torch.manual_seed(parameters["seed"])
-            ids = self._model.generate(
-                **inputs, max_new_tokens=new, pad_token_id=self._pad(), **sampling
-            )[0, length:]  # fmt: skip
+            ids = self._model.generate(**inputs, max_new_tokens=new, pad_token_id=self._pad(), **sampling)[0, length:]
         ends = self._model.generation_config.eos_token_id
         ended = len(ids) and int(ids[-1]) in (ends if isinstance(ends, list) else [ends])
         text = self.tokenizer.decode(ids, skip_special_tokens=True)

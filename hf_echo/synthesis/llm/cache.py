@@ -47,9 +47,7 @@ class ReplyCache:
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            raise ValueError(
-                f"{self.path} is in use by another process; wait for it or name another"
-            ) from None
+            raise ValueError(f"{self.path} is in use by another process; wait for it or name another") from None
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         self._end = self._read()
 
@@ -91,9 +89,7 @@ class ReplyCache:
         with self._guard:
             os.lseek(self._file, self._end, os.SEEK_SET)
             if (written := os.write(self._file, line)) != len(line):
-                raise OSError(
-                    f"{self.path}: only {written} of {len(line)} bytes could be written (disk full?)"
-                )
+                raise OSError(f"{self.path}: only {written} of {len(line)} bytes could be written (disk full?)")
             os.fsync(self._file)
             self._places[bytes.fromhex(key)] = (self._end, len(line))
             self._end += len(line)

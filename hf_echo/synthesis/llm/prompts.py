@@ -132,7 +132,7 @@ _TABLE_31 = (
             ]
         ),
     ),
-)  # fmt: skip
+)
 
 NEGATIVES = Prompt(_NEGATIVES, examples=_TABLE_31)
 
@@ -163,7 +163,7 @@ NEGATIVES_BY_KIND = Prompt(
             as_list([["causality", "Tonight will be short."], ["causality", "Tonight may not be long."]]),
         ),
     ),
-)  # fmt: skip
+)
 
 
 def load_prompt(path: str | Path, default: Prompt) -> Prompt:

@@ -99,11 +99,7 @@ def parse_translation(reply: str, text: str) -> str:
     translation = _unquote(translation) if _unquote(text) == text else translation
     if not translation.strip():
         raise InvalidReply("empty")
-    if (
-        translation == text.strip()
-        or 0 < len(normal_form(text))
-        and normal_form(translation) == normal_form(text)
-    ):
+    if translation == text.strip() or 0 < len(normal_form(text)) and normal_form(translation) == normal_form(text):
         raise InvalidReply("equal to the input")
     return translation
 
@@ -167,9 +163,7 @@ def _list_end(text: str, start: int) -> int | None:
 
 def _literal(text: str) -> Any:
     try:
-        return json.loads(
-            text
-        )  # first, as its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
+        return json.loads(text)  # first, as its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
     except (ValueError, RecursionError):
         pass
     try:

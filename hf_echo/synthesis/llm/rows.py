@@ -56,9 +56,7 @@ def read_texts(
             f"{path} has no column {pair[1]!r} for the language (found: {found}); name one language for all"
         )
     if only is not None and "class" not in part.columns:
-        raise ValueError(
-            f"{path} has no column 'class' to choose {only!r} by; found: {', '.join(part.columns)}"
-        )
+        raise ValueError(f"{path} has no column 'class' to choose {only!r} by; found: {', '.join(part.columns)}")
     bad, texts = BadRows(on_bad_row), []
     wanted = [pair[0], *([pair[1]] if has_lang else []), *(["class"] if only is not None else [])]
     for block in part.read(wanted):

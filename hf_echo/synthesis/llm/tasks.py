@@ -56,17 +56,13 @@ def translatable(text: Text) -> str | None:
     return None if text.lang in (ENGLISH, "latex") else f"language: {text.lang} is not {ENGLISH}"
 
 
-def describe(
-    texts: Iterable[Text], *, code: Prompt = DESCRIBE_CODE, math: Prompt = DESCRIBE_MATH
-) -> Iterator[Job]:
+def describe(texts: Iterable[Text], *, code: Prompt = DESCRIBE_CODE, math: Prompt = DESCRIBE_MATH) -> Iterator[Job]:
     """An English description of each snippet of code or LaTeX; rows code -> English, provenance code or math."""
     for text in texts:
         is_math = text.lang == "latex"
         name = language(text.lang).name
 
-        def row(
-            value: str | None, text: Text = text, kind: str = "math" if is_math else "code"
-        ) -> dict | None:
+        def row(value: str | None, text: Text = text, kind: str = "math" if is_math else "code") -> dict | None:
             return value and _row(text.text, text.lang, value, ENGLISH, kind)
 
         yield Job(
@@ -107,9 +103,7 @@ def _back_translate(texts: Iterable[Text], codes: list[str], prompt: Prompt) -> 
             )
 
 
-def negatives(
-    rows: Iterable[Mapping[str, Any]], *, kinds: bool = False, prompt: Prompt | None = None
-) -> Iterator[Job]:
+def negatives(rows: Iterable[Mapping[str, Any]], *, kinds: bool = False, prompt: Prompt | None = None) -> Iterator[Job]:
     """Up to five hard negatives of each English target, after those that the row has already.
 
     Every row is written: one whose target is not English is not asked about, one that failed has no new
@@ -128,9 +122,7 @@ def negatives(
         )
 
 
-def _with_negatives(
-    row: dict[str, Any], found: Sequence[tuple[str, str | None]], kinds: bool
-) -> dict[str, Any]:
+def _with_negatives(row: dict[str, Any], found: Sequence[tuple[str, str | None]], kinds: bool) -> dict[str, Any]:
     sentences = list(row.get("hard_negatives") or [])
     labels = [""] * len(sentences)
     seen = {normal_form(sentence) for sentence in sentences}

@@ -99,9 +99,7 @@ def _check_arguments(out: Path, concurrency: int, on_fail: str) -> None:
         raise ValueError(f"on_fail={on_fail!r} is not 'skip' or 'stop'")
 
 
-def _in_order(
-    answer: Callable[[Job], Outcome], jobs: Iterable[Job], concurrency: int
-) -> Iterator[tuple[Job, Outcome]]:
+def _in_order(answer: Callable[[Job], Outcome], jobs: Iterable[Job], concurrency: int) -> Iterator[tuple[Job, Outcome]]:
     """(job, outcome) in the order of the jobs; a few are taken ahead, so that one slow answer stops nobody."""
     pending: deque[tuple[Job, Future[Outcome]]] = deque()
     pool = ThreadPoolExecutor(concurrency)

@@ -45,9 +45,7 @@ def test_describe(run, server, tables, tmp_path, monkeypatch):
         "--endpoint",
         server.url,
     )
-    code, out, err = run(
-        *arguments, "--api-key-env", "MY_KEY", "--price-out", "10", "--json", tmp_path / "s.json"
-    )
+    code, out, err = run(*arguments, "--api-key-env", "MY_KEY", "--price-out", "10", "--json", tmp_path / "s.json")
     assert code == 0 and "2/2" in err
     rows = lines(tmp_path / "out.jsonl")
     assert [(r["target"], r["provenance"]) for r in rows] == [

@@ -50,9 +50,7 @@ def chat_folder(tmp_path_factory):
     torch.manual_seed(0)
     shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
     ends = {"bos_token_id": 256, "eos_token_id": 257, "max_position_embeddings": 128}
-    LlamaForCausalLM(LlamaConfig(vocab_size=258, initializer_range=0.5, **shape, **ends)).save_pretrained(
-        folder
-    )
+    LlamaForCausalLM(LlamaConfig(vocab_size=258, initializer_range=0.5, **shape, **ends)).save_pretrained(folder)
     return folder
 
 
@@ -103,9 +101,7 @@ def test_end_token_is_an_end(local, chat_folder, monkeypatch):
 
 
 def test_too_long_and_no_chat_model(local, chat_folder, tmp_path):
-    with pytest.raises(
-        RequestFailed, match="56 prompt tokens and 100 for the reply exceed the context of 128"
-    ):
+    with pytest.raises(RequestFailed, match="56 prompt tokens and 100 for the reply exceed the context of 128"):
         local(MESSAGES, parameters(max_tokens=100))
     for file in chat_folder.iterdir():
         if "template" not in file.name:

@@ -30,9 +30,7 @@ def test_questions_of_the_figures():
 
     first, second = back_translate([Text("A {target_lang} boat.", "eng_Latn")], ["French", "tha_Thai"])
     assert [turn["role"] for turn in first.messages] == ["system", "user"]
-    assert first.messages[0]["content"].startswith(
-        "You are a helpful translation assistant. You respond only"
-    )
+    assert first.messages[0]["content"].startswith("You are a helpful translation assistant. You respond only")
     assert first.messages[1]["content"] == (
         "Translate the following text from English into French. Don't produce any other output outside of the"
         " translation.\n\nA {target_lang} boat."

@@ -99,10 +99,7 @@ def test_descriptions():
     want = "A function f takes x and returns x plus one."
     for reply in (want, f'"{want}"', f"```\n{want}\n```", f"\n {want} \n", f"<think>hm\n\nhm</think>{want}"):
         assert parse_description(reply, CODE) == want
-    assert (
-        parse_description("The loop ends by a break statement.", "break;")
-        == "The loop ends by a break statement."
-    )
+    assert parse_description("The loop ends by a break statement.", "break;") == "The loop ends by a break statement."
     quoted = 'The string "a" is joined to "b"'
     assert parse_description(quoted, CODE) == quoted
 

@@ -68,8 +68,7 @@ def test_descriptions(server, write, tmp_path):
     assert (summary.prompt_tokens, summary.completion_tokens) == (prompt, words)
     assert summary.cost == pytest.approx((2 * prompt + 500 * words) / 1e6)
     assert all(
-        (r["model"], r["temperature"], r["seed"], r["max_tokens"]) == ("m", 0, 0, 512)
-        for r in server.requests()
+        (r["model"], r["temperature"], r["seed"], r["max_tokens"]) == ("m", 0, 0, 512) for r in server.requests()
     )
 
     before = (tmp_path / "out.jsonl").read_bytes()

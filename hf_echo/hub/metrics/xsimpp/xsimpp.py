@@ -33,12 +33,20 @@ class Xsimpp(evaluate.Metric):
             features=datasets.Features({"predictions": vector, "references": vector}),
         )
 
-    def _compute(
-        self, predictions, references, negatives, negative_owner, negative_kind=None, margin=None, k=4
-    ):
+    def _compute(self, predictions, references, negatives, negative_owner, negative_kind=None, margin=None, k=4):
         found = xsimpp(
-            np.asarray(predictions), np.asarray(references), np.asarray(negatives, dtype=np.float32),
-            negative_owner, negative_kind=negative_kind, margin=margin, k=k,
-        )  # fmt: skip
-        return {"xsimpp": found.error_rate, "errors": found.errors, "count": found.count, "pool": found.pool,
-                "errors_by_kind": found.errors_by_kind}  # fmt: skip
+            np.asarray(predictions),
+            np.asarray(references),
+            np.asarray(negatives, dtype=np.float32),
+            negative_owner,
+            negative_kind=negative_kind,
+            margin=margin,
+            k=k,
+        )
+        return {
+            "xsimpp": found.error_rate,
+            "errors": found.errors,
+            "count": found.count,
+            "pool": found.pool,
+            "errors_by_kind": found.errors_by_kind,
+        }

@@ -1,0 +1,20 @@
+"""Checkpoints of other families, made into Echo checkpoints; and smaller Echo checkpoints out of larger ones."""
+
+from .export_static import convert_static
+from .from_llama import convert_llama
+from .interpolate import damp_checkpoint
+from .prune_checkpoint import prune_checkpoint
+from .ridge_refit import refit_checkpoint
+from .swap_tokenizer import swap_checkpoint, swap_vocabulary
+from .whiten import whiten_checkpoint
+
+__all__ = [
+    "convert_llama",
+    "convert_static",
+    "damp_checkpoint",
+    "prune_checkpoint",
+    "refit_checkpoint",
+    "swap_checkpoint",
+    "swap_vocabulary",
+    "whiten_checkpoint",
+]

@@ -1,0 +1,228 @@
+"""Llama -> Echo (OS 4.2, ECHO 4.1): one language model becomes a bidirectional encoder and a decoder.
+
+    encoder   the Llama's weights, attention to both sides, and a projection that starts as the identity
+    decoder   the Llama's weights and head; each layer's cross-attention starts from its self-attention
+
+Reads whatever transformers reads as `LlamaForCausalLM`: a folder, a name on the Hub, or a GGUF file. It knows
+nothing of training, and changes no weight that the Llama had. At its peak it holds two copies of the weights,
+as many as its result: the encoder takes over the language model's own tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PreTrainedTokenizerBase
+
+from ..modeling.configuration_echo import EchoConfig, EchoDecoderConfig
+from ..modeling.modeling_echo import EchoForTranslation
+from ..modeling.tokenization_echo import BOS, EOS, EchoTokenizer
+from ..utils.lineage import write_lineage
+from ..utils.sources import locate, read_pretrained
+
+logger = logging.getLogger(__name__)
+
+CROSS_ATTENTION = ("copy", "random")
+SHAPE = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "max_position_embeddings",
+    "initializer_range",
+    "rms_norm_eps",
+    "rope_parameters",
+    "attention_bias",
+    "attention_dropout",
+    "mlp_bias",
+)
+
+
+def convert_llama(
+    source: str | Path,
+    out: str | Path | None = None,
+    *,
+    embedding_size: int = 1024,
+    pooling: str = "cls",
+    cross_attention: str = "copy",
+    bottleneck: bool = False,
+    max_length: int = 512,
+    dtype: torch.dtype | str | None = None,
+) -> tuple[EchoForTranslation, EchoTokenizer]:
+    """Turn any `LlamaForCausalLM` checkpoint into an encoder-decoder with its tokenizer.
+
+    The tokenizer keeps every old id and gains CLS, SEP and pad (bos and eos where the Llama has none).
+
+    Args:
+        source: a folder, a Hub name, or a GGUF file (its blocks are unpacked).
+        out: folder to save the training checkpoint in; None saves nothing.
+        cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" anew (ECHO 4.1).
+        bottleneck: the decoder reads the sentence embedding; by default all encoder states, as in stage 1.
+        max_length: longest encoder input in tokens; `EchoTokenizer.on_long` rules what is longer.
+        dtype: of the weights; None keeps the checkpoint's own.
+
+    Raises:
+        FileNotFoundError: there is no model at `source`.
+        ValueError: the model is no Llama, is quantised, lacks weights, or an option has no such value.
+    """
+    if cross_attention not in CROSS_ATTENTION:
+        raise ValueError(f"cross_attention must be one of {', '.join(CROSS_ATTENTION)}, not {cross_attention!r}")
+    place, options = locate(source)
+    llama = _config(source, place, options)
+    backend, names = _backend(read_pretrained(AutoTokenizer, source, place, config=llama, **options), llama)
+    tokenizer = EchoTokenizer.from_backend(backend, max_length=max_length, **names)
+    config = _echo_config(llama, tokenizer, embedding_size=embedding_size, pooling=pooling, bottleneck=bottleneck)
+
+    state, loaded_dtype = _llama_weights(source, place, llama, options, dtype)
+    known = min(_size(backend), state["encoder.embed_tokens.weight"].shape[0])
+    for name in ("encoder.embed_tokens.weight", "decoder.lm_head.weight"):
+        if name in state:
+            state[name] = _with_new_rows(state.pop(name), known, config.vocab_size)
+    _add_decoder(state, config.decoder, cross_attention)
+    state["encoder.projection.weight"] = torch.eye(embedding_size, llama.hidden_size, dtype=loaded_dtype)
+    state["decoder.model.embedding_projection.weight"] = torch.eye(
+        llama.hidden_size, embedding_size, dtype=loaded_dtype
+    )
+
+    model = EchoForTranslation.from_pretrained(None, config=config, state_dict=state, dtype=loaded_dtype)
+    if out is not None:
+        model.save_pretrained(out)
+        tokenizer.save_pretrained(out)
+        values = dict(
+            embedding_size=embedding_size,
+            pooling=pooling,
+            cross_attention=cross_attention,
+            bottleneck=bottleneck,
+            max_length=max_length,
+            dtype=str(loaded_dtype),
+        )
+        write_lineage(out, "llama", values, parents={"source": source})
+    return model, tokenizer
+
+
+def _config(source: str | Path, place: str, options: dict[str, str]) -> LlamaConfig:
+    config = read_pretrained(AutoConfig, source, place, **options)
+    if config.model_type != "llama":
+        raise ValueError(f"{source} is a model of type {config.model_type!r}; only 'llama' (LlamaForCausalLM) converts")
+    method = (getattr(config, "quantization_config", None) or {}).get("quant_method")
+    if method and not options:
+        raise ValueError(f"{source} is quantised ({method}); convert the checkpoint it was made from")
+    return config
+
+
+def _backend(tokenizer: PreTrainedTokenizerBase, config: LlamaConfig) -> tuple[Tokenizer, dict[str, str]]:
+    """The Llama's tokenizer, made so that no text spells a special token, and its names of bos and eos."""
+    backend = tokenizer.backend_tokenizer
+    names = {}
+    for role, fallback in (("bos", BOS), ("eos", EOS)):
+        token_id = getattr(config, f"{role}_token_id")
+        token_id = token_id[0] if isinstance(token_id, list) else token_id
+        token = getattr(tokenizer, f"{role}_token") or (backend.id_to_token(token_id) if token_id is not None else None)
+        names[role] = token or fallback
+    # A vocabulary of SentencePiece pieces can hold merges that end in "</s>", so that a text which spells it
+    # would hold the token. These merges go.
+    content = json.loads(backend.to_str())
+    special = {token["content"] for token in content["added_tokens"] if token["special"]} | set(names.values())
+    merges = content["model"].get("merges")
+    if merges:
+        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
+        content["model"]["merges"] = [pair for pair in pairs if "".join(pair) not in special]
+        backend = Tokenizer.from_str(json.dumps(content))
+    backend.encode_special_tokens = True
+    spelt = [t for t in special if backend.token_to_id(t) in backend.encode(t, add_special_tokens=False).ids]
+    if spelt:
+        logger.warning("this tokenizer reads %s in a text as the special token of that name", ", ".join(sorted(spelt)))
+    return backend, names
+
+
+def _size(backend: Tokenizer) -> int:
+    return max(backend.get_vocab(with_added_tokens=True).values()) + 1
+
+
+def _echo_config(llama: LlamaConfig, tokenizer: EchoTokenizer, *, embedding_size: int, pooling: str, bottleneck: bool):
+    common = {name: getattr(llama, name) for name in SHAPE} | {
+        "vocab_size": -(-_size(tokenizer.backend_tokenizer) // 8) * 8,  # tensor cores like multiples of 8
+        "embedding_size": embedding_size,
+        **{f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")},
+    }
+    decoder = EchoDecoderConfig(
+        **common,
+        bottleneck=bottleneck,
+        tie_word_embeddings=llama.tie_word_embeddings,
+        decoder_start_token_id=tokenizer.bos_token_id,
+    )
+    return EchoConfig(**common, pooling=pooling, decoder=decoder)
+
+
+def _llama_weights(
+    source: str | Path,
+    place: str,
+    config: LlamaConfig,
+    options: dict[str, str],
+    dtype: torch.dtype | str | None,
+) -> tuple[dict[str, torch.Tensor], torch.dtype]:
+    """The Llama's tensors under our encoder's names, and its head, where it is no copy of the embeddings."""
+    options = {"config": config, "dtype": dtype or (None if options else "auto"), **options}
+    if "gguf_file" in options:
+        options |= _unpacked()
+    llama, report = read_pretrained(AutoModelForCausalLM, source, place, output_loading_info=True, **options)
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(
+            f"{source} is no complete LlamaForCausalLM: {len(missing)} weights missing, first {missing[0]}"
+        )
+    state = {f"encoder.{name}": tensor for name, tensor in llama.model.state_dict().items()}
+    if not config.tie_word_embeddings:
+        state["decoder.lm_head.weight"] = llama.lm_head.weight.data
+    return state, llama.dtype
+
+
+def _unpacked() -> dict:
+    """Newer versions of transformers can keep GGUF blocks packed: ask for plain tensors."""
+    try:
+        from transformers import GgufConfig
+    except ImportError:
+        return {}
+    return {"quantization_config": GgufConfig(dequantize=True)}
+
+
+def _with_new_rows(weight: torch.Tensor, known: int, size: int) -> torch.Tensor:
+    """(rows, hidden) -> (size, hidden): the first `known` rows as they are, all others their mean.
+
+    With the mean a new token's logit is the mean of the old logits, and the old probabilities hardly change,
+    whatever the scale of the logits (Hewitt 2021). A row of zeros would have logit 0, which beats every old
+    token where these are negative; a random row lies far outside the cloud of the old ones.
+    """
+    grown = weight.new_empty(size, weight.shape[1])
+    grown[:known] = weight[:known]
+    grown[known:] = weight[:known].mean(0, dtype=torch.float32)
+    return grown
+
+
+def _add_decoder(state: dict[str, torch.Tensor], config: EchoDecoderConfig, cross_attention: str) -> None:
+    for name, tensor in list(state.items()):
+        inner = name.removeprefix("encoder.")
+        if inner == name:
+            continue
+        state[f"decoder.model.{inner}"] = tensor.clone()
+        if ".self_attn." in inner:
+            crossed = inner.replace(".self_attn.", ".cross_attn.")
+        elif ".input_layernorm." in inner:  # the norm whose output those projections were trained on
+            crossed = inner.replace(".input_layernorm.", ".cross_attention_layernorm.")
+        else:
+            continue
+        tensor = tensor.clone()
+        if cross_attention == "random":
+            if "layernorm" in inner:
+                tensor.fill_(1.0)
+            elif inner.endswith(".bias"):
+                tensor.zero_()
+            else:
+                tensor.normal_(std=config.initializer_range)
+        state[f"decoder.model.{crossed}"] = tensor

@@ -1,0 +1,263 @@
+"""Moves a model onto another byte-level BPE vocabulary (ECHO 4.1, Modular Sentence Encoders 3.1).
+
+A byte-level token is a string of bytes, whatever its id and whichever words it was trained on: equal strings are
+equal tokens, and any other token is a run of old ones, found with the old merges on those bytes (not on text: half a
+character is a token too). Special tokens are matched by their role, however they are spelt, then by their name.
+Changed are the embedding matrices, the head, and every token id in the configurations. Layers stay as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import models, pre_tokenizers
+from torch import nn
+
+from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ..utils.lineage import write_lineage
+from ..vocabulary.auxiliary import auxiliary_vectors
+from ..vocabulary.initialise import TokenMatch, check_method, initialise
+from ..vocabulary.loading import load_tokenizer
+
+logger = logging.getLogger(__name__)
+
+ROLES = ("cls", "sep", "bos", "eos", "pad")  # where one token has two roles, the first decides
+_LISTS = ("suppress_tokens", "begin_suppress_tokens")
+_SEQUENCES = ("bad_words_ids", "force_words_ids", "sequence_bias")
+_MULTIPLE = 8  # converted models round their rows up to this
+_to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+
+
+@dataclass
+class _Vocabulary:
+    """ordinary: bytes, as visible characters -> id; special: name -> id; roles: "cls" ... -> id."""
+
+    ordinary: dict[str, int]
+    special: dict[str, int]
+    roles: dict[str, int]
+    size: int
+    model: models.BPE
+
+
+def swap_vocabulary(
+    model: EchoEncoder | EchoDecoder | EchoForTranslation,
+    old_tokenizer: EchoTokenizer,
+    new_tokenizer: EchoTokenizer,
+    *,
+    method: str = "mean",
+    auxiliary=None,
+    seed: int = 0,
+):
+    """Give a model the new tokenizer's vocabulary. In place; the same model is returned.
+
+    The matrices are new parameters, so an optimizer that was made before does not know them. The new ones have as many
+    rows as the tokenizer has tokens, rounded up to a multiple of 8 where the old ones were one.
+
+    Args:
+        method: "mean", "sum" (of bags), "focus" or "random", see `initialise`.
+        auxiliary: for "focus": texts, an array or a file, see `auxiliary_vectors`.
+        seed: of "random" draws, and of training auxiliary vectors.
+
+    Raises:
+        ValueError: a tokenizer that is not byte-level BPE or lacks a special token; a model whose rows are not those
+            of the old tokenizer; a configuration that names a token that the new tokenizer does not have.
+    """
+    check_method(method, auxiliary is not None)
+    match, mapping = match_vocabularies(old_tokenizer, new_tokenizer)
+    tables = _tables(model)
+    for name, module in tables.items():
+        if not 0 <= module.weight.shape[0] - match.old_size < _MULTIPLE:
+            raise ValueError(
+                f"{name} has {module.weight.shape[0]} rows, but the old tokenizer {match.old_size} tokens: "
+                "give the tokenizer that the model was trained with"
+            )
+    roles = {f"{role}_token_id": getattr(new_tokenizer, f"{role}_token_id") for role in ROLES}
+    changes = [change for config in _configs(model) for change in _changes(config, mapping, roles)]
+    if method == "focus":
+        auxiliary = auxiliary_vectors(auxiliary, new_tokenizer, seed=seed)
+    logger.info("new vocabulary, %s: %s", method, match.counts())
+    weights = {id(module.weight): module.weight for module in tables.values()}  # a tied head comes once
+    replaced = dict(zip(weights, _replaced([*weights.values()], match, method, auxiliary, seed), strict=True))
+    for module in tables.values():
+        module.weight = replaced[id(module.weight)]
+        if isinstance(module, nn.Embedding):
+            module.num_embeddings = len(module.weight)
+            module.padding_idx = None if module.padding_idx is None else roles["pad_token_id"]
+        else:
+            module.out_features = len(module.weight)
+    for config, name, value in changes:
+        setattr(config, name, len(module.weight) if name == "vocab_size" else value)
+    return model
+
+
+def match_vocabularies(old_tokenizer, new_tokenizer) -> tuple[TokenMatch, dict[int, int]]:
+    """Which old tokens the new ones are, or are spelt by; and the new id of each old one that is still there."""
+    old, new = _read_vocabulary(old_tokenizer, "old"), _read_vocabulary(new_tokenizer, "new")
+    copied, pieces = {}, {}
+    for role in ROLES:
+        copied.setdefault(new.roles[role], old.roles[role])
+    for name, number in new.special.items():
+        if name in old.special:
+            copied.setdefault(number, old.special[name])
+    for token, number in new.ordinary.items():
+        if token in old.ordinary:
+            copied[number] = old.ordinary[token]
+        elif ids := [piece.id for piece in old.model.tokenize(token)]:
+            pieces[number] = ids
+    mapping = {before: after for after, before in reversed(copied.items())}  # of two, the first: the role
+    mapping |= {old.roles[role]: new.roles[role] for role in reversed(ROLES)}
+    return TokenMatch(old.size, new.size, copied, pieces), mapping
+
+
+def _read_vocabulary(tokenizer, which: str) -> _Vocabulary:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ValueError(f"the {which} tokenizer is a {type(tokenizer).__name__}; wrap it as an EchoTokenizer")
+    model, byte_level = backend.model, "ByteLevel" in f"{backend.pre_tokenizer} {backend.normalizer}"
+    if not isinstance(model, models.BPE) or not byte_level or model.end_of_word_suffix:
+        kind = type(model).__name__ + ("" if byte_level else " without byte level")
+        raise ValueError(
+            f"the {which} tokenizer is {kind}; only byte-level BPE (GPT-2, Llama 3, SmolLM2 ...) can be swapped"
+        )
+    roles = {role: getattr(tokenizer, f"{role}_token_id", None) for role in ROLES}
+    if missing := [role for role, number in roles.items() if number is None]:
+        raise ValueError(
+            f"the {which} tokenizer has no {missing[0]} token; EchoTokenizer.from_backend adds what is missing"
+        )
+    added = backend.get_added_tokens_decoder()
+    ordinary = {
+        token: number for token, number in backend.get_vocab(with_added_tokens=False).items() if number not in added
+    }
+    special = {}
+    for number, token in added.items():
+        if token.special or number in roles.values():
+            special[token.content] = number
+        else:
+            text = "".join(piece for piece, _ in _to_bytes.pre_tokenize_str(token.content))
+            ordinary.setdefault(text, number)
+    return _Vocabulary(ordinary, special, roles, max(backend.get_vocab().values()) + 1, model)
+
+
+def _tables(model) -> dict[str, nn.Module]:
+    """Every matrix with a row a token, by name."""
+    if isinstance(model, EchoEncoder):
+        return {"embed_tokens": model.embed_tokens}
+    if isinstance(model, EchoDecoder):
+        return {"model.embed_tokens": model.model.embed_tokens, "lm_head": model.lm_head}
+    if isinstance(model, EchoForTranslation):
+        parts = {"encoder": model.encoder, "decoder": model.decoder}
+        return {f"{part}.{name}": m for part, inner in parts.items() for name, m in _tables(inner).items()}
+    raise ValueError(f"cannot swap the vocabulary of a {type(model).__name__}; give an Echo model")
+
+
+def _replaced(weights, match: TokenMatch, method: str, auxiliary, seed: int) -> list[nn.Parameter]:
+    """The matrices side by side, so that weights that cost something (FOCUS) are computed once."""
+    widths = [weight.shape[1] for weight in weights]
+    with torch.no_grad():
+        old = torch.cat([weight.detach().float() for weight in weights], 1)
+        rows = initialise(old, match, method, auxiliary=auxiliary, seed=seed)
+        if weights[0].shape[0] % _MULTIPLE == 0 and (short := -len(rows) % _MULTIPLE):
+            rows = torch.cat([rows, old[: match.old_size].mean(0).expand(short, -1)])
+        new = rows.split(widths, 1)
+    return [
+        nn.Parameter(part.contiguous().to(weight.dtype), requires_grad=weight.requires_grad)
+        for part, weight in zip(new, weights, strict=True)
+    ]
+
+
+def _configs(model) -> list:
+    """All configurations that a part of the model holds; parts share some of them."""
+    found = [getattr(module, name, None) for module in model.modules() for name in ("config", "generation_config")]
+    found += [getattr(config, "decoder", None) for config in found]
+    return list({id(config): config for config in found if config is not None}.values())
+
+
+def _changes(config, mapping: dict[int, int], roles: dict[str, int]):
+    """Yields (configuration, field, value) of every field that names a token; nothing is set yet."""
+    for name in _SEQUENCES:
+        if getattr(config, name, None):
+            raise ValueError(
+                f"{type(config).__name__}.{name} spells words in the old vocabulary; set it to None before the swap"
+            )
+    for name, value in list(config.to_dict().items()):
+        if name == "vocab_size":
+            yield config, name, None
+        elif value is None:
+            continue
+        elif name in _LISTS or (name.endswith("_token_id") and isinstance(value, list)):
+            ids = [mapping[number] for number in value if number in mapping]
+            first = [roles[name]] if name in roles else []
+            yield config, name, [*first, *(number for number in ids if number not in first)]
+        elif name in roles:
+            yield config, name, roles[name]
+        elif name.endswith("_token_id"):
+            if value not in mapping:
+                raise ValueError(
+                    f"{type(config).__name__}.{name} is token {value}, which the new tokenizer does not have; "
+                    "set it to None before the swap"
+                )
+            yield config, name, mapping[value]
+
+
+def swap_checkpoint(
+    model: str | Path,
+    tokenizer: str | Path,
+    out: str | Path,
+    *,
+    method: str = "mean",
+    auxiliary=None,
+    seed: int = 0,
+) -> dict[str, int | str]:
+    """Write a checkpoint with another tokenizer: a training checkpoint, a release or an encoder, as it came.
+
+    Optimizer, scheduler and trainer state are left behind: they belong to the old matrices.
+
+    Args:
+        model: folder of the checkpoint.
+        tokenizer: folder of a tokenizer, or its tokenizer.json. One that is no EchoTokenizer is wrapped as one, with
+            the bos and eos of the old tokenizer where it has them.
+        out: another folder.
+
+    Returns:
+        {"method", "old_tokens", "tokens", "copied", "new", "unknown"}, counts of tokens.
+
+    Raises:
+        FileNotFoundError: no checkpoint or no tokenizer there.
+        ValueError: `out` is the checkpoint itself; what `swap_vocabulary` refuses.
+    """
+    folder, out = Path(model), Path(out)
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder} holds no config.json; give the folder of a checkpoint")
+    if out.resolve() == folder.resolve():
+        raise ValueError(f"{out} is the checkpoint itself: the swapped model needs a folder of its own")
+    check_method(method, auxiliary is not None)
+    old = EchoTokenizer.from_pretrained(folder)
+    new = _tokenizer_like(old, tokenizer)
+    release = (folder / "decoder").is_dir()
+    whole = release or EchoConfig.from_pretrained(folder).decoder is not None
+    swapped = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype="auto")
+    swap_vocabulary(swapped, old, new, method=method, auxiliary=auxiliary, seed=seed)
+    (swapped.save_release if release else swapped.save_pretrained)(out)
+    new.save_pretrained(out)
+    file = auxiliary if isinstance(auxiliary, (str, Path)) else None
+    parents = {"model": model, "tokenizer": tokenizer}
+    write_lineage(out, "swap", {"method": method, "seed": seed}, parents=parents, data={"auxiliary": file})
+    match, _ = match_vocabularies(old, new)
+    return {"method": method, "old_tokens": match.old_size, "tokens": match.size} | match.counts()
+
+
+def _tokenizer_like(old: EchoTokenizer, source: str | Path) -> EchoTokenizer:
+    """The tokenizer at `source`, to stand where `old` stood: an EchoTokenizer with the same limit of length."""
+    if not Path(source).exists():
+        raise FileNotFoundError(f"no tokenizer at {source}; give its folder, or a tokenizer.json")
+    tokenizer = load_tokenizer(source)
+    if isinstance(tokenizer, EchoTokenizer):
+        tokenizer.model_max_length = old.model_max_length
+        return tokenizer
+    backend = tokenizer.backend_tokenizer
+    names = {role: getattr(old, f"{role}_token") for role in ("bos", "eos")}
+    names = {role: name for role, name in names.items() if backend.token_to_id(name) is not None}
+    return EchoTokenizer.from_backend(backend, max_length=old.model_max_length, **names)

@@ -1,0 +1,129 @@
+"""`make demo`: stages 1 to 3 at nano size on the built-in corpus, and the three ways to use the result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from ..corpora.builtin import LANGUAGES, builtin_nway, dev_set
+from ..evaluation import translation_scores
+from ..inference import load_translator, translate
+from ..stages import DevSet, evaluate_sets
+from ..stages.recipe import find_recipes
+from ..stages.run import train_recipe
+from ..utils.lineage import write_lineage
+from .tour import run_tour
+
+STAGES = ("lexical", "seq2seq", "contrastive", "hard_negatives")
+HELD_OUT = 300  # meanings of the test split, which no stage trains or picks its checkpoint on
+
+
+def run_demo(out: Path, *, fresh: bool = False) -> dict:
+    """Train, measure on held-out meanings, release, and show. Writes results.json; returns its content."""
+    console = Console()
+    rows, previous, warm_up = [], None, None
+    test = DevSet(*dev_set(HELD_OUT, split="test"))
+    for path in find_recipes("nano"):
+        stage = yaml.safe_load(path.read_text(encoding="utf-8"))["stage"]
+        if stage not in STAGES:
+            continue
+        overrides = {"output_dir": str(out / path.stem), "cache_dir": str(out / "cache"), "report_to": "none"}
+        if previous is not None:
+            overrides["bag" if stage == "seq2seq" else "model_name_or_path"] = str(previous)
+        console.rule(path.stem)
+        trained = train_recipe(path, overrides, fresh=fresh)
+        previous = out / path.stem
+        if stage == "lexical":
+            warm_up = {"stage": stage, "seconds": trained["seconds"]}
+        else:
+            rows.append({"stage": stage, **measure(previous, test), "seconds": trained["seconds"]})
+    release = out / "release"
+    model, tokenizer = load_translator(previous, dtype="fp32")
+    model.save_release(release)
+    tokenizer.save_pretrained(release)
+    write_lineage(release, "release", {"dtype": "fp32"}, parents={"checkpoint": previous})
+    report = {
+        "rows": rows,
+        "warm_up": warm_up,
+        "release": str(release),
+        "held_out_meanings": HELD_OUT,
+        "languages": list(LANGUAGES),
+    }
+    (out / "results.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    console.print(as_table(rows))
+    show(console, release)
+    console.print(f"Release: {release}. Results: {out / 'results.json'}")
+    console.rule("echo-nano, trained on real text, comes with the package (hf-echo tour)")
+    run_tour(console)
+    return report
+
+
+def measure(checkpoint: Path, test: DevSet) -> dict[str, float]:
+    """xsim and xsim++ over all languages and chrF++ into English, in percent and points."""
+    model, tokenizer = load_translator(checkpoint, dtype="fp32")
+    metrics = evaluate_sets(model, tokenizer, {"test": test}, prefix="eval")
+    english = {row["id"]: row["text"] for row in test.rows if row["lang"] == "eng_Latn"}
+    hypotheses, references = [], []
+    for lang in (code for code in LANGUAGES if code != "eng_Latn"):
+        texts = {row["id"]: row["text"] for row in test.rows if row["lang"] == lang}
+        keys = list(texts)[:40]
+        hypotheses += translate(model, tokenizer, [texts[k] for k in keys], lang, "eng_Latn", max_new_tokens=40)
+        references += [english[k] for k in keys]
+    scores = translation_scores(hypotheses, references, spbleu=False)
+    return {
+        "xsim": round(metrics["eval_xsim"], 2),
+        "xsimpp": round(metrics["eval_xsimpp"], 2),
+        "chrf": round(scores.chrf, 2),
+    }
+
+
+def as_table(rows: list[dict]) -> Table:
+    table = Table(title=f"{HELD_OUT} held-out meanings, {len(LANGUAGES) - 1} languages to English")
+    for name in ("stage", "xsim %", "xsim++ %", "chrF++", "seconds"):
+        table.add_column(name, justify="left" if name == "stage" else "right")
+    for row in rows:
+        table.add_row(
+            row["stage"],
+            f"{row['xsim']:.2f}",
+            f"{row['xsimpp']:.2f}",
+            f"{row['chrf']:.1f}",
+            f"{row['seconds']:.0f}",
+        )
+    return table
+
+
+def show(console: Console, release: Path) -> None:
+    """The three ways in, on a few held-out sentences."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoModel, AutoTokenizer, pipeline
+
+    texts = {row["lang"]: row["text"] for row in builtin_nway(1, split="test", seed=1)}
+    tokenizer, encoder = AutoTokenizer.from_pretrained(release), AutoModel.from_pretrained(release)
+    with torch.no_grad():
+        batch = tokenizer(list(texts.values()), lang=list(texts), padding=True, return_tensors="pt")
+        vectors = torch.nn.functional.normalize(encoder(**batch).sentence_embedding, dim=-1)
+    console.rule("AutoModel: one sentence in all languages, cosine to the English one")
+    for (lang, text), cosine in zip(texts.items(), vectors @ vectors[list(texts).index("eng_Latn")]):
+        console.print(f"{cosine:6.3f}  {lang}  {text}")
+
+    console.rule("SentenceTransformer: search")
+    model = SentenceTransformer(str(release))
+    pool = builtin_nway(200, split="test", seed=2, languages=["eng_Latn", "fra_Latn"])
+    english = [row["text"] for row in pool if row["lang"] == "eng_Latn"]
+    french = [row["text"] for row in pool if row["lang"] == "fra_Latn"][:3]
+    hits = model.similarity(
+        model.encode(french, prompt_name="fra_Latn"), model.encode(english, prompt_name="eng_Latn")
+    ).argmax(1)
+    for text, hit in zip(french, hits):
+        console.print(f"{text}  ->  {english[int(hit)]}")
+
+    console.rule('pipeline("sonar-translation")')
+    translator = pipeline("sonar-translation", model=str(release))
+    for source, target in (("fra_Latn", "eng_Latn"), ("deu_Latn", "eng_Latn"), ("jpn_Jpan", "eng_Latn")):
+        found = translator(texts[source], src_lang=source, tgt_lang=target, max_new_tokens=40)[0]["translation_text"]
+        console.print(f"{source} {texts[source]}  ->  {found}")

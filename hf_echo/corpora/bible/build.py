@@ -1,0 +1,214 @@
+"""From editions of the Bible to the corpus, in the order of OS A.8: read, label, lengths, quality, splits, pivots.
+
+In memory are a few integers a verse and source; the texts wait on disk. The same sources, options and callables
+give the same files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from hf_echo.data.tables import BadRows
+
+from . import labels, lengths, output, pivots, quality
+from .editions import Edition, VerseNumbers, spool
+from .find import Source
+from .readers import language_of_ces, read_source
+from .verses import place_of
+
+PIVOTS = ("eng_Latn", "fra_Latn", "spa_Latn", "deu_Latn", "rus_Cyrl")
+TOLERANCE = 0.4
+
+
+def build_bible(
+    sources: Iterable[Source],
+    out: str | Path,
+    *,
+    lid: labels.LanguageId | None = None,
+    contradicts: labels.Contradicts | None = None,
+    scorer: pivots.Scorer | None = None,
+    pivot_languages: Sequence[str] = PIVOTS,
+    tolerance: float = TOLERANCE,
+    sigmas: float = 3.0,
+    sample: int | None = 500,
+    minimum_quality: float = quality.MINIMUM,
+    on_bad: str = "error",
+    seed: int = 0,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Build the corpus in the folder ``out`` and return its report.
+
+    Args:
+        sources: of `find_sources`.
+        lid: texts -> language codes; relabels sources by majority (`labels.label`).
+        contradicts: (declared code, prediction) -> whether the prediction speaks against it; None: each other
+            language does.
+        scorer: (texts, texts, languages, languages) -> scores; picks the text of each pivot verse.
+        tolerance: share of the mean by which sources of a language may differ in a verse's length.
+        sigmas: the same across languages, in standard deviations.
+        sample: verses for which sources are compared by chrF++, and which ``lid`` sees; None: all.
+        minimum_quality: sources below this share of the best one's score are removed.
+        on_bad: ``"error"`` stops at a file that cannot be read and in the end at rows that are no verses;
+            ``"skip"`` leaves both out and says so in the report.
+
+    Writes:
+        nway.parquet (id, lang, source, text, split), within a language the best source first; pairs/train,
+        dev and test.parquet of the parallel schema; removed.parquet (id, lang, source, reason, text);
+        report.json.
+
+    Raises:
+        ValueError: unreadable files and rows, a source without a language, nothing left.
+    """
+    bad, numbers, out = BadRows(on_bad), VerseNumbers(), Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix=".texts-") as folder:
+        removed = output.Removed(out / "removed.parquet")
+        options = {"lid": lid, "contradicts": contradicts, "sample": sample, "seed": seed}
+        editions, unread = _read(list(sources), Path(folder), numbers, bad, removed, options, progress)
+        warning = bad.report()
+        if not editions:
+            raise ValueError("no edition with a verse in it is left of the sources")
+        _lengths(editions, numbers, tolerance, sigmas)
+        _quality(editions, numbers, sample, minimum_quality, seed, progress)
+        editions.sort(key=lambda e: (e.lang, -e.best, -e.merit, e.name))
+        removed.of_editions(editions, numbers)
+        left = [e for e in editions if e.keep.any()]
+        splits = output.write_nway(left, numbers, out / "nway.parquet", progress)
+        chosen = pivots.choose(left, pivot_languages, numbers, scorer, progress=progress)
+        pairs = output.write_pairs(left, chosen, numbers, out / "pairs", progress)
+        removed.close()
+    report = output.report(editions, unread, splits, pairs, warning)
+    output.write_json(report, out / "report.json")
+    return report
+
+
+def _read(
+    sources: list[Source],
+    folder: Path,
+    numbers: VerseNumbers,
+    bad: BadRows,
+    removed: output.Removed,
+    options: dict[str, Any],
+    progress: bool,
+) -> tuple[list[Edition], list[dict[str, str]]]:
+    editions, unread, taken = [], [], set()
+    for i, source in enumerate(tqdm(sources, desc="sources", disable=not progress)):
+        try:
+            edition = _edition(source, folder / f"{i}.arrow", numbers, bad, removed, options)
+        except ValueError as error:
+            if not bad.skip:
+                raise
+            unread.append({"source": source.label, "reason": str(error)})
+            continue
+        while (edition.lang, edition.name) in taken:  # two labels became one
+            edition.name += f"-{source.lang}" if source.lang else "-2"
+        taken.add((edition.lang, edition.name))
+        editions.append(edition)
+    return editions, unread
+
+
+def _edition(
+    source: Source,
+    path: Path,
+    numbers: VerseNumbers,
+    bad: BadRows,
+    removed: output.Removed,
+    options: dict[str, Any],
+) -> Edition:
+    found = read_source(source, bad.add)
+    if not found.texts:
+        raise ValueError(f"{source.label}: no verse with a text of its own")
+    declared = source.lang or (language_of_ces(source.files[0]) if source.kind == "ces" else None)
+    names = sorted(found.texts, key=place_of)
+    texts = [found.texts[name] for name in names]
+    label = labels.label(_sampled(texts, options), declared, options["lid"], contradicts=options["contradicts"])
+    if label.lang is None:
+        raise ValueError(
+            f"{source.label}: nothing tells its language; write fra_Latn={source.label} or give a language identifier"
+        )
+    column, length = spool(texts, path)
+    verse = numbers(names)
+    edition = Edition(
+        label.lang,
+        source.name,
+        declared,
+        verse,
+        length,
+        column,
+        np.ones(len(verse), bool),
+        counts={
+            "verses": len(texts) + len(found.empty) + len(found.merged),
+            "empty": len(found.empty),
+            "merged": len(found.merged),
+        },
+        facts={"file": source.label, "format": source.kind, "predicted": label.predicted, "share": label.share},
+    )
+    for reason, rows in (("empty", dict.fromkeys(found.empty, "")), ("merged", found.merged)):
+        removed.add(edition, list(rows), list(rows.values()), reason)
+    return edition
+
+
+def _sampled(texts: list[str], options: dict[str, Any]) -> list[str]:
+    size = options["sample"]
+    if size is None or len(texts) <= size:
+        return texts
+    rows = np.random.default_rng(options["seed"]).choice(len(texts), size, replace=False)
+    return [texts[i] for i in sorted(rows)]
+
+
+def _lengths(editions: list[Edition], numbers: VerseNumbers, tolerance: float, sigmas: float) -> None:
+    for _, group in _by_language(editions):
+        if len(group) > 1:
+            verse, length, parts = _rows(group)
+            mask = lengths.monolingual_outliers(verse, length, tolerance)
+            _drop(group, parts, mask, "monolingual length")
+    verse, length, parts = _rows(editions)
+    codes = {lang: i for i, (lang, _) in enumerate(_by_language(editions))}
+    lang = np.repeat([codes[e.lang] for e in editions], [e.keep.sum() for e in editions])
+    mask = lengths.crosslingual_outliers(lang, verse, length, sigmas)
+    _drop(editions, parts, mask, "crosslingual length")
+
+
+def _rows(editions: Sequence[Edition]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Verse and length of all rows that are still there, and of each edition which rows these are."""
+    parts = [np.flatnonzero(e.keep) for e in editions]
+    verse = np.concatenate([e.verse[rows] for e, rows in zip(editions, parts)])
+    length = np.concatenate([e.length[rows] for e, rows in zip(editions, parts)])
+    return verse, length, parts
+
+
+def _drop(editions: Sequence[Edition], parts: list[np.ndarray], mask: np.ndarray, reason: str) -> None:
+    start = 0
+    for edition, rows in zip(editions, parts):
+        own = np.zeros(len(edition.verse), bool)
+        own[rows] = mask[start : start + len(rows)]
+        start += len(rows)
+        edition.drop(own, reason)
+        edition.facts.setdefault("dropped", {})[reason] = own
+
+
+def _quality(
+    editions: list[Edition],
+    numbers: VerseNumbers,
+    sample: int | None,
+    minimum: float,
+    seed: int,
+    progress: bool,
+) -> None:
+    groups = _by_language(editions)
+    total = sum(len(group) * (len(group) - 1) // 2 for _, group in groups)
+    with tqdm(total=total, desc="source pairs (chrF++)", disable=not progress) as bar:
+        for _, group in groups:
+            quality.judge(group, numbers, sample=sample, minimum=minimum, seed=seed, on_pair=lambda: bar.update(1))
+
+
+def _by_language(editions: Sequence[Edition]) -> list[tuple[str, list[Edition]]]:
+    ordered = sorted(editions, key=lambda e: (e.lang, e.name))
+    return [(lang, list(group)) for lang, group in groupby(ordered, key=lambda e: e.lang)]

@@ -1,0 +1,290 @@
+"""Harvest of gettext catalogs (.po, .mo): rows of the parallel schema from folders, wheels and other zip files.
+
+The catalogs of OS A.2 (Weblate, Pontoon) are such files, and every machine has thousands. A row is a message of a
+catalog: English is the source unless the header says otherwise (``X-Source-Language``). Fuzzy, obsolete and
+untranslated entries are no rows; a plural entry is several (`plural_pairs`). Placeholders stay as they are,
+accelerator marks go (`clean`). Equal rows are kept once.
+
+The rows are written as they come: in memory is a hash of each. What came from where is counted in a JSON beside
+the Parquet file, since the schema has no column for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from gettext import c2py
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm.auto import tqdm
+
+from hf_echo.languages import find_language
+
+from ..data.formats import BLOCK, read_catalog
+from ..data.schema import COLUMNS
+from ..data.tables import BadRows
+from ..utils.files import write_whole
+from .messages import clean
+
+CATALOGS = (".po", ".mo")
+ARCHIVES = (".whl", ".zip", ".egg")
+MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva", "iqtelif": "Latn"}
+# folders that say nothing about what a catalog belongs to
+_FOLDERS = {
+    "locale",
+    "locales",
+    "lc_messages",
+    "translations",
+    "translation",
+    "i18n",
+    "po",
+    "lang",
+    "languages",
+}
+_FOLDERS |= {"share", "usr", "lib", "src", "site-packages", "dist-packages", "conf", "lc_time", "nls"}
+_COUNTS = range(201)  # numbers on which plural forms are tried
+
+
+class Catalog(NamedTuple):
+    """A catalog file, in a folder or in an archive."""
+
+    label: str  # what errors call it
+    path: PurePosixPath  # as it lies, from the folder or archive that was given
+    package: str
+    read: Callable[[], Any]  # -> polib.POFile or MOFile
+
+
+def harvest(
+    paths: Iterable[str | Path],
+    out: str | Path,
+    *,
+    keep_equal: bool = False,
+    strip_html: bool = False,
+    on_bad: str = "skip",
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Write the rows of all catalogs under ``paths`` to a Parquet file, and its counts to ``OUT.counts.json``.
+
+    Args:
+        paths: catalogs, folders (searched through), wheels and other zip files.
+        keep_equal: keep rows whose two texts are the same (names, file types, what nobody translated).
+        strip_html: take tags out and resolve entities.
+        on_bad: ``"skip"`` counts catalogs that cannot be read; ``"error"`` ends with a list of them.
+
+    Returns:
+        The counts: rows, by language, by package, what was left out and why.
+
+    Raises:
+        FileNotFoundError: a path that is not there. ValueError: no catalog, or unreadable ones under "error".
+    """
+    bad, left_out = BadRows(on_bad), Counter()
+    languages, packages, seen = Counter(), Counter(), set()
+    catalogs = find_catalogs(paths, bad)
+    if not catalogs:
+        raise ValueError(f"no {' or '.join(CATALOGS)} file under {', '.join(map(str, paths))}")
+    start, out = time.perf_counter(), Path(out)
+    schema = pa.schema([(column, pa.string()) for column in COLUMNS])
+    try:
+        with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
+            rows: list[tuple[str, ...]] = []
+            for catalog in tqdm(catalogs, desc="catalogs", unit="file", disable=not progress):
+                for row in catalog_rows(catalog, bad, left_out, strip_html=strip_html):
+                    if not keep_equal and row[0] == row[2]:
+                        left_out["equal"] += 1
+                    elif (key := hash(row)) in seen:
+                        left_out["repeated"] += 1
+                    else:
+                        seen.add(key)
+                        rows.append(row)
+                        languages[row[3] if row[1] == "eng_Latn" else f"{row[1]}>{row[3]}"] += 1
+                        packages[catalog.package] += 1
+                if len(rows) >= BLOCK:
+                    writer.write_table(pa.table(list(zip(*rows)), names=COLUMNS).cast(schema))
+                    rows = []
+            if rows:
+                writer.write_table(pa.table(list(zip(*rows)), names=COLUMNS).cast(schema))
+            warning = bad.report()  # raises under "error": then nothing is written
+    finally:
+        _open_archive.cache_clear()
+    counts = {
+        "rows": languages.total(),
+        "catalogs": len(catalogs),
+        "seconds": round(time.perf_counter() - start, 1),
+        "left_out": dict(left_out.most_common()),
+        "unreadable": warning,
+        "languages": dict(sorted(languages.items())),
+        "packages": dict(packages.most_common()),
+    }
+    text = json.dumps(counts, indent=1, ensure_ascii=False)
+    out.with_suffix(".counts.json").write_text(text + "\n", encoding="utf-8")
+    return counts
+
+
+def find_catalogs(paths: Iterable[str | Path], bad: BadRows) -> list[Catalog]:
+    """In order of path. A .po beside a .mo of the same name goes first, so the .mo only repeats it."""
+    catalogs: list[Catalog] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise FileNotFoundError(f"no file or folder {path}")
+        root = path if path.is_dir() else path.parent
+        files = sorted(path.rglob("*"), key=_po_first) if path.is_dir() else [path]
+        for file in files:
+            suffix = file.suffix.lower()
+            if suffix in CATALOGS and file.is_file():
+                inside = PurePosixPath(file.relative_to(root).as_posix())
+                whole = PurePosixPath(file.resolve().as_posix())
+                catalogs.append(_catalog(str(file), inside, package_of(whole), file))
+            elif suffix in ARCHIVES and file.is_file():
+                catalogs += _in_archive(file, bad)
+    return catalogs
+
+
+def _po_first(path: Path) -> tuple[str, int]:
+    return str(path.with_suffix("")), CATALOGS.index(path.suffix) if path.suffix in CATALOGS else 2
+
+
+def _in_archive(file: Path, bad: BadRows) -> Iterator[Catalog]:
+    package = file.name.split("-")[0].removesuffix(file.suffix)
+    try:
+        names = sorted(_open_archive(file).namelist())
+    except (zipfile.BadZipFile, OSError) as error:
+        bad.add(str(file), 1, f"not a zip file ({error})")
+        return
+    for name in names:
+        if name.lower().endswith(CATALOGS):
+            yield _catalog(f"{file}/{name}", PurePosixPath(name), package, file, name)
+
+
+@lru_cache(maxsize=1)
+def _open_archive(file: Path) -> zipfile.ZipFile:
+    """Stays open from one catalog to the next: its list of contents takes longer to read than a catalog."""
+    return zipfile.ZipFile(file)
+
+
+def _catalog(label: str, path: PurePosixPath, package: str, file: Path, member: str | None = None) -> Catalog:
+    def read() -> Any:
+        if member is None:
+            data = file.read_bytes()
+        else:
+            data = _open_archive(file).read(member)
+        return read_catalog(label, data)
+
+    return Catalog(label, path, package, read)
+
+
+def package_of(path: PurePosixPath) -> str:
+    """The domain of a system catalog (``/usr/share/locale/fr/LC_MESSAGES/tar.mo``: tar), else the folder under
+    site-packages, else the nearest folder that has a name of its own."""
+    parts = path.parts
+    for shelf in ("site-packages", "dist-packages"):
+        if shelf in parts[:-2]:
+            return parts[parts.index(shelf) + 1]
+    if "share" in parts and "locale" in parts:
+        return path.stem
+    folders = [part for part in parts[:-1] if part.lower() not in _FOLDERS and language_of_locale(part) is None]
+    return folders[-1].strip("/") if folders and folders[-1] != "/" else path.stem
+
+
+def catalog_rows(
+    catalog: Catalog, bad: BadRows, left_out: Counter[str], *, strip_html: bool = False
+) -> Iterator[tuple[str, str, str, str, str]]:
+    """The rows of one catalog, cleaned; what is none is counted by reason."""
+    try:
+        messages = catalog.read()
+    except ValueError as error:
+        label, line, reason = _where(str(error), catalog.label)
+        bad.add(label, line, reason)
+        left_out["catalogs that cannot be read"] += 1
+        return
+    target = language_of(catalog.path, messages.metadata)
+    declared = messages.metadata.get("X-Source-Language", "")
+    source = "eng_Latn" if declared in ("", "C", "POSIX") else language_of_locale(declared)
+    if target is None or source is None:
+        left_out["catalogs of an unknown language"] += 1
+        return
+    if target[:3] == source[:3]:
+        left_out["catalogs of the source language"] += 1
+        return
+    forms = plural_forms(messages.metadata.get("Plural-Forms", ""))
+    for entry in messages:
+        if entry.obsolete or "fuzzy" in getattr(entry, "flags", ()):
+            left_out["fuzzy or obsolete"] += 1
+            continue
+        pairs = [(entry.msgid, entry.msgstr)]
+        if entry.msgid_plural:
+            pairs = plural_pairs(entry.msgid, entry.msgid_plural, entry.msgstr_plural, forms)
+        for first, second in pairs:
+            row = clean(first, second, strip_html=strip_html) if second else None
+            if row is None:
+                left_out["untranslated"] += 1
+            else:
+                yield row[0], source, row[1], target, "primary"
+
+
+def _where(message: str, label: str) -> tuple[str, int, str]:
+    """An error of `read_catalog` ("FILE:LINE: reason") in its parts."""
+    found = re.match(re.escape(label) + r"(?::(\d+))?: ", message)
+    return (label, int(found[1] or 1), message[found.end() :]) if found else (label, 1, message)
+
+
+def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:
+    """The NLLB code of a catalog: from the folder above LC_MESSAGES, its header, its name, then its folders."""
+    parts = path.parts
+    if len(parts) > 2 and parts[-2].upper().startswith("LC_"):
+        return language_of_locale(parts[-3])  # the standard place decides, also when we do not know the language
+    stem = path.stem
+    names = [metadata.get("Language", ""), stem, stem.rpartition(".")[2], stem.rpartition("-")[2]]
+    found = map(language_of_locale, [*names, *reversed(parts[:-1])])
+    return next(filter(None, found), None)
+
+
+def language_of_locale(name: str) -> str | None:
+    """``pt_BR``, ``sr@latin``, ``zh-Hant``, ``de_DE.UTF-8`` into an NLLB code; None where it is none we know.
+    Regions are dropped, but those that change the script."""
+    base, _, modifier = name.strip().split(".")[0].partition("@")
+    if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w{2,8})*", base):
+        return None
+    script = MODIFIERS.get(modifier.lower())
+    try:
+        code = find_language(f"{base}-{script}" if script else base)
+    except ValueError:
+        return None
+    return "_".join(code.split("_")[:2]) if "_" in code else None
+
+
+def plural_forms(header: str) -> tuple[int, Callable[[int], int]] | None:
+    """(number of forms, which form a number takes) of a ``Plural-Forms`` header, None when it has no sense."""
+    found = re.fullmatch(r"\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?.*", header, re.DOTALL)
+    if not found:
+        return None
+    try:
+        plural = c2py(" ".join(found[2].split()))
+        return (int(found[1]), plural) if all(0 <= plural(n) < int(found[1]) for n in _COUNTS) else None
+    except (ValueError, ZeroDivisionError, RecursionError):
+        return None
+
+
+def plural_pairs(
+    singular: str, plural: str, translated: dict[int, str], forms: tuple[int, Callable[[int], int]] | None
+) -> list[tuple[str, str]]:
+    """The English singular with the form that 1 takes; the English plural with every form that other numbers
+    take but 1 does not (Russian: files of 2 and files of 5), or with the only form there is (Japanese)."""
+    if forms is None:
+        if set(translated) == {0}:
+            forms = (1, lambda n: 0)
+        elif set(translated) == {0, 1}:
+            forms = (2, lambda n: int(n != 1))
+        else:
+            return []
+    one = forms[1](1)
+    many = sorted({forms[1](n) for n in _COUNTS if n != 1} - {one}) or [one]
+    pairs = [(singular, translated.get(one, ""))]
+    return pairs + [(plural, translated.get(form, "")) for form in many]

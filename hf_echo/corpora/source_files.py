@@ -1,0 +1,71 @@
+"""Files that are read whole, one after another: source code and LaTeX documents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from ..utils.text import why_not_text
+
+logger = logging.getLogger(__name__)
+
+
+def find_files(paths: Iterable[str | Path], suffixes: Sequence[str]) -> list[Path]:
+    """Files as given, and of folders those with one of the suffixes, sorted, through all levels; each once.
+
+    Raises:
+        FileNotFoundError: no such path, or a folder without such a file.
+    """
+    found: dict[Path, None] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise FileNotFoundError(f"no file or folder {path}; give files, or folders of files")
+        files = [path]
+        if path.is_dir():
+            files = sorted(f for f in path.rglob("*") if f.name.endswith(tuple(suffixes)) and f.is_file())
+            if not files:
+                raise FileNotFoundError(f"folder {path} has no file that ends in {', '.join(suffixes)}")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def each_file(paths: Iterable[str | Path], suffixes: Sequence[str], on_bad: str, progress: bool) -> Iterator[Path]:
+    """`find_files` with a progress bar.
+
+    Raises:
+        ValueError: `on_bad` is not "error" or "skip".
+    """
+    if on_bad not in ("error", "skip"):
+        raise ValueError(f"on_bad={on_bad!r} is not 'error' or 'skip'")
+    yield from tqdm(find_files(paths, suffixes), desc="Files", unit=" files", disable=not progress)
+
+
+def read_utf8(path: Path, on_bad: str) -> bytes | None:
+    """The bytes of a file that is UTF-8, else None (with the warning of `bad_file`)."""
+    try:
+        data = path.read_bytes()
+        if reason := why_not_text(data):
+            bad_file(f"{path}: {reason}", on_bad)
+            return None
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad_file(f"{path}: not UTF-8 at byte {error.start} ({error.reason})", on_bad)
+    except OSError as error:
+        bad_file(f"{path}: cannot be read ({error.strerror})", on_bad)
+    else:
+        return data
+    return None
+
+
+def bad_file(reason: str, on_bad: str) -> None:
+    """Warns of a file that is left out ("skip").
+
+    Raises:
+        ValueError: `on_bad` is "error".
+    """
+    if on_bad == "error":
+        raise ValueError(f"{reason}; mend it, or leave it out by on_bad='skip' (--on-bad skip)")
+    logger.warning("skipped %s", reason)

@@ -1,0 +1,84 @@
+"""Who does the work: `map(function, items)`, in this process or on a Ray cluster. Nothing here knows what the work is.
+
+Functions write their results to files and return a few plain values, so both executors leave the same files; results
+come as they are ready, in any order. On a cluster every node must see the folder that the run writes to (NFS or like).
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tqdm.auto import tqdm
+
+
+class LocalExecutor:
+    """One item after the other, in this process."""
+
+    local = True
+
+    def __init__(self, progress: bool = True) -> None:
+        self.progress, self.hidden = progress, None if progress else True  # None: where nobody looks on
+
+    def map(self, function: Callable, items: Sequence, desc: str, gpus: float = 0) -> Iterator[tuple[Any, Any]]:
+        """Yields (item, function(item))."""
+        for item in tqdm(items, desc, unit="part", disable=self.hidden):
+            yield item, function(item)
+
+
+class RayExecutor:
+    """Ray Data, one task an item; it connects to the cluster of RAY_ADDRESS, or starts one on this machine.
+
+    Raises:
+        ImportError: Ray is not installed.
+    """
+
+    local = False
+
+    def __init__(self, progress: bool = True) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise ImportError("the Ray executor needs Ray: pip install 'hf-echo[ray]'") from None
+        self.progress, self.hidden = progress, None if progress else True
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.WARNING)
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+
+    def map(self, function: Callable, items: Sequence, desc: str, gpus: float = 0) -> Iterator[tuple[Any, Any]]:
+        """Yields (item, function(item)). What a task raises is raised here as it was there."""
+        import ray
+
+        if not items:
+            return
+        rows = [{"number": i, "item": pickle.dumps(item)} for i, item in enumerate(items)]
+        data = ray.data.from_items(rows, override_num_blocks=len(rows))
+        arguments = {"num_gpus": gpus} if gpus else {}
+        data = data.map_batches(_Call(function), batch_size=1, batch_format="pandas", **arguments)
+        bar = tqdm(total=len(items), desc=desc, unit="part", disable=self.hidden)
+        for row in data.iter_rows():
+            failed, result = pickle.loads(row["result"])
+            if failed:
+                raise result
+            bar.update()
+            yield items[row["number"]], result
+        bar.close()
+
+
+class _Call:
+    """A function of one item as a function of a batch of one; errors travel as values, so that none is wrapped."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+
+    def __call__(self, batch):
+        try:
+            answer = (False, self.function(pickle.loads(batch["item"].iloc[0])))
+        except Exception as error:
+            answer = (True, error)
+        return {"number": batch["number"].to_numpy(), "result": [pickle.dumps(answer)]}

@@ -1,0 +1,132 @@
+"""Pairs whose lengths do not belong together, after each language's own expected length (OS 3.5, A.8).
+
+Lengths are in characters. A text of language l counts as ``length / exp(e_l)`` characters of English, and a few
+characters are added on both sides, so that a two-word text has no wild ratio. What is judged is the logarithm of the
+ratio of these lengths, against the middle and the spread of its direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .columns import by_direction, direction, text_hashes
+
+PIVOT = "eng_Latn"
+LEAST_SPREAD = 0.05
+SAMPLE = 4_000  # rows of a direction that `fit` remembers
+
+
+@dataclass(frozen=True)
+class LengthRatio:
+    """Row filter: |log ratio - expected| <= limit * spread.
+
+    Attributes:
+        limit: in robust standard deviations (interquartile range / 1.349). The tails are heavier than a normal
+            distribution's: 3 (OS A.8) drops about one clean row in a hundred, 4 one in five hundred.
+        smoothing: characters of English added to both lengths. With 10 the spread is about the same for words
+            and for long sentences.
+        min_rows: directions with fewer rows have no middle and spread of their own.
+        languages: code -> e_l, log of the length against English; from ``fit``.
+        directions: "fra_Latn>eng_Latn" -> (middle, spread) of the log ratio; from ``fit``.
+        spread: for directions that are not in ``directions``; from ``fit``.
+
+    A direction that is not known is judged by its two languages; with a language that is not known, rows stay.
+    """
+
+    limit: float = 3.0
+    smoothing: float = 10.0
+    min_rows: int = 200
+    languages: Mapping[str, float] = field(default_factory=dict)
+    directions: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    spread: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.limit <= 0 or self.smoothing < 0 or self.spread <= 0:
+            raise ValueError(
+                f"limit={self.limit}, smoothing={self.smoothing}, spread={self.spread}: limit and spread must be "
+                "positive, smoothing not negative"
+            )
+
+    def fit(self, tables: Iterable[pa.Table]) -> LengthRatio:
+        """With ``languages``, ``directions`` and ``spread`` learnt from at most SAMPLE rows a direction.
+
+        The sample is drawn by a hash of the texts: any order and any blocks give the same. A filter that has been
+        fitted already is returned as it is.
+        """
+        if self.languages:
+            return self
+        samples = _sample(tables)
+        medians = {pair: float(np.median(np.log(s / t))) for pair, (s, t) in samples.items()}
+        languages = _language_effects(medians, {pair: len(s) for pair, (s, _) in samples.items()})
+        learnt = replace(self, languages=languages)
+        directions, spreads = {}, []
+        for pair, (s, t) in samples.items():
+            if len(s) >= self.min_rows:
+                low, middle, high = np.percentile(learnt._log_ratio(s, t, *pair), [25, 50, 75])
+                spreads.append(max((high - low) / 1.349, LEAST_SPREAD))
+                directions[direction(*pair)] = (float(middle), float(spreads[-1]))
+        return replace(learnt, directions=directions, spread=float(np.median(spreads)) if spreads else self.spread)
+
+    def _log_ratio(self, s: np.ndarray, t: np.ndarray, source_lang: str, target_lang: str) -> np.ndarray:
+        s, t = s / np.exp(self.languages[source_lang]), t / np.exp(self.languages[target_lang])
+        return np.log((s + self.smoothing) / (t + self.smoothing))
+
+    def scores(self, table: pa.Table) -> np.ndarray:
+        """(rows,) signed distance from the expected log ratio in spreads; 0 where nothing is known."""
+        scores, (s, t) = np.zeros(len(table)), _lengths(table)
+        for (source, target), rows in by_direction(table):
+            if source in self.languages and target in self.languages:
+                middle, spread = self.directions.get(direction(source, target), (0.0, self.spread))
+                scores[rows] = (self._log_ratio(s[rows], t[rows], source, target) - middle) / spread
+        return scores
+
+    def keep(self, table: pa.Table) -> np.ndarray:
+        if not self.languages:
+            raise ValueError("the length ratio has no expected lengths yet: call fit, or give languages=")
+        return np.abs(self.scores(table)) <= self.limit
+
+
+def _lengths(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Characters of sources and targets, at least 1."""
+    lengths = (pc.fill_null(pc.utf8_length(table[side]), 0).to_numpy() for side in ("source", "target"))
+    return tuple(np.maximum(column, 1).astype(np.float64) for column in lengths)
+
+
+def _sample(tables: Iterable[pa.Table]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
+    """Lengths of the SAMPLE rows with the smallest hashes of each direction, in a fixed order."""
+    kept: dict[tuple[str, str], np.ndarray] = {}
+    for table in tables:
+        rows_of = np.stack([text_hashes(table) / 2.0**64, *_lengths(table)])
+        for pair, rows in by_direction(table):
+            both = np.concatenate([kept.get(pair, np.empty((3, 0))), rows_of[:, rows]], axis=1)
+            if both.shape[1] > SAMPLE:
+                both = both[:, np.argpartition(both[0], SAMPLE)[:SAMPLE]]
+            kept[pair] = both
+    return {pair: (kept[pair][1], kept[pair][2]) for pair in sorted(kept)}
+
+
+def _language_effects(medians: Mapping[tuple, float], rows: Mapping[tuple, int]) -> dict[str, float]:
+    """e_l with median(source, target) ~ e_source - e_target by weighted least squares; English is 0.
+
+    Where no chain of directions leads to English, the mean of the connected languages is 0.
+    """
+    codes = sorted({code for pair in medians for code in pair})
+    place = {code: i for i, code in enumerate(codes)}
+    laplacian, right = np.zeros((len(codes), len(codes))), np.zeros(len(codes))
+    for (source, target), median in medians.items():
+        if source == target:
+            continue  # says nothing of the length
+        i, j, weight = place[source], place[target], rows[source, target]
+        laplacian[[i, j], [i, j]] += weight
+        laplacian[[i, j], [j, i]] -= weight
+        right[i] += weight * median
+        right[j] -= weight * median
+    effects = np.linalg.lstsq(laplacian, right, rcond=1e-12)[0]
+    if PIVOT in place:
+        effects -= effects[place[PIVOT]]
+    return dict(zip(codes, effects.tolist()))

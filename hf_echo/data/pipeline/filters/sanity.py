@@ -1,0 +1,57 @@
+"""Rows whose text is no sentence: empty, too long, mostly digits, links or placeholders, or a copy of its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ....languages import language
+from .characters import is_kind
+from .columns import SIDES, code_points, codes_of, count_by_row
+from .normal_form import normal_forms
+
+# RE2: links, addresses, markup, and what programs put in for a value (%s, %(name)s, {0}, ${x}, &nbsp;)
+NOT_TEXT = (
+    r"(?:https?://|www\.)\S+|\S+@\S+\.\w+|<[^<>]{1,200}>|%\([^)]*\)[a-z]|%[-+ #0-9.]*[a-zA-Z]|\$?\{[^{}]{0,80}\}"
+    r"|&#?[a-zA-Z0-9]{1,10};"
+)
+
+
+@dataclass(frozen=True)
+class TextSanity:
+    """Row filter on both sides.
+
+    Attributes:
+        max_chars: longest text.
+        letter_share: least share of letters (and their marks) among the characters that are not white space,
+            after links, markup and placeholders are taken out; a text without letters goes in any case.
+        copies: whether a target that equals its source but for case and white space stays.
+
+    Code and mathematics need no letters.
+    """
+
+    max_chars: int = 2_000
+    letter_share: float = 0.3
+    copies: bool = False
+
+    def keep(self, table: pa.Table) -> np.ndarray:
+        keep = np.ones(len(table), bool)
+        for side in SIDES:
+            lengths = pc.fill_null(pc.utf8_length(table[side]), 0).to_numpy()
+            keep &= (lengths <= self.max_chars) & self._is_text(table[side], table[f"{side}_lang"])
+        if not self.copies:
+            source, target = (normal_forms(table[side].to_pylist()) for side in SIDES)
+            keep &= np.fromiter((s != t for s, t in zip(source, target)), bool, len(table))
+        return keep
+
+    def _is_text(self, texts: pa.ChunkedArray, langs: pa.ChunkedArray) -> np.ndarray:
+        points, offsets = code_points(texts)
+        ink = count_by_row(~is_kind(points, r"\s"), offsets)
+        points, offsets = code_points(pc.replace_substring_regex(texts, NOT_TEXT, " "))
+        letters = count_by_row(is_kind(points, r"[\p{L}\p{M}]"), offsets)
+        numbers, names = codes_of(langs)
+        formal = np.array([language(name).script is None for name in names], bool)[numbers]
+        return (ink > 0) & (formal | ((letters > 0) & (letters >= self.letter_share * ink)))

@@ -1,0 +1,150 @@
+"""Quality thresholds by direction: a row stays if its score is at least mu - k sigma of clean data (OS 3.5).
+
+Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array in [-1, 1]``
+(the cosine of an Echo checkpoint is `hf_echo.inference.EchoScorer`) and stand in the column ``quality``; a column that
+is there already needs no scorer. mu and sigma come from a clean dev set (:func:`calibrate`), never from the rows that
+are judged. No model is opened here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ....languages import language
+from .columns import by_direction, codes_of, direction, numbers
+
+Scorer = Callable[[list[str], list[str], list[str], list[str]], Any]
+SYNTHETIC = ("mined", "back_translation", "forward_translation")
+BACK_OFF = ("language", "floor")
+
+
+@dataclass(frozen=True)
+class DirectionThreshold:
+    """Row filter: ``quality`` >= mu - k * sigma of the row's direction.
+
+    Attributes:
+        k: OS 4.3 takes 3 for primary data and 1 for synthetic data (``k_synthetic``; None: the same k).
+        calibrated: "fra_Latn>eng_Latn" -> (mu, sigma), or the path of a JSON file that holds this (``save``).
+        floor: the threshold where nothing is calibrated (OS 3.5).
+        back_off: for a direction that is not calibrated, "language": the mean over the calibrated directions
+            that have its source language (its target language where the source is English) on a side, else
+            the floor; "floor": the floor at once.
+        unscored: what to do with rows without a quality, "keep" or "drop".
+
+    Rows with code or mathematics on a side stay, whatever their score (OS 4.3).
+    """
+
+    k: float = 3.0
+    k_synthetic: float | None = None
+    calibrated: Mapping[str, Sequence[float]] | str = field(default_factory=dict)
+    floor: float = 0.25
+    back_off: str = "language"
+    unscored: str = "keep"
+
+    def __post_init__(self) -> None:
+        if self.back_off not in BACK_OFF:
+            raise ValueError(f"back_off={self.back_off!r} is not one of {', '.join(BACK_OFF)}")
+        if self.unscored not in ("keep", "drop"):
+            raise ValueError(f"unscored={self.unscored!r} is not 'keep' or 'drop'")
+        if isinstance(self.calibrated, (str, Path)):
+            object.__setattr__(self, "calibrated", _read(Path(self.calibrated)))
+        for name, pair in self.calibrated.items():
+            if len(pair) != 2 or not np.isfinite(pair).all() or pair[1] < 0:
+                raise ValueError(f"calibrated[{name!r}] is not (mu, sigma): {pair!r}")
+
+    def save(self, path: str | Path) -> None:
+        """Writes ``calibrated`` as JSON, for the field of that name."""
+        Path(path).write_text(json.dumps(self.calibrated, indent=1), encoding="utf-8")
+
+    def threshold(self, source_lang: str, target_lang: str, *, synthetic: bool = False) -> float:
+        """The least score that stays; -inf for code and mathematics."""
+        if language(source_lang).script is None or language(target_lang).script is None:
+            return -np.inf
+        k = self.k if not synthetic or self.k_synthetic is None else self.k_synthetic
+        found = self.calibrated.get(direction(source_lang, target_lang))
+        if found is None and self.back_off == "language":
+            found = self._of_language(target_lang if source_lang.startswith("eng_") else source_lang)
+        return self.floor if found is None else found[0] - k * found[1]
+
+    def _of_language(self, code: str) -> tuple[float, float] | None:
+        pairs = [pair for name, pair in self.calibrated.items() if code in name.split(">")]
+        return tuple(np.mean(pairs, axis=0)) if pairs else None
+
+    def keep(self, table: pa.Table) -> np.ndarray:
+        quality = numbers(table, "quality")
+        provenance, names = codes_of(table["provenance"])
+        synthetic = np.isin(names, SYNTHETIC)[provenance]
+        least = np.empty(len(table))
+        for (source, target), rows in by_direction(table):
+            for kind in (False, True):
+                least[rows[synthetic[rows] == kind]] = self.threshold(source, target, synthetic=kind)
+        unscored = np.isnan(quality)
+        return np.where(unscored, (self.unscored == "keep") | np.isneginf(least), quality >= least)
+
+
+def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
+    """The table with the column ``quality``; rows that have one keep it unless ``again``.
+
+    Raises ValueError when the scorer does not return one number a row.
+    """
+    old = np.full(len(table), np.nan) if again else numbers(table, "quality")
+    rows = np.flatnonzero(np.isnan(old))
+    part = table.take(pa.array(rows)) if len(rows) < len(table) else table
+    texts = [part[c].to_pylist() for c in ("source", "target", "source_lang", "target_lang")]
+    new = np.asarray(scorer(*texts), np.float64) if len(rows) else np.empty(0)
+    if new.shape != (len(rows),):
+        raise ValueError(f"the scorer gave an array of shape {new.shape} for {len(rows)} rows")
+    old[rows] = new
+    column = pa.array(old, from_pandas=True)  # NaN is null
+    if "quality" in table.column_names:
+        return table.set_column(table.column_names.index("quality"), "quality", column)
+    return table.append_column("quality", column)
+
+
+def calibrate(
+    tables: Iterable[pa.Table],
+    scorer: Scorer | None = None,
+    *,
+    k: float = 3.0,
+    min_rows: int = 20,
+    **fields: Any,
+) -> DirectionThreshold:
+    """A DirectionThreshold with mu and sigma of each direction of clean pairs (OS 3.5: a FLORES or Bible dev set).
+
+    Args:
+        tables: of the parallel schema; n-way sets become such by `hf_echo.data.nway_pairs`.
+        scorer: None where the tables have a column ``quality``.
+        min_rows: directions with fewer scored rows are not calibrated.
+        fields: of DirectionThreshold.
+
+    Raises:
+        ValueError: no direction has ``min_rows`` scored rows.
+    """
+    sums: dict[str, np.ndarray] = {}
+    for table in tables:
+        quality = numbers(table if scorer is None else score(table, scorer, again=True), "quality")
+        for (source, target), rows in by_direction(table):
+            values = quality[rows][~np.isnan(quality[rows])]
+            moments = np.array([len(values), values.sum(), (values**2).sum()])
+            sums[direction(source, target)] = sums.get(direction(source, target), 0) + moments
+    calibrated = {
+        name: (float(total / n), float(np.sqrt(max(0.0, squares / n - (total / n) ** 2))))
+        for name, (n, total, squares) in sums.items()
+        if n >= min_rows
+    }
+    if not calibrated:
+        raise ValueError(f"no direction of the dev set has {min_rows} scored rows to calibrate on")
+    return DirectionThreshold(k=k, calibrated=calibrated, **fields)
+
+
+def _read(path: Path) -> dict[str, tuple[float, float]]:
+    if not path.exists():
+        raise ValueError(f"calibrated: no file {path}; `hf-echo data calibrate DEV --model M --out {path}` writes it")
+    return {name: tuple(pair) for name, pair in json.loads(path.read_text(encoding="utf-8")).items()}

@@ -1,0 +1,146 @@
+"""Echo in mteb: a checkpoint as an mteb model, local tables as mteb tasks. Extra: `pip install 'hf-echo[mteb]'`.
+
+    import mteb
+    from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB, bitext_task
+
+    mteb.evaluate(EchoForMTEB("outputs/echo"), bitext_task("Dev", rows), cache=None)
+
+The language of a text goes into Echo's prompt where mteb says which it is; where it does not (two languages in one
+subset), texts are encoded as "Unspecified language".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+try:
+    from mteb import TaskMetadata
+    from mteb.abstasks import AbsTaskClassification
+    from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
+    from mteb.models import ModelMeta
+    from mteb.models.abs_encoder import AbsEncoder
+    from mteb.models.model_meta import ScoringFunction
+except ImportError as error:
+    raise ImportError("Echo models and local tasks for mteb need mteb: pip install 'hf-echo[mteb]'") from error
+
+from datasets import Dataset, DatasetDict
+
+from ...languages import is_language
+
+
+class EchoForMTEB(AbsEncoder):
+    """An Echo checkpoint (folder or Hub name) as mteb sees a model; encoded by the fast path of `inference.encode`.
+
+    Args:
+        model_name: of mteb's results as well. device: as torch says it. dtype: as `load_encoder`.
+    """
+
+    def __init__(self, model_name: str, revision: str | None = None, *, device: str | None = None, dtype: str = "auto"):
+        from ...inference import load_encoder
+
+        self.model, self.tokenizer = load_encoder(model_name, device=device, dtype=dtype)
+        name = str(model_name).rstrip("/")
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": name if name.count("/") == 1 else f"local/{name.rpartition('/')[2]}",
+                "revision": revision or "local",
+                "n_parameters": sum(p.numel() for p in self.model.parameters()),
+                "embed_dim": self.model.config.embedding_size,
+                "max_tokens": self.tokenizer.model_max_length,
+                "similarity_fn_name": ScoringFunction.COSINE,
+                "framework": ["PyTorch"],
+            }
+        )
+
+    def encode(self, inputs, *, task_metadata, hf_split: str, hf_subset: str, prompt_type=None, **kwargs) -> np.ndarray:
+        """(texts, embedding_size) of a DataLoader whose batches hold "text"."""
+        from ...inference import encode
+
+        texts = [text for batch in inputs for text in batch["text"]]
+        return encode(self.model, self.tokenizer, texts, language_of(task_metadata, hf_subset))
+
+
+def language_of(task_metadata, hf_subset: str) -> str | None:
+    """The one language of a subset ("fra-Latn" in mteb, "fra_Latn" here), or None: two languages, or one Echo lacks."""
+    names = task_metadata.hf_subsets_to_langscripts.get(hf_subset, [hf_subset])
+    codes = {name.replace("-", "_") for name in names}
+    code = codes.pop() if len(codes) == 1 else ""
+    return code if is_language(code) else None
+
+
+def bitext_task(name: str, rows: Iterable[Mapping[str, Any]], target_lang: str = "eng_Latn") -> AbsTaskBitextMining:
+    """An mteb task from an n-way table (id, lang, text): find each sentence's translation in `target_lang`.
+
+    One column a language and only ids that all languages have, since mteb wants one table for all pairs.
+
+    Raises:
+        ValueError: no id is common to all languages, or no other language than the target.
+    """
+    texts: dict[str, dict[Any, str]] = {}
+    for row in rows:
+        texts.setdefault(row["lang"], {})[row["id"]] = row["text"]
+    sources = [lang for lang in texts if lang != target_lang]
+    if target_lang not in texts or not sources:
+        raise ValueError(f"{name}: needs rows in {target_lang!r} and another language; found {', '.join(texts)}")
+    ids = [key for key in texts[target_lang] if all(key in texts[lang] for lang in sources)]
+    if not ids:
+        raise ValueError(f"{name}: no id has a text in all of {', '.join(texts)}")
+    table = Dataset.from_dict({lang: [texts[lang][key] for key in ids] for lang in texts})
+    langs = {f"{lang}-{target_lang}": [bcp47(lang), bcp47(target_lang)] for lang in sources}
+
+    class Local(AbsTaskBitextMining):
+        metadata = _metadata(name, "BitextMining", langs, "f1")
+        parallel_subsets = True
+
+        def load_data(self, num_proc=None, **kwargs) -> None:
+            self.dataset, self.data_loaded = DatasetDict(test=table), True
+
+    return Local()
+
+
+def classification_task(name: str, rows: Iterable[Mapping[str, Any]]) -> AbsTaskClassification:
+    """An mteb task from rows (lang, text, label, split "train" or "test"): a probe for each language.
+
+    Raises:
+        ValueError: a language without rows in one of the splits.
+    """
+    parts: dict[str, dict[str, dict[str, list]]] = {}
+    for row in rows:
+        part = parts.setdefault(row["lang"], {}).setdefault(row["split"], {"text": [], "label": []})
+        part["text"].append(row["text"])
+        part["label"].append(row["label"])
+    for lang, splits in parts.items():
+        if missing := {"train", "test"} - set(splits):
+            raise ValueError(f"{name}: {lang!r} has no rows in the split {missing.pop()!r}; found {', '.join(splits)}")
+
+    class Local(AbsTaskClassification):
+        metadata = _metadata(name, "Classification", {lang: [bcp47(lang)] for lang in parts}, "accuracy")
+
+        def load_data(self, num_proc=None, **kwargs) -> None:
+            self.dataset = {
+                lang: DatasetDict({split: Dataset.from_dict(columns) for split, columns in splits.items()})
+                for lang, splits in parts.items()
+            }
+            self.data_loaded = True
+
+    return Local()
+
+
+def bcp47(code: str) -> str:
+    """fra_Latn -> fra-Latn, as mteb writes it; a third part (por_Latn_BR) is left out."""
+    return "-".join(code.split("_")[:2])
+
+
+def _metadata(name: str, kind: str, langs: dict[str, list[str]], score: str) -> TaskMetadata:
+    return TaskMetadata(
+        name=name,
+        description=f"{kind} on local rows.",
+        type=kind,
+        category="t2t" if kind == "BitextMining" else "t2c",
+        dataset={"path": "local", "revision": "1"},
+        eval_langs=langs,
+        main_score=score,
+    )

@@ -1,0 +1,318 @@
+"""The public evaluation sets of the papers as rows that our evaluations read, from the Hub or from local copies.
+
+Contract: `load_benchmark(name)` gives a list of dicts. Their shape is `SETS[name].shape`:
+
+- nway: id, lang, text (`evaluate_xsim`)
+- pairs: source, source_lang, target, target_lang (`pairs_as_nway`, `translation_scores`)
+- classification: lang, text, label, and id where there is one (`evaluate_classification`; an n-way table too)
+- pair_classification: lang, text1, text2, label (`evaluate_pair_classification`)
+- similarity: lang1, lang2, text1, text2, score (`evaluate_similarity`)
+- tagging: lang, tokens, tags (`evaluate_tagging`)
+- wic: lang, sentence1, start1, end1, sentence2, start2, end2, label (`evaluate_wic`)
+- alignment: src_lang, src_tokens, tgt_lang, tgt_tokens, alignment (`evaluate_alignment`)
+
+Languages come out as NLLB codes; a code that `find_language` does not know stays as the set writes it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...data.formats import SUFFIXES, Part, open_file, open_hub, suffix_of
+from ...data.tables import as_list
+from ...languages import find_language, is_language
+from .public_tables import SETS, PublicSet, Row
+
+LANG_NAMES = {
+    "pairs": ("source_lang", "target_lang"),
+    "similarity": ("lang1", "lang2"),
+    "alignment": ("src_lang", "tgt_lang"),
+}
+
+
+class _Source(NamedTuple):
+    """One table and what its place says of its languages (the set's own codes)."""
+
+    part: Part
+    codes: tuple[str, ...]
+
+
+def load_benchmark(
+    name: str,
+    *,
+    langs: Sequence[str] | None = None,
+    split: str | None = None,
+    path: str | Path | None = None,
+    repo: str | None = None,
+) -> list[Row]:
+    """Rows of a public set; see the module for their shape.
+
+    Args:
+        name: a key of `SETS`, such as "flores_plus", "sib200", "tatoeba", "panx".
+        langs: NLLB codes (or names, or other codes of theirs); all by default. A pair needs one of them on one side
+            and one of them or English on the other.
+        split: "train", "validation" or "test", whatever the set calls them; by default the one that results are
+            usually reported on.
+        path: a file or folder with the set's own columns (Parquet, JSONL, TSV) in place of the Hub. Languages come
+            from a column (the set's own, or `lang`), else from the names of files and folders as the Hub's
+            configurations spell them (`de/test.parquet`, `deu_Latn.jsonl`), else from a single entry of `langs`.
+            Splits come from a column `split` or from names; names that tell none hold every split.
+        repo: another Hub repository of the same configurations and columns, a mirror or your own copy.
+
+    Raises:
+        ValueError: an unknown set or split, columns that are missing (those found are named), an empty value (with
+            its row), a language without rows. FileNotFoundError: nothing readable at `path` or on the Hub.
+    """
+    if name not in SETS:
+        raise ValueError(f"unknown set {name!r}; known are {', '.join(SETS)}")
+    spec = SETS[name]
+    split = split or spec.default_split
+    if split not in spec.splits:
+        raise ValueError(f"{name} has no split {split!r}; it has {', '.join(spec.splits)}")
+    wanted = None if langs is None else [_nllb(code, spec) for code in langs]
+    if path is not None:
+        sources = _local(name, spec, Path(path), split)
+    else:
+        sources = _hub(name, spec, repo or spec.repo, split, wanted)
+    rows, seen = [], set()
+    for source in sources:
+        for row, row_langs in _rows(name, spec, source, wanted, split):
+            seen.update(row_langs)
+            if _chosen(row_langs, wanted):
+                rows.append(row)
+    where = path if path is not None else repo or spec.repo
+    kept = {lang for row in rows for key, lang in row.items() if "lang" in key}
+    if missing := [code for code in wanted or [] if code not in kept]:
+        raise ValueError(f"{where} has no {split} rows in {', '.join(missing)}; found {_few(seen)}")
+    if not rows:
+        raise ValueError(f"{where} has no {split} rows")
+    return rows
+
+
+def _chosen(langs: tuple[str, ...], wanted: Sequence[str] | None) -> bool:
+    return wanted is None or (any(x in wanted for x in langs) and set(langs) <= {*wanted, "eng_Latn"})
+
+
+def _few(values: Any, most: int = 12) -> str:
+    values = sorted(map(str, values))
+    return ", ".join(values[:most]) + (f" and {len(values) - most} more" if len(values) > most else "") or "none"
+
+
+def _nllb(code: str, spec: PublicSet) -> str:
+    """The NLLB code of a set's code. A variety that NLLB has no name for ("zh-classical", "cat_Latn_vale1252") must
+    not pass for its main language, so it keeps its own."""
+    code = spec.aliases.get(code, code)
+    plain = re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z]{4})?([-_][A-Z]{2})?", code)
+    if is_language(code) or not (plain or re.fullmatch(r"[A-Za-z ()]{4,}", code)):
+        return code
+    try:
+        return find_language(code)
+    except ValueError:
+        return code
+
+
+def _codes(name: str, spec: PublicSet) -> tuple[str, ...] | None:
+    """The languages in a configuration's name, or None when it names none."""
+    found = re.fullmatch(spec.config, name) if spec.config else None
+    if found is None:
+        return None
+    groups = found.groupdict()
+    if "two" not in groups:
+        return (groups["one"],)
+    return (groups.get("one", "en"), groups["two"])  # pairs whose one side is always English
+
+
+def _hub(name: str, spec: PublicSet, repo: str | None, split: str, wanted: list[str] | None) -> Iterator[_Source]:
+    if repo is None:
+        raise ValueError(f"{name} is not known to be on the Hub: get {spec.source} and give its place as path=")
+    try:
+        configs = _configs(spec, repo)
+        for config, codes in configs.items():
+            if codes and not _chosen(tuple(_nllb(code, spec) for code in codes), wanted):
+                # the training part of XL-WiC's pairs is in another language than the name says
+                if not (spec.shape == "wic" and split == "train"):
+                    continue
+            yield _Source(open_hub(f"{repo} {config or ''}".strip(), _load(spec, repo, config, split)), codes)
+    except (OSError, RuntimeError, ValueError) as error:
+        from datasets.exceptions import DatasetNotFoundError
+
+        absent = isinstance(error, DatasetNotFoundError)
+        what = "is not on the Hub, or not for you" if absent else "cannot be read"
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise FileNotFoundError(
+            f"{name}: {repo} {what} ({reason}); give path= with a local copy of the same columns"
+        ) from None
+
+
+def _configs(spec: PublicSet, repo: str) -> dict[str | None, tuple[str, ...]]:
+    """{configuration: its languages} of those that are of one language or pair."""
+    if spec.config is None:
+        return {spec.only_config: (spec.language,) if spec.language else ()}
+    if spec.revision is not None:  # a folder a configuration
+        names = dict.fromkeys(file.split("/")[0] for file in _converted(spec, repo))
+    else:
+        from datasets import get_dataset_config_names
+
+        names = get_dataset_config_names(repo)
+    configs = {config: codes for config in names if (codes := _codes(config, spec))}
+    if not configs and spec.lang_columns:
+        configs = {None: ()}  # all languages in one table, a column tells them
+    if not configs:
+        raise OSError(f"no configuration of one language; found {_few(names)}")
+    return configs
+
+
+@functools.lru_cache(maxsize=4)
+def _repo_files(repo: str, revision: str) -> tuple[str, ...]:
+    from huggingface_hub import HfApi
+
+    return tuple(HfApi().list_repo_files(repo, repo_type="dataset", revision=revision))
+
+
+def _converted(spec: PublicSet, repo: str) -> list[str]:
+    """The Parquet files of the Hub's own copy: CONFIGURATION/SPLIT/0000.parquet."""
+    return [f for f in _repo_files(repo, spec.revision) if "/" in f and f.endswith(".parquet")]
+
+
+def _load(spec: PublicSet, repo: str, config: str | None, split: str) -> Any:
+    from datasets import load_dataset
+
+    theirs = spec.splits[split][0]
+    if spec.revision is None:
+        return load_dataset(repo, config, split=theirs)
+    inside = [f for f in _converted(spec, repo) if config is None or f.startswith(f"{config}/")]
+    files = [f for f in inside if _split_of(Path(f).relative_to(config or ""), spec) == split]
+    if not files:
+        raise OSError(f"no {split} files of {config} among {_few(inside)}")
+    return load_dataset(repo, data_files={theirs: files}, split=theirs, revision=spec.revision)
+
+
+def _local(name: str, spec: PublicSet, path: Path, split: str) -> Iterator[_Source]:
+    if not path.exists():
+        raise FileNotFoundError(f"{name}: no file or folder {path}")
+    files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file() and suffix_of(f))
+    if not files:
+        raise FileNotFoundError(f"{name}: no file of a known kind in {path} ({', '.join(SUFFIXES)})")
+    of = {file: _split_of(file.relative_to(path), spec) for file in files}
+    if path.is_dir() and any(of.values()):
+        files = [file for file in files if of[file] == split]
+        if not files:
+            there = _few({found for found in of.values() if found})
+            raise FileNotFoundError(f"{name}: {path} has no file of split {split!r}; there are {there}")
+    for file in files:
+        yield _Source(_open_local(file, spec), _codes_of_file(file, path, spec))
+
+
+def _split_of(file: Path, spec: PublicSet) -> str | None:
+    words = re.split(r"[^a-z]+", str(file).lower())
+    return next((ours for ours, names in spec.splits.items() for word in words if word in names), None)
+
+
+def _codes_of_file(file: Path, top: Path, spec: PublicSet) -> tuple[str, ...]:
+    def known(codes: tuple[str, ...]) -> bool:
+        return all(is_language(_nllb(code, spec)) for code in codes)
+
+    folders = file.relative_to(top).parts[:-1]  # of `path`: each is a configuration, known language or not
+    for part in (file.name.split(".")[0], *reversed(folders), *([file.parent.name] if file == top else [])):
+        codes = _codes(part, spec) if _split_of(Path(part), spec) is None else None
+        if codes and (part in folders or known(codes)):
+            return codes
+    return (spec.language,) if spec.language else ()
+
+
+def _open_local(file: Path, spec: PublicSet) -> Part:
+    """A file with the set's columns; a TSV without a header line gets them by position."""
+    part = open_file(file)
+    if not spec.header or not suffix_of(file).startswith(".tsv") or set(spec.header) <= set(part.columns):
+        return part
+    return part._replace(columns=list(spec.header), read=lambda wanted: _headless(file, spec.header, wanted))
+
+
+def _headless(file: Path, header: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Any]:
+    from ...data.formats import Block, open_lines
+
+    rows, lines, bad = [], [], []
+    with open_lines(file) as stream:
+        for number, line in enumerate(stream, 1):
+            fields = line.decode(errors="replace").rstrip("\r\n").rstrip("\t").split("\t")
+            if len(fields) == len(header):
+                rows.append(dict(zip(header, fields)))
+                lines.append(number)
+            elif fields != [""]:
+                bad.append((number, f"{len(fields)} fields, expected {len(header)} ({', '.join(header)})"))
+    yield Block({name: [row[name] for row in rows] for name in wanted}, lines, bad)
+
+
+def _rows(
+    name: str, spec: PublicSet, source: _Source, wanted: list[str] | None, split: str
+) -> Iterator[tuple[Row, tuple[str, ...]]]:
+    """(row, its languages in NLLB codes)"""
+    part, codes = source
+    if spec.wide:
+        yield from _wide_rows(spec, part)
+        return
+    lang_columns = spec.lang_columns if set(spec.lang_columns) <= set(part.columns) else ()
+    if not lang_columns and "lang" in part.columns:
+        lang_columns = ("lang",)
+    columns = _columns(name, spec, part, codes)
+    extra = [*lang_columns, *(["split"] if "split" in part.columns else [])]
+    for block in part.read(list(dict.fromkeys([*columns.values(), *extra]))):
+        if block.bad:
+            raise ValueError(f"{part.label}:{block.bad[0][0]}: {block.bad[0][1]}")
+        values = {column: as_list(block.columns[column]) for column in {*columns.values(), *extra}}
+        for i, line in enumerate(block.lines):
+            if "split" in values and values["split"][i] not in (split, *spec.splits[split]):
+                continue
+            own = _codes_of_row([str(values[c][i]) for c in lang_columns], codes, spec)
+            if not own and wanted and len(wanted) == 1:
+                own = (wanted[0],) if spec.shape not in LANG_NAMES else ("en", wanted[0])
+            if not own:
+                raise ValueError(
+                    f"{part.label}: nothing tells its language: add a column lang, name the file or folder as the "
+                    "Hub's configuration is named, or give one entry of langs"
+                )
+            row = {ours: values[column][i] for ours, column in columns.items()}
+            if empty := next((c for ours, c in columns.items() if row[ours] in (None, "")), None):
+                raise ValueError(f"{part.label}:{line} ({'-'.join(own)}): {empty} is empty")
+            row = spec.make(row, own) if spec.make else row
+            if row is not None:
+                langs = tuple(_nllb(code, spec) for code in own)
+                yield dict(zip(LANG_NAMES.get(spec.shape, ("lang",)), langs)) | row, langs
+
+
+def _codes_of_row(found: list[str], codes: tuple[str, ...], spec: PublicSet) -> tuple[str, ...]:
+    if not found:
+        return codes
+    joined = "_".join(found)
+    if spec.shape in LANG_NAMES:
+        return _codes(joined, spec) or codes
+    # "de" or "deu_Latn"; XL-WiC writes DE
+    return (joined if len(joined) > 3 else joined.lower(),)
+
+
+def _columns(name: str, spec: PublicSet, part: Part, codes: tuple[str, ...]) -> dict[str, str]:
+    columns = dict(spec.columns)
+    if any("{" in column for column in columns.values()):
+        if len(codes) != 2:
+            raise ValueError(f"{part.label}: its name must say the two languages, as in {name}-de-en")
+        columns = {ours: column.format(one=codes[0], two=codes[1]) for ours, column in columns.items()}
+    if missing := [column for column in columns.values() if column not in part.columns]:
+        raise ValueError(f"{part.label} has no column {', '.join(missing)} of {name}; found {_few(part.columns, 40)}")
+    return columns
+
+
+def _wide_rows(spec: PublicSet, part: Part) -> Iterator[tuple[Row, tuple[str, ...]]]:
+    found = {column: _nllb(column, spec) for column in part.columns if re.fullmatch(r"[a-z]{3}_[A-Z]\w+", column)}
+    if not found:
+        raise ValueError(f"{part.label} has no column named as a language (deu_Latn); found {_few(part.columns)}")
+    for block in part.read(list(found)):
+        values = {column: as_list(block.columns[column]) for column in found}
+        for i, line in enumerate(block.lines):
+            for column, lang in found.items():
+                if not values[column][i]:
+                    raise ValueError(f"{part.label}:{line}: {column} is empty")
+                yield {"id": line, "lang": lang, "text": values[column][i]}, (lang,)

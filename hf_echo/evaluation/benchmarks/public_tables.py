@@ -1,0 +1,242 @@
+"""What the public evaluation sets look like on the Hub: repository, configurations, splits, columns, one entry a set.
+
+Contract: data only, and the few functions that turn a row of the set's own columns into a row that our evaluations
+read. `public_sets` does the reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+CONVERTED = "refs/convert/parquet"  # the Hub's own Parquet copy of a set whose main branch is a loading script
+
+CODE = r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*"  # de, zh-CN, deu_Latn, cat_Latn_vale1252
+ONE = rf"(?P<one>{CODE})"
+TWO = r"(?P<one>[a-z]{2,3})-(?P<two>[a-z]{2,3})"
+TRAIN, VALIDATION, TEST = ("train", "training"), ("validation", "valid", "val", "dev"), ("test",)
+
+Row = dict[str, Any]
+# (row by our names, its languages in the set's own codes) -> the row, several, or None to leave it out
+Make = Callable[[Row, tuple[str, ...]], "Row | list[Row] | None"]
+
+
+@dataclass(frozen=True)
+class PublicSet:
+    """One set.
+
+    Attributes:
+        repo: on the Hub; None where the labelled data is not known to be there (`source` says where it is).
+        shape: which evaluation reads the rows.
+        columns: our name -> the set's column; "a.b" is field b of struct a.
+        config: what the name of a configuration (locally: of a file or folder) says; group `one`, and `two` in pairs,
+            is a language in the set's code. None: one configuration, `language` or a column tells the language.
+        lang_columns: columns that hold the language (joined by "_"), where there are such.
+        splits: our split -> the names it goes by; the first is the Hub's.
+        aliases: codes of this set that mean something else elsewhere.
+        header: columns of a TSV without a header line.
+        wide: every other column is a language and holds its text.
+    """
+
+    repo: str | None
+    shape: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    config: str | None = ONE
+    only_config: str | None = None
+    language: str | None = None
+    lang_columns: tuple[str, ...] = ()
+    splits: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"train": TRAIN, "validation": VALIDATION, "test": TEST}
+    )
+    default_split: str = "test"
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    make: Make | None = None
+    revision: str | None = None
+    header: tuple[str, ...] = ()
+    wide: bool = False
+    source: str = ""
+
+
+def _entailment(row: Row, langs: tuple[str, ...]) -> Row | None:
+    """Entailment 1, contradiction 0, neutral left out: the binary XNLI of mteb."""
+    return None if row["label"] == 1 else {**row, "label": int(row["label"] == 0)}
+
+
+NER_TAGS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
+
+
+def _entities(row: Row, langs: tuple[str, ...]) -> Row:
+    return {**row, "tags": [NER_TAGS[tag] if isinstance(tag, int) else tag for tag in row["tags"]]}
+
+
+BY_CHARACTER = ("ja", "zh")  # MASSIVE counts a character of these as a word
+
+
+def _slots(row: Row, langs: tuple[str, ...]) -> Row:
+    """ "wake me at [time : nine am]" as words and B-/I- tags."""
+    split = list if langs[0].split("-")[0] in BY_CHARACTER else str.split
+    tokens, tags = [], []
+    for slot, inside, outside in re.findall(r"\[\s*([^\[\]:]+?)\s*:\s*([^\[\]]*?)\s*\]|([^\[\]]+)", row["marked"]):
+        words = [word for word in split(inside or outside) if word.strip()]
+        tokens += words
+        tags += [f"{'I' if i else 'B'}-{slot}" for i in range(len(words))] if slot else ["O"] * len(words)
+    return {"tokens": tokens, "tags": tags}
+
+
+def _links(row: Row, langs: tuple[str, ...]) -> Row:
+    words = {side: row[side].split() for side in ("src_tokens", "tgt_tokens")}
+    return {**row, **words, "alignment": " ".join(row["alignment"].split())}
+
+
+def _labelled(row: Row, langs: tuple[str, ...]) -> Row | None:
+    """Without the rows of a test part whose labels are kept back (-1)."""
+    return None if row["label"] == -1 else row
+
+
+def _question(row: Row, langs: tuple[str, ...]) -> Row:
+    """A question is known by its passage and its number there, the same in all languages."""
+    row = dict(row)
+    answers = [row.pop(f"answer{i}") for i in "1234"]
+    return {"id": f"{row.pop('link')}#{row.pop('number')}", **row, "answers": answers}
+
+
+def _sentence(row: Row, langs: tuple[str, ...]) -> Row | None:
+    """BOUQuET's paragraphs stand beside their sentences."""
+    row = dict(row)
+    return row if row.pop("level") == "sentence_level" else None
+
+
+CODE_NAMES = {"C++": "cpp", "Csharp": "csharp", "C": "c"}
+LOCATION = {f"{side}{n}": f"target_word_location_{n}.char_{side}" for n in "12" for side in ("start", "end")}
+PAIR = {"text1": "sentence1", "text2": "sentence2"}
+BITEXT = {"source": "sentence1", "target": "sentence2"}
+QUESTION = {
+    "link": "link",
+    "number": "question_number",
+    "text": "question",
+    "passage": "flores_passage",
+    "correct": "correct_answer_num",
+    **{f"answer{i}": f"mc_answer{i}" for i in "1234"},
+}
+TEST_ONLY = {"test": TEST}
+
+SETS: dict[str, PublicSet] = {
+    "flores_plus": PublicSet(
+        "openlanguagedata/flores_plus",
+        "nway",
+        {"id": "id", "text": "text"},
+        lang_columns=("iso_639_3", "iso_15924"),
+        splits={"validation": ("dev", "validation"), "test": ("devtest", "test")},
+    ),
+    "sib200": PublicSet("Davlan/sib200", "classification", {"id": "index_id", "text": "text", "label": "category"}),
+    "tatoeba": PublicSet("mteb/tatoeba-bitext-mining", "pairs", BITEXT, TWO, lang_columns=("lang",), splits=TEST_ONLY),
+    "bucc": PublicSet("mteb/bucc-bitext-mining", "pairs", BITEXT, TWO, lang_columns=("lang",), splits=TEST_ONLY),
+    "ntrex": PublicSet("mteb/NTREX", "nway", config=None, wide=True, splits=TEST_ONLY),
+    "xnli": PublicSet(
+        "facebook/xnli",
+        "pair_classification",
+        {"text1": "premise", "text2": "hypothesis", "label": "label"},
+        r"(?P<one>[a-z]{2})",
+        make=_entailment,
+    ),
+    "sts17": PublicSet(
+        "mteb/sts17-crosslingual-sts",
+        "similarity",
+        {**PAIR, "score": "score"},
+        TWO,
+        lang_columns=("lang",),
+        splits=TEST_ONLY,
+    ),
+    "massive_intent": PublicSet(
+        "mteb/amazon_massive_intent",
+        "classification",
+        {"id": "id", "text": "text", "label": "label"},
+        lang_columns=("lang",),
+    ),
+    "massive_slots": PublicSet(
+        "AmazonScience/massive",
+        "tagging",
+        {"marked": "annot_utt"},
+        r"(?P<one>[a-z]{2}-[A-Z]{2})",
+        lang_columns=("locale",),
+        make=_slots,
+        revision=CONVERTED,
+    ),
+    "panx": PublicSet(
+        "unimelb-nlp/wikiann",
+        "tagging",
+        {"tokens": "tokens", "tags": "ner_tags"},
+        aliases={"als": "gsw_Latn", "zh-yue": "yue_Hant"},  # Wikipedia's codes
+        make=_entities,
+    ),
+    "wic": PublicSet(
+        "aps/super_glue",
+        "wic",
+        {name: name for name in ("sentence1", "start1", "end1", "sentence2", "start2", "end2", "label")},
+        config=None,
+        only_config="wic",
+        language="eng_Latn",
+        default_split="validation",
+        make=_labelled,
+        revision=CONVERTED,
+    ),
+    "xlwic": PublicSet(
+        "pasinit/xlwic",
+        "wic",
+        {"sentence1": "context_1", "sentence2": "context_2", "label": "label", **LOCATION},
+        r"(?:xlwic_)?(?:en|de|fr|it)_(?P<one>[a-z]{2})",
+        lang_columns=("language",),  # the training part of xlwic_en_de is English
+        make=_labelled,
+        revision=CONVERTED,
+    ),
+    "xlwa": PublicSet(
+        None,
+        "alignment",
+        {"src_tokens": "source", "tgt_tokens": "target", "alignment": "alignment"},
+        r"(?:en-)?(?P<two>[a-z]{2})",
+        make=_links,
+        header=("source", "target", "alignment"),
+        source="github.com/SapienzaNLP/XL-WA, folder data",
+    ),
+    "xlcost": PublicSet(
+        "codeparrot/xlcost-text-to-code",
+        "pairs",
+        {"source": "text", "target": "code"},
+        r"(?P<two>C|C\+\+|Csharp|Java|Javascript|PHP|Python)-(?:snippet|program)-level",
+        aliases=CODE_NAMES,
+        revision=CONVERTED,
+    ),
+    "belebele": PublicSet("facebook/belebele", "nway", QUESTION, splits=TEST_ONLY, make=_question),
+    "iwslt2017": PublicSet(
+        "IWSLT/iwslt2017",
+        "pairs",
+        {"source": "translation.{one}", "target": "translation.{two}"},
+        rf"(?:iwslt2017-)?{TWO}",
+        revision=CONVERTED,
+    ),
+    # The cards of the next two were not to be seen here: the columns are those that scripts of their users read.
+    "bouquet": PublicSet(
+        "facebook/bouquet",
+        "nway",
+        {"id": "uniq_id", "text": "src_text", "level": "level"},
+        lang_columns=("src_lang",),
+        splits={"validation": ("dev", "validation"), "test": TEST},
+        make=_sentence,
+    ),
+    "afrolingu_mt": PublicSet(
+        "UBC-NLP/AfroLingu-MT",
+        "pairs",
+        {"source": "input", "target": "output"},
+        TWO,
+        lang_columns=("langcode",),
+    ),
+    "taxi1500": PublicSet(
+        None,
+        "classification",
+        {"id": "id", "text": "verse", "label": "label"},
+        header=("id", "label", "verse"),
+        source="github.com/cisnlp/Taxi1500",
+    ),
+}

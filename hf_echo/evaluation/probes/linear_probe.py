@@ -1,0 +1,31 @@
+"""A linear classifier on frozen states: standardised features, multinomial logistic regression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the training data") -> Any:
+    """A scikit-learn classifier with `predict` and `classes_`. `x` (n, d), `labels` (n,).
+
+    Raises:
+        ValueError: lengths that differ, NaN, fewer than two classes; `where` says in what.
+    """
+    try:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+    except ImportError as error:
+        raise ImportError("linear probes need scikit-learn: pip install 'hf-echo[baselines]'") from error
+    labels = np.asarray(labels)
+    if len(x) != len(labels):
+        raise ValueError(f"{where}: {len(x)} states but {len(labels)} labels")
+    if not np.isfinite(x).all():
+        raise ValueError(f"{where}: row {int((~np.isfinite(x)).any(1).argmax())} (from 0) holds NaN or infinity")
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise ValueError(f"{where}: {len(classes)} class ({', '.join(map(str, classes))}); a probe needs two")
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(x, labels)

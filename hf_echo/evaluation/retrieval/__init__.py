@@ -1,0 +1,7 @@
+"""Retrieval across languages: xsim, xsim++, tables by language, whole documents."""
+
+from functools import partial
+
+from ... import _submodule
+
+__getattr__ = partial(_submodule, __name__)  # a part is imported when it is first used

@@ -1,0 +1,115 @@
+"""xsim++: xsim with the English hard negatives of every sentence in the pool (Chen et al. 2023; OS 6.1).
+
+Contract: embeddings of sentences, translations and hard negatives in, an XsimppResult out. How the negatives
+were made is not known here; their kinds are only names to count by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...search.margin import best_matches
+from ..results import Result
+from .xsim import check_pairs, same_group
+
+RESERVED_KINDS = ("other", "other_negative")
+
+
+@dataclass(frozen=True, eq=False)
+class XsimppResult(Result):
+    """`error_rate` in percent of `count` sentences; `pool` = translations + negatives searched.
+
+    `errors_by_kind` sums to `errors`: the kind of an own hard negative that won; "other": another sentence's
+    translation won; "other_negative": another sentence's hard negative won.
+    `predictions` (count,): row of the pool; below `count` a translation, else negative number `prediction -
+    count`.
+    """
+
+    error_rate: float
+    errors: int
+    count: int
+    pool: int
+    errors_by_kind: dict[str, int]
+    predictions: np.ndarray
+    margin: str | None
+    k: int
+
+
+def xsimpp(
+    x: Any,
+    y: Any,
+    negatives: Any,
+    negative_owner: Any,
+    *,
+    negative_kind: Sequence[str] | None = None,
+    margin: str | None = None,
+    k: int = 4,
+    gold: Any = None,
+) -> XsimppResult:
+    """Error rate of picking y[i] for x[i] out of all of y and ALL negatives.
+
+    Args:
+        x, y: (n, d); x[i] translates y[i].
+        negatives: (M, d) embeddings of sentences near a row of y that are no translation of its x. M >= 1.
+        negative_owner: (M,) int, the row of y that each negative was made from.
+        negative_kind: (M,) names, default "negative" for all.
+        margin, k: as in `xsim`; the margin's neighbours come from the whole pool.
+        gold: (n,) groups of y as in `xsim`: a group's negatives are then own negatives of each of its
+            sentences.
+
+    Raises:
+        ValueError: what `xsim` refuses; no negatives; an owner outside y; a length other than M; a kind that
+            is called "other" or "other_negative".
+    """
+    check_pairs(x, y)
+    count, total = y.shape[0], negatives.shape[0]
+    owner = np.asarray(negative_owner.cpu() if isinstance(negative_owner, torch.Tensor) else negative_owner)
+    kinds = np.asarray(["negative"] * total if negative_kind is None else list(negative_kind), dtype=object)
+    if total == 0:
+        raise ValueError("negatives is empty: without hard negatives call xsim")
+    if negatives.ndim != 2 or negatives.shape[1] != y.shape[1]:
+        raise ValueError(f"negatives has shape {tuple(negatives.shape)}, must be (M, {y.shape[1]}) as y is")
+    if owner.shape != (total,) or kinds.shape != (total,):
+        raise ValueError(f"{total} negatives need as many owners and kinds, got {owner.shape} and {kinds.shape}")
+    if owner.dtype.kind not in "iu" or owner.min() < 0 or owner.max() >= count:
+        raise ValueError(f"negative_owner must be integers from 0 to {count - 1}, got {owner.min()} to {owner.max()}")
+    if reserved := set(kinds) & set(RESERVED_KINDS):
+        raise ValueError(f"negative_kind {sorted(reserved)} is reserved for errors on other sentences: rename it")
+
+    predictions = best_matches(x, stack(y, negatives), margin, k)
+    is_negative = predictions >= count
+    # what the pick is, said as a row of y: the translation itself, or the sentence that the negative was made
+    # from
+    picked = np.where(is_negative, owner[np.maximum(predictions - count, 0)], predictions)
+    own = same_group(picked, gold, count)
+    wrong = is_negative | ~own
+    labels = np.where(own, kinds[np.maximum(predictions - count, 0)], np.where(is_negative, *RESERVED_KINDS[::-1]))
+    found = Counter(labels[wrong].tolist())
+    errors = int(wrong.sum())
+    return XsimppResult(
+        error_rate=100.0 * errors / count,
+        errors=errors,
+        count=count,
+        pool=count + total,
+        errors_by_kind={kind: found[kind] for kind in [*sorted(set(kinds)), *RESERVED_KINDS]},
+        predictions=predictions,
+        margin=margin,
+        k=k,
+    )
+
+
+def stack(a: Any, b: Any) -> Any:
+    """Rows of a, then of b: both torch, both sparse, or both arrays."""
+    if isinstance(a, torch.Tensor):
+        return torch.cat([a, torch.as_tensor(b).to(a)])
+    if hasattr(a, "tocsr"):
+        from scipy.sparse import vstack
+
+        return vstack([a, b], format="csr")
+    return np.concatenate([a, b])

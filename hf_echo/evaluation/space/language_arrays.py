@@ -1,0 +1,141 @@
+"""Embeddings language by language: (lang, array) pairs, checked as they are read, never all in memory.
+
+Contract: whatever yields (lang, (rows, dimensions) array) goes in (a mapping too); float64 rows come out, or a
+one-line error with language and row (counted from 0). Nothing is measured here.
+
+A measure that reads twice needs something that can be read twice: a list, a mapping, `StoredEmbeddings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...inference.encoders import Encode
+from ..nway_texts import texts_by_language
+
+Parts = Iterable[tuple[str, Any]] | Mapping[str, Any]
+
+
+def read_parts(
+    parts: Parts, *, unit: bool = False, parallel: bool = False, min_rows: int = 2
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields (lang, (n, d) float64), one language in memory at a time.
+
+    Args:
+        unit: scale rows to length 1; a zero row is then an error.
+        parallel: row i means the same in all languages, so they must be of equal number.
+
+    Raises:
+        ValueError: no languages, one twice, too few rows, another number of dimensions (or rows), NaN,
+            infinity, zero rows.
+    """
+    seen: dict[str, tuple[int, int]] = {}
+    for lang, array in parts.items() if isinstance(parts, Mapping) else parts:
+        rows = _rows(array, lang, min_rows)
+        if lang in seen:
+            raise ValueError(f"{lang!r} comes twice: put its rows into one array")
+        first = next(iter(seen.items()), (lang, rows.shape))
+        seen[lang] = rows.shape
+        if rows.shape[1] != first[1][1]:
+            raise ValueError(
+                f"{lang!r} has {rows.shape[1]} dimensions and {first[0]!r} {first[1][1]}: they must come from one space"
+            )
+        if parallel and len(rows) != first[1][0]:
+            raise ValueError(
+                f"{lang!r} has {len(rows)} rows and {first[0]!r} {first[1][0]}: row i must mean the same in all"
+            )
+        yield lang, (_unit(rows, lang) if unit else rows)
+    if not seen:
+        raise ValueError("no embeddings: give (lang, array) pairs of at least one language")
+
+
+def readable_twice(parts: Parts) -> Parts:
+    if not isinstance(parts, Mapping) and iter(parts) is parts:
+        raise ValueError("this measure reads the embeddings twice: give a list, a mapping, not an iterator")
+    return parts
+
+
+def _rows(array: Any, lang: str, min_rows: int) -> np.ndarray:
+    if hasattr(array, "tocsr"):
+        raise ValueError(f"{lang!r} has sparse embeddings: geometry needs dense arrays")
+    if hasattr(array, "detach"):
+        array = array.detach().cpu().double()  # numpy knows no bfloat16
+    rows = np.asarray(array, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise ValueError(f"{lang!r} must be a (rows, dimensions) array, got shape {rows.shape}")
+    if len(rows) < min_rows:
+        raise ValueError(f"{lang!r} has {len(rows)} rows, at least {min_rows} are needed")
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise ValueError(f"{lang!r} row {bad[0]} holds NaN or infinite values ({len(bad)} such rows)")
+    return rows
+
+
+def _unit(rows: np.ndarray, lang: str) -> np.ndarray:
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    zero = np.flatnonzero(largest == 0)
+    if len(zero):
+        raise ValueError(f"{lang!r} row {zero[0]} is all zeros and has no direction ({len(zero)} such rows)")
+    rows = rows / largest  # keeps the squares in range
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+class StoredEmbeddings:
+    """(lang, array) pairs kept as .npy files in a folder and read back through memory maps, any number of times."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self.languages: list[str] = []
+
+    def add(self, lang: str, array: np.ndarray) -> None:
+        np.save(self._path(len(self.languages)), np.asarray(array))
+        self.languages.append(lang)
+
+    def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
+        for i, lang in enumerate(self.languages):
+            yield lang, np.load(self._path(i), mmap_mode="r")
+
+    def _path(self, i: int) -> Path:
+        return self.folder / f"{i}.npy"  # a language's code need not be a file name
+
+
+def encode_parallel(
+    encode: Encode,
+    rows: Iterable[Mapping[str, Any]],
+    folder: str | Path,
+    languages: Sequence[str] | None = None,
+    *,
+    progress: bool = False,
+) -> StoredEmbeddings:
+    """Embeds an n-way table (columns id, lang, text) into `folder`, row i the same id in all languages.
+
+    Only ids that every language has are taken, in the order of the first language.
+
+    Raises:
+        ValueError: a language without rows; fewer than 3 ids in common; an encoder that loses rows or gives NaN.
+    """
+    from tqdm.auto import tqdm
+
+    texts = texts_by_language(rows)
+    wanted = list(texts) if languages is None else list(languages)
+    missing = [lang for lang in wanted if lang not in texts]
+    if missing or not wanted:
+        raise ValueError(f"no rows in {missing[0] if missing else 'any language'!r}: found {', '.join(texts)}")
+    ids = [key for key in texts[wanted[0]] if all(key in texts[lang] for lang in wanted)]
+    if len(ids) < 3:
+        least = min(wanted, key=lambda lang: len(texts[lang]))
+        raise ValueError(
+            f"{len(wanted)} languages have {len(ids)} ids in common, 3 are needed; {least!r} has "
+            f"{len(texts[least])}, the fewest: leave it out"
+        )
+    stored = StoredEmbeddings(folder)
+    for lang in tqdm(wanted, desc="Embedding", unit="language", disable=not progress):
+        vectors = _rows(encode([texts[lang][key] for key in ids], lang), lang, len(ids))
+        if len(vectors) != len(ids):
+            raise ValueError(f"encode gave {len(vectors)} rows for {len(ids)} texts in {lang!r}")
+        stored.add(lang, vectors.astype(np.float32))
+    return stored

@@ -1,0 +1,7 @@
+"""Token tasks: word alignment, tagging, word in context, what attention pooling reads."""
+
+from functools import partial
+
+from ... import _submodule
+
+__getattr__ = partial(_submodule, __name__)  # a part is imported when it is first used

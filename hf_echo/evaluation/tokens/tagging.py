@@ -1,0 +1,194 @@
+"""Sequence tagging with a frozen encoder: slot filling, entities (OS 10.1, Table 25).
+
+Contract: rows of words and tags in, span F1 by language out. A linear probe learns the tag of every token of the
+training rows (tags come to tokens by `project_labels`); a word is then tagged as its first token, and spans are
+compared exactly, word by word, as conlleval does.
+
+Tags are "O", "B-X" and "I-X", or plain "X" (a run of the same tag is one span).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..labelled_rows import checked_rows, row_names, rows_by_language
+from ..probes.linear_probe import fit_linear_probe
+from ..results import Result, Table
+from .token_states import join_words, owners, token_states
+
+OUTSIDE = "O"
+COLUMNS = ("tokens", "tags")
+
+
+def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outside: str = OUTSIDE) -> list[str]:
+    """The label of the segment with which each token shares most characters; the earliest wins a tie (OS 10.1).
+
+    Args:
+        offsets: (tokens, 2) first and last character (exclusive).
+        segments: (start, end, label) in the order of the text, not overlapping. Where unlabelled words should
+            count against a segment, they are segments too (`fill_gaps`).
+
+    Raises:
+        ValueError: an empty segment, or one out of order.
+    """
+    end_before = 0
+    for start, end, label in segments:
+        if start < end_before or end <= start:
+            raise ValueError(f"segment {label!r} at {start}-{end} is empty, overlaps or is out of order")
+        end_before = end
+    spans = np.array([segment[:2] for segment in segments], np.int64).reshape(-1, 2)
+    found = owners(np.asarray(offsets, np.int64).reshape(-1, 2), spans)
+    return [outside if i < 0 else segments[i][2] for i in found]
+
+
+def fill_gaps(
+    text: str, segments: Sequence[tuple[int, int, str]], outside: str = OUTSIDE
+) -> list[tuple[int, int, str]]:
+    """The segments, and every stretch without spaces between them as a segment of its own with label `outside`."""
+    filled, at = [], 0
+    for start, end, label in [*segments, (len(text), len(text), None)]:
+        while at < start:
+            stretch = text[at:start]
+            word = stretch.split(maxsplit=1)[:1]
+            if not word:
+                break
+            begin = at + stretch.index(word[0])
+            filled.append((begin, begin + len(word[0]), outside))
+            at = begin + len(word[0])
+        if label is not None:
+            filled.append((start, end, label))
+        at = end
+    return filled
+
+
+def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
+    """(start, end, type): conlleval's reading, where an I-X that follows no X begins a span."""
+    found, start, kind = set(), 0, None
+    for i, tag in enumerate([*tags, OUTSIDE]):
+        prefix, dash, name = tag.partition("-")
+        if not dash or prefix not in ("B", "I"):
+            prefix, name = "I", (None if tag == OUTSIDE else tag)
+        if kind is not None and (name != kind or prefix == "B"):
+            found.add((start, i, kind))
+            kind = None
+        if name is not None and kind is None:
+            start, kind = i, name
+    return found
+
+
+@dataclass(frozen=True)
+class SpanScores(Result):
+    """Micro averages over spans; `accuracy` over words, outside ones included."""
+
+    f1: float
+    precision: float
+    recall: float
+    accuracy: float
+    spans: int
+    sentences: int
+
+
+def span_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], where: str = "the gold tags"
+) -> SpanScores:
+    """
+    Raises:
+        ValueError: numbers that differ, no span in gold: `where` and the sentence are named.
+    """
+    if len(gold) != len(predicted):
+        raise ValueError(f"{where}: {len(gold)} gold sentences but {len(predicted)} predicted")
+    right = in_gold = in_predicted = same = words = 0
+    for number, (a, b) in enumerate(zip(gold, predicted), 1):
+        if len(a) != len(b):
+            raise ValueError(f"{where}, sentence {number}: {len(a)} gold tags but {len(b)} predicted")
+        x, y = spans(a), spans(b)
+        right, in_gold, in_predicted = right + len(x & y), in_gold + len(x), in_predicted + len(y)
+        same, words = same + sum(map(str.__eq__, a, b)), words + len(a)
+    if not in_gold:
+        raise ValueError(f"{where}: no span in {len(gold)} sentences, F1 is not defined")
+    precision, recall = right / in_predicted if in_predicted else 0.0, right / in_gold
+    f1 = 2 * right / (in_gold + in_predicted)
+    return SpanScores(f1, precision, recall, same / words, in_gold, len(gold))
+
+
+def evaluate_tagging(
+    model: Any,
+    tokenizer: Any,
+    train_rows: Iterable[Mapping[str, Any]],
+    test_rows: Iterable[Mapping[str, Any]],
+    *,
+    layer: int = -1,
+    labels: Sequence[str] | None = None,
+    max_tokens: int | None = None,
+    progress: bool = False,
+) -> Table:
+    """Span F1 by language of a probe trained on `train_rows` (one language, usually) with the encoder frozen.
+
+    Args:
+        train_rows, test_rows: dicts with `tokens`, `tags` (a text a word) and `lang`.
+        labels: every tag there may be; by default those of the training rows, and a test row with another is
+            refused. A tag given here that no training row has is a miss wherever it stands.
+
+    Raises:
+        ValueError: a bad row (number and language are named), fewer than two tags to learn, a language without spans.
+    """
+    train = checked_rows(train_rows, "training row", COLUMNS, partial(_checked, labels=labels))
+    known = labels or sorted({tag for row in train for tag in row["tags"]})
+    test = checked_rows(test_rows, "test row", COLUMNS, partial(_checked, labels=known))
+    options = {"layer": layer, "max_tokens": max_tokens, "progress": progress}
+    states, tags = [], []
+    for _, found, words, segments in _tokens(model, tokenizer, train, "training row", **options):
+        inside = words >= 0
+        states.append(found.states[0][inside])
+        tags += project_labels(found.offsets[inside], segments)
+    probe = fit_linear_probe(np.concatenate(states), tags, "the training rows")
+    predicted = []
+    for row, found, words, _ in _tokens(model, tokenizer, test, "test row", **options):
+        first = np.array([np.argmax(words == i) if i in words else -1 for i in range(len(row["tags"]))])
+        tag = np.full(len(first), OUTSIDE, object)  # a word that the tokenizer drops has no state to judge by
+        if (first >= 0).any():
+            tag[first >= 0] = probe.predict(found.states[0][first[first >= 0]])
+        predicted.append(tag.tolist())
+    rows = []
+    for lang, at in rows_by_language(test).items():
+        scores = span_scores([test[i]["tags"] for i in at], [predicted[i] for i in at], f"language {lang}")
+        rows.append({"lang": lang, **scores.to_row()})
+    notes = {"layer": layer, "train_sentences": len(train), "train_tokens": len(tags), "tags": len(known)}
+    return Table(rows, notes=notes).with_average(("f1", "precision", "recall", "accuracy"))
+
+
+def _tokens(model, tokenizer, rows, what: str, *, layer, max_tokens, progress) -> Iterator:
+    """(row, states, the word of each token, the words as segments)"""
+    names = row_names(rows, what)
+    joined = [join_words(row["tokens"], name) for row, name in zip(rows, names)]
+    found = token_states(
+        model,
+        tokenizer,
+        [text for text, _ in joined],
+        [row["lang"] for row in rows],
+        layers=[layer],
+        max_tokens=max_tokens,
+        names=names,
+        progress=progress,
+    )
+    for row, (_, words), states in zip(rows, joined, found, strict=True):
+        segments = [(*span, tag) for span, tag in zip(words.tolist(), row["tags"], strict=True)]
+        yield row, states, owners(states.offsets, words), segments
+
+
+def _checked(row: Mapping[str, Any], where: str, labels: Sequence[str] | None) -> dict[str, list]:
+    if isinstance(row["tokens"], str) or isinstance(row["tags"], str):
+        raise ValueError(f"{where}: tokens and tags are text, must be lists with one text a word")
+    tokens, tags = list(row["tokens"]), list(row["tags"])
+    if len(tokens) != len(tags):
+        raise ValueError(f"{where}: {len(tokens)} words but {len(tags)} tags")
+    for tag in tags:
+        if not isinstance(tag, str) or (labels is not None and tag not in labels):
+            some = "text such as B-LOC" if labels is None else f"one of {', '.join(labels[:12])}"
+            raise ValueError(f"{where}: tag {tag!r} is not {some}")
+    return {"tokens": tokens, "tags": tags}

@@ -1,0 +1,100 @@
+"""Stage 2: contrastive and translation finetuning through the bottleneck (OS 4.4.1, Eq. 2-4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..data.collators import TranslationCollator
+from ..losses import contrastive_loss, gather_with_grad, mse_loss
+from .base import EchoTrainer, EchoTrainingConfig
+
+
+@dataclass
+class ContrastiveConfig(EchoTrainingConfig):
+    """OS 5: 10k steps, lr 3e-4, 6k tokens a device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
+
+    learning_rate: float = field(default=3e-4, metadata={"help": "AdamW's initial learning rate"})
+    max_tokens: int = field(
+        default=6000, metadata={"help": "padded tokens of a batch on one device, all sides together"}
+    )
+    contrastive_weight: float = field(default=0.05, metadata={"help": "alpha of OS Eq. 4 and 6"})
+    mse_weight: float = field(
+        default=0.0, metadata={"help": "of MSE between the two embeddings, SONAR's objective (ECHO Table 9b)"}
+    )
+    margin: float = field(default=0.3, metadata={"help": "m of OS Eq. 2"})
+    margin_space: str = field(
+        default="cosine", metadata={"help": "take the margin off the 'cosine' or off the 'logit'"}
+    )
+    logit_scale: float = field(default=100.0, metadata={"help": "tau, the scale of the cosine"})
+    radius: float = field(default=0.5, metadata={"help": "r of OS Eq. 3, used where there is a guide"})
+
+
+class ContrastiveTrainer(EchoTrainer):
+    """alpha * contrastive + beta * translation.
+
+    Args:
+        guide: (source, target) arrays of guide embeddings, one row per training pair, or None
+            (`hf_echo.inference.embedding_store`).
+    """
+
+    encoder_sides = 2
+
+    def __init__(self, *args, guide=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.guide = guide
+        if guide is not None and any(len(side) != len(self.train_dataset) for side in guide):
+            raise ValueError(
+                f"the guide has {[len(side) for side in guide]} rows, the training data {len(self.train_dataset)}"
+            )
+
+    def make_collator(self, args, tokenizer):
+        return TranslationCollator(
+            tokenizer,
+            encode_targets=True,
+            language_drop=args.language_drop,
+            decoder_fraction=args.decoder_fraction,
+            seed=args.seed,
+        )
+
+    def loss_parts(self, model, inputs):
+        output = self.forward(model, inputs)
+        parts = self.contrastive_parts(output.sentence_embedding, inputs)
+        parts["translation"] = output.loss
+        if not self.args.mse_weight:
+            return parts, self.weights()
+        source, target = output.sentence_embedding[: 2 * len(inputs["index"])].chunk(2)
+        parts["mse"] = mse_loss(source, target)
+        return parts, self.weights() | {"mse": self.args.mse_weight}
+
+    def weights(self) -> dict[str, float]:
+        return {"contrastive": self.args.contrastive_weight, "translation": self.args.translation_weight}
+
+    def contrastive_parts(self, embeddings: torch.Tensor, inputs) -> dict[str, torch.Tensor]:
+        n = len(inputs["index"])
+        target, options = self.gathered(embeddings[n : 2 * n], inputs)
+        return {"contrastive": contrastive_loss(embeddings[:n], target, **options)}
+
+    def gathered(self, target: torch.Tensor, inputs) -> tuple[torch.Tensor, dict]:
+        """All ranks' targets and the options of the contrastive losses."""
+        keys, _ = gather_with_grad(inputs["target_key"])
+        gathered, offset = gather_with_grad(target)
+        guide_source = guide_target = None
+        if self.guide is not None:
+            index = inputs["index"].cpu().numpy()
+            guide_source, guide_target = (
+                torch.from_numpy(side[index]).to(target.device).float() for side in self.guide
+            )
+            guide_target, _ = gather_with_grad(guide_target)
+        args = self.args
+        return gathered, dict(
+            logit_scale=args.logit_scale,
+            margin=args.margin,
+            margin_space=args.margin_space,
+            radius=args.radius,
+            offset=offset,
+            exclude=inputs["target_key"][:, None] == keys[None],
+            guide_source=guide_source,
+            guide_target=guide_target,
+        )

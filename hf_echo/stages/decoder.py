@@ -1,0 +1,57 @@
+"""Decoder finetuning on a frozen encoder (OS 4.7): translation through the bottleneck, the space stays as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from ..losses import sampled_translation_loss
+from .base import EchoTrainer, EchoTrainingConfig
+
+
+@dataclass
+class DecoderConfig(EchoTrainingConfig):
+    """OS 5: as stage 1 but lr 1e-3 and 200 steps of warm-up."""
+
+    learning_rate: float = field(default=1e-3, metadata={"help": "AdamW's initial learning rate"})
+    warmup_steps: float = field(default=200, metadata={"help": "steps of linear warm-up"})
+    softmax_samples: int = field(
+        default=0,
+        metadata={"help": "softmax over the batch's targets and this many other tokens; 0: the whole vocabulary"},
+    )
+
+
+class DecoderTrainer(EchoTrainer):
+    """Token cross-entropy; only the decoder learns.
+
+    Args:
+        embeddings: (``rows -> (n, embedding_size)``,) of the sources by row of the training data
+            (`hf_echo.inference.embedding_store`), so that the frozen encoder reads each text once and not every epoch.
+            Language names are not dropped then. None runs the encoder at each step.
+    """
+
+    def __init__(self, *args, embeddings=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.embeddings = None if embeddings is None else embeddings[0]
+        if self.args.softmax_samples:
+            self.token_loss = partial(sampled_translation_loss, samples=self.args.softmax_samples)
+        if embeddings is not None and len(self.embeddings) != len(self.train_dataset):
+            raise ValueError(
+                f"there are embeddings of {len(self.embeddings)} rows, the training data have {len(self.train_dataset)}"
+            )
+
+    def freeze(self, model):
+        super().freeze(model)
+        model.encoder.requires_grad_(False)
+
+    def forward(self, model, inputs):
+        if self.embeddings is None:
+            return super().forward(model, inputs)
+        rows = torch.from_numpy(self.embeddings[inputs["index"].cpu().numpy()]).to(inputs["labels"].device)
+        texts = {key: inputs[key] for key in ("decoder_input_ids", "labels")}
+        return model(sentence_embedding=rows, **texts, loss_function=self.token_loss)
+
+    def loss_parts(self, model, inputs):
+        return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}

@@ -1,0 +1,58 @@
+"""Teacher to student by MSE: vocabulary adaptation (OS 4.5.1) and small models (OS 4.8), Eq. 7."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..losses import mse_loss
+from .base import EchoTrainingConfig
+from .encoder import EncoderTrainer
+
+
+@dataclass
+class DistillationConfig(EchoTrainingConfig):
+    """OS 5: cosine annealing, 1k steps of warm-up, 16k tokens; lr 1e-4 for a vocabulary, 5e-4 for a small model."""
+
+    learning_rate: float = field(default=5e-4, metadata={"help": "AdamW's initial learning rate"})
+    lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
+    warmup_steps: float = field(default=1000, metadata={"help": "steps of linear warm-up"})
+    max_tokens: int = field(default=16_384, metadata={"help": "padded tokens of a batch on one device"})
+    base_languages: list[str] = field(
+        default_factory=list,
+        metadata={"help": "the teacher's languages; by default those of its config, or all of the data"},
+    )
+    language_drop: float = field(
+        default=0.25, metadata={"help": "OS p_unk, for the student alone: the teacher knows the language"}
+    )
+
+
+class DistillationTrainer(EncoderTrainer):
+    """`||student(x) - teacher(x)||^2`.
+
+    Args:
+        teacher: (source, target), each ``rows -> (n, d)`` by row of the training data
+            (`hf_echo.inference.embedding_store`). Here the data are sentences (pairs of a text with itself) and
+            the source's embeddings are read.
+    """
+
+    def __init__(self, *args, teacher, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.teacher = teacher
+        if wrong := [len(side) for side in teacher if len(side) != len(self.train_dataset)]:
+            raise ValueError(f"the teacher has {wrong[0]} rows, the training data {len(self.train_dataset)}")
+        size, dim = self.unwrapped().config.embedding_size, teacher[0][[0]].shape[1]
+        if size != dim:
+            raise ValueError(f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size")
+
+    def unwrapped(self):
+        return self.accelerator.unwrap_model(self.model)
+
+    def teacher_rows(self, side: int, inputs) -> torch.Tensor:
+        rows = self.teacher[side][inputs["index"].cpu().numpy()]
+        return torch.from_numpy(rows).to(inputs["index"].device)
+
+    def loss_parts(self, model, inputs):
+        student = self.encode(model, inputs).sentence_embedding
+        return {"mse": mse_loss(student, self.teacher_rows(0, inputs))}, {"mse": 1.0}

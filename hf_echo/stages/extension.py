@@ -1,0 +1,97 @@
+"""Omnilingual extension (OS 4.5.2, Algorithm 2): new languages join the space, the old ones stay where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..losses import distillation_parts, gather_with_grad, teacher_target
+from .distillation import DistillationConfig, DistillationTrainer
+
+ENGLISH = "eng_Latn"
+
+
+@dataclass
+class ExtensionConfig(DistillationConfig):
+    """OS 5 and Table 3: 30k steps, lr 4e-5, dropout 0.05; base languages first, new ones in the fields `new_...`."""
+
+    learning_rate: float = field(default=4e-5, metadata={"help": "AdamW's initial learning rate"})
+    mse_weight: float = field(default=0.5, metadata={"help": "lambda of Eq. 10 for base languages"})
+    new_mse_weight: float = field(default=0.1, metadata={"help": "the same for new languages"})
+    student_teacher_weight: float = field(default=1.0, metadata={"help": "lambda of Eq. 9"})
+    new_student_teacher_weight: float = field(default=1.0, metadata={"help": "the same for new languages"})
+    teacher_student_weight: float = field(default=0.5, metadata={"help": "lambda of the reverse direction"})
+    new_teacher_student_weight: float = field(default=0.0, metadata={"help": "the same for new languages"})
+    logit_scale: float = field(default=10.0, metadata={"help": "tau of Eq. 9 for base languages"})
+    new_logit_scale: float = field(default=60.0, metadata={"help": "the same for new languages"})
+    new_language_drop: float = field(default=0.5, metadata={"help": "OS p_unk of new languages"})
+    dropout: float = field(default=0.05, metadata={"help": "of the student's attention"})
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.new_language_drop <= 1:
+            raise ValueError(f"new_language_drop is a probability, not {self.new_language_drop}")
+
+
+class ExtensionTrainer(DistillationTrainer):
+    """Contrastive in both directions and MSE against the teacher's target, with weights by language type.
+
+    The training data are pairs into base languages, English only to itself (`hf_echo.data.directions.extension_pairs`).
+    Equal target texts are no negatives of each other. Students and teachers are gathered over ranks.
+    """
+
+    def __init__(self, model, args: ExtensionConfig, *, train_dataset, **kwargs):
+        if not args.base_languages:
+            raise ValueError("base_languages is empty: name the teacher's languages")
+        base = set(args.base_languages)
+        if wrong := sorted(set(train_dataset.names["target_lang"]) - base):
+            raise ValueError(
+                f"target language {wrong[0]!r} is no base language; hf_echo.data.directions.extension_pairs "
+                "keeps the directions that the teacher can judge"
+            )
+        for module in model.encoder.modules():
+            if hasattr(module, "attention_dropout"):
+                module.attention_dropout = args.dropout
+        self.base = base
+        known = set(model.config.languages or []) | base | set(train_dataset.names["source_lang"])
+        model.config.languages = model.encoder.config.languages = sorted(known)
+        super().__init__(model, args, train_dataset=train_dataset, **kwargs)
+
+    def language_drops(self, args):
+        new = set(self.train_dataset.names["source_lang"]) - self.base
+        return dict.fromkeys(new, args.new_language_drop)
+
+    def by_kind(self, name: str, new: torch.Tensor) -> torch.Tensor:
+        """(n,) the base languages' figure, or the new ones'."""
+        figures = (getattr(self.args, f"new_{name}"), getattr(self.args, name))
+        return torch.where(new, *(torch.tensor(f, dtype=torch.float32, device=new.device) for f in figures))
+
+    def loss_parts(self, model, inputs):
+        student = self.encode(model, inputs).sentence_embedding
+        device = student.device
+        langs = self.source_langs(inputs)
+        new = torch.tensor([lang not in self.base for lang in langs], device=device)
+        english = torch.tensor([lang == ENGLISH for lang in langs], device=device)
+        share = torch.where(new, 0.0, torch.where(english, 1.0, 0.5))
+        teacher = teacher_target(self.teacher_rows(0, inputs), self.teacher_rows(1, inputs), source_weight=share)
+        all_student, offset = gather_with_grad(student)
+        keys, _ = gather_with_grad(inputs["target_key"])
+        figures = {
+            name: self.by_kind(name, new)
+            for name in ("mse_weight", "student_teacher_weight", "teacher_student_weight", "logit_scale")
+        }
+        parts = distillation_parts(
+            student,
+            teacher,
+            all_student=all_student,
+            all_teacher=gather_with_grad(teacher)[0],
+            offset=offset,
+            exclude=inputs["target_key"][:, None] == keys[None],
+            **figures,
+        )
+        return parts, dict.fromkeys(parts, 1.0)
+
+    def source_langs(self, inputs) -> list[str]:
+        data = self.train_dataset
+        return [data.names["source_lang"][i] for i in data.labels["source_lang"][inputs["index"].cpu().numpy()]]

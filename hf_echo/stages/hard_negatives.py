@@ -1,0 +1,62 @@
+"""Stage 3: continued finetuning with hard negatives, split softmax (OS 4.4.2, Eq. 5-6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..data.collators import TranslationCollator
+from ..losses import split_softmax_parts
+from .contrastive import ContrastiveConfig, ContrastiveTrainer
+
+
+@dataclass
+class HardNegativesConfig(ContrastiveConfig):
+    """OS 5: 15k steps, lr 1e-5, 5 negatives, 1.2k tokens a device, gamma 0.8."""
+
+    learning_rate: float = field(default=1e-5, metadata={"help": "AdamW's initial learning rate"})
+    max_tokens: int = field(
+        default=1200, metadata={"help": "padded tokens of a batch on one device, all sides together"}
+    )
+    max_negatives: int = field(default=5, metadata={"help": "hard negatives a source sentence"})
+    gamma: float = field(default=0.8, metadata={"help": "weight of the hard negatives in OS Eq. 5"})
+
+
+class HardNegativesTrainer(ContrastiveTrainer):
+    """(1 - gamma) * contrastive + gamma * softmax over a source's own hard negatives, and translation."""
+
+    def __init__(self, model, args: HardNegativesConfig, *, train_dataset, **kwargs):
+        if train_dataset.negatives is None:
+            raise ValueError(
+                "stage 3 needs hard_negatives in its data; the built-in corpus and `hf-echo data` make them"
+            )
+        self.encoder_sides = 2 + args.max_negatives
+        super().__init__(model, args, train_dataset=train_dataset, **kwargs)
+
+    def make_collator(self, args, tokenizer):
+        return TranslationCollator(
+            tokenizer,
+            encode_targets=True,
+            max_negatives=args.max_negatives,
+            language_drop=args.language_drop,
+            decoder_fraction=args.decoder_fraction,
+            seed=args.seed,
+        )
+
+    def weights(self):
+        return {
+            "total_contrastive": self.args.contrastive_weight,
+            "translation": self.args.translation_weight,
+            "contrastive": 0.0,
+            "hard_negatives": 0.0,
+        }
+
+    def contrastive_parts(self, embeddings: torch.Tensor, inputs):
+        n = len(inputs["index"])
+        target, options = self.gathered(embeddings[n : 2 * n], inputs)
+        index = inputs["negative_index"]
+        negatives = embeddings[index.clamp(min=0)]
+        parts = split_softmax_parts(embeddings[:n], target, negatives, index >= 0, gamma=self.args.gamma, **options)
+        parts["total_contrastive"] = parts.pop("total")
+        return parts

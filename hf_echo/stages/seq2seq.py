@@ -1,0 +1,21 @@
+"""Stage 1: translation with full cross-attention (OS 4.3, ECHO 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .base import EchoTrainer, EchoTrainingConfig
+
+
+@dataclass
+class Seq2SeqConfig(EchoTrainingConfig):
+    """OS 5: 100k steps, lr 4e-4, 2k warm-up, 8192 tokens a device."""
+
+
+class Seq2SeqTrainer(EchoTrainer):
+    """Token cross-entropy; the decoder attends all encoder states."""
+
+    bottleneck = False
+
+    def loss_parts(self, model, inputs):
+        return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}

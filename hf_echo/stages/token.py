@@ -1,0 +1,49 @@
+"""OmniSONAR-Token (OS 10.1): token states that find their translations, sentence embeddings that stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..losses import mse_loss, self_objective_loss
+from .distillation import DistillationConfig, DistillationTrainer
+
+
+@dataclass
+class TokenConfig(DistillationConfig):
+    """OS 10.1: 15k steps, lambda 1, scale 500. The paper names no learning rate; this is that of the extension."""
+
+    learning_rate: float = field(default=4e-5, metadata={"help": "AdamW's initial learning rate"})
+    language_drop: float = field(default=0.0, metadata={"help": "probability of the unspecified-language prompt"})
+    self_objective_weight: float = field(default=1.0, metadata={"help": "lambda of Eq. 13"})
+    similarity_scale: float = field(default=500.0, metadata={"help": "tau of the softmax over tokens"})
+
+
+class TokenTrainer(DistillationTrainer):
+    """`||student(s) + student(t) - teacher(s) - teacher(t)||^2 - lambda L_SO` (OS Eq. 13, 14).
+
+    The states are those of the encoder's last layer; the prompt and </s> take no part.
+    """
+
+    encoder_sides = 2
+
+    def loss_parts(self, model, inputs):
+        n = len(inputs["index"])
+        output = self.encode(model, inputs)
+        embedding, states = output.sentence_embedding, output.encoder_last_hidden_state
+        own = own_tokens(inputs["input_ids"], inputs["attention_mask"], self.tokenizer)
+        parts = {
+            "mse": mse_loss(embedding[:n] + embedding[n:], self.teacher_rows(0, inputs) + self.teacher_rows(1, inputs)),
+            "self_objective": self_objective_loss(
+                states[:n], states[n:], own[:n], own[n:], scale=self.args.similarity_scale
+            ),
+        }
+        return parts, {"mse": 1.0, "self_objective": self.args.self_objective_weight}
+
+
+def own_tokens(input_ids: torch.Tensor, attention_mask: torch.Tensor, tokenizer) -> torch.Tensor:
+    """(rows, seq) bool: the text's own tokens, behind the prompt's <SEP> and before </s>."""
+    behind = (input_ids == tokenizer.sep_token_id).cumsum(1) > 0
+    own = behind & (input_ids != tokenizer.sep_token_id) & (input_ids != tokenizer.eos_token_id)
+    return own & attention_mask.bool()

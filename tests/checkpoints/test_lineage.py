@@ -1,0 +1,100 @@
+"""Every operation on a checkpoint writes its lineage: step, settings, parents with fingerprints, data with SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from hf_echo.checkpoints import convert_static, prune_checkpoint
+from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
+from hf_echo.stages import bag_encoder
+from hf_echo.stages.lexical import SubwordBag
+from hf_echo.utils.fingerprint import fingerprint
+from hf_echo.utils.lineage import read_lineage, steps
+
+TRAINED = {"stage": "hard_negatives", "values": {"output_dir": "o/3"}, "from": None, "finished": True}
+
+
+@pytest.fixture
+def source(toy, toy_tokenizer, tmp_path):
+    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "source")
+    toy_tokenizer.save_pretrained(tmp_path / "source")
+    (tmp_path / "source" / "recipe.json").write_text(json.dumps(TRAINED))
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def tokenizer(toy, tmp_path):
+    toy.make_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    return tmp_path / "tokenizer"
+
+
+def parent(folder) -> dict:
+    return {"name": str(folder), "fingerprint": fingerprint(folder)}
+
+
+def test_swap(source, tokenizer, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("one red cat sleeps.\n" * 50)
+    swap_checkpoint(source, tokenizer, tmp_path / "out", method="focus", auxiliary=texts, seed=3)
+    made = read_lineage(tmp_path / "out")
+    assert made["stage"] == "swap" and made["from"] == TRAINED
+    assert (made["values"]["method"], made["values"]["seed"]) == ("focus", 3)
+    assert made["parents"] == {"model": parent(source), "tokenizer": parent(tokenizer)}
+    digest = hashlib.sha256(texts.read_bytes()).hexdigest()
+    assert made["data"] == {"auxiliary": {"name": str(texts), "sha256": digest}}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_prune(source, tokenizer, tmp_path, swapped):
+    options = {"tokenizer": tokenizer} if swapped else {}
+    texts, shape = ["one cat", "two dogs"], {"intermediate_size": 32}
+    prune_checkpoint(
+        source,
+        tmp_path / "out",
+        shape=shape,
+        importance="activation",
+        texts=texts,
+        lang="eng_Latn",
+        **options,
+    )
+    made = read_lineage(tmp_path / "out")
+    assert made["stage"] == "prune" and made["from"] == TRAINED  # no step of a temporary folder between them
+    assert made["parents"] == {"model": parent(source)} | {k: parent(v) for k, v in options.items()}
+    values = made["values"]
+    assert values["importance"] == "activation" and values["shape"]["intermediate_size"] == 32
+    assert values["texts"] == 2 and values["texts_sha256"] == hashlib.sha256(b"one cat\ntwo dogs").hexdigest()
+
+
+def test_static(toy_tokenizer, tmp_path):
+    bag_encoder(SubwordBag(len(toy_tokenizer), 16), toy_tokenizer).save_pretrained(tmp_path / "bag")
+    toy_tokenizer.save_pretrained(tmp_path / "bag")
+    made = read_lineage(convert_static(tmp_path / "bag", tmp_path / "out"))
+    assert made["stage"] == "static" and made["parents"] == {"source": parent(tmp_path / "bag")}
+    assert made["from"] is None
+
+
+def test_a_chain_is_read_back(source, tokenizer, tmp_path):
+    """The first step first; a fingerprint names the very weights that a step started from."""
+    swap_checkpoint(source, tokenizer, tmp_path / "a")
+    prune_checkpoint(tmp_path / "a", tmp_path / "b", shape={"intermediate_size": 32})
+    chain = steps(read_lineage(tmp_path / "b"))
+    assert [step["stage"] for step in chain] == ["hard_negatives", "swap", "prune"]
+    assert chain[2]["parents"]["model"]["fingerprint"] == fingerprint(tmp_path / "a") != fingerprint(source)
+
+
+def test_a_release(source, tmp_path, hf_echo_cli):
+    """Its card is written from the lineage where the checkpoint has none."""
+    hf_echo_cli("release", source, tmp_path / "out")
+    made = read_lineage(tmp_path / "out")
+    assert made["stage"] == "release" and made["from"] == TRAINED
+    assert made["parents"] == {"checkpoint": parent(source)}
+    assert "| release | " in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_broken_lineage_is_named(tmp_path):
+    (tmp_path / "recipe.json").write_text("{")
+    with pytest.raises(ValueError, match="recipe.json is not JSON .*; delete it, or copy it from a backup"):
+        read_lineage(tmp_path)

@@ -1,0 +1,364 @@
+"""`hf-echo`: each command does what it says; errors are one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from hf_echo.inference import encode, load_translator, translate
+from hf_echo.modeling import EchoForTranslation
+
+COMMANDS = [
+    "demo",
+    "train",
+    "encode",
+    "translate",
+    "release",
+    "tour",
+    "convert llama",
+    "convert static",
+    "convert damp",
+    "convert refit",
+    "convert whiten",
+    "prune",
+    "evaluate xsim",
+    "evaluate translation",
+    "evaluate geometry",
+    "evaluate cost",
+    "evaluate ease",
+    "evaluate alignment",
+    "evaluate tagging",
+    "evaluate wic",
+    "mine",
+    "data describe",
+    "data back-translate",
+    "data negatives",
+    "report",
+    "vocabulary count",
+    "vocabulary extend",
+    "vocabulary train",
+    "vocabulary swap",
+    "vocabulary report",
+    "data filter",
+    "data sample",
+    "data calibrate",
+    "data stats",
+    "data push",
+    "data bible",
+    "data gettext",
+    "data code",
+    "data math",
+    "data mine-negatives",
+    "data consistency",
+    "data segment",
+]
+
+
+@pytest.fixture
+def files(toy, tmp_path):
+    """a.txt (French) and b.txt (English), 32 held-out sentences line by line."""
+    for name, lang in (("a.txt", "fra_Latn"), ("b.txt", "eng_Latn")):
+        lines = [toy.say(m, lang) for m in toy.split("dev")]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def model(toy_folders):
+    return str(toy_folders["release"])
+
+
+def french(toy):
+    return [toy.say(m, "fra_Latn") for m in toy.split("dev")]
+
+
+# Help
+
+
+def test_entry_point_and_module():
+    script = Path(sys.executable).parent / "hf-echo"
+    done = subprocess.run([script, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert all(command.split()[0] in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(run, command):
+    code, out, _ = run(*command.split(), "--help")
+    assert code == 0 and "Usage: " in out
+    example = " ".join(out[out.index("Example:") :].split())
+    assert f"hf-echo {command}" in example
+
+
+# encode
+
+
+def test_encode_file_to_npy(run, files, model, toy, toy_trained, toy_tokenizer):
+    code, out, err = run(
+        "encode",
+        "--model",
+        model,
+        "--lang",
+        "fra_Latn",
+        files / "a.txt",
+        files / "x" / "out.npy",
+        "--dtype",
+        "fp32",
+    )
+    assert (code, out) == (0, "") and "32 x 32" in err
+    want = encode(toy_trained, toy_tokenizer, french(toy), "fra_Latn")
+    np.testing.assert_allclose(np.load(files / "x" / "out.npy"), want, atol=1e-5)
+
+
+def test_encode_stdin_to_parquet(run, tmp_path, model, toy_trained, toy_tokenizer):
+    text = "\ufeffun chat\r\n\n  deux chien ".encode()  # byte order mark, Windows line, empty line, no last line end
+    code, _, _ = run(
+        "encode", "--model", model, "-", tmp_path / "o.parquet", "--normalize", "--dtype", "fp32", stdin=text
+    )
+    assert code == 0
+    table = Dataset.from_parquet(str(tmp_path / "o.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert table["text"][:] == ["un chat", "", "  deux chien "]
+    want = encode(toy_trained, toy_tokenizer, ["un chat", "", "deux chien"], normalize=True)
+    np.testing.assert_allclose(np.array(table["embedding"][:]), want, atol=1e-5)
+
+
+# translate
+
+
+def test_translate_line_by_line(run, model, toy, toy_trained, toy_tokenizer):
+    texts = [*french(toy)[:6], "", "un"]
+    arguments = ("translate", "--model", model, "--from", "fra_Latn", "--to", "eng_Latn", "--dtype", "fp32")
+    code, out, _ = run(*arguments, stdin=("\n".join(texts) + "\n").encode())
+    assert code == 0
+    want = translate(toy_trained, toy_tokenizer, texts, "fra_Latn")
+    assert out.split("\n") == [*want, ""]
+    code, out, _ = run(*arguments, "--num-beams", "2", "--max-new-tokens", "3", stdin=texts[0].encode())
+    want = translate(toy_trained, toy_tokenizer, texts[:1], "fra_Latn", num_beams=2, max_new_tokens=3)
+    assert (code, out) == (0, want[0] + "\n")
+
+
+def test_a_translation_is_one_line(run, model, monkeypatch):
+    import hf_echo.inference as inference
+
+    monkeypatch.setattr(inference, "translate", lambda *a, **k: ["one\ncat", "", "\u2028two  dogs "])
+    code, out, _ = run("translate", "--model", model, "--to", "eng_Latn", stdin=b"a\nb\nc\n")
+    assert (code, out) == (0, "one cat\n\ntwo dogs\n")
+
+
+# evaluate
+
+
+def test_evaluate_xsim(run, files, model, toy, toy_trained, toy_tokenizer):
+    arguments = (
+        "evaluate",
+        "xsim",
+        "--model",
+        model,
+        "--source",
+        files / "a.txt",
+        "--source-lang",
+        "fra_Latn",
+        "--target",
+        files / "b.txt",
+        "--target-lang",
+        "eng_Latn",
+    )
+    code, out, _ = run(*arguments, "--json", files / "deep" / "out.json")
+    assert code == 0
+    report = json.loads((files / "deep" / "out.json").read_text())
+    assert report == json.loads(out)
+    x = encode(toy_trained, toy_tokenizer, french(toy), "fra_Latn", normalize=True)
+    english = (files / "b.txt").read_text().splitlines()
+    y = encode(toy_trained, toy_tokenizer, english, "eng_Latn", normalize=True)
+    errors = 100 * np.mean((x @ y.T).argmax(1) != np.arange(32))
+    assert report["error_rate"] == pytest.approx(errors, abs=3.2)  # a bf16 CPU may tip one sentence
+    assert (report["source_lang"], report["target_lang"], report["count"]) == ("fra_Latn", "eng_Latn", 32)
+
+    code, out, _ = run(*arguments, "--hard-negatives", "--margin", "ratio")
+    report = json.loads(out)
+    assert code == 0 and report["xsimpp"]["error_rate"] >= report["error_rate"]
+    assert report["xsimpp"]["pool"] > 32 and report["margin"] == "ratio"
+
+
+def test_evaluate_translation(run, files, model, toy, toy_trained, toy_tokenizer):
+    from sacrebleu.metrics import CHRF
+
+    code, out, _ = run(
+        "evaluate",
+        "translation",
+        "--model",
+        model,
+        "--source",
+        files / "a.txt",
+        "--source-lang",
+        "fra_Latn",
+        "--target",
+        files / "b.txt",
+        "--json",
+        files / "t.json",
+    )
+    assert code == 0 and json.loads(out) == json.loads((files / "t.json").read_text())
+    hypotheses = translate(toy_trained, toy_tokenizer, french(toy), "fra_Latn")
+    want = CHRF(word_order=2).corpus_score(hypotheses, [(files / "b.txt").read_text().splitlines()]).score
+    assert json.loads(out)["chrf"] == pytest.approx(want, abs=2)
+
+
+# release, convert, train
+
+
+def test_release(run, toy_folders, toy_trained, tmp_path):
+    code, _, err = run("release", toy_folders["training"], tmp_path / "release")
+    assert code == 0 and "SentenceTransformer" in err
+    assert (tmp_path / "release" / "decoder" / "model.safetensors").exists()
+    again = load_translator(tmp_path / "release", dtype="fp32")[0].state_dict()
+    assert all(torch.equal(again[name], weight) for name, weight in toy_trained.state_dict().items())
+    encoder = AutoModel.from_pretrained(tmp_path / "release").state_dict()
+    assert all(torch.equal(encoder[name], weight) for name, weight in toy_trained.encoder.state_dict().items())
+
+
+def test_convert_llama(run, tmp_path):
+    """A Llama of some thousand weights, with a tokenizer of bytes."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    backend.pre_tokenizer, backend.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
+    backend.add_special_tokens(["<s>", "</s>"])
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
+    fast.save_pretrained(tmp_path / "llama")
+    config = LlamaConfig(
+        vocab_size=258,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        bos_token_id=256,
+        eos_token_id=257,
+    )
+    llama = LlamaForCausalLM(config)
+    llama.save_pretrained(tmp_path / "llama")
+    code, _, err = run(
+        "convert",
+        "llama",
+        tmp_path / "llama",
+        tmp_path / "echo",
+        "--embedding-size",
+        "8",
+        "--pooling",
+        "mean",
+    )
+    assert code == 0 and "ready for stage 1" in err
+    model = EchoForTranslation.from_pretrained(tmp_path / "echo")
+    assert (model.config.embedding_size, model.config.pooling) == (8, "mean")
+    have, want = model.encoder.layers[1].mlp.up_proj.weight, llama.model.layers[1].mlp.up_proj.weight
+    assert torch.equal(have, want)
+    code, _, err = run("convert", "llama", tmp_path / "llama", tmp_path / "x", "--cross-attention", "zero")
+    assert code == 2 and one_line(err).startswith("hf-echo: ") and "zero" in err
+
+
+def test_train_and_dry_run(run, files, toy):
+    rows = toy.parallel_rows()[:200]
+    columns = ("source", "source_lang", "target", "target_lang")
+    lines = ["\t".join(columns), *("\t".join(row[c] for c in columns) for row in rows)]
+    (files / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    recipe = files / "1_small.yaml"
+    recipe.write_text(
+        f"stage: seq2seq\ntrain_data: {files / 'train.tsv'}\n"
+        f"output_dir: {files / 'out'}\ncache_dir: {files / 'cache'}\n"
+        "vocab_size: 400\nmax_steps: 5\nmax_tokens: 1000\nlearning_rate: 1e-3\nlogging_steps: 5\n"
+        "shape: {hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1, num_attention_heads: 2,"
+        " num_key_value_heads: 1, embedding_size: 8}\n"
+    )
+    code, out, _ = run("train", recipe, "--dry-run", "shape.hidden_size=32")
+    report = json.loads(out)
+    assert code == 0 and report["parameters"]["encoder embeddings"] == 400 * 32
+    assert report["data"] == {"pairs": 200} and report["steps"] == 5
+    assert not (files / "out").exists()
+
+    code, out, _ = run("train", recipe, "max_steps=2")
+    assert code == 0 and json.loads(out[out.rindex("\n{") :])["stage"] == "seq2seq"
+    assert EchoForTranslation.from_pretrained(files / "out").config.hidden_size == 16
+
+
+# Errors
+
+
+def one_line(err: str) -> str:
+    """The one line that says what is wrong; progress bars and loaders' lines may stand before it."""
+    lines = [line for line in err.splitlines() if line.startswith("hf-echo: ")]
+    assert len(lines) == 1 and "Traceback" not in err, err
+    assert err.rstrip().endswith(lines[0])
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("encode --model M missing.txt out.npy", "no file missing.txt; give a text file"),
+        ("encode --model M a.txt out.csv", "out.csv: the file name must end in .npy or .parquet"),
+        (
+            "encode --model M a.txt out.npy --lang fra_Lat",
+            "unknown language code 'fra_Lat'; codes look like fra_Latn",
+        ),
+        ("encode --model M a.txt out.npy --dtype fp64", "dtype must be one of auto"),
+        (
+            "encode --model M long.txt out.npy --on-long error",
+            "1 texts are longer than 64 tokens, the first is row 2",
+        ),
+        ("encode --model M bad.txt out.npy", "bad.txt:2: not UTF-8"),
+        ("encode --model M empty.txt out.npy", "empty.txt is empty"),
+        ("encode --model M - out.npy", "standard input is empty"),
+        (
+            "encode --model ./nothing a.txt out.npy",
+            "no folder ./nothing; give a checkpoint's folder, or a name",
+        ),
+        ("encode --model org/none a.txt out.npy", "'org/none' is neither a folder nor a name on the Hub: "),
+        ("translate --model M --to klingon a.txt", "unknown language code 'klingon'"),
+        ("translate --model ENCODER --to eng_Latn a.txt", "holds an encoder only"),
+        ("evaluate xsim --model M --source a.txt --target short.txt", "a.txt has 32 lines and"),
+        ("evaluate xsim --model M --source a.txt --target b.txt --margin squared", "margin"),
+        ("evaluate translation --model M --source a.txt --target short.txt", "line i must translate line i"),
+        ("train no_such_recipe", "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of"),
+        ("train nano/1_seq2seq max_steps", "'max_steps' is no override; write key=value"),
+        ("train nano/1_seq2seq max_step=3", "unknown field 'max_step'; did you mean 'max_steps'?"),
+        ("train nano/1_seq2seq --dry-run shape.hidden_sizes=3", "unknown shape field 'hidden_sizes'"),
+        ("release ./nothing out", "no folder nothing; give a checkpoint's folder"),
+        ("release M M", "is an input too"),
+        ("convert llama ./nothing out", "nothing"),
+    ],
+)
+def test_errors_are_one_line(run, files, toy_trained, toy_tokenizer, model, monkeypatch, arguments, message):
+    monkeypatch.chdir(files)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    (files / "bad.txt").write_bytes(b"un chat\nd\xe9j\xe0\n")
+    (files / "short.txt").write_text("one\n")
+    (files / "long.txt").write_text("un\n" + "un " * 100 + "\n")
+    (files / "empty.txt").write_text("")
+    if "ENCODER" in arguments:
+        toy_trained.encoder.save_pretrained(files / "encoder")
+        toy_tokenizer.save_pretrained(files / "encoder")
+    words = [{"M": model, "ENCODER": str(files / "encoder")}.get(word, word) for word in arguments.split()]
+    code, _, err = run(*words)
+    assert code == 2, err
+    assert message in one_line(err)
+    assert not (files / "out.npy").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "encode", "encode --model", "tranlsate", "translate --model m --num-beams 0"]
+)
+def test_wrong_usage(run, arguments):
+    code, _, err = run(*arguments.split())
+    assert code == 2 and "Traceback" not in err

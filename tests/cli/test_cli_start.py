@@ -1,0 +1,145 @@
+"""Before a command runs: what its help imports, which outputs it refuses, how errors reach the user."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+
+import hf_echo
+import hf_echo.cli as cli
+from hf_echo.cli.common import OUTPUTS, Command
+
+HEAVY = (
+    "torch transformers sentence_transformers datasets pandas sklearn scipy numpy pyarrow tokenizers safetensors "
+    "huggingface_hub accelerate matplotlib sacrebleu faiss"
+).split()
+
+
+def leaves(group, words=()):
+    """(words, command) of every command of the tree."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
+
+
+def test_no_help_imports_a_heavy_library():
+    """One process asks for every help, so a module that any of them imports is seen."""
+    pages = [
+        [],
+        *[list(words) for words in COMMANDS],
+        *sorted({words[:1] for words in COMMANDS if len(words) > 1}),
+    ]
+    code = f"""if True:
+        import contextlib, io, json, sys
+        import hf_echo.cli as cli
+        heavy, brought = {HEAVY!r}, {{}}
+        for words in json.loads(sys.argv[1]):
+            sys.argv = ["hf-echo", *words, "--help"]
+            with contextlib.redirect_stdout(io.StringIO()) as page, contextlib.suppress(SystemExit):
+                cli.main()
+            assert "Usage" in page.getvalue(), words
+            if new := [name for name in heavy if name in sys.modules]:
+                brought[" ".join(words)] = new
+                heavy = [name for name in heavy if name not in new]
+        print(json.dumps(brought))"""
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(pages)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {}
+
+
+def test_every_command_checks_its_outputs():
+    assert len(COMMANDS) > 30
+    for words, command in COMMANDS.items():
+        assert isinstance(command, Command), words
+        for parameter in command.params:
+            text = f"{getattr(parameter, 'help', '')}"
+            if not getattr(parameter, "is_flag", False) and text.startswith(("Write ", "Folder of the new ", "OUT")):
+                assert parameter.name in OUTPUTS, (words, parameter.name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "encode a.txt LINK.npy",
+        "mine a.txt b.txt -o LINK",
+        "mine a.txt b.txt -o c.tsv --json LINK",
+        "evaluate xsim --source a.txt --target b.txt --json LINK",
+        "data segment a.txt --lang fra_Latn --out LINK",
+        "data code a.txt -l python --out LINK",
+        "data stats a.txt --markdown LINK",
+        "data gettext a.txt --out LINK",
+        "vocabulary count a.txt --lang fra_Latn --out LINK",
+        "convert llama FOLDER SAME",
+        "convert static FOLDER SAME",
+        "vocabulary swap FOLDER x SAME",
+        "vocabulary extend FOLDER SAME --counts c --merges 3",
+        "prune FOLDER SAME --size tiny",
+        "release FOLDER SAME",
+        "data bible fra_Latn=FOLDER --out SAME",
+        "mine a.txt b.txt -o c.tsv --json c.tsv",
+    ],
+)
+def test_an_output_is_never_an_input(hf_echo_cli, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "a.txt"
+    source.write_text("un chat\n")
+    (tmp_path / "b.txt").write_text("a cat\n")
+    (tmp_path / "LINK").symlink_to("a.txt")
+    (tmp_path / "LINK.npy").symlink_to("a.txt")
+    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "SAME").symlink_to("FOLDER")
+    code, _, err = hf_echo_cli(*arguments.split())
+    assert code == 2 and "is an input too" in err, err
+    assert source.read_text() == "un chat\n" and not list((tmp_path / "FOLDER").iterdir())
+
+
+def test_an_unwritable_place_is_told_before_a_model_is_opened(hf_echo_cli, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("un chat\n")
+    monkeypatch.setattr("hf_echo.inference.load_encoder", lambda *_, **__: pytest.fail("a model was opened"))
+    code, _, err = hf_echo_cli("encode", tmp_path / "a.txt", tmp_path / "a.txt" / "x.npy")
+    assert code == 2 and "cannot be written" in err
+
+
+def test_version(hf_echo_cli):
+    assert hf_echo_cli("--version") == (0, f"hf-echo {hf_echo.__version__}\n", "")
+
+
+@pytest.mark.parametrize("kind", [KeyError, TypeError, EOFError, AttributeError, RuntimeError])
+def test_an_unexpected_error_is_one_line_unless_asked_for(hf_echo_cli, monkeypatch, kind):
+    def broken():
+        raise kind("some\nthing")
+
+    monkeypatch.setattr("hf_echo.cli.tour.run_tour", broken)
+    monkeypatch.delenv("HF_ECHO_DEBUG", raising=False)
+    code, out, err = hf_echo_cli("tour")
+    assert code in (1, 2) and not out and err.startswith("hf-echo: ") and err.count("\n") == 1
+    assert kind is EOFError or (kind.__name__ in err and "HF_ECHO_DEBUG=1" in err)
+    monkeypatch.setenv("HF_ECHO_DEBUG", "1")
+    with pytest.raises((kind, ValueError)):
+        hf_echo_cli("tour")
+
+
+def test_models_of_the_package_have_short_names(hf_echo_cli, tmp_path):
+    """Every command of `evaluate` that takes a model knows echo-nano by name, and takes it where none is named."""
+    (tmp_path / "a.txt").write_text("un chat\nbonjour\n")
+    (tmp_path / "b.txt").write_text("a cat\nhello\n")
+    lines = ("--source", tmp_path / "a.txt", "--source-lang", "fra_Latn", "--target", tmp_path / "b.txt")
+    code, out, err = hf_echo_cli("evaluate", "xsim", *lines)
+    assert code == 0 and json.loads(out)["count"] == 2 and "no model given: echo-nano" in err
+    code, out, _ = hf_echo_cli("evaluate", "cost", "--model", "echo-nano", "--rounds", "1")
+    report = json.loads(out)
+    assert code == 0 and report["encoder_flops"]["20"] > 0
+    speed = report["speed"]
+    assert (speed["texts"], speed["lang"]) == ("builtin", "fra_Latn") and speed["sentences_per_second"] > 0
+    for words, command in COMMANDS.items():
+        if words[0] == "evaluate" and (model := next((p for p in command.params if p.name == "model"), None)):
+            assert not model.required, words

@@ -1,0 +1,83 @@
+"""What comes with the package is there, is as small as it says, and does what the first look shows."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, pipeline
+
+import hf_echo
+from hf_echo.cli.tour import QUERIES, SHORT, TEXTS, run_tour
+
+COMMAND = "encode"
+
+
+def test_echo_static_is_small_and_opens():
+    folder = hf_echo.pretrained("echo-static")
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 12e6
+    assert "echo-static" in (folder / "README.md").read_text(encoding="utf-8")
+    model = SentenceTransformer(str(folder), device="cpu")
+    assert type(model[0]).__name__ == "StaticEmbedding"
+    vectors = model.encode(["Bonjour !", "Hello!", "Der Zug ist spät."])
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+    assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]
+
+
+def test_echo_nano_is_small_and_opens_in_three_ways():
+    folder = hf_echo.pretrained("echo-nano")
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 40e6
+    assert "echo-nano" in (folder / "README.md").read_text(encoding="utf-8")
+    # inside the package the package is the code; one small file leads trust_remote_code to it
+    assert [file.name for file in folder.rglob("*.py")] == ["installed_echo.py"]
+    encoder = AutoModel.from_pretrained(folder, trust_remote_code=True)
+    assert encoder.num_parameters() <= 12e6
+    vectors = SentenceTransformer(str(folder), device="cpu").encode(["Bonjour !", "Hello!", "Der Zug ist spät."])
+    assert vectors.shape == (3, encoder.config.embedding_size)
+    assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]
+    prompts = json.loads((folder / "config_sentence_transformers.json").read_text())["prompts"]
+    assert {"fra_Latn", "mkd_Cyrl"} <= set(encoder.config.languages) <= set(prompts)  # of the first stage, of the last
+    translator = pipeline("sonar-translation", model=str(folder))
+    found = translator("Le parlement a adopté la loi.", src_lang="fra_Latn", tgt_lang="eng_Latn")
+    assert found[0]["translation_text"]
+
+
+def test_translate_uses_it(hf_echo_cli, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Le parlement a adopté la loi.\n", encoding="utf-8")
+    _, out, err = hf_echo_cli("translate", texts, "--from", "fra_Latn")
+    assert "no model given: echo-nano" in err and out.strip()
+
+
+def test_tour():
+    console = Console(record=True, width=150)
+    found = run_tour(console)
+    right = [found[query] == lang for query, lang in QUERIES.items()]
+    assert np.mean(right) >= 0.8
+    text = console.export_text()
+    assert all(query in text for query in QUERIES)
+    assert text.count("wrong") == right.count(False)
+    assert all(sentence in text for _, sentence in SHORT)
+
+
+def test_it_is_used_where_no_model_is_given(run, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(TEXTS.values()) + "\n", encoding="utf-8")
+    _, _, err = run(texts, tmp_path / "out.npy", "--normalize")
+    assert "no model given: echo-nano, which comes with the package" in err
+    run("--model", "echo-nano", "--normalize", texts, tmp_path / "named.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "named.npy"), np.load(tmp_path / "out.npy"), atol=1e-6)
+    run("--model", "echo-static", texts, tmp_path / "static.npy")
+    model = SentenceTransformer(str(hf_echo.pretrained("echo-static")), device="cpu")
+    np.testing.assert_allclose(np.load(tmp_path / "static.npy"), model.encode(list(TEXTS.values())), atol=1e-6)
+
+
+def test_an_unknown_checkpoint_is_named():
+    with pytest.raises(
+        ValueError,
+        match="no checkpoint 'echo-micro' comes with the package; there are echo-nano, echo-static",
+    ):
+        hf_echo.pretrained("echo-micro")

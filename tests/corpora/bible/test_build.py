@@ -1,0 +1,239 @@
+"""The builder on a small world with planted faults: what goes, what stays, and that the report says so."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sacrebleu.metrics import CHRF
+
+from hf_echo.corpora.bible import build_bible, find_sources
+from hf_echo.corpora.bible.editions import Edition, VerseNumbers, spool
+from hf_echo.corpora.bible.labels import label, script_of
+from hf_echo.corpora.bible.lengths import crosslingual_outliers, language_factors, monolingual_outliers
+from hf_echo.corpora.bible.quality import mutual_chrf
+from hf_echo.data import load_nway, load_parallel
+
+from . import world
+
+COMMAND = "data"
+
+
+def lid(texts):
+    """Knows each language's words; None for a text that has none of them."""
+    known = {code: words(" ".join(world.edition(code).values())) for code in world.CODES}
+    found = [{code: len(known[code] & words(text)) for code in known} for text in texts]
+    return [max(counts, key=counts.get) if any(counts.values()) else None for counts in found]
+
+
+def words(text):
+    return set(text.replace(".", "").split())
+
+
+def build(folder, out, **options):
+    report = build_bible(find_sources([folder]), out, progress=False, **options)
+    removed = pq.read_table(out / "removed.parquet").to_pylist()
+    return report, {row["source"]: row for row in report["by_source"]}, removed
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for code in world.CODES:
+        world.write(tmp_path / "in", code, "a", world.edition(code))
+    return tmp_path / "in"
+
+
+def test_clean_sources_lose_nothing(folder, tmp_path):
+    report, _, removed = build(folder, tmp_path / "out")
+    assert not removed and report["sources"] == report["languages"] == len(world.CODES)
+    assert report["verses"] == {"train": 90 * 13, "dev": 20 * 13, "test": 20 * 13}
+    # each language into five pivots, less a pivot into itself
+    assert report["pairs"]["dev"] == dict.fromkeys(
+        ["deu_Latn", "eng_Latn", "fra_Latn", "rus_Cyrl", "spa_Latn"], 20 * 12
+    )
+    pairs = load_parallel(tmp_path / "out" / "pairs", split="test")
+    assert len(pairs) == 5 * 20 * 12 and set(pairs["provenance"]) == {"primary"}
+    row = next(r for r in pairs if r["source_lang"] == "tur_Latn" and r["target_lang"] == "rus_Cyrl")
+    turkish, russian = world.edition("tur"), world.edition("rus")
+    verse = next(v for v, text in turkish.items() if text == row["source"])
+    assert verse.startswith("JHN 11:") and row["target"] == russian[verse]
+    assert len(load_nway(tmp_path / "out" / "nway.parquet", split=None)) == 130 * 13
+    assert not list((tmp_path / "out").glob(".texts*"))
+
+
+def test_planted_faults(folder, tmp_path):
+    for n in (1, 2):
+        world.write(folder, "fin", f"good{n}", world.edition("fin", n))
+    world.write(folder, "fin", "ocr", world.garbage(world.edition("fin", 3)))
+    swapped = world.edition("fin", 4)
+    texts = list(swapped.values())
+    world.write(folder, "fin", "swapped", dict(zip(swapped, texts[50:] + texts[:50])))
+    world.write(folder, "fin", "mislabelled", world.edition("hun", 1))
+    merged = world.edition("ita", 0)
+    merged["GEN 1:4"] += " " + merged["GEN 1:5"] + " " + merged["GEN 1:6"]
+    merged["GEN 1:7"] = "  \u00a0 "
+    world.write(folder, "ita", "a", merged)
+
+    report, by, removed = build(folder, tmp_path / "out", lid=lid)
+    assert report["removed_sources"] == {"quality": 2}
+    assert by["ocr"]["removed"] == by["swapped"]["removed"] == "quality"
+    assert by["ocr"]["quality"] < 0.75 and by["swapped"]["quality"] < 0.75
+    assert by["good1"]["quality"] > 0.9 and by["good1"]["removed"] is None
+    assert by["mislabelled"]["lang"] == "hun_Latn" and by["mislabelled"]["predicted"] == "hun"
+    assert [(r["source"], r["lang"]) for r in report["relabelled"]] == [("mislabelled", "hun_Latn")]
+    gone = {(r["lang"], r["id"], r["reason"]) for r in removed if r["lang"] == "ita_Latn"}
+    assert gone == {("ita_Latn", "GEN 1:4", "crosslingual length"), ("ita_Latn", "GEN 1:7", "empty")}
+
+    # every verse is either kept or removed for one reason
+    nway = pq.read_table(tmp_path / "out" / "nway.parquet").to_pylist()
+    keys = [(r["lang"], r["source"], r["id"]) for r in (*nway, *removed)]
+    assert len(keys) == len(set(keys)) == 130 * (len(world.CODES) + 5)
+    assert sum(report["removed_verses"].values()) == len(removed)
+    # dev and test: the best source only, which also comes first
+    held_out = {(r["source"]) for r in nway if r["lang"] == "fin_Latn" and r["split"] != "train"}
+    best = next(r["source"] for r in report["by_source"] if r["best"] and r["lang"] == "fin_Latn")
+    assert held_out == {best} and next(r for r in nway if r["lang"] == "fin_Latn")["source"] == best
+    assert {r["source"] for r in nway if r["lang"] == "fin_Latn"} == {"a", "good1", "good2"}
+    assert json.loads((tmp_path / "out" / "report.json").read_text()) == report
+
+
+def test_the_same_again(folder, tmp_path):
+    for n in (1, 2):
+        world.write(folder, "eng", f"b{n}", world.edition("eng", n))
+    for out in ("one", "two"):
+        build(folder, tmp_path / out, sample=20)
+    for name in ("nway.parquet", "removed.parquet", "pairs/train.parquet", "report.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_scorer_chooses_the_pivot_text(folder, tmp_path):
+    second = world.edition("eng", 1)
+    second.pop("GEN 2:1")
+    world.write(folder, "eng", "z", second)
+
+    def likes_z(a, b, a_langs, b_langs):
+        mine = set(second.values()) - set(world.edition("eng").values())
+        return [float(x in mine or y in mine) for x, y in zip(a, b, strict=True)]
+
+    build(folder, tmp_path / "with", scorer=likes_z)
+    build(folder, tmp_path / "without")
+    for out, wanted in (("with", second), ("without", world.edition("eng"))):
+        pairs = load_parallel(tmp_path / out / "pairs")
+        english = {r["target"] for r in pairs if (r["source_lang"], r["target_lang"]) == ("fra_Latn", "eng_Latn")}
+        rest = {v: world.edition("eng")[v] for v in ("GEN 2:1",)}  # only one source has it
+        train = {v: t for v, t in (wanted | rest).items() if v.startswith("GEN")}
+        assert english == set(train.values())
+    with pytest.raises(ValueError, match=r"the scorer gave \(1,\) for"):
+        build(folder, tmp_path / "wrong", scorer=lambda *columns: [1.0])
+
+
+def test_chrf_is_that_of_sacrebleu(tmp_path):
+    numbers, texts = VerseNumbers(), [world.edition("fin", n) for n in range(3)]
+    texts[2] = {v: t for v, t in list(texts[2].items())[40:]}
+    editions = []
+    for i, edition in enumerate(texts):
+        column, length = spool(list(edition.values()), tmp_path / f"{i}.arrow")
+        assert length.tolist() == [len(t) for t in edition.values()]
+        keep = np.ones(len(edition), bool)
+        editions.append(Edition("fin_Latn", str(i), None, numbers(edition), length, column, keep))
+    score = CHRF(word_order=2).corpus_score
+    expected = []
+    for i, own in enumerate(texts):
+        against = []
+        for j, other in enumerate(texts):
+            shared = [v for v in own if v in other]
+            if i != j:
+                against.append(score([own[v] for v in shared], [[other[v] for v in shared]]).score)
+        expected.append(sum(against) / 2)
+    assert mutual_chrf(editions, sample=None) == pytest.approx(expected)
+    assert mutual_chrf(editions, sample=20) == pytest.approx(expected, abs=15)
+    assert mutual_chrf(editions[:1]) == [None]
+
+
+def test_monolingual_lengths():
+    verse, length = np.array([0, 0, 0, 1, 1, 2]), np.array([100, 110, 200, 50, 52, 9])
+    # means 136.7, 51, 9: only 200 lies more than 40 % away
+    assert monolingual_outliers(verse, length, 0.4).tolist() == [False, False, True, False, False, False]
+
+
+def test_crosslingual_lengths_after_each_language_is_scaled():
+    rng = np.random.default_rng(0)
+    langs, verses = 20, 200
+    scale, base = rng.uniform(0.3, 2, langs), rng.uniform(40, 200, verses)
+    length = base * scale[:, None] * rng.normal(1, 0.05, (langs, verses))
+    lang, verse = np.divmod(np.arange(langs * verses), verses)
+    factors = language_factors(lang, verse, length.ravel())
+    assert factors / factors.mean() == pytest.approx(scale / scale.mean(), rel=0.02)
+    length[3, 7] *= 2  # two verses in one
+    flagged = np.flatnonzero(crosslingual_outliers(lang, verse, length.ravel()))
+    assert 3 * verses + 7 in flagged and len(flagged) < 10
+    few = lang < 10  # nobody lies three deviations off among ten
+    assert not crosslingual_outliers(lang[few], verse[few], length.ravel()[few]).any()
+
+
+def test_factors_do_not_depend_on_which_books_a_language_has():
+    rng = np.random.default_rng(1)
+    base = np.concatenate([np.full(50, 50.0), np.full(50, 200.0)])  # a book of short verses, one of long ones
+    lang = np.repeat([0, 1, 2], [100, 50, 50])
+    verse = np.concatenate([np.arange(100), np.arange(50), np.arange(50, 100)])
+    length = base[verse] * np.array([1, 0.5, 0.5])[lang] * rng.normal(1, 0.01, 200)
+    factors = language_factors(lang, verse, length)
+    assert factors[1] / factors[0] == pytest.approx(0.5, rel=0.02)
+    assert factors[2] / factors[0] == pytest.approx(0.5, rel=0.02)
+
+
+def test_labels():
+    russian, chinese = ["В начале было Слово"], ["太初有道，道與神同在"]
+    japanese = ["初めに言があった。言は神と共にあった"]
+    assert [script_of(t) for t in (russian, chinese, japanese, ["1 2 3"])] == ["Cyrl", "Hani", "Jpan", None]
+    assert label(russian, "ru").lang == "rus_Cyrl"
+    assert label(russian, "aai").lang == "aai_Cyrl"  # no table knows Arifama-Miniafia; its script is seen
+    assert label(chinese, "zho_Hant").lang == "zho_Hant"
+    assert label(chinese, "zho_Hant", lambda texts: ["cmn"]).lang == "zho_Hant"
+    assert label(chinese, "zh", lambda texts: ["zho_Hant"]).lang == "zho_Hant"
+    assert label(russian * 4, "bul", lambda texts: ["rus", "rus", "rus", "bul"]) == ("rus_Cyrl", "rus", 0.75)
+    assert label(russian * 4, "bul", lambda texts: ["rus", None, "ukr", "bul"]).lang == "bul_Cyrl"
+    contradicts = lambda code, predicted: code != "aai_Cyrl"  # noqa: E731
+    assert label(russian, "aai", lambda texts: ["rus"], contradicts=contradicts).lang == "aai_Cyrl"
+    assert label(russian, None).lang is None
+
+
+def test_broken_files_stop_or_are_skipped_by_flag(folder, tmp_path):
+    (folder / "xho").mkdir()
+    (folder / "xho" / "b.usfm").write_bytes(b"\\id GEN\n\\c 1\n\\p\n\\v 1 \xff\n")
+    world.write(folder, "zul", "odd", {"GEN 1:1": "x" * 40, "XYZ 1:1": "y"})
+    with pytest.raises(ValueError, match=r"b.usfm:4: not UTF-8"):
+        build(folder, tmp_path / "out")
+    report, _, _ = build(folder, tmp_path / "out", on_bad="skip")
+    assert len(report["unreadable"]) == 1 and "b.usfm:4: not UTF-8" in report["unreadable"][0]["reason"]
+    assert "skipped 1 bad row (unknown book 'XYZ'" in report["bad_rows"] and "odd.tsv:2" in report["bad_rows"]
+    (folder / "xho" / "b.usfm").unlink()
+    with pytest.raises(ValueError, match=r"odd.tsv:2: unknown book 'XYZ'"):
+        build(folder, tmp_path / "out")
+
+
+def test_a_source_without_a_language_is_refused(tmp_path):
+    (tmp_path / "plain.tsv").write_text("GEN 1:1\thello there\n")
+    with pytest.raises(ValueError, match=r"nothing tells its language; write fra_Latn=.*plain.tsv"):
+        build(tmp_path / "plain.tsv", tmp_path / "out")
+
+
+def test_a_ces_file_tells_its_own_language(folder, tmp_path):
+    segs = "".join(
+        f'<seg id="b.{v.replace("JHN", "JOH").replace(" ", ".").replace(":", ".")}" type="verse">{t}</seg>\n'
+        for v, t in world.edition("por", 5).items()
+    )
+    text = f'<cesDoc><language id="gv" iso639="glv">Manx</language>\n{segs}</cesDoc>'
+    (folder / "Manx.xml").write_text(text, encoding="utf-8")
+    _, by, _ = build(folder, tmp_path / "out")
+    assert (by["Manx"]["lang"], by["Manx"]["declared"], by["Manx"]["kept"]) == ("glv_Latn", "glv", 130)
+
+
+def test_command(folder, tmp_path, run, refused):
+    code, out, _ = run("bible", folder, "--out", tmp_path / "out", "--pivots", "eng,fr")
+    report = json.loads(out)
+    assert code == 0 and report["languages"] == 13 and set(report["pairs"]["train"]) == {"eng_Latn", "fra_Latn"}
+    refused("no file or folder", "bible", tmp_path / "none", "--out", tmp_path / "x")
+    refused("on_bad_row='sometimes'", "bible", folder, "--out", tmp_path / "x", "--on-bad", "sometimes")

@@ -1,0 +1,304 @@
+"""Code snippets: whatever the file, ranges tile it and no snippet is too long; statements stay whole."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hf_echo.corpora.code_segments import CODE_LANGUAGES, Snippet, segment_code, snippet_rows, tidy
+
+COMMAND = "data"
+STDLIB = Path(sysconfig.get_path("stdlib"))
+PACKAGES = Path(sysconfig.get_path("purelib"))
+
+SOURCES = {
+    "python": '''"""Module."""
+import os
+
+
+def area(width, height):
+    # both in metres
+    return width * height
+''',
+    "java": """package a.b;
+/** A counter. */
+public class Counter {
+    private int n = 0;  // so far
+    public int next(String name, long[] values) throws IllegalStateException {
+        if (n > values.length) { throw new IllegalStateException("no more values for " + name + " behind " + n); }
+        return n++;
+    }
+}
+""",
+    "javascript": """'use strict';
+// reads a table
+const read = async (path, { limit = 10, ...rest } = {}) => {
+  const answer = await fetch(`https://example.org/${path}?limit=${limit}`, { method: 'GET', ...rest });
+  return answer.ok ? answer.json() : null;
+};
+""",
+    "go": """package main
+
+import "fmt"
+
+// Sum adds.
+func Sum(values []int) (total int) {
+	for _, value := range values {
+		total += value
+	}
+	fmt.Println(`raw
+string`, total)
+	return
+}
+""",
+    "c": """#include <stdio.h>
+#define LONG(x) \\
+  ((x) + 1)
+/* entry */
+int main(int argc, char **argv) {
+  for (int i = 0; i < argc; i++) printf("%s\\n", argv[i]);
+  return 0;
+}
+""",
+    "cpp": """#pragma once
+namespace a {
+template <typename T> struct Box : Base<T> { T value{}; auto get() const -> const T& { return value; } }; }
+static const char* text = R"(raw "text")";  // Größe: ∑ 🙂
+""",
+    "ruby": """# A shop.
+module Shop
+  class Order < Base
+    attr_reader :items
+    def total(tax: 0.2)
+      text = <<~TEXT
+        Total of #{items.size} items
+      TEXT
+      items.map { |item| item.price * (1 + tax) }.sum unless items.empty?
+    end
+  end
+end
+""",
+}
+
+
+def non_blank(text: str) -> int:
+    return len("".join(text.split()))
+
+
+def assert_tiles(source: bytes, snippets: list[Snippet], max_size: int = 100) -> None:
+    assert b"".join(s.text.encode() for s in snippets) == (source if source.decode().strip() else b"")
+    place = 0
+    for snippet in snippets:
+        assert snippet.start == place and snippet.text == source[place : snippet.end].decode()
+        assert 1 <= non_blank(snippet.text) <= max_size
+        assert snippet.kind in ("code", "text")
+        place = snippet.end
+
+
+def tidied(source: str, language: str, **options) -> list[tuple[str, str]]:
+    return [(s.kind, tidy(s.text)) for s in segment_code(source, language, **options)]
+
+
+# Ranges
+
+
+@pytest.mark.parametrize("max_size", [1, 7, 40, 100, 10_000])
+@pytest.mark.parametrize("language", CODE_LANGUAGES)
+def test_every_language_is_tiled(language, max_size):
+    source = SOURCES[language].encode()
+    assert_tiles(source, segment_code(source, language, max_size=max_size), max_size)
+    windows = source.replace(b"\n", b"\r\n")
+    assert_tiles(windows, segment_code(windows, language, max_size=max_size), max_size)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(CODE_LANGUAGES), st.data(), st.integers(1, 120))
+def test_broken_source_is_tiled(language, data, max_size):
+    """Pieces of sound source in any order, with what hypothesis thinks of in between."""
+    piece = st.sampled_from(SOURCES[language].splitlines(keepends=True)) | st.text(max_size=20)
+    source = "".join(data.draw(st.lists(piece, max_size=12))).encode()
+    assert_tiles(source, segment_code(source, language, max_size=max_size), max_size)
+
+
+def real_files() -> list[tuple[str, Path]]:
+    rng = random.Random(0)
+    places = {"python": (STDLIB, "*.py"), "c": (Path(sysconfig.get_path("include")), "*.h")}
+    places |= {
+        "cpp": (PACKAGES / "torch/include/ATen/core", "*.h"),
+        "javascript": (PACKAGES, "sklearn/**/*.js"),
+    }
+    found = []
+    for language, (folder, pattern) in places.items():
+        files = sorted(f for f in folder.glob(pattern) if 500 < f.stat().st_size < 40_000)
+        found += [(language, file) for file in rng.sample(files, min(6, len(files)))]
+    return found
+
+
+@pytest.mark.parametrize("language, path", real_files(), ids=lambda value: getattr(value, "name", value))
+def test_real_files_are_tiled(language, path):
+    source = path.read_bytes()
+    assert_tiles(source, segment_code(source, language))
+    rng = random.Random(path.name)
+    text = source.decode()
+    cut = text[rng.randrange(len(text)) :] + text[: rng.randrange(len(text))]  # ends and begins anywhere
+    assert_tiles(cut.encode(), segment_code(cut, language))
+
+
+def test_python_comments_are_text_and_tokens_survive():
+    """Against the tokenizer of Python itself: text snippets hold comments and strings only."""
+    import io
+    import tokenize
+
+    path = STDLIB / "textwrap.py"
+    source = path.read_text(encoding="utf-8")
+    snippets = segment_code(source, "python")
+    offsets = [0]
+    for line in source.splitlines(keepends=True):
+        offsets.append(offsets[-1] + len(line.encode()))
+    lines = source.splitlines(keepends=True)
+    code_at = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER):
+            row, column = token.start
+            code_at.append(offsets[row - 1] + len(lines[row - 1][:column].encode()))
+    text_bytes = set()
+    for snippet in snippets:
+        if snippet.kind == "text":
+            text_bytes.update(range(snippet.start, snippet.end))
+    assert len(text_bytes) > 1000
+    assert not text_bytes.intersection(code_at)
+
+
+# What is cut where
+
+
+def test_a_small_file_is_one_snippet():
+    assert tidied(SOURCES["python"], "python") == [("code", SOURCES["python"].strip())]
+    assert segment_code("", "python") == segment_code(" \n\t", "go") == []
+
+
+def test_statements_up_to_the_size():
+    """The JavaScript example of OS Table 1: three statements, 98 non-blank characters."""
+    source = (
+        "const DataHandler = require('./lib/dataHandler.js');\nlet windowRef;\n"
+        "const dataHandler = new DataHandler({});\n"
+    )
+    after = "doSomethingElse(windowRef);\n"
+    assert tidied(source + after, "javascript") == [("code", source.strip()), ("code", after.strip())]
+
+
+def test_the_head_of_a_long_statement_stands_alone():
+    """The Python example of OS Table 1: the condition, without its body and without the line before it."""
+    head = 'if input_event["enable_points"] or event_info.get("bonus"):'
+    body = [f'    points = points + event_info["number_{i}"] * factor_{i} + offset' for i in range(3)]
+    source = "\n".join(["event_count += 1", head, *body, "finish()"])
+    kinds, texts = zip(*tidied(source, "python"))
+    assert texts == ("event_count += 1", head, *(line.strip() for line in body), "finish()")
+    assert set(kinds) == {"code"}
+
+
+def test_no_snippet_over_the_end_of_a_long_function():
+    filler = "\n".join(f"    value_{i} = compute(value_{i}, {i}) + {'x' * 40}" for i in range(3))
+    source = f"def first(a):\n{filler}\n    return a\n\n\ndef second(b):\n{filler}\n    return b\n"
+    for _, text in tidied(source, "python"):
+        assert not ("return a" in text and "def second" in text)
+
+
+def test_comments_and_docstrings_are_text():
+    long = "x" * 90
+    source = f'def f(a):\n    """Says what f does."""\n    # a remark\n    # and more\n    return {long} + a  # why\n'
+    assert tidied(source, "python") == [
+        ("code", "def f(a):"),
+        ("text", '"""Says what f does."""\n# a remark\n# and more'),
+        ("code", f"return {long} + a"),
+        ("text", "# why"),
+    ]
+    directive = f"'use strict';\n/* a remark */\nvar y = {long};\n"
+    assert [kind for kind, _ in tidied(directive, "javascript")] == ["code", "text", "code"]
+
+
+def test_a_long_token_is_cut_at_lines_then_blanks_then_anywhere():
+    lines = "\n".join(f"line {i} {'a' * 40}" for i in range(6))
+    pieces = tidied(f'"""{lines}"""', "python")
+    assert all(kind == "text" for kind, _ in pieces)
+    assert [text.count("\n") for _, text in pieces] == [1, 1, 1]
+    words = tidied("# " + "word " * 60, "python")
+    assert [non_blank(text) for _, text in words] == [97, 100, 44]
+    assert all(set(text.split()) <= {"#", "word"} for _, text in words)
+    assert [len(text) for _, text in tidied("é" * 250, "c")] == [100, 100, 50]
+
+
+def test_indentation_goes_with_its_line():
+    source = "class A:\n" + "".join(f"    name_{i} = '{'x' * 60}'\n\n" for i in range(3))
+    ends = [s.text for s in segment_code(source, "python")]
+    assert len(ends) == 3
+    assert all(text.startswith("    name_") for text in ends[1:])
+    assert all(text.endswith("\n\n") for text in ends)
+
+
+def test_deep_nesting_takes_linear_time_and_no_recursion():
+    source = "x = " + "(" * 3000 + "1" + ")" * 3000 + "\n"
+    assert sys.getrecursionlimit() < 3000
+    assert_tiles(source.encode(), segment_code(source, "python"))
+
+
+# Refusals, rows, command
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="no grammar for 'cobol'; known languages are python, java"):
+        segment_code("x", "cobol")
+    with pytest.raises(ValueError, match="max_size=0 must be 1 or more"):
+        segment_code("x", "python", max_size=0)
+    with pytest.raises(UnicodeDecodeError):
+        segment_code(b"x = '\xff'", "python")
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    from hf_echo.corpora import code_tree
+
+    code_tree._grammar.cache_clear()
+    monkeypatch.setitem(sys.modules, "tree_sitter_go", None)
+    with pytest.raises(ImportError, match=r"pip install 'hf-echo\[code\]'"):
+        segment_code("package a", "go")
+
+
+def test_rows_of_folders(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b.py").write_bytes(b"\xef\xbb\xbfx = '\xc3\xa9'\r\n")
+    (tmp_path / "a.py").write_text("y = 1\n")
+    (tmp_path / "a.txt").write_text("no code")
+    rows = list(snippet_rows([tmp_path, tmp_path / "a.py"], "python", progress=False))
+    assert [row["text"] for row in rows] == ["y = 1", "x = 'é'"]
+    assert rows[1]["id"] == f"{tmp_path.as_posix()}/deep/b.py:0-13"
+    assert {key: rows[0][key] for key in ("language", "class", "start", "end")} == {
+        "language": "python",
+        "class": "code",
+        "start": 0,
+        "end": 6,
+    }
+
+
+def test_command(run, refused, tmp_path):
+    good, bad, out = tmp_path / "a.rb", tmp_path / "b.rb", tmp_path / "x" / "out.jsonl"
+    good.write_text(SOURCES["ruby"])
+    bad.write_bytes(b"x = '\xff'")
+    code, printed, err = run("code", tmp_path, "-l", "ruby", "--out", out, "--on-bad", "skip", "--max-size", "60")
+    assert code == 0 and "2/2" in err
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [row["text"] for row in rows] == [t for _, t in tidied(SOURCES["ruby"], "ruby", max_size=60)]
+    assert json.loads(printed)["rows"] == len(rows) > 3
+    code, _, err = run("code", tmp_path, "-l", "ruby", "--out", out)
+    assert code == 2 and f"{bad}: not UTF-8 at byte 5" in err and "--on-bad skip" in err
+    assert len(out.read_text(encoding="utf-8").splitlines()) > 1  # what was finished is kept
+    refused("no file or folder", "code", tmp_path / "none", "-l", "ruby", "--out", out)
+    refused("has no file that ends in .go", "code", tmp_path, "-l", "go", "--out", out)
+    refused("no grammar for 'perl'", "code", tmp_path, "-l", "perl", "--out", out)
+    refused("on_bad='no'", "code", good, "-l", "ruby", "--out", out, "--on-bad", "no")

@@ -1,0 +1,255 @@
+"""Harvest of gettext catalogs: which messages become rows, in which languages, and cleaned how."""
+
+from __future__ import annotations
+
+import gettext as standard
+import json
+import zipfile
+from collections import Counter
+from pathlib import PurePosixPath
+
+import polib
+import pyarrow.parquet as pq
+import pytest
+
+from hf_echo.corpora.gettext import (
+    harvest,
+    language_of,
+    language_of_locale,
+    package_of,
+    plural_forms,
+    plural_pairs,
+)
+from hf_echo.corpora.messages import clean, remove_accelerators, strip_tags
+from hf_echo.data import load_parallel
+
+COMMAND = "data"
+RUSSIAN = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
+PO = r"""# French
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+"Language: fr\n"
+"Plural-Forms: nplurals=2; plural=(n > 1);\n"
+
+msgid "_Open the file %(file_name)s"
+msgstr "_Ouvrir le fichier %(file_name)s"
+
+msgctxt "verb"
+msgid "Save &As"
+msgstr "Enregistrer &sous"
+
+#, fuzzy
+msgid "Fuzzy"
+msgstr "Flou"
+
+msgid "Untranslated"
+msgstr ""
+
+msgid "OK"
+msgstr "OK"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] "%d fichier"
+msgstr[1] "%d fichiers"
+
+msgid "Two\n"
+"lines"
+msgstr "Deux\n"
+"lignes"
+
+#~ msgid "Old"
+#~ msgstr "Vieux"
+"""
+FRENCH = {
+    "Open the file %(file_name)s": "Ouvrir le fichier %(file_name)s",
+    "Save As": "Enregistrer sous",
+    "%d file": "%d fichier",
+    "%d files": "%d fichiers",
+    "Two lines": "Deux lignes",
+}
+
+
+def place(root, locale, domain="demo", package="demo"):
+    folder = root / "site-packages" / package / "locale" / locale / "LC_MESSAGES"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{domain}.po"
+
+
+def rows_of(path):
+    return pq.read_table(path).to_pylist()
+
+
+def test_po(tmp_path):
+    place(tmp_path, "fr").write_text(PO, encoding="utf-8")
+    counts = harvest([tmp_path], tmp_path / "out.parquet", progress=False)
+    rows = rows_of(tmp_path / "out.parquet")
+    assert {r["source"]: r["target"] for r in rows} == FRENCH
+    kinds = {(r["source_lang"], r["target_lang"], r["provenance"]) for r in rows}
+    assert kinds == {("eng_Latn", "fra_Latn", "primary")}
+    assert counts["rows"] == 5
+    assert counts["languages"] == {"fra_Latn": 5} and counts["packages"] == {"demo": 5}
+    assert counts["left_out"] == {"fuzzy or obsolete": 2, "untranslated": 1, "equal": 1}
+    assert json.loads((tmp_path / "out.counts.json").read_text()) == counts
+    assert len(load_parallel(tmp_path / "out.parquet")) == 5
+    kept = harvest([tmp_path / "site-packages"], tmp_path / "all.parquet", keep_equal=True, progress=False)
+    assert kept["rows"] == 6
+
+
+def test_mo_gives_what_po_gives_and_what_the_standard_library_reads(tmp_path):
+    po = place(tmp_path, "fr")
+    po.write_text(PO, encoding="utf-8")
+    mo = po.with_suffix(".mo")
+    polib.pofile(str(po)).save_as_mofile(str(mo))
+    counts = harvest([tmp_path], tmp_path / "both.parquet", progress=False)
+    assert counts["rows"] == 5 and counts["left_out"]["repeated"] == 5  # polib writes no fuzzy entries into a .mo
+    po.unlink()
+    harvest([tmp_path], tmp_path / "out.parquet", progress=False)
+    assert {r["source"]: r["target"] for r in rows_of(tmp_path / "out.parquet")} == FRENCH
+    with mo.open("rb") as file:
+        translation = standard.GNUTranslations(file)
+    assert translation.ngettext("%d file", "%d files", 1) == FRENCH["%d file"]
+    assert translation.ngettext("%d file", "%d files", 2) == FRENCH["%d files"]
+
+
+def test_wheels_and_a_catalog_that_is_none(tmp_path):
+    wheel = tmp_path / "django-5.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(
+            "django/conf/locale/pt_BR/LC_MESSAGES/django.po", PO.replace("Language: fr", "Language: pt_BR")
+        )
+        archive.writestr("django/conf/locale/en/LC_MESSAGES/django.po", PO)
+        archive.writestr("django/conf/locale/xx/LC_MESSAGES/django.po", PO)
+        archive.writestr("django/conf/locale/de/LC_MESSAGES/django.po", 'msgid ""\nmsgstr ""\n\nmsgid "a\nmsgstr')
+        archive.writestr("django/conf/locale/es/LC_MESSAGES/django.po", PO.encode() + b'msgid "\xff"\nmsgstr "x"\n')
+        archive.writestr("django/conf/locale/it/LC_MESSAGES/django.mo", b"\xde\x12\x04\x95 cut")
+    (tmp_path / "broken.zip").write_bytes(b"PK nothing")
+    counts = harvest([tmp_path], tmp_path / "out.parquet", progress=False)
+    assert counts["languages"] == {"por_Latn": 5} and counts["packages"] == {"django": 5}
+    assert counts["left_out"]["catalogs of the source language"] == 1
+    assert counts["left_out"]["catalogs of an unknown language"] == 1
+    assert counts["left_out"]["catalogs that cannot be read"] == 3
+    assert counts["unreadable"].startswith("skipped 4 bad rows")
+    with pytest.raises(ValueError, match=r"de/LC_MESSAGES/django.po:5: not a gettext catalog \(syntax") as error:
+        harvest([tmp_path], tmp_path / "never.parquet", on_bad="error", progress=False)
+    line = PO.count("\n") + 1
+    assert f"es/LC_MESSAGES/django.po:{line}: not a gettext catalog (not utf-8)" in str(error.value)
+    assert not (tmp_path / "never.parquet").exists() and not list(tmp_path.glob(".*"))
+
+
+def test_a_catalog_may_say_that_its_source_is_not_english(tmp_path):
+    text = PO.replace('"Language: fr', '"X-Source-Language: de\\n"\n"Language: fr')
+    place(tmp_path, "fr").write_text(text, encoding="utf-8")
+    counts = harvest([tmp_path], tmp_path / "out.parquet", progress=False)
+    assert counts["languages"] == {"deu_Latn>fra_Latn": 5}
+    assert {r["source_lang"] for r in rows_of(tmp_path / "out.parquet")} == {"deu_Latn"}
+
+
+@pytest.mark.parametrize(
+    ("path", "header", "code"),
+    [
+        ("locale/sr@latin/LC_MESSAGES/tar.mo", "", "srp_Latn"),
+        ("locale/sr/LC_MESSAGES/tar.mo", "en", "srp_Cyrl"),  # the folder decides
+        ("locale/zh_TW/LC_MESSAGES/tar.mo", "", "zho_Hant"),
+        ("locale/de_DE.UTF-8/LC_TIME/coreutils.mo", "", "deu_Latn"),
+        ("locale/xyz/LC_MESSAGES/tar.mo", "fr", None),
+        ("po/pt_BR.po", "", "por_Latn"),
+        ("po/messages.po", "nb_NO", "nob_Latn"),
+        ("translations/messages.ca@valencia.po", "", "cat_Latn"),
+        ("translations/demo-uk.po", "", "ukr_Cyrl"),
+        ("ja/docs/install.po", "", "jpn_Jpan"),
+        ("docs/install.po", "", None),
+    ],
+)
+def test_language_of_a_catalog(path, header, code):
+    assert language_of(PurePosixPath(path), {"Language": header}) == code
+
+
+def test_locales_that_are_none():
+    assert [language_of_locale(x) for x in ("", "C", "template", "en@quot", "uz@cyrillic")] == [
+        None,
+        None,
+        None,
+        "eng_Latn",
+        "uzn_Cyrl",
+    ]
+
+
+def test_package_of():
+    assert package_of(PurePosixPath("/usr/share/locale/fr/LC_MESSAGES/tar.mo")) == "tar"
+    assert package_of(PurePosixPath("/v/lib/site-packages/sphinx/locale/fr/LC_MESSAGES/sphinx.mo")) == "sphinx"
+    assert package_of(PurePosixPath("/home/me/shop/locale/fr/LC_MESSAGES/django.po")) == "shop"
+
+
+def test_plurals_go_with_the_form_that_the_header_gives():
+    forms = plural_forms(RUSSIAN)
+    texts = {0: "файл", 1: "файла", 2: "файлов"}
+    assert plural_pairs("file", "files", texts, forms) == [
+        ("file", "файл"),
+        ("files", "файла"),
+        ("files", "файлов"),
+    ]
+    japanese = plural_forms("nplurals=1; plural=0;")
+    assert plural_pairs("file", "files", {0: "ファイル"}, japanese) == [
+        ("file", "ファイル"),
+        ("files", "ファイル"),
+    ]
+    backwards = plural_forms("nplurals=2; plural=n==1;")  # the form of one is the second
+    assert plural_pairs("a", "b", {0: "many", 1: "one"}, backwards) == [("a", "one"), ("b", "many")]
+    for wrong in (
+        "",
+        "nplurals=INTEGER; plural=EXPRESSION;",
+        "nplurals=2; plural=n;",
+        "nplurals=2; plural=__import__",
+    ):
+        assert plural_forms(wrong) is None
+    assert plural_pairs("file", "files", texts, None) == []
+    assert plural_pairs("file", "files", {0: "fichier", 1: "fichiers"}, None)[1] == ("files", "fichiers")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("_File", "_Datei", ("File", "Datei")),
+        ("E&xit", "&Beenden", ("Exit", "Beenden")),
+        ("_File", "文件(_F)", ("File", "文件")),
+        ("Right-to-left o_verride", "右→左 Override(_V)", ("Right-to-left override", "右→左 Override")),
+        ("Save &As...", "Speichern unter...", ("Save As...", "Speichern unter...")),
+        ("Set LC_ALL first", "Erst LC_ALL setzen", None),
+        ("the snap_edge property", "la propriété snap_edge", None),
+        ("%(file_name)s is gone", "%(file_name)s est parti", None),
+        ("{user_name} &amp; co", "{user_name} &amp; cie", None),
+        ("R&D", "F&E", None),
+        ("Salt & Pepper", "Salz & Pfeffer", None),
+        ("call __init__", "appeler __init__", None),
+        ("roles starting with `pg_x'", "rôles en `pg_x'", None),
+    ],
+)
+def test_accelerators(source, target, expected):
+    assert remove_accelerators(source, target) == (expected or (source, target))
+
+
+def test_html_goes_on_demand():
+    source = 'Click <a href="x">here</a>,<br/>or open <filename> &amp; wait'
+    assert strip_tags(source) == "Click here, or open <filename> & wait"
+    assert clean(source, "<b>Ici</b>", strip_html=True) == ("Click here, or open <filename> & wait", "Ici")
+    assert clean(source, "<b>Ici</b>")[1] == "<b>Ici</b>"
+    assert clean("<br>", "x", strip_html=True) is None
+
+
+def test_command(tmp_path, run, refused):
+    place(tmp_path, "fr").write_text(PO, encoding="utf-8")
+    code, out, _ = run("gettext", tmp_path, "--out", tmp_path / "new" / "out.parquet")
+    assert code == 0 and json.loads(out)["rows"] == len(rows_of(tmp_path / "new" / "out.parquet")) == 5
+    refused("no file or folder", "gettext", tmp_path / "none", "--out", tmp_path / "x.parquet")
+    (tmp_path / "empty").mkdir()
+    refused("no .po or .mo file under", "gettext", tmp_path / "empty", "--out", tmp_path / "x.parquet")
+
+
+def test_repeated_rows_of_two_packages_are_counted_once(tmp_path):
+    for package in ("one", "two"):
+        place(tmp_path, "fr", package=package).write_text(PO, encoding="utf-8")
+    counts = harvest([tmp_path], tmp_path / "out.parquet", progress=False)
+    rows = rows_of(tmp_path / "out.parquet")
+    assert counts["packages"] == {"one": 5} and max(Counter(map(str, rows)).values()) == 1

@@ -1,0 +1,283 @@
+"""Mathematics in LaTeX and running text: what is found stands at its range, and breakage costs no more than itself."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMathNode, LatexWalker
+
+from hf_echo.corpora.latex_scan import ENVIRONMENTS, scan
+from hf_echo.corpora.math_expressions import (
+    find_expressions,
+    find_sentences,
+    keep_expression,
+    math_rows,
+    read_documents,
+)
+
+COMMAND = "data"
+
+DOCUMENT = r"""\documentclass{article} % costs $5
+\begin{document}
+\section{On $k$-spaces}
+Let $a.\ b$ be a \emph{space} with \(x \in X\). Prices of \$5 and 50\% are no mathematics. Then
+\begin{align*}
+  f(x) &= \begin{cases} 1 & \text{if $x > 0$} \\[2pt] 0 \end{cases} \\  % $no$ end{align*}
+  g(x) &= 2
+\end{align*}
+holds! \begin{verbatim}
+$not$ \[ this \]
+\end{verbatim}
+See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it. Nothing here.
+
+\begin{itemize}
+\item[(a)] $$z^2$$ is large
+\item so is $y$
+\end{itemize}
+\end{document}
+"""
+
+
+def found(text: str, **options) -> list[tuple[str, str]]:
+    return [(e.kind, e.text) for e in find_expressions(text, **options)]
+
+
+def sentences(text: str, **options) -> list[str]:
+    return [s.text for s in find_sentences(text, **options)]
+
+
+def test_document():
+    assert found(DOCUMENT) == [
+        ("inline", "k"),
+        ("inline", r"a.\ b"),
+        ("inline", r"x \in X"),
+        ("align*", r"f(x) &= \begin{cases} 1 & \text{if $x > 0$} \\[2pt] 0 \end{cases} \\ g(x) &= 2"),
+        ("display", "x. y"),
+        ("display", "z^2"),
+        ("inline", "y"),
+    ]
+    first, second, *rest = sentences(DOCUMENT)
+    assert first == r"Let $a.\ b$ be a \emph{space} with \(x \in X\)."
+    assert second.startswith(r"Then \begin{align*} f(x)") and second.endswith(r"\end{align*} holds!")
+    assert rest == [
+        r"See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it.",
+        "$$z^2$$ is large",
+        "so is $y$",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(ENVIRONMENTS - {"math"}))
+def test_environments(name):
+    columns = "{2}" if name.startswith("alignat") else ""
+    assert found(f"a \\begin{{{name}}}{columns} x &= 1 \\end{{{name}}} $y$") == [
+        (name, "x &= 1"),
+        ("inline", "y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text, bodies",
+    [
+        ("unclosed $x then\n\nmore $y$ and $z$", ["y", "z"]),
+        (r"\begin{align} a & b \begin{equation} c \end{equation} $d$", ["c", "d"]),
+        (r"open \[ x and" + "\n \n" + r"\( y \( z \) \] $w$", ["z", "w"]),
+        (r"\footnote{for $5} and } { $x$", ["x"]),
+        (r"$\begin{matrix} a$ and $b$", [r"\begin{matrix} a", "b"]),
+        (r"\begin{foo} $x$ \end{bar} \end{align} \) $y$", ["x", "y"]),
+        (r"\begin{verbatim} never closed $x$", ["x"]),
+        (r"$x$$y$ and $ $ and $$z$$ and $$", ["x", "y", "z"]),
+        (r"line \\[2pt] \$ \\$x$", ["x"]),
+        ("\\begin $x$ \\", ["x"]),
+        ("a $x%$\ny$ b", ["xy"]),
+    ],
+)
+def test_broken_latex_gives_what_can_be_read(text, bodies):
+    assert [body for _, body in found(text)] == bodies
+
+
+def test_running_text():
+    def bodies(text):
+        return [body for _, body in found(text, markdown=True)]
+
+    assert bodies("It costs $5 or $10 and 50% of $x^2$.") == ["x^2"]
+    assert bodies("`$PATH` and $y$\n```sh\necho $A$\n```\n~~~\n$B$\n~~~\nso $z$ ``$q$``") == ["y", "z"]
+    assert bodies("50% of \\(x\\) and $$\\begin{align} a \\end{align}$$") == [
+        "x",
+        r"\begin{align} a \end{align}",
+    ]
+    assert sentences("First.\n\nHere 50% of $x. y$ is\nmuch! Last.", markdown=True) == ["Here 50% of $x. y$ is much!"]
+
+
+PIECES = [
+    "A word. ",
+    "two words, ",
+    r"\$5 ",
+    r"\emph{with $a_1$ inside} ",
+    "$x^2$ ",
+    r"$\{y\}$ ",
+    r"\(z\) ",
+    r"\[ w \] ",
+    "$$v$$ ",
+    r"$p \text{ if $q$}$ ",
+    "% remark $no$ \n",
+    r"\begin{align} a &= b \\ c \end{align} ",
+    "\n\n",
+    r"\\ ",
+    r"\begin{itemize} \item $i$ \end{itemize} ",
+    r"\verb|$n$| ",
+    r"\begin{equation*} e \end{equation*} ",
+    r"\begin{verbatim} $n$ \end{verbatim} ",
+    "{a $g$ group} ",
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=25))
+def test_agrees_with_a_parser_on_sound_documents(pieces):
+    text = "".join(pieces) + "."  # the parser refuses a document that ends in a line break
+
+    def spans(nodes):
+        for node in filter(None, nodes or []):
+            inside = node.isNodeType(LatexEnvironmentNode) and node.environmentname in ENVIRONMENTS
+            if node.isNodeType(LatexMathNode) or inside:
+                yield node.pos, node.pos + node.len
+                continue
+            yield from spans(getattr(node, "nodelist", None))
+            yield from spans(node.nodeargd.argnlist if getattr(node, "nodeargd", None) else None)
+
+    nodes, _, _ = LatexWalker(text, tolerant_parsing=False).get_latex_nodes()
+    assert [(e.start, e.end) for e in find_expressions(text)] == sorted(spans(nodes))
+
+
+NOISE = [
+    "$",
+    "$$",
+    "\\",
+    "{",
+    "}",
+    "%",
+    "\n\n",
+    "`",
+    "\\[",
+    "\\]",
+    "\\(",
+    "\\)",
+    "\\begin{align}",
+    "\\end{align}",
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES + NOISE) | st.text(max_size=8), max_size=25), st.booleans())
+def test_ranges_hold_what_was_found(pieces, markdown):
+    text, place = "".join(pieces), 0
+    for one in scan(text, markdown=markdown):
+        assert place <= one.start <= one.body <= one.body_end <= one.end
+        place = one.end
+    for expression in find_expressions(text, markdown=markdown):
+        raw = text[expression.start : expression.end]
+        if "%" not in raw:
+            assert expression.text in " ".join(raw.split())
+        assert raw[0] in "$\\"
+    place = 0
+    for sentence in find_sentences(text, markdown=markdown):
+        assert place <= sentence.start < sentence.end
+        place = sentence.end
+        raw = text[sentence.start : sentence.end]
+        assert raw == raw.strip()
+        inside = [e for e in find_expressions(text, markdown=markdown) if sentence.start <= e.start < sentence.end]
+        assert inside and all(e.end <= sentence.end for e in inside)
+
+
+@given(st.text().filter(lambda text: "$" not in text and "\\" not in text), st.booleans())
+def test_text_without_mathematics_gives_none(text, markdown):
+    assert find_expressions(text, markdown=markdown) == find_sentences(text, markdown=markdown) == []
+
+
+@pytest.mark.parametrize("piece", ["$x ", "\\[ x ", "\\begin{align} x ", "\\begin{verbatim} ", "{$x} ", "`$a "])
+def test_large_broken_documents(piece):
+    """What stays open is given up at once: a quadratic scan would take many minutes here."""
+    for markdown in (False, True):
+        assert found(piece * 20_000 + "\n\n$y$", markdown=markdown)[-1] == ("inline", "y")
+
+
+# Filters, rows, command
+
+
+def test_filters():
+    assert keep_expression("x" * 10 + "+" * 10, inline=False)
+    assert not keep_expression("x" * 9 + "+" * 10, inline=True)
+    assert keep_expression("+" * 150, inline=False) and not keep_expression("+" * 151, inline=False)
+    ninety = "x" * 18 + "++"
+    assert keep_expression(ninety, inline=False)
+    assert not keep_expression("x" * 19 + "++  ", inline=False)  # 90.5 % of what is not blank
+    assert keep_expression("x" * 30, inline=True)
+    assert keep_expression("x+", inline=True, min_length=2)
+
+
+def test_rows_hold_each_text_once():
+    long = "a_{1} + a_{2} + a_{3} + a_{4}"
+    documents = [("a", f"So ${long}$ is. \\[{long}\\]", False), ("b", f"And ${long}$ or $c$.", True)]
+    rows = list(math_rows(documents))
+    assert [(row["id"], row["class"], row["text"]) for row in rows] == [
+        ("a:3-34", "inline", long),
+        ("a:0-38", "sentence", f"So ${long}$ is."),
+        ("b:0-43", "sentence", f"And ${long}$ or $c$."),
+    ]
+    assert {row["language"] for row in rows} == {"latex"}
+    assert [row["class"] for row in math_rows(documents, sentences=False, max_length=28)] == []
+    assert len(list(math_rows(documents, min_length=1, sentences=False))) == 2
+
+
+def test_documents(tmp_path):
+    (tmp_path / "a.tex").write_text("% $x$\n", encoding="utf-8-sig")
+    (tmp_path / "b.md").write_text("$y$")
+    pq.write_table(pa.table({"text": ["$z$", None], "id": [1, 2]}), tmp_path / "c.parquet")
+    (tmp_path / "d.jsonl").write_text('{"text": "$w$"}\n')
+    folder = tmp_path.as_posix()
+    assert list(read_documents([tmp_path], progress=False)) == [
+        (f"{folder}/a.tex", "% $x$\n", False),
+        (f"{folder}/b.md", "$y$", True),
+        (f"{folder}/c.parquet:1", "$z$", True),
+        (f"{folder}/d.jsonl:1", "$w$", True),
+    ]
+
+
+def test_bad_documents_are_named(tmp_path, caplog):
+    pq.write_table(pa.table({"text": ["$z$"] * 1000}), tmp_path / "cut.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "cut.parquet").read_bytes()[:200])
+    pq.write_table(pa.table({"body": ["$z$"]}), tmp_path / "other.parquet")
+    (tmp_path / "lines.jsonl").write_bytes(b'{"text": "$w$"}\n{"text"\n{"text": 3}\n')
+    (tmp_path / "latin.tex").write_bytes(b"$\xff$")
+    (tmp_path / "ok.tex").write_text("$x$")
+    documents = list(read_documents([tmp_path], on_bad="skip", progress=False))
+    assert [text for _, text, _ in documents] == ["$w$", "$x$"]
+    log = caplog.text
+    assert "cut.parquet: not a Parquet file" in log and "latin.tex: not UTF-8 at byte 1" in log
+    assert "other.parquet: no column 'text', only body" in log
+    assert "lines.jsonl:2: not valid JSON" in log and "lines.jsonl:3: text is a int" in log
+    for name in ("cut.parquet", "other.parquet", "lines.jsonl", "latin.tex"):
+        with pytest.raises(ValueError, match=rf"{name}.*--on-bad skip"):
+            list(read_documents([tmp_path / name], progress=False))
+
+
+def test_command(run, refused, tmp_path):
+    paper, out = tmp_path / "paper.tex", tmp_path / "out.jsonl"
+    paper.write_text(DOCUMENT)
+    code, printed, err = run("math", paper, "--out", out)
+    assert code == 0 and "1/1" in err
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [row["class"] for row in rows] == ["align*"] + ["sentence"] * 5
+    assert all(DOCUMENT[row["start"] : row["end"]].split()[0] == row["text"].split()[0] for row in rows[1:])
+    assert json.loads(printed) == {"out": str(out), "rows": 6, "sentence": 5, "align*": 1}
+    code, printed, _ = run("math", paper, "--out", out, "--min-length", "1", "--no-sentences")
+    assert json.loads(printed)["inline"] == 4
+    refused("no file or folder", "math", tmp_path / "none", "--out", out)
+    paper.write_bytes(b"\xff")
+    code, _, err = run("math", paper, "--out", out)
+    assert code == 2 and "paper.tex: not UTF-8 at byte 0" in err

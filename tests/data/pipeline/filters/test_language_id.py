@@ -1,0 +1,182 @@
+"""Script, heliport and a fastText model written by hand."""
+
+from __future__ import annotations
+
+import struct
+import unicodedata
+
+import numpy as np
+import pytest
+
+from hf_echo.data.pipeline.filters import LanguageId
+from hf_echo.data.pipeline.filters.characters import LAST, is_kind, script_numbers, scripts
+from hf_echo.data.pipeline.filters.columns import code_points, count_by_row
+from hf_echo.languages import LANGUAGES
+
+FRENCH = "Nous avons mangé du pain avec du fromage dans la petite cuisine de ma grand-mère."
+ENGLISH = "We ate bread and cheese in the small kitchen of my grandmother."
+GERMAN = "Wir haben in der kleinen Küche meiner Großmutter Brot mit Käse gegessen."
+RUSSIAN = "Мы ели хлеб с сыром на маленькой кухне моей бабушки."
+CHINESE = "我们在祖母的小厨房里吃面包和奶酪。"
+JAPANESE = "私たちは祖母の小さな台所でパンとチーズを食べました。"
+
+
+@pytest.fixture
+def kept(rows):
+    """kept((text, code), ...): which texts stay, as targets."""
+
+    def call(*texts, sides="target", **fields):
+        table = rows(*(("x", text) for text, _ in texts), target_lang=[code for _, code in texts])
+        return LanguageId(sides=sides, **fields).keep(table).tolist()
+
+    return call
+
+
+def test_right_labels_stay_and_wrong_ones_go(kept):
+    pytest.importorskip("heliport")
+    right = [
+        (FRENCH, "fra_Latn"),
+        (ENGLISH, "eng_Latn"),
+        (GERMAN, "deu_Latn"),
+        (RUSSIAN, "rus_Cyrl"),
+        (CHINESE, "zho_Hans"),
+        (JAPANESE, "jpn_Jpan"),
+    ]
+    assert all(kept(*right))
+    texts, codes = zip(*right)
+    assert not any(kept(*zip(texts, codes[1:] + codes[:1])))
+
+
+def test_script_judges_without_an_identifier(kept):
+    """Georgian and N'Ko need no model: only texts that pass by script are named, and here none does."""
+    assert not any(kept((ENGLISH, "kat_Geor"), (RUSSIAN, "nqo_Nkoo"), (CHINESE, "jpn_Jpan"), (JAPANESE, "zho_Hant")))
+
+
+def test_a_few_foreign_words_do_not_make_another_script(kept):
+    pytest.importorskip("heliport")
+    text = "Чтобы установить расширение, откройте Firefox Extension Manager."
+    assert kept((text, "rus_Cyrl"), ("Mozilla Firefox Extension Manager", "rus_Cyrl")) == [True, False]
+
+
+def test_short_texts_stay(kept):
+    pytest.importorskip("heliport")
+    assert kept(("Guten Tag", "fra_Latn"), ("USB", "rus_Cyrl"), ("", "fra_Latn"), ("再见", "zho_Hans")) == [True] * 4
+    assert kept((GERMAN, "fra_Latn"), min_letters=1000) == [True]
+
+
+def test_languages_that_the_identifier_does_not_know_stay(kept):
+    """Bambara is not among heliport's languages; its text and any other Latin text stay."""
+    pytest.importorskip("heliport")
+    assert kept(("Mɔgɔ bɛɛ ka kan ka sɔrɔ ka taa a fɛ.", "bam_Latn"), (FRENCH, "bam_Latn")) == [True, True]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "arz_Arab",
+        "ary_Arab",
+        "nob_Latn",
+        "nno_Latn",
+        "bos_Latn",
+        "zsm_Latn",
+        "ind_Latn",
+        "ast_Latn",
+        "yue_Hant",
+    ],
+)
+def test_macrolanguages_and_neighbours(kept, code):
+    pytest.importorskip("heliport")
+    texts = {
+        "Arab": "أكلنا الخبز والجبن في مطبخ جدتي الصغير يوم الجمعة الماضي.",
+        "nob": "Vi spiste brød og ost på det lille kjøkkenet til bestemoren min i går kveld.",
+        "bos": "Jeli smo hljeb i sir u maloj kuhinji moje bake prošle sedmice.",
+        "zsm": "Kami makan roti dan keju di dapur kecil nenek saya pada minggu lalu.",
+        "ast": "Ayer comimos pan con queso en la cocina pequeña de mi abuela.",
+        "Hant": "我們在祖母的小廚房裡吃麵包和奶酪。",
+    }
+    key = {"nno": "nob", "ind": "zsm"}.get(code[:3], code[:3])
+    assert kept((texts.get(code[4:], texts.get(key)), code)) == [True]
+
+
+def test_sides_code_and_equal_texts(rows):
+    pytest.importorskip("heliport")
+    table = rows(
+        (FRENCH, ENGLISH),
+        (ENGLISH, FRENCH),
+        (FRENCH, FRENCH),
+        ("for i in range(3): pass", ENGLISH),
+        (FRENCH, ENGLISH),
+        source_lang=["fra_Latn", "fra_Latn", "fra_Latn", "python", "deu_Latn"],
+    )
+    assert LanguageId(sides="source").keep(table).tolist() == [True, False, True, True, False]
+    assert LanguageId(sides="target").keep(table).tolist() == [True, False, False, True, True]
+    assert LanguageId().keep(table).tolist() == [True, False, False, True, False]
+    assert LanguageId().keep(table.slice(0, 0)).shape == (0,)
+
+
+def write_fasttext(path, weights: dict[str, dict[str, float]]) -> None:
+    """A supervised fastText model (format 12): one input row a word, softmax over labels of ten times its weights."""
+    words = ["</s>", *sorted({word for row in weights.values() for word in row})]  # every text ends with </s>
+    labels = list(weights)
+    entries = [(word, 0) for word in words] + [(f"__label__{label}", 1) for label in labels]
+    data = struct.pack("<2i", 793712314, 12)
+    #                    dim ws epoch minCount neg wordNgrams softmax supervised bucket minn maxn rate t
+    data += struct.pack("<12id", len(words), 5, 5, 1, 5, 1, 3, 3, 0, 0, 0, 100, 1e-4)
+    data += struct.pack("<3i2q", len(entries), len(words), len(labels), 100, -1)
+    for text, kind in entries:
+        data += text.encode() + b"\0" + struct.pack("<qb", 10, kind)
+    matrices = (
+        np.eye(len(words)),
+        10 * np.array([[weights[label].get(w, 0) for w in words] for label in labels]),
+    )
+    for matrix in matrices:
+        data += struct.pack("<?2q", False, *matrix.shape) + matrix.astype("<f4").tobytes()
+    path.write_bytes(data)
+
+
+def test_a_fasttext_model_by_its_file(kept, tmp_path):
+    pytest.importorskip("fasttext")
+    path = tmp_path / "model.bin"
+    words = {"deu_Latn": "wir haben in der", "fra_Latn": "nous avons du pain", "arb_Arab": "مع"}
+    write_fasttext(path, {code: dict.fromkeys(text.split(), 1.0) for code, text in words.items()})
+    texts = ("nous avons\ndu pain nous avons du pain", "wir haben wir haben wir haben")
+    asked = [(texts[0], "fra_Latn"), (texts[1], "fra_Latn"), (texts[1], "bam_Latn")]
+    assert kept(*asked, model=str(path)) == [True, False, True]
+    # half of the words speak for each language: less probable than asked
+    assert kept(("nous wir avons haben du in pain der", "fra_Latn"), model=str(path), min_probability=0.9) == [True]
+
+
+def test_a_wrong_model_file_is_named(kept, tmp_path):
+    pytest.importorskip("fasttext")
+    with pytest.raises(FileNotFoundError, match="no fastText model .*gone.bin"):
+        kept((GERMAN, "fra_Latn"), model=str(tmp_path / "gone.bin"))
+    (tmp_path / "text.bin").write_text("no model")
+    with pytest.raises(ValueError, match="text.bin is not a fastText model"):
+        kept((GERMAN, "fra_Latn"), model=str(tmp_path / "text.bin"))
+    write_fasttext(tmp_path / "topics.bin", {"sports": {"goal": 1.0}, "politics": {"vote": 1.0}})
+    with pytest.raises(ValueError, match="topics.bin: none of its 2 labels is a language"):
+        kept((GERMAN, "fra_Latn"), model=str(tmp_path / "topics.bin"))
+
+
+def test_every_language_has_a_script_with_letters():
+    counts = np.bincount(scripts(), minlength=256)
+    for code, language in LANGUAGES.items():
+        if language.script:
+            assert counts[script_numbers(code)].sum() >= 30, code
+
+
+def test_tables_agree_with_unicodedata():
+    points = np.arange(0, LAST + 1, 7, dtype=np.uint32)
+    for pattern, category in ((r"\p{L}", "L"), (r"\p{M}", "M"), (r"\p{N}", "N")):
+        # characters newer than Python's Unicode tables are unassigned (Cn) there
+        known = [(p, unicodedata.category(chr(p))) for p in points if unicodedata.category(chr(p)) != "Cn"]
+        found = is_kind(np.array([p for p, _ in known], np.uint32), pattern)
+        assert found.tolist() == [c.startswith(category) for _, c in known]
+    assert not is_kind(np.array([0x10FFFF], np.uint32), r"\p{L}").any()
+
+
+def test_counts_by_row_are_those_of_a_loop(rows):
+    texts = ["", "aé𐍈b", "漢字", "", "x y"]
+    points, offsets = code_points(rows(*((t, "x") for t in texts))["source"])
+    assert "".join(map(chr, points)) == "".join(texts)
+    assert count_by_row(points > 100, offsets).tolist() == [sum(ord(c) > 100 for c in t) for t in texts]

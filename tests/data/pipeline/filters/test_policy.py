@@ -1,0 +1,117 @@
+"""Provenance, caps and sanity on rows made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hf_echo.data.pipeline.filters import GroupCap, Provenance, TextSanity
+
+
+def capped(filter_, table) -> list[int]:
+    """Rows that stay, by sorting each group in a loop."""
+    groups, rank = filter_.groups(table), filter_.rank(table)
+    kept = []
+    for group in set(groups) - {None}:
+        rows = sorted((i for i in range(len(table)) if groups[i] == group), key=lambda i: (-rank[i], i))
+        kept += rows[: filter_.limit]
+    return sorted(kept + [i for i, group in enumerate(groups) if group is None])
+
+
+def test_provenance_and_its_exceptions(rows):
+    table = rows(
+        *[("a", "b")] * 6,
+        source_lang=["fra_Latn", "fra_Latn", "wol_Latn", "wol_Latn", "eng_Latn", "python"],
+        target_lang=["eng_Latn"] * 4 + ["wol_Latn", "eng_Latn"],
+        provenance=["primary", "mined", "primary", "mined", "back_translation", "code"],
+    )
+    assert Provenance().keep(table).tolist() == [True, False, True, False, False, True]
+    some = Provenance(also=("mined",), languages=("wol_Latn",))
+    assert some.keep(table).tolist() == [True, False, True, True, False, True]
+    assert some.fit([table]) is some
+    assert not Provenance(also=("mined",)).keep(table)[[1, 3]].any()
+
+
+def test_small_languages_are_counted_by_the_rows_that_stay(rows):
+    table = rows(
+        *[("a", "b")] * 7,
+        source_lang=["fra_Latn"] * 3 + ["wol_Latn"] * 4,
+        provenance=["primary"] * 3 + ["primary", "mined", "mined", "mined"],
+    )
+    filter_ = Provenance(also=("mined",), fewer_than=3)
+    with pytest.raises(ValueError, match="call fit"):
+        filter_.keep(table)
+    fitted = filter_.fit(iter([table.slice(0, 4), table.slice(4)]))
+    assert fitted.languages == ("wol_Latn",) and fitted.keep(table).all()
+
+
+def test_the_best_of_each_direction_stay(rows):
+    table = rows(
+        *[("a", "b")] * 6,
+        source_lang=["fra_Latn", "deu_Latn"] * 3,
+        quality=[0.1, 0.9, 0.5, None, 0.5, -0.5],
+    )
+    assert capped(GroupCap(limit=1, order="quality"), table) == [1, 2]
+    assert capped(GroupCap(limit=2, order="quality"), table) == [1, 2, 4, 5]
+    assert capped(GroupCap(limit=1, order="input"), table) == [0, 1]
+
+
+def test_synthetic_rows_only_fill_up(rows):
+    table = rows(*[("a", "b")] * 4, provenance=["mined", "mined", "primary", "primary"], quality=[0.9, 0.8, 0.1, 0.2])
+    filter_ = GroupCap(limit=3, order="quality", primary_first=True)
+    assert capped(filter_, table) == [0, 2, 3]
+
+
+def test_only_code_and_mathematics_are_capped(rows):
+    table = rows(
+        *[(str(i), "b") for i in range(8)],
+        source_lang=["python"] * 3 + ["fra_Latn"] * 3 + ["latex"] * 2,
+        provenance=["code"] * 3 + ["primary"] * 3 + ["math"] * 2,
+    )
+    kept = capped(GroupCap(limit=1, only=("code", "math")), table)
+    assert [3, 4, 5] == [row for row in kept if 3 <= row < 6] and len(kept) == 5
+    assert capped(GroupCap(limit=1, only=("python",)), table)[1:] == [3, 4, 5, 6, 7]
+
+
+def test_random_rows_are_the_same_in_any_order(rows):
+    table = rows(*[(f"text {i}", "b") for i in range(1000)])
+    filter_ = GroupCap(limit=200)
+    mixed = table.take(pa.array(np.random.default_rng(0).permutation(1000)))
+    chosen = {table["source"][i].as_py() for i in capped(filter_, table)}
+    assert chosen == {mixed["source"][i].as_py() for i in capped(filter_, mixed)}
+    assert chosen != {table["source"][i].as_py() for i in capped(GroupCap(limit=200, seed=1), table)}
+    numbers = [int(text.split()[1]) for text in chosen]
+    assert abs(np.mean(numbers) - 499.5) < 4 * 288.7 / np.sqrt(200)  # drawn evenly
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "stays"),
+    [
+        ("Bonjour le monde", "Hello world", True),
+        ("Привет", "hi", True),
+        ("हिन्दी में", "in Hindi", True),
+        ("ก็", "also", True),
+        ("Bonjour", " bonjour ", False),
+        ("", "x", False),
+        (" \t", "x", False),
+        ("12.03.2024", "March 12", False),
+        ("http://a.example/bonjour/le/monde", "see the page", False),
+        ("Voir http://a.example/b pour en savoir bien davantage", "see http://a.example/b for more", True),
+        ("%s: %(name)s {count} <b>&amp;</b>", "value", False),
+        ("Erreur dans %s : {count}", "Error in %s", True),
+        ("a 1 2 3 4 5 6 7 8 9", "one", False),
+        ("x" * 2001, "long", False),
+        ("x" * 2000, "long", True),
+    ],
+)
+def test_sanity(rows, source, target, stays):
+    assert TextSanity().keep(rows((source, target), ("Oui", "yes"))).tolist() == [stays, True]
+    back = rows((target, source), source_lang="eng_Latn", target_lang="fra_Latn")
+    assert TextSanity().keep(back).tolist() == [stays]
+
+
+def test_code_needs_no_letters_and_copies_may_stay(rows):
+    table = rows(("{1: 2}", "a mapping"), ("OK", "ok"), source_lang=["python", "fra_Latn"])
+    assert TextSanity().keep(table).tolist() == [True, False]
+    assert TextSanity(copies=True).keep(table).all()

@@ -1,0 +1,78 @@
+"""`hf-echo data filter, sample, calibrate, stats, push`."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+COMMAND = "data"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "source": f"une phrase {i % 6}",
+            "source_lang": ("fra_Latn", "spa_Latn")[i % 4 == 3],
+            "target": f"a sentence {i % 7}",
+            "target_lang": "eng_Latn",
+            "provenance": "primary",
+        }
+        for i in range(40)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), "pairs.parquet")
+    (tmp_path / "r.yaml").write_text("sources: [pairs.parquet]\nsteps: [{filter: exact_duplicates, side: corpus}]\n")
+    return tmp_path
+
+
+def test_filter_then_stats_then_card(run, files):
+    code, out, err = run("filter", "r.yaml", "--out", "o", "--block", "9")
+    assert code == 0 and "| exact_duplicates | 40 | 6 | 34 | 15.0 |" in out and "6 rows in o/data" in out
+    code, out, _ = run("stats", "o/data", "--markdown", "t.md")
+    assert code == 0 and "| primary | 6 | 2 | 2 | 1 |" in out and (files / "t.md").read_text() == out
+    code, out, _ = run("stats", "o/data", "--json", "t.json")
+    assert (
+        code == 0
+        and json.loads(out)["table"][-1]["pairs"]
+        == 6
+        == json.loads((files / "t.json").read_text())["table"][0]["pairs"]
+    )
+    code, out, _ = run("push", "o", "me/o", "--card-only", "--title", "Pairs")
+    assert code == 0 and "# Pairs" in (files / "o/README.md").read_text()
+
+
+def test_sample(run, files):
+    code, out, _ = run(
+        "sample", "pairs.parquet", "--out", "s", "--method", "temperature", "--exponent", "0", "--rows", "50"
+    )
+    assert code == 0 and "50 rows in s/data" in out
+    rows = [row for path in (files / "s/data").glob("*") for row in pq.read_table(path).to_pylist()]
+    assert sorted(row["source_lang"] for row in rows) == ["fra_Latn"] * 25 + ["spa_Latn"] * 25
+
+
+def test_stats_of_columns_under_other_names(run, files):
+    (files / "a.tsv").write_text("left\tright\na\tb\n")
+    names = ["--column", "source=left", "--column", "target=right"]
+    langs = ["--column", "source_lang=fra_Latn", "--column", "target_lang=eng_Latn"]
+    code, out, _ = run("stats", "a.tsv", *names, *langs)
+    assert code == 0 and "| primary | 1 | 1 | 1 | 1 | 1 | 1 |" in out
+
+
+def test_calibrate(run, files, monkeypatch):
+    monkeypatch.setattr("hf_echo.inference.scorer.EchoScorer", lambda model: lambda *c: [len(s) / 100 for s in c[0]])
+    code, out, _ = run("calibrate", "pairs.parquet", "--model", "m", "--out", "x/c.json")
+    found = json.loads((files / "x/c.json").read_text())
+    assert code == 0 and found == {"fra_Latn>eng_Latn": [pytest.approx(0.12), 0]} and "1 directions calibrated" in out
+
+
+def test_errors_are_one_line(refused, files):
+    refused("no data recipe 'x.yaml'", "filter", "x.yaml", "--out", "o")
+    refused("--executor 'rey' is not local or ray", "filter", "r.yaml", "--out", "o", "--executor", "rey")
+    refused("nothing.parquet: no such file", "stats", "nothing.parquet")
+    refused("is not NAME=FOUND", "stats", "pairs.parquet", "--column", "x")
+    (files / "bad.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\na\tb\tfra_Latn\n")
+    refused("bad.tsv:2: 3 fields instead of 4", "sample", "bad.tsv", "--out", "o")

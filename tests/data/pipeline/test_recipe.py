@@ -1,0 +1,168 @@
+"""Recipes: what they may say, what they are told when they are wrong, those of the package."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hf_echo.data.pipeline import Output, Sampling, read_recipe
+from hf_echo.data.pipeline.runner import stages_of
+from hf_echo.languages import LANGUAGES
+from hf_echo.synthesis.recipe_steps import STEPS, RuleNegatives, Score
+
+SHIPPED = sorted((Path(__file__).parents[3] / "train_scripts/recipes/data").glob("*.yaml"))
+
+
+@pytest.fixture
+def read(tmp_path):
+    def call(text):
+        (tmp_path / "r.yaml").write_text(text)
+        return read_recipe(tmp_path / "r.yaml", STEPS)
+
+    return call
+
+
+def test_all_fields(read):
+    recipe = read("""
+sources:
+  - a/pairs.tsv.gz
+  - {path: b, label: two, split: test, columns: {source: src}}
+steps:
+  - {filter: exact_duplicates, side: corpus, except: {provenance: dictionary}}
+  - {filter: cap, limit: 10, only: [code]}
+  - {keep: {target_lang: eng_Latn}, only: {source_lang: [code, fra_Latn]}}
+  - {drop: {provenance: [mined]}}
+  - {score: me/model, batch: 8}
+  - {hard_negatives: rules, max_negatives: 3}
+sampling: {method: two_step, exponent: 0.5, rows: 7}
+out: {shards: 2, origin: true}
+""")
+    assert recipe.sources[0] == {"path": "a/pairs.tsv.gz", "label": "pairs"}
+    assert recipe.sources[1]["label"] == "two" and recipe.sources[1]["columns"] == {"source": "src"}
+    kinds = [(step.name, step.kind) for step in recipe.steps]
+    assert kinds == [
+        ("exact_duplicates", "keys"),
+        ("cap", "groups"),
+        ("keep target_lang", "rows"),
+        ("drop provenance", "rows"),
+        ("score", "column"),
+        ("hard_negatives", "column"),
+    ]
+    assert recipe.steps[0].but == {"provenance": ["dictionary"]} and recipe.steps[1].work.only == ("code",)
+    assert {"python", "latex", "fra_Latn"} <= set(recipe.steps[2].only["source_lang"])
+    assert recipe.steps[4].work == Score("me/model", batch=8)
+    assert recipe.steps[5].work == RuleNegatives(max_negatives=3)
+    assert recipe.sampling == Sampling("two_step", exponent=0.5, rows=7) and recipe.out == Output(2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sources: [a]\nstep: []", "unknown field 'step'; did you mean 'steps'?"),
+        ("steps: []", "no sources"),
+        ("sources: [{path: a, slpit: x}]", "source 1: unknown field 'slpit'; did you mean 'split'?"),
+        ("sources: [a]\nsteps: [{filter: sanety}]", "step 1: unknown filter 'sanety'; did you mean 'sanity'?"),
+        (
+            "sources: [a]\nsteps: [{filter: sanity}, {filter: threshold, floor: 1, flor: 2}]",
+            "step 2: filter threshold has no field 'flor'; did you mean 'floor'?",
+        ),
+        ("sources: [a]\nsteps: [{filtre: sanity}]", "a mapping that begins with filter or keep or drop"),
+        ("sources: [a]\nsteps: [{filter: sanity, only: {lang: x}}]", "step 1: only: unknown field 'lang'"),
+        ("sources: [a]\nsteps: [{keep: {target_lang: eng_Lat}}]", "step 1: unknown language code 'eng_Lat'"),
+        ("sources: [a]\nsteps: [{score: m, bach: 2}]", "step 1: score: unknown field 'bach'; did you mean 'batch'?"),
+        ("sources: [a]\nsteps: [{hard_negatives: llm}]", "'llm' is not 'rules'"),
+        ("sources: [a]\nsampling: {method: temperatur}", "sampling: method 'temperatur' is not one of natural"),
+        ("sources: [a]\nsampling: {exponent: 1}", "sampling: needs the field method"),
+        ("sources: [a]\nsampling: {method: temperature}", "temperature needs an exponent"),
+        ("sources: [a]\nsampling: {method: natural, exponent: 2}", "exponent means nothing to natural"),
+        ("sources: [a]\nsampling: {method: natural, rows: 1.5}", "rows 1.5 is not a positive whole number"),
+        ("sources: [a]\nout: {shards: 0}", "out: shards 0 is not a positive whole number"),
+        ("sources: [a\n", "is not YAML"),
+        ("- a", "must hold `field: value` lines, not list"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(read, tmp_path, text, message):
+    with pytest.raises(ValueError) as error:
+        read(text)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert str(error.value).startswith(str(tmp_path / "r.yaml"))
+
+
+def test_no_such_recipe():
+    with pytest.raises(FileNotFoundError, match="languages_200.*nano_real_strict.*omnilingual"):
+        read_recipe("languages_2000")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_recipes_are_read_by_name(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("corpora/flores_dev", "corpora/bible_dev", "outputs/nano-real/data/"):
+        file = tmp_path / f"{name}{'_' if not name.endswith('/') else ''}thresholds.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"fra_Latn>eng_Latn": [0.8, 0.1]}))
+    recipe = read_recipe(path.stem, STEPS)
+    assert recipe.steps and recipe.text == path.read_text()
+    if path.stem == "omnilingual":  # OS 3.5, 4.5
+        assert (recipe.sampling.method, recipe.sampling.exponent) == ("temperature", 0.6)
+        assert len(recipe.steps[0].work.columns["target_lang"]) == sum(lang.base for lang in LANGUAGES.values())
+        assert next(s.work.floor for s in recipe.steps if s.name == "threshold") == 0.25
+    if path.stem == "languages_200":  # OS 4.3
+        assert next((s.work.k, s.work.k_synthetic) for s in recipe.steps if s.name == "threshold") == (3, 1)
+
+
+def test_the_key_of_a_stage_depends_on_all_before_it(read):
+    def keys(text):
+        return [stage.key for stage in stages_of(read(f"sources: [a]\nsteps: [{text}]"), [], 10)]
+
+    one = keys("{filter: sanity}, {filter: exact_duplicates}, {filter: cap}")
+    late = keys("{filter: sanity}, {filter: exact_duplicates}, {filter: cap, limit: 5}")
+    early = keys("{filter: sanity, max_chars: 9}, {filter: exact_duplicates}, {filter: cap}")
+    assert len(one) == 3 and one[:2] == late[:2] and one[2] != late[2]
+    assert not set(one) & set(early)
+
+
+def test_negatives_by_rule_fill_only_what_is_empty_and_english():
+    table = pa.table(
+        {
+            "target": ["She has 12 red boats.", "Er hat 12 Boote.", "He was not there in 1999."],
+            "target_lang": ["eng_Latn", "deu_Latn", "eng_Latn"],
+            "hard_negatives": pa.array([[], None, ["mine"]], pa.list_(pa.string())),
+        }
+    )
+    made = RuleNegatives(max_negatives=2).add(table)["hard_negatives"].to_pylist()
+    assert len(made[0]) == 2 and "She has 12 red boats." not in made[0] and made[1:] == [[], ["mine"]]
+
+
+def test_another_checkpoint_in_the_same_folder_is_another_step(tmp_path):
+    (tmp_path / "weights").write_bytes(b"1")
+    one = repr(Score(str(tmp_path)))
+    (tmp_path / "weights").write_bytes(b"12")
+    assert repr(Score(str(tmp_path))) != one
+
+
+def test_score_fills_quality(monkeypatch):
+    @dataclass
+    class Scorer:
+        model: str
+        dtype: str
+        batch: int
+
+        def __call__(self, sources, targets, source_langs, target_langs):
+            return [len(a + b) / 10 for a, b in zip(sources, targets)]
+
+    monkeypatch.setattr("hf_echo.inference.scorer.EchoScorer", Scorer)
+    table = pa.table(
+        {
+            "source": ["a", "bb"],
+            "source_lang": ["fra_Latn"] * 2,
+            "target": ["c", "d"],
+            "target_lang": ["eng_Latn"] * 2,
+            "quality": [None, 0.9],
+        }
+    )
+    assert Score("m").add(table)["quality"].to_pylist() == [0.2, 0.9]
+    assert Score("m", again=True).add(table)["quality"].to_pylist() == [0.2, pytest.approx(0.3)]

@@ -1,0 +1,333 @@
+"""Whole runs: against a loop over the rows, cut short and gone on with, over bad files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hf_echo.data import load_parallel
+from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, Sampling, Step, run
+
+LANGS = ("fra_Latn", "spa_Latn", "deu_Latn")
+
+
+@dataclass(frozen=True)
+class Long:
+    least: int = 8
+
+    def keep(self, table):
+        return np.array([len(text) >= self.least for text in table["source"].to_pylist()], bool)
+
+
+@dataclass(frozen=True)
+class Keys:
+    def keys(self, table):
+        def key(text):
+            return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+        return np.array([[key(t) for t in table[c].to_pylist()] for c in ("source", "target")], np.uint64).T
+
+
+@dataclass(frozen=True)
+class BelowMean:
+    mean: float | None = None
+
+    def fit(self, tables):
+        lengths = [len(text) for table in tables for text in table["source"].to_pylist()]
+        return replace(self, mean=sum(lengths) / len(lengths))
+
+    def keep(self, table):
+        return np.array([len(text) <= self.mean for text in table["source"].to_pylist()], bool)
+
+
+@dataclass(frozen=True)
+class Lengths:
+    def add(self, table):
+        place = table.column_names.index("quality")
+        lengths = [float(len(text)) for text in table["target"].to_pylist()]
+        return table.set_column(place, "quality", pa.array(lengths))
+
+
+def rows_of(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "source": f"phrase {rng.integers(0, n // 2)}",
+            "source_lang": LANGS[rng.integers(0, 3)],
+            "target": f"sentence {rng.integers(0, n // 2)}",
+            "target_lang": "eng_Latn",
+            "provenance": ("primary", "mined")[rng.integers(0, 2)],
+        }
+        for _ in range(n)
+    ]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "pairs.parquet"
+    pq.write_table(pa.Table.from_pylist(rows_of(500)), path)
+    return path
+
+
+def recipe_of(path, *steps, **fields):
+    return Recipe([{"path": str(path), "label": "pairs"}], steps, **fields)
+
+
+def go(recipe, out, **options):
+    return run(recipe, out, executor=LocalExecutor(False), **{"block": 64, **options})
+
+
+def result(out):
+    return [row for path in sorted(Path(out, "data").glob("*")) for row in pq.read_table(path).to_pylist()]
+
+
+def content(out):
+    return {path.name: path.read_bytes() for path in Path(out, "data").glob("*")}
+
+
+STEPS = (
+    Step("long", Long()),
+    Step("keys", Keys(), only={"provenance": ["primary"]}),
+    Step("below", BelowMean()),
+    Step("lengths", Lengths(), but={"source_lang": ["deu_Latn"]}),
+)
+
+
+def test_a_recipe_is_a_loop_over_the_rows(source, tmp_path):
+    done = go(recipe_of(source, *STEPS, out=Output(shards=3)), tmp_path / "out")
+    rows = [row for row in rows_of(500) if len(row["source"]) >= 8]
+    long, seen, kept = len(rows), set(), []
+    for row in rows:
+        keys = {("s", row["source"]), ("t", row["target"])}
+        if row["provenance"] == "primary":
+            if keys & seen:
+                continue
+            seen |= keys
+        kept.append(row)
+    mean = sum(len(row["source"]) for row in kept) / len(kept)
+    want = [row for row in kept if len(row["source"]) <= mean]
+    for row in want:
+        row["quality"] = None if row["source_lang"] == "deu_Latn" else float(len(row["target"]))
+    assert result(tmp_path / "out") == want and 50 < done.rows == len(want) < len(kept)
+    sizes = [pq.read_metadata(p).num_rows for p in sorted((tmp_path / "out/data").glob("*"))]
+    assert len(sizes) == 3 and max(sizes) - min(sizes) <= 1
+    assert [step["kept"] for step in done.steps] == [500, long, len(kept), len(want), len(want)]
+    last = done.steps[-1]
+    for lang in LANGS:
+        count = sum(row["source_lang"] == lang for row in want)
+        assert last["directions"][f"{lang}>eng_Latn"]["kept"] == last["source_languages"][lang]["kept"] == count
+    assert last["target_languages"]["eng_Latn"] == {"in": done.rows, "kept": done.rows, "dropped": 0}
+    saved = json.loads((tmp_path / "out/counts.json").read_text())
+    assert saved["steps"] == done.steps and not (tmp_path / "out/.work").exists()
+    table = (tmp_path / "out/counts.md").read_text()
+    assert f"| keys | {long} | {len(kept)} | {long - len(kept)} | {100 * len(kept) / long:.1f} |" in table
+    assert "| | 0 sources | 1 long | 2 keys | 3 below | 4 lengths |" in table
+    fitted = json.loads((tmp_path / "out/fitted.json").read_text())
+    assert list(fitted.values()) == [{"mean": pytest.approx(mean)}]
+    assert load_parallel(tmp_path / "out/data").column_names == [*want[0]]
+
+
+@pytest.mark.parametrize("block", [1000, 33])
+def test_blocks_do_not_show_in_the_result(source, tmp_path, block):
+    recipe = recipe_of(source, *STEPS, sampling=Sampling("temperature", exponent=0.5, rows=300))
+    go(recipe, tmp_path / "a")
+    go(recipe, tmp_path / "b", block=block)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_sampling_is_exact(source, tmp_path):
+    sampling = Sampling("temperature", exponent=0, rows=900)
+    done = go(recipe_of(source, sampling=sampling), tmp_path / "out")
+    rows = result(tmp_path / "out")
+    counts = {lang: sum(row["source_lang"] == lang for row in rows) for lang in LANGS}
+    assert counts == dict.fromkeys(LANGS, 300) and done.rows == 900
+    times = {}
+    for row in rows:
+        key = tuple(row.values())
+        times[key] = times.get(key, 0) + 1
+    assert set(times.values()) <= {1, 2, 3}
+    assert {tuple(row.values()) for row in rows_of(500)} == set(times)  # repeated only when all are in
+
+
+def test_the_same_recipe_again_does_nothing_and_another_is_refused(source, tmp_path):
+    recipe, out = recipe_of(source, *STEPS), tmp_path / "out"
+    go(recipe, out)
+    before = {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
+    assert go(recipe, out).rows == len(result(out))
+    assert before == {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
+    other = recipe_of(source, Step("long", Long(9)))
+    with pytest.raises(ValueError, match="outcome of another recipe"):
+        go(other, out)
+    go(other, out, overwrite=True)
+    assert all(len(row["source"]) >= 9 for row in result(out))
+    pq.write_table(pa.Table.from_pylist(rows_of(100, 1)), source)  # changed sources are another outcome
+    with pytest.raises(ValueError, match="changed sources"):
+        go(other, out)
+
+
+def test_kept_work_serves_a_recipe_that_differs_late(source, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    go(recipe_of(source, *STEPS[:2]), out, keep_work=True)
+    monkeypatch.setattr("hf_echo.data.pipeline.runner.read_blocks", None)  # would fail if it read again
+    go(recipe_of(source, *STEPS), out, overwrite=True, keep_work=True)
+    assert {row["quality"] is None for row in result(out)} == {True, False}
+
+
+# A run that is killed
+
+SLOW = """
+import os, signal
+from dataclasses import dataclass
+from pathlib import Path
+import numpy as np
+from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, Step, run
+from hf_echo.data.pipeline.filters import build
+
+HERE = Path(__file__).parent
+
+@dataclass(frozen=True)
+class Step0:
+    name: str
+    def keep(self, table):
+        with (HERE / "calls").open("a") as file:
+            file.write(self.name + "\\n")
+        if (HERE / "die").exists() and (HERE / "calls").read_text() == (HERE / "die").read_text():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.array([len(text) % 5 > 0 for text in table["target"].to_pylist()], bool)
+
+def go(source, out):
+    steps = [Step("one", Step0("one")), Step("keys", build({"exact_duplicates": {"side": "corpus"}})),
+             Step("two", Step0("two"))]
+    recipe = Recipe([{"path": source, "label": "pairs"}], steps, out=Output(shards=2))
+    run(recipe, out, executor=LocalExecutor(False), block=50)
+"""
+
+
+@pytest.mark.parametrize("calls", [["one"] * 4, ["one"] * 10 + ["two"] * 4])
+def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(source, tmp_path, monkeypatch, calls):
+    name = f"steps_that_kill_{len(calls)}"
+    (tmp_path / f"{name}.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(tmp_path)
+    steps = importlib.import_module(name)
+    (tmp_path / "die").write_text("".join(f"{call}\n" for call in calls))
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {name} as s; s.go(*sys.argv[1:])"
+    killed = subprocess.run([sys.executable, "-c", code, str(source), str(tmp_path / "killed")])
+    assert killed.returncode == -signal.SIGKILL and not (tmp_path / "killed/data").exists()
+    (tmp_path / "die").unlink()
+    blocks = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed").rglob("*.arrow")}
+    assert len(blocks) == {4: 3, 14: 13}[len(calls)]  # of both stages, all but the one at hand
+    (tmp_path / "calls").unlink()
+    steps.go(str(source), str(tmp_path / "killed"))
+    called = (tmp_path / "calls").read_text().split()
+    assert [*calls[:-1], *called] == ["one"] * 10 + ["two"] * 10  # nothing twice but the block at hand
+    steps.go(str(source), str(tmp_path / "whole"))
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    counts = [(tmp_path / out / "counts.json").read_text() for out in ("whole", "killed")]
+    assert counts[0] == counts[1]
+
+
+# Bad input
+
+
+def bad_folder(tmp_path):
+    """Five files: a good one, broken UTF-8, a text of 10 MB, an unknown code, half a Parquet file, half a gzip."""
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    head = b"source\ttarget\tsource_lang\ttarget_lang\n"
+
+    def line(i, source=None, lang="fra_Latn"):
+        return b"%s\tt%d\t%s\teng_Latn\n" % (source or b"s%d" % i, i, lang.encode())
+
+    (folder / "a.tsv").write_bytes(head + b"".join(line(i) for i in range(100)))
+    (folder / "b.tsv").write_bytes(head + line(100) + line(101, b"caf\xe9") + line(102))
+    (folder / "c.tsv").write_bytes(head + line(103) + line(104, b"x" * 10_000_000) + line(105))
+    (folder / "d.tsv").write_bytes(head + line(106, lang="frz_Latn") + line(107))
+    pq.write_table(pa.Table.from_pylist(rows_of(2000)), folder / "e.parquet")
+    whole = (folder / "e.parquet").read_bytes()
+    (folder / "e.parquet").write_bytes(whole[: len(whole) // 2])
+    packed = gzip.compress(head + b"".join(line(i) for i in range(200, 40_000)), mtime=0)
+    (folder / "f.tsv.gz").write_bytes(packed[: len(packed) // 2])
+    return folder
+
+
+def test_bad_rows_are_named_and_skipped(tmp_path, caplog):
+    folder = bad_folder(tmp_path)
+    done = go(recipe_of(folder), tmp_path / "out", on_bad_row="skip")
+    texts = [row["source"] for row in result(tmp_path / "out")]
+    good = [f"s{i}" for i in (*range(100), 100, 102, 103, 105, 107)]
+    assert texts[: len(good)] == good
+    assert texts[len(good) :] == [f"s{i}" for i in range(200, 200 + done.rows - len(good))]
+    bad = json.loads((tmp_path / "out/counts.json").read_text())["bad_rows"]
+    firsts = [first.removeprefix(f"{folder}/") for source in bad for first in source["first"]]
+    assert firsts[0].startswith("b.tsv:3: not UTF-8 (byte 0xe9")
+    assert firsts[1] == "c.tsv:3: source is 10000000 bytes long, more than 100000"
+    assert firsts[2].startswith("d.tsv:2: source_lang: unknown language code 'frz_Latn'")
+    assert firsts[3].startswith("e.parquet:1: not a Parquet file")
+    assert firsts[4].startswith("f.tsv.gz:") and "unreadable from here on: Compressed file ended" in firsts[4]
+    assert "b.tsv:3" in caplog.text
+
+
+def test_a_bad_row_stops_and_what_is_finished_stays(tmp_path):
+    folder, out = bad_folder(tmp_path), tmp_path / "out"
+    with pytest.raises(ValueError, match=r"b\.tsv:3: not UTF-8") as error:
+        go(recipe_of(folder), out, block=40)
+    assert "\n" not in str(error.value)
+    blocks = {path: path.stat().st_mtime_ns for path in out.rglob("u*.arrow")}
+    assert len(blocks) == 3  # of a.tsv
+    done = go(recipe_of(folder), out, block=40, on_bad_row="skip", keep_work=True)
+    assert done.rows > 105 and all(path.stat().st_mtime_ns == when for path, when in blocks.items())
+
+
+def test_a_parquet_file_with_damaged_pages(tmp_path):
+    path = tmp_path / "p.parquet"
+    pq.write_table(pa.Table.from_pylist(rows_of(60_000)), path, row_group_size=10_000, use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 40_000] = b"\0" * 40_000
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"p\.parquet:\d+: unreadable from here on"):
+        go(recipe_of(path), tmp_path / "a")
+    done = go(recipe_of(path), tmp_path / "b", on_bad_row="skip", block=5000)
+    assert 0 < done.rows < 60_000 and done.rows % 10_000 == 0
+
+
+def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
+    with pytest.raises(ValueError, match="no row is left after the step long"):
+        go(recipe_of(source, Step("long", Long(99))), tmp_path / "out")
+    assert "| long | 500 | 0 | 500 | 0.0 |" in (tmp_path / "out/counts.md").read_text()
+    with pytest.raises(FileNotFoundError, match="nowhere.parquet"):
+        go(recipe_of(tmp_path / "nowhere.parquet"), tmp_path / "out2")
+
+    @dataclass(frozen=True)
+    class Wrong:
+        def keep(self, table):
+            return np.ones(3)
+
+    with pytest.raises(ValueError, match="step wrong: keep gave float64"):
+        go(recipe_of(source, Step("wrong", Wrong())), tmp_path / "out3")
+
+
+def test_nway_and_builtin_sources(tmp_path):
+    rows = [{"id": i, "lang": lang, "text": f"{lang} {i}"} for i in range(4) for lang in ("fra_Latn", "eng_Latn")]
+    (tmp_path / "n").mkdir()
+    for k in (0, 1):  # an id's languages stand in two files
+        (tmp_path / f"n/{k}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[k::2]))
+    recipe = Recipe(
+        [{"path": str(tmp_path / "n"), "label": "n"}, {"path": "builtin", "label": "b", "n": 20}],
+        out=Output(origin=True),
+    )
+    go(recipe, tmp_path / "out")
+    rows = result(tmp_path / "out")
+    assert sorted(row["source"] for row in rows if row["origin"] == "n") == [f"fra_Latn {i}" for i in range(4)]
+    assert sum(row["origin"] == "b" for row in rows) >= 20

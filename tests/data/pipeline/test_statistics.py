@@ -1,0 +1,55 @@
+"""The table of OS A.7, by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hf_echo.data.pipeline import LocalExecutor, Statistics, collect_statistics
+
+ROWS = [
+    ("été", "fra_Latn", "summer", "eng_Latn", "primary"),
+    ("hiver", "fra_Latn", "winter", "eng_Latn", "primary"),
+    ("winter", "eng_Latn", "Winter", "deu_Latn", "primary"),
+    ("夏", "jpn_Jpan", "summer", "eng_Latn", "mined"),
+    ("x = 1", "python", "x is one", "eng_Latn", "code"),
+    ("x is one", "eng_Latn", "x = 1;", "javascript", "code"),
+    ("x is two", "eng_Latn", "x = 2", "python", "code"),
+]
+NAMES = ("source", "source_lang", "target", "target_lang", "provenance")
+WANT = {  # pairs, directions, source languages, target languages, source characters, target characters
+    "primary": (3, 2, 2, 2, 14, 18),
+    "mined": (1, 1, 1, 1, 1, 6),
+    "code from text": (2, 2, 1, 2, 16, 11),
+    "code to text": (1, 1, 1, 1, 5, 8),
+    "total": (7, 6, 4, 4, 36, 43),
+}
+
+
+@pytest.fixture
+def found(tmp_path):
+    table = pa.Table.from_pylist([dict(zip(NAMES, row)) for row in ROWS])
+    pq.write_table(table.slice(0, 4), tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.slice(4).to_pylist()))
+    return collect_statistics([tmp_path / "a.parquet", tmp_path / "b.jsonl"], executor=LocalExecutor(False))
+
+
+def test_table(found):
+    assert {row.pop("data"): tuple(row.values()) for row in found.rows()} == WANT
+
+
+def test_formats(found):
+    assert Statistics.from_json(json.loads(json.dumps(found.to_json()))) == found
+    lines = found.to_markdown().splitlines()
+    assert lines[0].startswith("| data | pairs | directions |") and lines[2] == "| primary | 3 | 2 | 2 | 2 | 14 | 18 |"
+
+
+def test_bad_rows_are_named(tmp_path):
+    (tmp_path / "a.tsv").write_text("source\ttarget\ns\tt\ns\n")
+    how = {"source_lang": "fra_Latn", "target_lang": "eng_Latn", "executor": LocalExecutor(False)}
+    with pytest.raises(ValueError, match=r"a\.tsv:3: 1 fields instead of 2"):
+        collect_statistics([tmp_path / "a.tsv"], **how)
+    assert collect_statistics([tmp_path / "a.tsv"], on_bad_row="skip", **how).rows()[0]["pairs"] == 1

@@ -1,0 +1,201 @@
+"""FLOPs against torch's own counter on real models, the papers' parameter counts and figures; the speed's sums."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
+from transformers.modeling_outputs import BaseModelOutput
+
+from hf_echo.evaluation.benchmarks.cost import (
+    LLAMA_3B,
+    LLAMA_8B,
+    OMNISONAR,
+    SPECTRUM_TOWER,
+    Stack,
+    cost_grid,
+    decoder_flops,
+    encoder_flops,
+    plot_cost_grid,
+    spectrum_flops,
+    tower_flops,
+)
+from hf_echo.evaluation.benchmarks.speed import MEBIBYTE, measure_speed, peak_memory
+from hf_echo.modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, EchoEncoder
+
+SIZES = dict(
+    vocab_size=50,
+    hidden_size=48,
+    intermediate_size=80,
+    num_hidden_layers=3,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=8,
+    pad_token_id=0,
+    attn_implementation="eager",
+)
+
+
+def counted(call) -> int:
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        call()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("tokens", [1, 17])
+def test_encoder_is_what_torch_counts(tokens, pooling):
+    config = EchoConfig(**SIZES, embedding_size=40, pooling=pooling)
+    model = EchoEncoder(config).eval()
+    batch = torch.ones(2, tokens, dtype=torch.long)
+    want = counted(lambda: model(batch, attention_mask=torch.ones_like(batch)))
+    assert 2 * encoder_flops(Stack.of(config), tokens) == want
+
+
+def generate(model, prompt: int, output: int, ids: str = "decoder_input_ids", **memory) -> None:
+    """Greedy decoding by hand: one token at a time, with a cache, the head at written tokens only."""
+    cache = None
+    for i in range(prompt + output - 1):
+        keep = torch.tensor([0] if i >= prompt - 1 else [], dtype=torch.long)
+        step = {ids: torch.ones(1, 1, dtype=torch.long), "logits_to_keep": keep, **memory}
+        cache = model(**step, past_key_values=cache, use_cache=True).past_key_values
+
+
+@pytest.mark.parametrize(("prompt", "output"), [(1, 1), (4, 9)])
+def test_bottleneck_decoder_is_what_torch_counts(prompt, output):
+    config = EchoDecoderConfig(**SIZES, embedding_size=40)
+    model = EchoDecoder(config).eval()
+    one = torch.randn(1, 40)
+    want = counted(lambda: generate(model, prompt, output, sentence_embedding=one))
+    stack = Stack.of(config)
+    again = (prompt + output - 2) * 2 * 40 * 48  # the model projects the embedding at each step, not once
+    found = decoder_flops(stack, output, prompt=prompt, bottleneck=True)
+    assert found == want - again
+
+
+def test_cross_attending_decoder_is_what_torch_counts():
+    config = EchoDecoderConfig(**SIZES, embedding_size=40, bottleneck=False)
+    model = EchoDecoder(config).eval()
+    memory = BaseModelOutput(last_hidden_state=torch.randn(1, 11, 48))
+    want = counted(lambda: generate(model, 3, 6, encoder_outputs=memory))
+    found = decoder_flops(Stack.of(config), 6, prompt=3, memory=11)
+    assert found == want
+
+
+def test_decoder_only_is_what_torch_counts():
+    config = LlamaConfig(**SIZES)
+    model = LlamaForCausalLM(config).eval()
+    want = counted(lambda: generate(model, 5, 4, "input_ids"))
+    assert decoder_flops(Stack.of(config), 4, prompt=5) == want
+
+
+@pytest.mark.parametrize(
+    ("stack", "millions", "digits"),
+    [
+        (OMNISONAR, 1500, 30),
+        (Stack(14, 1792, 7168, 28, 7, 64, 128_232, 1024), 884, 1),
+        (Stack(12, 1536, 6144, 24, 6, 64, 64_232, 1024), 511, 1),
+        (Stack(10, 1152, 4608, 18, 6, 64, 32_232, 1024), 233, 1),
+        (Stack(8, 512, 2048, 16, 4, 32, 16_232, 1024), 39, 1),
+    ],
+)
+def test_layer_weights_give_the_published_sizes(stack, millions, digits):
+    """OS Table 36's shapes, the parameters that OS 6 names."""
+    weights = stack.layers * stack.layer_weights + stack.hidden * (stack.vocabulary + stack.embedding)
+    assert weights / 1e6 == pytest.approx(millions, abs=digits)
+
+
+def test_tower_has_the_papers_5b_and_llamas_their_own():
+    assert SPECTRUM_TOWER.layers * SPECTRUM_TOWER.layer_weights / 1e9 == pytest.approx(5, abs=0.2)
+    assert (28 * LLAMA_3B.layer_weights + 3072 * 128_256) / 1e9 == pytest.approx(3.21, abs=0.01)  # tied head
+    assert (32 * LLAMA_8B.layer_weights + 2 * 4096 * 128_256) / 1e9 == pytest.approx(8.03, abs=0.01)
+
+
+def test_tower_is_an_encoder_with_a_vector_in_front_and_a_projection_of_each():
+    bare = Stack(6, 8192, 28_672, 64, 8, 128)
+    assert tower_flops(SPECTRUM_TOWER, 9) == encoder_flops(bare, 10) + 10 * 2 * 1024 * 8192
+
+
+def test_figure_8_two_to_six_times_fewer_on_long_documents():
+    """OS 9.1: 2-6x fewer for long documents with moderate outputs, more with length, 3B about even on short ones."""
+    for stack, low, high in ((LLAMA_3B, 1.9, 3.0), (LLAMA_8B, 4.5, 6.5)):
+        grid = cost_grid([2048, 4096, 8192], [64, 128, 256], baseline=stack)
+        assert low < grid.ratio.min() and grid.ratio.max() < high
+        assert (np.diff(grid.ratio, axis=0) > 0).all() and (np.diff(grid.ratio, axis=1) < 0).all()
+    assert cost_grid([128], [512]).ratio[0, 0] == pytest.approx(1, abs=0.05)
+    np.testing.assert_allclose(grid.ratio, grid.decoder_only / grid.spectrum)
+
+
+def test_spectrum_is_the_sum_of_its_parts():
+    parts = spectrum_flops(50, 7, sentence_tokens=20, prefix_tokens=3, prompt=4)
+    assert parts["encoder"] == 2 * encoder_flops(OMNISONAR, 23) + encoder_flops(OMNISONAR, 13)
+    assert parts["tower"] == tower_flops(SPECTRUM_TOWER, 3)
+    assert parts["decoder"] == decoder_flops(LLAMA_3B, 7, prompt=4, memory=4, memory_width=8192)
+    assert parts["total"] == parts["encoder"] + parts["tower"] + parts["decoder"]
+    assert spectrum_flops(40, 1)["encoder"] == 2 * encoder_flops(OMNISONAR, 20)
+
+
+def test_plot_is_a_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    plot_cost_grid(cost_grid([128, 4096], [16, 64, 256]), tmp_path / "new" / "heat.png")
+    assert (tmp_path / "new" / "heat.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_without_matplotlib_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.colors", None)
+    with pytest.raises(ImportError, match=r"hf-echo\[plots\]"):
+        plot_cost_grid(cost_grid([128], [16]), tmp_path / "heat.png")
+
+
+def test_speed_is_texts_over_the_median_round(monkeypatch):
+    clock = iter([0.0, 4.0, 10.0, 12.0, 20.0, 21.0])  # rounds of 4, 2 and 1 seconds
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    calls = []
+    found = measure_speed(
+        lambda texts, lang: calls.append((len(texts), lang)),
+        ["a", "b", "c"],
+        "fra_Latn",
+        count_tokens=lambda texts, lang: 30,
+        warm_up=2,
+    )
+    assert calls == [(3, "fra_Latn")] * 5
+    assert (found.seconds, found.fastest, found.slowest) == (2, 1, 4)
+    assert (found.sentences_per_second, found.tokens_per_second) == (1.5, 15)
+    assert json.loads(found.to_json())["tokens"] == 30
+
+
+def test_memory_of_a_round_is_seen():
+    found = measure_speed(lambda texts, lang: np.ones(2**23).sum(), ["a"], rounds=1, warm_up=0)
+    assert found.peak_memory >= 64 and found.peak_memory <= peak_memory() / MEBIBYTE + 1
+    assert found.tokens_per_second is None and found.tokens is None
+    if sys.platform == "linux":
+        assert 50 < found.extra_memory < 400
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Stack.of(BertConfig()), "BertConfig has no num_key_value_heads"),
+        (lambda: encoder_flops(OMNISONAR, 0), "tokens is 0"),
+        (lambda: tower_flops(SPECTRUM_TOWER, 0), "sentences is 0"),
+        (lambda: decoder_flops(LLAMA_3B, 0), "output is 0"),
+        (lambda: decoder_flops(LLAMA_3B, 1, prompt=0), "prompt is 0"),
+        (lambda: decoder_flops(LLAMA_3B, 1, bottleneck=True), "bottleneck reads one embedding"),
+        (lambda: spectrum_flops(0, 1), "document is 0"),
+        (lambda: spectrum_flops(9, 1, sentence_tokens=0), "sentence_tokens is 0"),
+        (lambda: cost_grid([], [1]), "the grid needs"),
+        (lambda: measure_speed(len, []), "at least one text"),
+        (lambda: measure_speed(len, "a text"), "must be a list"),
+        (lambda: measure_speed(len, ["a"], rounds=0), "rounds is 0"),
+    ],
+)
+def test_bad_input_is_one_line(call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)

@@ -1,0 +1,145 @@
+"""Known drivers are found, irrelevant features are near 0, figures are those of a fit written out."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import r2_score
+
+from hf_echo.evaluation.probes.ease import explain_ease
+
+pytestmark = pytest.mark.trains
+
+FAMILIES = ["Indo-European", "Turkic", "Bantu", "Uralic"]
+
+
+def languages(count: int = 160, seed: int = 0, noise: float = 1.0) -> list[dict]:
+    """xsim falls with the logarithm of examples (most), rises with fertility, and hangs on the family."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(count):
+        examples, fertility, family = 10 ** rng.uniform(2, 6), rng.uniform(20, 80), rng.choice(FAMILIES)
+        easy = {"Indo-European": 0, "Turkic": 4, "Bantu": 12, "Uralic": 8}[str(family)]
+        rows.append(
+            {
+                "lang": f"l{i}",
+                "xsim": 80 - 12 * math.log10(examples) + 0.1 * fertility + easy + noise * rng.normal(),
+                "examples": examples,
+                "fertility": fertility,
+                "family": str(family),
+                "noise": rng.normal(),
+                "constant": 1,
+            }
+        )
+    return rows
+
+
+@pytest.fixture(scope="module")
+def found():
+    return explain_ease(languages(), repeats=10)
+
+
+def test_known_drivers_rank_as_they_were_made(found):
+    table = found.to_table()
+    assert [row["feature"] for row in table.rows][:3] == ["examples", "family", "fertility"]
+    assert [row["rank"] for row in table.rows] == [1, 2, 3, 4, 5]
+    lines = {row["feature"]: row for row in table.rows}
+    for name in ("examples", "family", "fertility"):
+        assert lines[name]["ci_low"] > 0  # fertility's over seeds: 0.3 .. 0.7
+        assert lines[name]["ci_low"] <= lines[name]["importance"] <= lines[name]["ci_high"]
+    # Over seeds: noise -0.07 .. 0.11, fertility 0.7 .. 1.0.
+    assert abs(lines["noise"]["importance"]) < 0.4 and lines["noise"]["ci_low"] < 0.05
+    assert [lines["constant"][key] for key in ("importance", "ci_high")] == pytest.approx([0, 0], abs=1e-9)
+    assert "| examples |" in table.to_markdown(digits=1)
+
+
+def test_importance_is_the_rise_of_the_rmse_in_the_targets_unit(found):
+    """Shuffled, a feature is wrong by its own spread twice: sqrt(2) times the deviation it causes, error added."""
+    rows = languages()
+    caused = 12 * np.std([math.log10(row["examples"]) for row in rows])
+    expected = math.sqrt(2 * caused**2 + found.rmse**2) - found.rmse
+    assert found.importance[0] == pytest.approx(expected, rel=0.15)
+    tenfold = explain_ease([{**row, "xsim": 10 * row["xsim"]} for row in rows], repeats=10)
+    np.testing.assert_allclose(tenfold.importance, 10 * found.importance, rtol=1e-3, atol=1e-3)
+
+
+def test_figures_are_of_held_out_languages(found):
+    y = np.array([row["xsim"] for row in languages()])
+    assert found.r2 == pytest.approx(r2_score(y, found.predictions))
+    assert 0.8 < found.r2 < 0.99
+    assert found.baseline_rmse == pytest.approx(y.std(), rel=0.05)
+    assert found.improvement == pytest.approx(100 * (1 - found.rmse / found.baseline_rmse))
+    assert found.rmse == pytest.approx(math.sqrt(((found.predictions - y) ** 2).mean()), rel=0.05)
+    assert json.loads(found.to_json())["languages"] == 160
+
+
+def test_nothing_to_find_is_not_found():
+    rng = np.random.default_rng(1)
+    rows = [{"lang": f"l{i}", "xsim": rng.normal(), "a": rng.normal(), "b": "xy"[i % 2]} for i in range(80)]
+    found = explain_ease(rows, repeats=5, folds=3)
+    assert found.r2 < 0.1
+    assert (found.ci_low < 0.05).all()
+
+
+def test_equal_input_equal_output_and_another_seed_another():
+    rows = languages(24)
+    a, b, c = (explain_ease(rows, folds=2, repeats=2, seed=seed) for seed in (4, 4, 5))
+    np.testing.assert_array_equal(a.importance, b.importance)
+    np.testing.assert_array_equal(a.predictions, b.predictions)
+    assert (a.ci_high == b.ci_high).all() and (a.predictions != c.predictions).any()
+
+
+def test_missing_values_and_a_choice_of_features():
+    rows = languages(60)
+    for i, row in enumerate(rows):
+        row["latitude"] = None if i % 3 else float(i)
+        row["family"] = None if i % 7 == 0 else row["family"]
+    found = explain_ease(rows, features=["examples", "latitude", "family"], repeats=2, folds=3)
+    assert sorted(found.features) == ["examples", "family", "latitude"] and found.features[0] == "examples"
+
+
+def test_more_categories_than_the_model_holds():
+    rows = [{**row, "name": f"n{i}"} for i, row in enumerate(languages(300))]
+    assert "name" in explain_ease(rows, repeats=1, folds=2).features
+
+
+def changed(i: int, **values) -> list[dict]:
+    rows = languages(20)
+    rows[i] |= values
+    return rows
+
+
+def without(i: int, name: str) -> list[dict]:
+    rows = languages(20)
+    del rows[i][name]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (languages(9), {}, "9 languages for 5 folds"),
+        (languages(20), {"folds": 1}, "folds is 1"),
+        (languages(20), {"repeats": 0}, "repeats is 0"),
+        (languages(20), {"target": "chrf"}, "'l0' has no column 'chrf'"),
+        (languages(20), {"features": ["size"]}, "'l0' has no column 'size'"),
+        (without(4, "lang"), {}, "row 4 has no column 'lang'"),
+        (without(4, "family"), {}, "'l4' has no column 'family'"),
+        (changed(3, lang="l1"), {}, "'l1' has two rows"),
+        (changed(3, xsim=math.nan), {}, "'xsim' of 'l3' is nan"),
+        (changed(3, xsim="low"), {}, "'xsim' of 'l3' is 'low'"),
+        (changed(3, fertility="high"), {}, "feature 'fertility' of 'l3' is 'high', but of 'l0' it is a number"),
+        (changed(3, family=7), {}, "feature 'family' of 'l3' is 7, but of 'l0' it is text"),
+        (changed(3, examples=math.inf), {}, "feature 'examples' of 'l3' is infinite"),
+        ([{"lang": f"l{i}", "xsim": 1.0, "a": i} for i in range(20)], {}, "'xsim' is 1.0 for all 20"),
+        ([{"lang": f"l{i}", "xsim": i, "a": None} for i in range(20)], {}, "'a' has no value"),
+        ([{"lang": f"l{i}", "xsim": i} for i in range(20)], {}, "no features"),
+    ],
+)
+def test_bad_input_names_language_and_column(rows, options, message):
+    with pytest.raises(ValueError) as error:
+        explain_ease(rows, **options)
+    assert message in str(error.value) and "\n" not in str(error.value)

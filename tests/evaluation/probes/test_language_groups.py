@@ -1,0 +1,74 @@
+"""Groups of languages by resource and family, growing steps, and the table of Figure 4."""
+
+from __future__ import annotations
+
+import pytest
+
+from hf_echo.evaluation.probes.language_groups import group_languages, group_table, growing
+
+SIZES = {
+    "fra_Latn": 50,
+    "deu_Latn": 40,
+    "spa_Latn": 30,
+    "tur_Latn": 60,
+    "fin_Latn": 20,
+    "est_Latn": 10,
+    "jpn_Jpan": 5,
+}
+
+
+def test_by_resource():
+    assert group_languages(SIZES, "resource", 3) == {
+        "A": ["tur_Latn", "fra_Latn"],
+        "B": ["deu_Latn", "spa_Latn", "fin_Latn"],
+        "C": ["est_Latn", "jpn_Jpan"],
+    }
+
+
+def test_by_family():
+    """Indo-European has most languages; Uralic two; Turkic and Japonic one each."""
+    groups = group_languages(SIZES, "family", 3)
+    assert groups["A"] == ["fra_Latn", "deu_Latn", "spa_Latn"]
+    assert sorted(map(len, groups.values())) == [2, 2, 3]
+    assert ["fin_Latn", "est_Latn"] in groups.values()
+    assert sorted(sum(groups.values(), [])) == sorted(SIZES)
+    everything = group_languages(SIZES, "family", 1)
+    assert list(everything) == ["A"] and sorted(everything["A"]) == sorted(SIZES)
+
+
+def test_growing():
+    groups = {"A": ["fra_Latn"], "B": ["fin_Latn"], "C": ["jpn_Jpan"]}
+    assert growing(groups) == {
+        "A": ["fra_Latn"],
+        "A-B": ["fra_Latn", "fin_Latn"],
+        "A-C": ["fra_Latn", "fin_Latn", "jpn_Jpan"],
+    }
+
+
+def test_table_is_the_mean_of_a_group():
+    groups = {"A": ["fra_Latn", "deu_Latn"], "B": ["fin_Latn"], "C": ["xho_Latn"]}
+    table = group_table(
+        {
+            "A": {"fra_Latn": 1.0, "deu_Latn": 3.0, "fin_Latn": 50.0},
+            "A-B": {"fra_Latn": 2.0, "fin_Latn": 8.0},
+        },
+        groups,
+    )
+    assert table.rows == [
+        {"trained on": "A", "A": 2.0, "B": 50.0, "All": 18.0},
+        {"trained on": "A-B", "A": 2.0, "B": 8.0, "All": 5.0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "groups", "message"),
+    [
+        ("script", 2, "by is 'script', must be one of resource, family"),
+        ("resource", 9, "9 groups of 7 languages"),
+        ("family", 5, "5 groups of 4 families"),
+        ("resource", 0, "0 groups of 7 languages"),
+    ],
+)
+def test_what_cannot_be(by, groups, message):
+    with pytest.raises(ValueError, match=message):
+        group_languages(SIZES, by, groups)

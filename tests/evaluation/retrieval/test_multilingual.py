@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from hf_echo.data import load_nway
+from hf_echo.evaluation import Table, evaluate_xsim, grouped, pairs_as_nway, text_groups, xsim, xsimpp
+from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
+
+ENGLISH = {
+    "1": "the red house",
+    "2": "the blue house",
+    "3": "a black cat",
+    "4": "two dogs",
+    "5": "the red house",
+}
+
+
+def vector(text: str) -> np.ndarray:
+    return np.random.default_rng(list(text.encode())).normal(size=16)
+
+
+def encode(texts: list[str], lang: str) -> np.ndarray:
+    """Reads "L:text" as text plus a noise that grows with the language's number; English as it is."""
+    noise = {"eng_Latn": 0.0, "fra_Latn": 0.3, "deu_Latn": 2.0}[lang]
+    return np.stack([vector(t.split(":")[-1]) + noise * vector(lang + t) for t in texts])
+
+
+def nway(lang: str, ids: str = "12345") -> list[dict]:
+    return [{"id": i, "lang": lang, "text": f"{lang}:{ENGLISH[i]}"} for i in ids]
+
+
+ROWS = (
+    [{"id": i, "lang": "eng_Latn", "text": t} for i, t in ENGLISH.items()] + nway("fra_Latn", "1234") + nway("deu_Latn")
+)
+NEGATIVES = {
+    "1": [("the green house", "entity"), ("no red house", "negation")],
+    "3": [("a white cat", "entity")],
+    "5": ["the red horse"],
+    "99": [("of a sentence that is not here", "number")],
+}
+
+
+def test_each_row_is_what_xsim_and_xsimpp_say():
+    table = evaluate_xsim(encode, ROWS, negatives=NEGATIVES, margin="ratio", k=2)
+    assert [row["lang"] for row in table.rows] == ["fra_Latn", "deu_Latn"]
+    for row, ids in zip(table.rows, ("1234", "12345"), strict=True):
+        lang = row["lang"]
+        x = encode([f"{lang}:{ENGLISH[i]}" for i in ids], lang)
+        y = encode([ENGLISH[i] for i in ids], "eng_Latn")
+        flat = [
+            (ids.index(i), *n) if isinstance(n, tuple) else (ids.index(i), n, "negative")
+            for i in ids
+            for n in NEGATIVES.get(i, [])
+        ]
+        hard = xsimpp(
+            x,
+            y,
+            encode([text for _, text, _ in flat], "eng_Latn"),
+            [owner for owner, _, _ in flat],
+            negative_kind=[kind for _, _, kind in flat],
+            margin="ratio",
+            k=2,
+        )
+        assert row["count"] == len(ids) and row["pool"] == len(ids) + len(flat)
+        assert row["xsim"] == xsim(x, y, margin="ratio", k=2).error_rate
+        assert row["xsimpp"] == hard.error_rate
+        assert {k.split("/")[1]: v for k, v in row.items() if "/" in k} == hard.errors_by_kind
+
+
+def test_average_is_over_languages_and_notes_say_how():
+    table = evaluate_xsim(encode, ROWS, negatives=NEGATIVES)
+    for name in ("xsim", "xsimpp"):
+        assert table.average[name] == pytest.approx(np.mean([row[name] for row in table.rows]))
+    content = json.loads(table.to_json())
+    assert content["rows"] == table.rows and content["notes"]["target_lang"] == "eng_Latn"
+    lines = table.to_markdown(["lang", "count", "xsim"]).splitlines()
+    assert lines[0] == "| lang | count | xsim |" and lines[-1].startswith("| average | - | ")
+
+
+def test_order_of_rows_and_kind_of_container_do_not_matter():
+    expected = {row["lang"]: row for row in evaluate_xsim(encode, ROWS).rows}
+    for rows in (ROWS[::-1], Dataset.from_list(ROWS), iter(ROWS)):
+        table = evaluate_xsim(encode, rows, source_langs=["deu_Latn", "fra_Latn"])
+        assert [row["lang"] for row in table.rows] == ["deu_Latn", "fra_Latn"]
+        assert {row["lang"]: row for row in table.rows} == expected
+
+
+def test_target_and_negatives_are_encoded_once():
+    calls = []
+    evaluate_xsim(lambda t, lang: calls.append((lang, len(t))) or encode(t, lang), ROWS, negatives=NEGATIVES)
+    assert calls == [("eng_Latn", 5), ("eng_Latn", 4), ("fra_Latn", 4), ("deu_Latn", 5)]
+
+
+def test_same_text_is_right_only_when_asked():
+    def exact(texts, lang):
+        return np.stack([vector(t.split(":")[-1]) for t in texts])
+
+    assert evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"]).rows[0]["xsim"] == 20.0
+    assert evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"], same_text_is_right=True).rows[0]["xsim"] == 0.0
+    assert text_groups(list(ENGLISH.values())).tolist() == [0, 1, 2, 3, 0]
+
+
+def test_tfidf_finds_shared_spelling_and_only_that():
+    english = ["Berlin hosted the conference", "the president visited Paris", "three museums in Madrid"]
+    german = ["Berlin war Gastgeber der Konferenz", "der Praesident besuchte Paris", "drei Museen in Madrid"]
+    rows = [{"id": i, "lang": "eng_Latn", "text": text} for i, text in enumerate(english)]
+    rows += [{"id": i, "lang": "deu_Latn", "text": text} for i, text in enumerate(german)]
+    encode = tfidf_encoder(row["text"] for row in rows)
+    negatives = {0: [("Berlin refused the conference", "antonym")], 2: [("five museums in Madrid", "number")]}
+    table = evaluate_xsim(encode, rows, negatives=negatives)
+    assert table.rows[0]["xsim"] == 0.0
+    assert table.rows[0]["pool"] == 5 and table.rows[0]["xsimpp"] > 0
+    dense = evaluate_xsim(lambda t, lang: encode(t, lang).toarray(), rows, negatives=negatives)
+    assert dense.rows == table.rows
+
+
+class FakeSentenceTransformer:
+    prompts = {"fra_Latn": "[French]: ", "query": ""}
+
+    def __init__(self):
+        self.calls = []
+
+    def encode(self, texts, **options):
+        self.calls.append(options)
+        return np.stack([vector(t.split(":")[-1]) for t in texts])
+
+
+def test_sentence_transformer_gets_the_prompt_it_has_and_no_other():
+    model = FakeSentenceTransformer()
+    encode = sentence_transformer_encoder(model, batch_size=7, normalize_embeddings=True)
+    evaluate_xsim(encode, ROWS)
+    assert [call.get("prompt_name") for call in model.calls] == [None, "fra_Latn", None]
+    assert all(call["batch_size"] == 7 and call["normalize_embeddings"] for call in model.calls)
+
+
+def test_a_real_sentence_transformer():
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {word: i for i, word in enumerate(sorted({w for t in ENGLISH.values() for w in t.split()} | {"[UNK]"}))}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=32)], device="cpu")
+    model.prompts = {"fra_Latn": "two "}
+    encode = sentence_transformer_encoder(model)
+    assert not np.allclose(encode(["cat"], "fra_Latn"), encode(["cat"], "deu_Latn"))
+    rows = [dict(row, text=row["text"].split(":")[-1]) for row in ROWS]
+    assert evaluate_xsim(encode, rows, same_text_is_right=True, source_langs=["deu_Latn"]).rows[0]["xsim"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "rows, options, words",
+    [
+        ([{"id": 1, "language": "x", "text": "t"}], {}, "no column 'lang'.*found id, language, text"),
+        ([], {}, "no rows in 'eng_Latn', the target: found no rows"),
+        (nway("fra_Latn"), {}, "found fra_Latn"),
+        (ROWS + ROWS[:1], {}, "id '1' has two texts in 'eng_Latn'"),
+        (ROWS, {"source_langs": ["ita_Latn"]}, "'ita_Latn' has 0 sentences"),
+        (
+            ROWS[:1] + nway("fra_Latn", "23"),
+            {},
+            "'fra_Latn' has 2 sentences and none with an id of 'eng_Latn'",
+        ),
+        (ROWS, {"negatives": {"77": ["x"]}}, "negatives has 1 ids and none of the 5"),
+        (
+            ROWS[:5] + nway("fra_Latn", "24"),
+            {"negatives": NEGATIVES},
+            "none for the 2 sentences of 'fra_Latn'",
+        ),
+        (ROWS, {"margin": "absolute"}, "margin is 'absolute'"),
+        (ROWS, {"direction": "both"}, "direction is 'both', must be one of to, from, all"),
+        (ROWS, {"direction": "from", "negatives": NEGATIVES}, "direction must be 'to', not 'from'"),
+        (
+            ROWS[:2] + nway("fra_Latn", "12") + nway("deu_Latn", "45"),
+            {"direction": "all"},
+            "none with an id of",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(rows, options, words):
+    with pytest.raises(ValueError, match=words) as error:
+        evaluate_xsim(encode, rows, **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_a_broken_embedding_names_language_and_id(value):
+    def broken(texts, lang):
+        vectors = encode(texts, lang)
+        vectors[[i for i, t in enumerate(texts) if "two dogs" in t and lang == "deu_Latn"]] = value
+        return vectors
+
+    with pytest.raises(ValueError, match=r"'deu_Latn', id '4' \(row 3\): a NaN, infinite or zero embedding"):
+        evaluate_xsim(broken, ROWS)
+    with pytest.raises(ValueError, match=r"'eng_Latn', id 'hard negative of 3'"):
+        evaluate_xsim(lambda t, lang: encode(t, lang) * [[v != "a white cat"] for v in t], ROWS, negatives=NEGATIVES)
+
+
+def test_an_encoder_that_loses_rows_is_refused():
+    with pytest.raises(ValueError, match=r"encode gave shape \(4, 16\) for 5 texts in 'eng_Latn'"):
+        evaluate_xsim(lambda texts, lang: encode(texts[1:], lang), ROWS)
+
+
+# Directions
+
+
+def vectors_of(lang, ids):
+    return encode([ENGLISH[i] if lang == "eng_Latn" else f"{lang}:{ENGLISH[i]}" for i in ids], lang)
+
+
+def test_from_the_target_searches_each_language():
+    table = evaluate_xsim(encode, ROWS, direction="from", margin="ratio", k=2)
+    for row, (lang, ids) in zip(table.rows, [("fra_Latn", "1234"), ("deu_Latn", "12345")], strict=True):
+        found = xsim(vectors_of("eng_Latn", ids), vectors_of(lang, ids), margin="ratio", k=2)
+        assert row == {"lang": lang, "count": len(ids), "xsim": found.error_rate}
+    assert table.notes["direction"] == "from"
+
+
+def test_all_pairs_as_rows():
+    calls = []
+    counted = lambda texts, lang: calls.append(lang) or encode(texts, lang)  # noqa: E731
+    table = evaluate_xsim(counted, ROWS, direction="all")
+    assert sorted(calls) == ["deu_Latn", "eng_Latn", "fra_Latn"]  # each language once
+    assert len(table.rows) == 6
+    for row in table.rows:
+        ids = "1234" if "fra_Latn" in (row["lang"], row["target_lang"]) else "12345"
+        found = xsim(vectors_of(row["lang"], ids), vectors_of(row["target_lang"], ids))
+        assert (row["count"], row["xsim"]) == (len(ids), found.error_rate)
+
+
+# Groups
+
+
+def test_groups_by_script_family_and_resource():
+    values = {"fra_Latn": 1.0, "deu_Latn": 3.0, "rus_Cyrl": 8.0, "srp_Cyrl": 4.0, "python": 9.0}
+    table = Table([{"lang": lang, "count": 10, "xsim": v} for lang, v in values.items()]).with_average(["xsim"])
+    by_script = {row["script"]: (row["languages"], row["xsim"]) for row in grouped(table, "script").rows}
+    assert by_script == {"Latin": (2, 2.0), "Cyrillic": (2, 6.0), "none": (1, 9.0)}
+    assert grouped(table, "script").average == {"script": "average", "languages": 5, "xsim": 5.0}
+    assert {row["resource"]: row["languages"] for row in grouped(table, "resource").rows} == {
+        "high": 3,
+        "low": 1,
+        "none": 1,
+    }
+    family = {row["family"]: row["xsim"] for row in grouped(table, "family").rows}
+    assert sum(row["languages"] for row in grouped(table, "family").rows) == 5 and family["none"] == 9.0
+    pairs = evaluate_xsim(encode, ROWS, direction="all")
+    into = {row["target_lang"]: row["xsim"] for row in grouped(pairs, "target_lang").rows}
+    assert into["deu_Latn"] == np.mean([r["xsim"] for r in pairs.rows if r["target_lang"] == "deu_Latn"])
+    with pytest.raises(ValueError, match="by is 'continent'"):
+        grouped(table, "continent")
+    with pytest.raises(ValueError, match="needs a table with an average and a column 'target_lang'"):
+        grouped(table, "target_lang")
+
+
+# Shapes of data: one interface
+
+
+def test_pairs_with_a_target_of_their_own():
+    """As Tatoeba: each language has other English sentences, and is searched among its own."""
+    pairs = [
+        {
+            "source": f"{lang}:{ENGLISH[i]}",
+            "source_lang": lang,
+            "target": ENGLISH[i],
+            "target_lang": "eng_Latn",
+        }
+        for lang, ids in (("fra_Latn", "123"), ("deu_Latn", "2345"))
+        for i in ids
+    ]
+    table = evaluate_xsim(encode, pairs_as_nway(pairs), same_text_is_right=True)
+    assert [(row["lang"], row["count"]) for row in table.rows] == [("fra_Latn", 3), ("deu_Latn", 4)]
+    back = evaluate_xsim(encode, pairs_as_nway(pairs), direction="from", same_text_is_right=True)
+    for row, lang, ids in zip(back.rows, ("fra_Latn", "deu_Latn"), ("123", "2345"), strict=True):
+        assert row["xsim"] == xsim(vectors_of("eng_Latn", ids), vectors_of(lang, ids)).error_rate
+
+
+@pytest.mark.parametrize(
+    "columns, langs",
+    [
+        (("verse_id", "b.JOH.1.", "eng_Latn"), ["fra_Latn"]),  # Bible verses
+        (("id", "problem ", "python"), ["java", "cpp"]),  # code to code
+        (("sample_id", "anatomy/test/", "eng_Latn"), ["swh_Latn", "jpn_Jpan"]),  # questions as GMMLU's
+    ],
+)
+def test_tables_of_other_origin_come_through_the_reader(tmp_path, columns, langs):
+    name, prefix, target = columns
+    rows = [
+        (f"{prefix}{i}", lang, f"meaning {i}, item {j}") for j, lang in enumerate([*langs, target]) for i in range(6)
+    ]
+    file = tmp_path / "table.tsv"
+    file.write_text("\n".join("\t".join(row) for row in [(name, "lang", "text"), *rows]) + "\n")
+    table = load_nway(file, name if name == "sample_id" else None)
+    found = evaluate_xsim(
+        lambda texts, lang: np.stack([vector(t.split(",")[0]) for t in texts]),
+        table,
+        target_lang=target,
+        direction="all",
+    )
+    assert len(found.rows) == len(langs) * (len(langs) + 1)
+    assert all(row["count"] == 6 and row["xsim"] == 0.0 for row in found.rows)

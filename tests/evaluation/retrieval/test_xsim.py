@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+
+import faiss
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from hf_echo.evaluation import text_groups, xsim
+
+
+def laser_predictions(x: np.ndarray, y: np.ndarray, margin: str, k: int) -> np.ndarray:
+    """LASER's xsim.py written out: k nearest each way, mean cosines, a / b or a - b, best of the k."""
+    x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    y = y / np.linalg.norm(y, axis=1, keepdims=True)
+    cosine = x @ y.T
+    forward = np.argsort(-cosine, axis=1)[:, :k]
+    mean_x = np.sort(cosine, axis=1)[:, -k:].mean(axis=1)
+    mean_y = np.sort(cosine, axis=0)[-k:].mean(axis=0)
+    best = np.empty(len(x), dtype=int)
+    for i in range(len(x)):
+        a = cosine[i, forward[i]]
+        b = (mean_x[i] + mean_y[forward[i]]) / 2
+        best[i] = forward[i, np.argmax(a / b if margin == "ratio" else a - b)]
+    return best
+
+
+def pairs(rows: int, noise: float, seed: int = 0, spread: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
+    """y in families of near-duplicates, x a noisy copy of it."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(rng.normal(size=(rows // 4, 48)), 4, axis=0) + spread * rng.normal(size=(rows, 48))
+    return y + noise * rng.normal(size=y.shape), y
+
+
+@pytest.mark.parametrize("margin", ["ratio", "distance"])
+@pytest.mark.parametrize("k", [1, 4, 7])
+@pytest.mark.parametrize("noise, spread", [(2.5, 1.0), (0.6, 0.2), (0.03, 0.01)])
+def test_margin_equals_laser(margin, k, noise, spread):
+    x, y = pairs(240, noise, spread=spread)
+    result = xsim(x, y, margin=margin, k=k)
+    expected = laser_predictions(x, y, margin, k)
+    np.testing.assert_array_equal(result.predictions, expected)
+    assert result.errors == (expected != np.arange(240)).sum() > 0
+    assert result.error_rate == pytest.approx(100 * result.errors / 240)
+
+
+def test_margin_equals_faiss_searches():
+    x, y = (a.astype(np.float32) for a in pairs(200, 0.3))
+    faiss.normalize_L2(x)
+    faiss.normalize_L2(y)
+    index_x, index_y = faiss.IndexFlatIP(48), faiss.IndexFlatIP(48)
+    index_x.add(x)
+    index_y.add(y)
+    (cos_xy, forward), (cos_yx, _) = index_y.search(x, 4), index_x.search(y, 4)
+    scores = cos_xy / ((cos_xy.mean(1, keepdims=True) + cos_yx.mean(1)[forward]) / 2)
+    np.testing.assert_array_equal(xsim(x, y, margin="ratio").predictions, forward[np.arange(200), scores.argmax(1)])
+
+
+def test_without_margin_it_is_the_largest_cosine():
+    x, y = pairs(300, 0.4)
+    cosine = (x / np.linalg.norm(x, axis=1, keepdims=True)) @ (y / np.linalg.norm(y, axis=1, keepdims=True)).T
+    result = xsim(x, y)
+    np.testing.assert_array_equal(result.predictions, cosine.argmax(1))
+    assert (result.count, result.margin) == (300, None)
+    assert result.errors == (cosine.argmax(1) != np.arange(300)).sum() > 0
+
+
+def test_known_rates():
+    eye = np.eye(8)
+    assert xsim(eye, eye).error_rate == 0.0
+    assert xsim(eye, np.roll(eye, 1, axis=0)).error_rate == 100.0
+    swapped = eye[[1, 0, 2, 3, 4, 5, 6, 7]]
+    assert xsim(swapped, eye).error_rate == 25.0
+    assert xsim(eye[:1], eye[:1], margin="ratio", k=4).error_rate == 0.0  # fewer rows than k
+
+
+@pytest.mark.parametrize("margin", [None, "ratio", "distance"])
+def test_order_and_scale_of_rows_do_not_matter(margin):
+    x, y = pairs(120, 0.3)
+    rng = np.random.default_rng(3)
+    order, scale = rng.permutation(120), rng.uniform(0.1, 50, size=(120, 1))
+    plain = xsim(x, y, margin=margin)
+    assert xsim(x * scale, y / scale, margin=margin).predictions.tolist() == plain.predictions.tolist()
+    moved = xsim(x[order], y[order], margin=margin)
+    assert moved.errors == plain.errors
+    np.testing.assert_array_equal(order[moved.predictions], plain.predictions[order])
+
+
+def test_a_margin_helps_against_hubs():
+    """A y near every x wins by cosine and is pushed back by its own high mean: what the margin is for."""
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=32)
+    y = 0.7 * common + rng.normal(size=(60, 32))
+    x = y + 0.5 * common + 0.8 * rng.normal(size=y.shape)
+    y[7] = common
+    assert xsim(x, y, margin="ratio").errors < xsim(x, y).errors
+
+
+def test_duplicate_targets_are_errors_unless_gold_says_otherwise():
+    y = np.eye(4)[[0, 1, 1, 2]]
+    assert xsim(y, y).predictions.tolist() == [0, 1, 1, 3]  # ties go to the lowest index
+    assert xsim(y, y).errors == 1
+    groups = text_groups(["a", "b", "b", "c"])
+    assert groups.tolist() == [0, 1, 1, 2]
+    assert xsim(y, y, gold=groups).errors == 0
+    with pytest.raises(ValueError, match=r"gold has shape \(3,\), must be \(4,\)"):
+        xsim(y, y, gold=groups[:3])
+
+
+def test_torch_and_sparse_input():
+    x, y = pairs(80, 0.3)
+    expected = xsim(x, y, margin="ratio").predictions
+    np.testing.assert_array_equal(xsim(torch.tensor(x), torch.tensor(y), margin="ratio").predictions, expected)
+    as_sparse = xsim(sparse.csr_matrix(x), sparse.csr_matrix(y), margin="ratio")
+    np.testing.assert_array_equal(as_sparse.predictions, expected)
+
+
+@pytest.mark.parametrize("margin", [None, "ratio", "distance"])
+def test_zero_rows_are_refused_and_empty_sparse_rows_count(margin):
+    """A dense zero row is a broken embedding; an empty sparse row is a text without known features."""
+    x, y = np.eye(5), np.eye(5)
+    x[2], y[3] = 0, 0
+    for convert in (np.asarray, torch.tensor):
+        with pytest.raises(ValueError, match="x, row 2: a NaN, infinite or zero embedding"):
+            xsim(convert(x), convert(np.eye(5)), margin=margin, k=2)
+        with pytest.raises(ValueError, match="y, row 3: a NaN, infinite or zero embedding"):
+            xsim(convert(np.eye(5)), convert(y), margin=margin, k=2)
+    result = xsim(sparse.csr_matrix(x), sparse.csr_matrix(y), margin=margin, k=2)
+    assert {0, 1, 4} <= set(np.flatnonzero(result.predictions == np.arange(5)))
+    nothing = sparse.csr_matrix((3, 2))
+    assert xsim(nothing, nothing, margin=margin).predictions.tolist() == [0, 0, 0]
+
+
+def test_row_json_and_table():
+    result = xsim(np.eye(3), np.eye(3)[[1, 0, 2]], margin="ratio", k=2)
+    row = {"error_rate": 200 / 3, "errors": 2, "count": 3, "margin": "ratio", "k": 2}
+    assert result.to_row() == json.loads(result.to_json()) == pytest.approx(row)
+    assert "| 66.67 | 2 | 3 | ratio | 2 |" in result.to_table().to_markdown()
+
+
+@pytest.mark.parametrize(
+    "x, y, options, words",
+    [
+        (np.ones((3, 2)), np.ones((4, 2)), {}, "x has 3 rows and y has 4"),
+        (np.ones((3, 2)), np.ones((3, 5)), {}, "x has 2 dimensions and y has 5"),
+        (np.ones((0, 2)), np.ones((0, 2)), {}, r"shape \(0, 2\)"),
+        (np.ones((3, 2)), np.ones(3), {}, r"y must be a \(rows, dimensions\) array, got shape \(3,\)"),
+        (np.array([[np.nan, 1]]), np.ones((1, 2)), {"margin": "ratio"}, "x, row 0: a NaN"),
+        (np.ones((3, 2)), np.ones((3, 2)), {"margin": "absolute"}, "margin is 'absolute'"),
+        (np.ones((3, 2)), np.ones((3, 2)), {"k": 0}, "k is 0"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(x, y, options, words):
+    with pytest.raises(ValueError, match=words) as error:
+        xsim(x, y, **options)
+    assert "\n" not in str(error.value)

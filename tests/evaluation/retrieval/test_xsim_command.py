@@ -1,0 +1,82 @@
+"""`hf-echo evaluate xsim --data`: an n-way table, by language and by group, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import hf_echo.cli as cli
+from hf_echo.inference import encode
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["hf-echo", "evaluate", "xsim", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        return (code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def table(toy, tmp_path):
+    lines = ["\t".join([str(r["id"]), r["lang"], r["text"]]) for r in toy.nway_rows()]
+    (tmp_path / "nway.tsv").write_text("\n".join(["id\tlang\ttext", *lines]) + "\n", encoding="utf-8")
+    return tmp_path / "nway.tsv"
+
+
+def test_a_table_gives_languages_and_groups(run, table, toy, toy_folders, toy_trained, toy_tokenizer):
+    model = toy_folders["release"]
+    code, out, err = run("--model", model, "--data", table, "--group", "script", "--hard-negatives")
+    assert code == 0, err
+    report = json.loads(out)
+    rows = {row["lang"]: row for row in report["rows"]}
+    assert set(rows) == {"fra_Latn", "rus_Cyrl"} and rows["fra_Latn"]["pool"] > 32
+    x, y = (
+        encode(toy_trained, toy_tokenizer, [toy.say(m, lang) for m in toy.split("dev")], lang, normalize=True)
+        for lang in ("fra_Latn", "eng_Latn")
+    )
+    errors = 100 * np.mean((x @ y.T).argmax(1) != np.arange(32))
+    assert rows["fra_Latn"]["xsim"] == pytest.approx(errors, abs=3.2)  # a bf16 CPU may tip one sentence
+    assert {row["script"]: row["xsim"] for row in report["by_script"]} == {
+        "Latin": rows["fra_Latn"]["xsim"],
+        "Cyrillic": rows["rus_Cyrl"]["xsim"],
+    }
+    code, out, _ = run("--model", model, "--data", table, "--direction", "all", "--margin", "ratio")
+    assert code == 0 and len(json.loads(out)["rows"]) == 6
+
+
+def test_what_is_refused(run, table, toy_folders):
+    model = toy_folders["release"]
+    for arguments, words in (
+        ([], "give --source and --target, two files of lines, or --data, one table"),
+        (["--data", table, "--source", table], "give --source and --target"),
+        (
+            ["--data", table, "--target-lang", "ita_Latn"],
+            "nway.tsv has no rows in 'ita_Latn': found eng_Latn, fra_",
+        ),
+        (["--data", table, "--direction", "up"], "nway.tsv: direction is 'up'"),
+        (["--data", table.parent / "no.tsv"], "no.tsv"),
+    ):
+        code, _, err = run("--model", model, *arguments)
+        assert code == 2 and words in err, err
+
+
+def test_a_broken_embedding_names_file_and_line(run, tmp_path, monkeypatch):
+    import hf_echo.inference.any_encoder as module
+
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("one\ntwo\n")
+    monkeypatch.setattr(module, "any_encoder", lambda name: lambda texts, lang: np.eye(2) * [[1.0], [np.nan]])
+    code, _, err = run(
+        "--model", "m", "--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt", "--source-lang", "fra_Latn"
+    )
+    assert code == 2 and "a.txt:2 (fra_Latn): a NaN, infinite or zero embedding" in err

@@ -1,0 +1,193 @@
+"""Attention entropy and pooling against loops written out, known distributions and MEXMA's printed figures."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from hf_echo.evaluation import xsim
+from hf_echo.evaluation.tokens.attention import (
+    both_poolings,
+    cls_attention_entropy,
+    compare_poolings,
+    relative_delta,
+)
+from hf_echo.modeling import EchoConfig, EchoEncoder
+
+PAD, CLS, EOS = 0, 1, 2
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    config = EchoConfig(
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        embedding_size=24,
+        pad_token_id=PAD,
+        attn_implementation="sdpa",
+    )
+    model = EchoEncoder(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+    return model.eval()
+
+
+def batch(*lengths: int, side: str = "right", seed: int = 3) -> dict[str, torch.Tensor]:
+    """CLS, words, EOS in each row, padded."""
+    rng = np.random.default_rng(seed)
+    ids = torch.full((len(lengths), max(lengths)), PAD)
+    mask = torch.zeros_like(ids)
+    for i, length in enumerate(lengths):
+        row = torch.tensor([CLS, *rng.integers(3, 40, length - 2).tolist(), EOS])
+        place = slice(0, length) if side == "right" else slice(max(lengths) - length, None)
+        ids[i, place], mask[i, place] = row, 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def test_entropy_is_the_loop_over_texts_layers_and_heads(model):
+    data = batch(5, 9, 7)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        attentions = model(**data, output_attentions=True).attentions
+    model.set_attn_implementation("sdpa")
+    want, words = np.zeros((3, 4)), np.zeros((3, 4))
+    for layer, weights in enumerate(attentions):
+        for head in range(4):
+            for i, length in enumerate((5, 9, 7)):
+                p = weights[i, head, 0, :length].double().numpy()
+                want[layer, head] -= (p * np.log(p)).sum() / 3
+                p = p[1:-1] / p[1:-1].sum()
+                words[layer, head] -= (p * np.log(p)).sum() / 3
+    found = cls_attention_entropy(model, [data], special_ids=[CLS, EOS, PAD])
+    np.testing.assert_allclose(found.heads, want, rtol=1e-5)
+    np.testing.assert_allclose(found.heads_words, words, rtol=1e-5)
+    assert found.entropy == pytest.approx(want[-1].mean(), rel=1e-5)
+    assert found.entropy_words == pytest.approx(words[-1].mean(), rel=1e-5)
+    assert found.uniform == pytest.approx(np.log([5, 9, 7]).mean())
+    assert found.by_layer().rows[1]["lowest_head"] == pytest.approx(want[1].min(), rel=1e-5)
+    assert "heads" not in found.to_row()
+
+
+def test_batches_and_padding_do_not_change_it_and_the_model_is_as_before(model):
+    lengths = (5, 9, 7, 4)
+    whole = batch(*lengths)
+    single = [{name: value[i : i + 1, :length] for name, value in whole.items()} for i, length in enumerate(lengths)]
+    model.train()
+    a = cls_attention_entropy(model, iter(single))
+    assert model.config._attn_implementation == "sdpa" and model.training
+    model.eval()
+    b = cls_attention_entropy(model, [whole])
+    c = cls_attention_entropy(model, [batch(*lengths, side="left")])
+    np.testing.assert_allclose(a.heads, b.heads, rtol=1e-5)
+    np.testing.assert_allclose(c.heads, b.heads, rtol=1e-5)
+    assert a.entropy_words is None and np.isnan(a.heads_words).all()
+
+
+def test_a_head_without_preference_has_the_entropy_of_the_length(model):
+    torch.manual_seed(0)
+    flat = EchoEncoder(model.config)
+    torch.nn.init.zeros_(flat.layers[1].self_attn.q_proj.weight)
+    found = cls_attention_entropy(flat, [batch(6, 6)], special_ids=[CLS, EOS])
+    np.testing.assert_allclose(found.heads[1], math.log(6), rtol=1e-6)
+    np.testing.assert_allclose(found.heads_words[1], math.log(4), rtol=1e-6)
+    assert (found.heads <= found.uniform + 1e-9).all()
+
+
+def test_any_encoder_of_transformers_will_do():
+    config = BertConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
+    bert = BertModel(config).eval()
+    assert cls_attention_entropy(bert, [batch(5, 3)]).heads.shape == (2, 2)
+    trained, uniform = both_poolings(bert, [batch(5, 3)])
+    with torch.no_grad():
+        states = bert(**batch(5, 3)).last_hidden_state.numpy()
+    np.testing.assert_allclose(trained, states[:, 0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(uniform[1], states[1, :3].mean(0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_uniform_pooling_is_the_model_set_to_mean(model, side):
+    data = batch(5, 9, 7, side=side)
+    trained, uniform = both_poolings(model, [data])
+    other = EchoEncoder(EchoConfig.from_dict(model.config.to_dict() | {"pooling": "mean"})).eval()
+    other.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        np.testing.assert_allclose(trained, model(**data).sentence_embedding, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(uniform, other(**data).sentence_embedding, rtol=1e-4, atol=1e-5)
+    again, _ = both_poolings(model, [batch(5, 9, 7, side=side)])
+    np.testing.assert_array_equal(trained, again)
+
+
+def test_compare_poolings_is_two_xsims_and_a_cosine():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 6))
+    y, blurred_x, blurred_y = (
+        x + 0.3 * rng.normal(size=x.shape),
+        x + rng.normal(size=x.shape),
+        x + rng.normal(size=x.shape),
+    )
+    found = compare_poolings((x, blurred_x), (y, blurred_y))
+    assert found.xsim_trained == xsim(x, y).error_rate < found.xsim_uniform == xsim(blurred_x, blurred_y).error_rate
+    assert found.delta == pytest.approx(100 * (1 - found.xsim_uniform / found.xsim_trained))
+    pairs = zip(np.r_[x, y], np.r_[blurred_x, blurred_y], strict=True)
+    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs]
+    assert found.cosine == pytest.approx(np.mean(cosines)) and found.count == 40
+    assert compare_poolings((x, x), (x, x)).delta is None  # no error to divide by
+
+
+@pytest.mark.parametrize(
+    ("trained", "uniform", "printed"),
+    [
+        (0.92, 2.02, -119.65),
+        (0.06, 0.19, -212.50),
+        (18.65, 20.73, -11.19),
+        (9.60, 18.21, -89.73),
+        (64.65, 63.50, 1.78),
+        (63.99, 54.24, 15.24),
+        (62.77, 58.03, 7.55),
+        (65.35, 56.98, 12.81),
+    ],
+)
+def test_delta_is_table_10s(trained, uniform, printed):
+    """Within the rounding of the printed inputs."""
+    slack = 0.005 * (1 + uniform / trained) / trained * 100 + 0.005
+    assert relative_delta(trained, uniform) == pytest.approx(printed, abs=slack)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: cls_attention_entropy(m, []), "no batches"),
+        (lambda m: both_poolings(m, []), "no batches"),
+        (lambda m: cls_attention_entropy(m, [batch(5, 2)], special_ids=[CLS, EOS]), "text 1 .from 0. has sp"),
+        (
+            lambda m: cls_attention_entropy(m, [{"input_ids": torch.ones(1, 3, dtype=int)}]),
+            "no attention_mask",
+        ),
+        (
+            lambda m: both_poolings(
+                m,
+                [{"input_ids": torch.ones(2, 3, dtype=int), "attention_mask": torch.zeros(2, 3, dtype=int)}],
+            ),
+            "text 0 .from 0. has no tokens",
+        ),
+        (
+            lambda m: compare_poolings((np.eye(3), np.eye(3)), (np.eye(3), np.eye(3) * [[1], [0], [1]])),
+            "y, row 1: a NaN, infinite or zero",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(model, call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call(model)
+    assert "\n" not in str(error.value)

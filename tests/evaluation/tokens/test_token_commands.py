@@ -1,0 +1,135 @@
+"""`hf-echo evaluate tagging` and `wic`: what the package says of the same rows, from files and from public sets."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hf_echo.evaluation.benchmarks.public_sets import load_benchmark
+from hf_echo.evaluation.tokens.tagging import evaluate_tagging
+from hf_echo.evaluation.tokens.wic import evaluate_wic
+from hf_echo.inference import load_encoder
+
+pytest.importorskip("sklearn")
+
+COMMAND = "evaluate"
+
+
+def write(file, rows):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+@pytest.fixture
+def panx(toy, tmp_path):
+    """A local copy of PAN-X's shape: the number is a person and animal with verb an organisation."""
+    for code, lang, part in (
+        ("en", "eng_Latn", "train"),
+        ("en", "eng_Latn", "test"),
+        ("fr", "fra_Latn", "test"),
+    ):
+        meanings = [m for m in toy.split("dev" if part == "test" else part) if m[0] != 2 and m[1] != 3]
+        rows = [
+            {
+                "tokens": [*toy.say(m, lang)[:-1].split(), "."],
+                "ner_tags": [1, 0, 3, 4, 0],
+                "langs": [code] * 5,
+            }
+            for m in meanings[:: 1 if part == "test" else 3]
+        ]
+        write(tmp_path / "panx" / code / f"{part}.parquet", rows)
+    return tmp_path / "panx"
+
+
+@pytest.fixture
+def xlwic(toy, tmp_path):
+    """A local copy of XL-WiC's shape: is the animal the same in both sentences."""
+    for code, lang, part in (("EN", "eng_Latn", "train"), ("FR", "fra_Latn", "test")):
+        rng, meanings, rows = np.random.default_rng(0), toy.split("train" if part == "train" else "dev"), []
+        for i in range(40):
+            two = [meanings[j] for j in rng.integers(0, len(meanings), 2)]
+            row = {"id": str(i), "language": code, "label": int(two[0][2] == two[1][2])}
+            for side, meaning in zip("12", two):
+                text = toy.say(meaning, lang)
+                word = text.split()[2]
+                start = text.index(word)
+                row["context_" + side] = text
+                row["target_word_location_" + side] = {"char_start": start, "char_end": start + len(word)}
+            rows.append(row)
+        write(tmp_path / "xlwic" / "xlwic_en_fr" / f"{part}.parquet", rows)
+    return tmp_path / "xlwic"
+
+
+def test_tagging_of_a_public_set_and_of_files(run, panx, toy_folders, tmp_path):
+    model = toy_folders["release"]
+    arguments = ("--set", "panx", "--path", panx, "--layer", 0, "--json", tmp_path / "o.json")
+    code, out, err = run("tagging", "--model", model, *arguments)
+    assert code == 0, err
+    report = json.loads(out)
+    assert report == json.loads((tmp_path / "o.json").read_text())
+    train = load_benchmark("panx", langs=["eng_Latn"], split="train", path=panx)
+    test = load_benchmark("panx", path=panx)
+    want = evaluate_tagging(*load_encoder(str(model)), train, test, layer=0)
+    assert report["rows"] == want.rows and report["average"] == want.average
+    assert [row["lang"] for row in report["rows"]] == ["eng_Latn", "fra_Latn"]
+    assert report["rows"][0]["f1"] == 1 and report["train_sentences"] == len(train)
+    code, out, _ = run("tagging", "--model", model, "--set", "panx", "--path", panx, "--lang", "fra_Latn")
+    assert [row["lang"] for row in json.loads(out)["rows"]] == ["fra_Latn"]
+    for name, rows in (("train", train), ("test", test)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    files = ("--train", tmp_path / "train.jsonl", "--test", tmp_path / "test.jsonl", "--layer", 0)
+    code, out, err = run("tagging", "--model", model, *files)
+    assert code == 0, err
+    assert json.loads(out)["rows"] == want.rows
+
+
+def test_wic_of_a_public_set(run, xlwic, toy_folders):
+    model = toy_folders["release"]
+    code, out, err = run("wic", "--model", model, "--set", "xlwic", "--path", xlwic, "--layer", 0)
+    assert code == 0, err
+    train = load_benchmark("xlwic", langs=["eng_Latn"], split="train", path=xlwic)
+    want = evaluate_wic(*load_encoder(str(model)), train, load_benchmark("xlwic", path=xlwic), layer=0)
+    assert json.loads(out)["rows"] == want.rows and want.rows[0]["pairs"] == 40
+    assert json.loads(out)["cosine_threshold"] == pytest.approx(want.notes["cosine_threshold"])
+
+
+def test_slots_of_massive(toy_folders, tmp_path):
+    rows = [
+        {"locale": "fr-FR", "annot_utt": f"[amount : {n}] {colour} chat dort."}
+        for n in ("un", "deux", "quatre")
+        for colour in ("rouge", "bleu", "vieux", "petit")
+    ]
+    for part in ("train", "test"):
+        write(tmp_path / f"{part}.parquet", rows)
+    train, test = (load_benchmark("massive_slots", split=s, path=tmp_path) for s in ("train", "test"))
+    found = evaluate_tagging(*load_encoder(str(toy_folders["release"])), train, test, layer=1)
+    (row,) = found.rows  # the probe is tested on what it learnt: F1 is 1 with the seeds seen
+    assert (row["lang"], row["spans"], row["sentences"]) == ("fra_Latn", 12, 12) and row["f1"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tagging", "--train", "a.jsonl"), "give --train and --test, two files of rows, or --set"),
+        (
+            ("tagging", "--set", "xlwic"),
+            "--set 'xlwic' has no rows of this kind; known are massive_slots, panx",
+        ),
+        (("wic", "--set", "panx"), "known are wic, xlwic"),
+        (("wic", "--set", "wic", "--test", "a.jsonl"), "--set brings its own rows"),
+        (("wic", "--train", "none.jsonl", "--test", "none.jsonl"), "no file none.jsonl; give a Parquet"),
+        (("tagging", "--set", "panx", "--path", "none"), "no file or folder none"),
+    ],
+)
+def test_errors_are_one_line(refused, arguments, message):
+    refused(message, *arguments, "--model", "m")
+
+
+def test_rows_of_another_shape(refused, tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"tokens": ["a"], "labels": ["O"]}))
+    files = ("--train", tmp_path / "a.jsonl", "--test", tmp_path / "a.jsonl")
+    refused("a.jsonl has no tags; found: tokens, labels", "tagging", "--model", "m", *files)

@@ -1,0 +1,112 @@
+"""A run that was killed and resumed ends with the very weights of the unbroken one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from hf_echo.stages import LexicalConfig, LexicalTrainer
+
+pytestmark = pytest.mark.trains
+
+STEPS = 11
+COMMON = dict(max_steps=STEPS, save_strategy="steps", save_steps=1, language_drop=0.4)
+
+
+class Killed(Exception):
+    pass
+
+
+class Kill(TrainerCallback):
+    """Dies in the middle of step `step` + 1, when its checkpoint `step` is written."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            raise Killed
+
+
+def state_of(trainer):
+    return {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+
+
+def assert_killed_run_is_the_unbroken_one(make, step: int) -> None:
+    whole = make()
+    torch.manual_seed(1)
+    whole.train()
+    want = state_of(whole)
+    log = {row["step"]: row for row in whole.state.log_history if "loss" in row}
+    shutil.rmtree(whole.args.output_dir)
+
+    killed = make()
+    killed.add_callback(Kill(step))
+    torch.manual_seed(1)
+    with pytest.raises(Killed):
+        killed.train()
+    resumed = make()
+    torch.manual_seed(3)  # what the heir draws is the checkpoint's, not its own
+    resumed.train(resume_from_checkpoint=str(Path(killed.args.output_dir) / f"checkpoint-{step}"))
+    assert resumed.state.global_step == STEPS
+    for name, weight in state_of(resumed).items():
+        assert torch.equal(weight, want[name]), name
+    for row in resumed.state.log_history:
+        if row["step"] > step and "loss" in row:
+            assert row["learning_rate"] == log[row["step"]]["learning_rate"]
+            assert row["loss"] == pytest.approx(log[row["step"]]["loss"], rel=1e-6)
+
+
+# Seven batches an epoch: killed in the first, at its end, in the second with the first behind.
+@pytest.mark.parametrize("step", [3, 7, 9])
+def test_contrastive(make_trainer, step):
+    assert_killed_run_is_the_unbroken_one(lambda: make_trainer("contrastive", logging_steps=1, **COMMON), step)
+
+
+@pytest.mark.parametrize("stage", ["seq2seq", "hard_negatives", "decoder"])
+def test_other_stages(make_trainer, stage):
+    assert_killed_run_is_the_unbroken_one(lambda: make_trainer(stage, logging_steps=1, **COMMON), 5)
+
+
+# Two batches an update: four updates an epoch, the last of a single batch.
+@pytest.mark.parametrize("step", [2, 4, 6])
+def test_with_gradient_accumulation(make_trainer, step):
+    options = COMMON | {"logging_steps": 1, "gradient_accumulation_steps": 2}
+    assert_killed_run_is_the_unbroken_one(lambda: make_trainer("contrastive", **options), step)
+
+
+def test_with_dropout_and_workers(make_trainer, toy, toy_tokenizer):
+    """Dropout draws from torch's generator, whose state is in the checkpoint; workers change nothing."""
+    options = COMMON | {
+        "logging_steps": 1,
+        "dataloader_num_workers": 1,
+        "dataloader_persistent_workers": True,
+    }
+
+    def make():
+        return make_trainer("contrastive", model=toy.make_model(toy_tokenizer, attention_dropout=0.3), **options)
+
+    assert_killed_run_is_the_unbroken_one(make, 9)
+
+
+@pytest.mark.parametrize("step", [3, 9])
+def test_lexical(toy_data, toy_tokenizer, tmp_path, step):
+    def make():
+        args = LexicalConfig(
+            output_dir=str(tmp_path / "bag"),
+            rows=64,
+            dim=16,
+            logging_steps=1,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+            **COMMON,
+        )
+        torch.manual_seed(0)
+        return LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer)
+
+    assert_killed_run_is_the_unbroken_one(make, step)

@@ -1,0 +1,153 @@
+"""Training and reading with a decoder of the first tokens of the vocabulary."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import pipeline
+
+from hf_echo.inference import translate
+from hf_echo.modeling import EchoForTranslation
+from hf_echo.modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
+from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
+from hf_echo.stages import bag_encoder, start_from_bag
+from hf_echo.stages.lexical import SubwordBag
+from hf_echo.vocabulary.order import used_first
+
+pytestmark = pytest.mark.trains
+
+SMALL = {"vocab_size": 320}
+BAG = dict(hidden_size=16, embedding_size=16, head_dim=8, pooling="mean", final_norm=False, num_key_value_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("stage", "options"), [("decoder", {}), ("decoder", {"softmax_samples": 20}), ("contrastive", {})]
+)
+def test_it_learns(make_trainer, toy, toy_tokenizer, toy_data, stage, options):
+    model = toy.make_model(toy_tokenizer, decoder=SMALL)
+    trainer = make_trainer(stage, model=model, max_steps=30, **options)
+    assert trainer.data_collator.decoder_vocab_size == 320
+    assert max(max(toy_data[i]["target"]) for i in range(99)) >= 320  # some targets are cut
+    trainer.train()
+    losses = [row["translation_loss"] for row in trainer.state.log_history if "translation_loss" in row]
+    assert losses[-1] < 0.9 * losses[0]
+    assert model.decoder.lm_head.weight.shape == model.decoder.model.embed_tokens.weight.shape == (320, 32)
+
+
+def test_loss_is_over_known_labels(make_trainer, toy, toy_tokenizer, toy_data):
+    model = toy.make_model(toy_tokenizer, decoder=SMALL)
+    trainer = make_trainer("decoder", model=model, translation_weight=1.0, language_drop=0.0)
+    batch = trainer.data_collator([toy_data[i] for i in (0, 8, 15)])
+    whole = make_trainer("decoder", language_drop=0.0).data_collator([toy_data[i] for i in (0, 8, 15)])
+    ids = whole["decoder_input_ids"]
+    ids = torch.where(ids < 320, ids, toy_tokenizer.sep_token_id)
+    with torch.no_grad():
+        keys = {k: whole[k] for k in ("input_ids", "attention_mask")}
+        logits = model(**keys, decoder_input_ids=ids).logits.double()
+        loss = trainer.compute_loss(trainer.model, batch).item()
+    total, count = 0.0, 0
+    for row, labels in zip(logits, whole["labels"].tolist()):
+        for position, label in zip(row, labels):
+            if 0 <= label < 320:
+                total, count = total - float(F.log_softmax(position, -1)[label]), count + 1
+    assert count < (whole["labels"] >= 0).sum() and loss == pytest.approx(total / count, rel=1e-5)
+
+
+def test_other_stages_are_left_alone(make_trainer):
+    assert make_trainer("decoder").data_collator.decoder_vocab_size is None
+
+
+@pytest.fixture
+def bag(toy_tokenizer):
+    torch.manual_seed(4)
+    return bag_encoder(SubwordBag(len(toy_tokenizer), 16), toy_tokenizer)
+
+
+def test_start_from_bag(bag, toy, toy_tokenizer):
+    model = start_from_bag(toy.make_model(toy_tokenizer, decoder=SMALL, **BAG), bag)
+    words, vectors = model.decoder.model.embed_tokens.weight, bag.embed_tokens.weight
+    assert words.shape == (320, 16) and F.cosine_similarity(words, vectors[:320]).min() > 1 - 1e-5
+    assert torch.equal(model.encoder.embed_tokens.weight, vectors)
+
+
+def test_start_from_a_whitened_bag(bag, toy, toy_tokenizer):
+    """The embedding is turned back before the decoder looks for its words: it sees what it saw of the bag itself."""
+    torch.manual_seed(5)
+    matrix, start = torch.randn(16, 16) + 2 * torch.eye(16), torch.full((3, 1), toy_tokenizer.bos_token_id)
+    means = torch.randn(3, 16) * 0.3
+
+    def logits(embedding):
+        model = start_from_bag(toy.make_model(toy_tokenizer, decoder=SMALL, **BAG), bag).eval()
+        with torch.no_grad():
+            return model.decoder(decoder_input_ids=start, sentence_embedding=embedding).logits
+
+    want = logits(means)
+    bag.projection.weight.data.copy_(matrix)
+    torch.testing.assert_close(logits(means @ matrix.T), want, rtol=1e-3, atol=1e-4)
+
+
+# Languages that it cannot name
+
+
+@pytest.fixture(scope="module")
+def english_only(toy, toy_tokenizer):
+    tokenizer, used = used_first(toy_tokenizer, ["one"], "eng_Latn")  # the prompts, and hardly a word
+    return toy.make_model(tokenizer, decoder={"vocab_size": used}).eval(), tokenizer, used
+
+
+@pytest.fixture(scope="module")
+def other(english_only):
+    """A language whose name is spelt with tokens that the decoder lacks."""
+    _, tokenizer, used = english_only
+    return next(lang for lang in LANGUAGE_NAMES if max(tokenizer.decoder_prompt_ids(lang)) >= used)
+
+
+def test_check_prompt(english_only, other):
+    model, tokenizer, used = english_only
+    asks = rf"this decoder knows the first {used} tokens only and not the name of the target language"
+    known, unknown = (tokenizer.decoder_prompt_ids(lang) for lang in ("eng_Latn", other))
+    assert max(known) < used <= max(unknown)
+    embedding = torch.randn(2, 32)
+    check_prompt(model.decoder, known)
+    assert len(greedy_decode(model.decoder, embedding, known, max_new_tokens=3)) == 2
+    assert all(isinstance(text, str) for text in translate(model, tokenizer, embedding.numpy(), max_new_tokens=3))
+    with pytest.raises(ValueError, match=asks) as error:
+        check_prompt(model.decoder, unknown)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match=asks):
+        greedy_decode(model.decoder, embedding, unknown)
+    for beams in (1, 2):
+        with pytest.raises(ValueError, match=asks):
+            translate(model, tokenizer, ["one cat"], "eng_Latn", other, num_beams=beams)
+
+
+def test_pipeline(english_only, other, tmp_path):
+    model, tokenizer, used = english_only
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert EchoForTranslation.from_pretrained(tmp_path).config.decoder.vocab_size == used
+    pipe = pipeline("sonar-translation", model=str(tmp_path), device="cpu")
+    assert isinstance(pipe("one cat", src_lang="eng_Latn", max_new_tokens=3)[0]["translation_text"], str)
+    for options in ({}, {"num_beams": 2}):
+        with pytest.raises(ValueError, match=f"knows the first {used} tokens only"):
+            pipe("one cat", src_lang="eng_Latn", tgt_lang=other, **options)
+
+
+def test_languages_it_was_trained_to_write(english_only, tmp_path):
+    """Their names may all be in its vocabulary: then only the configuration knows."""
+    model, tokenizer, _ = english_only
+    decoder = model.decoder
+    check_target_lang(decoder, "fra_Latn")  # not known: nothing is refused
+    decoder.config.languages = ["deu_Latn", "eng_Latn"]
+    model.save_release(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    asks = "this decoder was not trained to write 'fra_Latn'; it writes deu_Latn, eng_Latn"
+    try:
+        check_target_lang(decoder, "eng_Latn")
+        with pytest.raises(ValueError, match=asks):
+            translate(model, tokenizer, ["one cat"], "eng_Latn", "fra_Latn")
+        with pytest.raises(ValueError, match=asks):
+            pipeline("sonar-translation", model=str(tmp_path))("one cat", tgt_lang="fra_Latn")
+    finally:
+        decoder.config.languages = None

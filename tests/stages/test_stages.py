@@ -1,0 +1,442 @@
+"""Stages 1 to 3 and decoder finetuning: what is trained, on which loss, with which schedule, measured how."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import hf_echo.stages.base as trainer_module
+from hf_echo.inference import encode
+from hf_echo.inference.embedding_store import LiveRows
+from hf_echo.losses import sampled_translation_loss, translation_loss
+from hf_echo.stages import (
+    ContrastiveConfig,
+    DecoderConfig,
+    DevSet,
+    HardNegativesConfig,
+    Seq2SeqConfig,
+    evaluate_sets,
+)
+
+pytestmark = pytest.mark.trains
+
+STAGES = ("seq2seq", "contrastive", "hard_negatives", "decoder")
+PARTS = {
+    "seq2seq": {"translation_loss"},
+    "contrastive": {"contrastive_loss", "translation_loss"},
+    "hard_negatives": {
+        "contrastive_loss",
+        "hard_negatives_loss",
+        "total_contrastive_loss",
+        "translation_loss",
+    },
+    "decoder": {"translation_loss"},
+}
+
+
+def logged(trainer, name="loss"):
+    return [row[name] for row in trainer.state.log_history if name in row and "loss" in row]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_loss_falls(make_trainer, stage):
+    # At the papers' weight of 0.05 the toy's contrastive losses fall by 2 % only.
+    trainer = make_trainer(stage, **{"contrastive_weight": 1.0} if stage == "hard_negatives" else {})
+    trainer.train()
+    for name in {"loss"} | PARTS[stage]:
+        values = logged(trainer, name)
+        slowly = stage == "hard_negatives" and "contrastive" in name  # to 0.6 .. 0.8 over seeds
+        assert len(values) == 8 and values[-1] < (0.95 if slowly else 0.85) * values[0], (name, values)
+    assert trainer.model.bottleneck == (stage != "seq2seq")
+    assert trainer.model.config.decoder.bottleneck == trainer.model.decoder.config.bottleneck
+    assert trainer.tokens_per_second > 0
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_is_trained(make_trainer, stage):
+    """The weights that moved are those that the stage reads, and no other (DDP would wait for the others)."""
+    trainer = make_trainer(stage, max_steps=3)
+    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
+    trainer.train()
+    for name, weight in trainer.model.named_parameters():
+        query_or_key = "cross_attn.q_proj" in name or "cross_attn.k_proj" in name or "cross_attention_" in name
+        if stage == "seq2seq":
+            read = "projection" not in name
+        elif stage == "decoder":
+            read = not name.startswith("encoder.") and not query_or_key
+        else:
+            read = not query_or_key
+        assert torch.equal(weight, before[name]) != read, name
+        assert weight.requires_grad == read and (weight.grad is None or read), name
+
+
+def test_stages_take_up_what_the_last_one_froze(make_trainer):
+    model = make_trainer("contrastive").model
+    query = model.decoder.model.layers[0].cross_attn.q_proj.weight
+    assert not query.requires_grad and model.encoder.projection.weight.requires_grad
+    make_trainer("seq2seq", model=model)
+    assert query.requires_grad and not model.encoder.projection.weight.requires_grad
+    model.encoder.embed_tokens.weight.requires_grad_(False)  # by hand: a stage does not touch that
+    make_trainer("contrastive", model=model)
+    assert not model.encoder.embed_tokens.weight.requires_grad
+
+
+# The total, from the model's own outputs, in numpy
+
+
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def outputs_of(model, batch):
+    with torch.no_grad():
+        keys = ("input_ids", "attention_mask", "decoder_input_ids")
+        output = model(**{key: batch[key] for key in keys})
+    return output.sentence_embedding.double().numpy(), output.logits.double().numpy()
+
+
+def translation(logits, labels):
+    labels = labels.numpy()
+    kept = labels != -100
+    return -log_softmax(logits)[kept][np.arange(kept.sum()), labels[kept]].mean()
+
+
+def contrastive(x, y, keys, *, margin=0.3, scale=100.0, guide=None, radius=0.5):
+    cosine, losses = unit(x) @ unit(y).T, []
+    for i in range(len(x)):
+        negatives = [j for j in range(len(y)) if j != i and keys[j] != keys[i]]
+        if guide is not None:
+            near = unit(guide[0]) @ unit(guide[1]).T
+            negatives = [j for j in negatives if near[i, j] < radius * near[i, i]]
+        logits = np.array([scale * (cosine[i, i] - margin), *(scale * cosine[i, j] for j in negatives)])
+        losses.append(-log_softmax(logits)[0])
+    return np.mean(losses)
+
+
+def split_softmax(x, y, keys, negatives, index, gamma=0.8):
+    hard = []
+    for i in range(len(x)):
+        own = np.concatenate([y[i : i + 1], negatives[index[i][index[i] >= 0]]])
+        hard.append(-log_softmax(100.0 * unit(own) @ unit(x[i]))[0])
+    return (1 - gamma) * contrastive(x, y, keys) + gamma * np.mean(hard)
+
+
+def trainer_loss(trainer, batch):
+    with torch.no_grad():
+        return trainer.compute_loss(trainer.model, batch).item()
+
+
+def batch_with_equal_targets(trainer, data):
+    """Rows 0 and 1 are a French and a Russian sentence with the same English one."""
+    return trainer.data_collator([data[i] for i in (0, 1, 8, 15, 40, 41)])
+
+
+@pytest.mark.parametrize("stage", ["seq2seq", "decoder"])
+def test_translation_total_by_hand(make_trainer, toy_data, stage):
+    trainer = make_trainer(stage, translation_weight=0.5)
+    batch = batch_with_equal_targets(trainer, toy_data)
+    _, logits = outputs_of(trainer.model, batch)
+    want = 0.5 * translation(logits, batch["labels"])
+    assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5)
+
+
+@pytest.mark.parametrize("guided", [False, True])
+def test_contrastive_total_by_hand(make_trainer, toy_data, guided):
+    rng = np.random.default_rng(3)
+    guide = tuple(rng.normal(size=(len(toy_data), 5)).astype(np.float32) + 1.0 for _ in range(2))
+    options = dict(extra={"guide": guide}, radius=0.9) if guided else {}
+    trainer = make_trainer("contrastive", contrastive_weight=0.07, translation_weight=2.0, **options)
+    batch = batch_with_equal_targets(trainer, toy_data)
+    embedding, logits = outputs_of(trainer.model, batch)
+    n, rows, keys = 6, batch["index"].numpy(), batch["target_key"].numpy()
+    assert keys[0] == keys[1] and len(set(keys)) == 4
+    own_guide = [side[rows] for side in guide] if guided else None
+    first = contrastive(embedding[:n], embedding[n:], keys, guide=own_guide, radius=0.9)
+    unfiltered = contrastive(embedding[:n], embedding[n:], keys)
+    assert (abs(first - unfiltered) > 1e-3) == guided
+    want = 0.07 * first + 2.0 * translation(logits, batch["labels"])
+    assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5)
+
+
+def test_mse_beside_or_instead_of_contrastive(make_trainer, toy_data):
+    """ECHO Table 9b: the mean over pairs of the squared distance."""
+    trainer = make_trainer("contrastive", contrastive_weight=0.0, mse_weight=2.0, translation_weight=0.5)
+    inputs = next(iter(trainer.get_train_dataloader()))
+    trainer.model.eval()
+    loss = trainer.compute_loss(trainer.model, inputs).item()
+    with torch.no_grad():
+        output = trainer.forward(trainer.model, inputs)
+    x, y = np.split(output.sentence_embedding.double().numpy(), 2)
+    assert loss == pytest.approx(2.0 * ((x - y) ** 2).sum(1).mean() + 0.5 * output.loss.item(), rel=1e-5)
+
+
+def test_hard_negatives_total_by_hand(make_trainer, toy_data):
+    trainer = make_trainer("hard_negatives", contrastive_weight=0.07, max_negatives=2)
+    batch = batch_with_equal_targets(trainer, toy_data)
+    embedding, logits = outputs_of(trainer.model, batch)
+    n, index = 6, batch["negative_index"].numpy()
+    assert (index >= 0).sum(1).tolist() == [1, 1, 2, 2, 2, 2]  # the toy rows have one to three, two are taken
+    x, y, keys = embedding[:n], embedding[n : 2 * n], batch["target_key"].numpy()
+    want = 0.07 * split_softmax(x, y, keys, embedding, index) + translation(logits, batch["labels"])
+    assert trainer_loss(trainer, batch) == pytest.approx(want, rel=1e-5)
+    parts, weights = trainer.loss_parts(trainer.model, batch)
+    assert set(parts) == set(weights) == {name.removesuffix("_loss") for name in PARTS["hard_negatives"]}
+    assert parts["contrastive"].item() == pytest.approx(contrastive(x, y, keys), rel=1e-5)
+
+
+def test_decoder_fraction(make_trainer, toy_data):
+    """The decoder reads the first rows only; every row is in the contrastive part."""
+    whole = make_trainer("contrastive")
+    part = make_trainer("contrastive", model=whole.model, decoder_fraction=0.5)
+    batches = [batch_with_equal_targets(trainer, toy_data) for trainer in (whole, part)]
+    assert len(batches[1]["labels"]) == 3 and len(batches[1]["index"]) == 6
+    (a, _), (b, _) = (t.loss_parts(whole.model, batch) for t, batch in zip((whole, part), batches, strict=True))
+    assert a["contrastive"].item() == pytest.approx(b["contrastive"].item(), rel=1e-6)
+    _, logits = outputs_of(whole.model, batches[1])
+    assert b["translation"].item() == pytest.approx(translation(logits, batches[1]["labels"]), rel=1e-5)
+
+
+# Optimiser, schedule, batches
+
+
+def test_figures_of_the_papers():
+    """OS section 5."""
+    kinds = (Seq2SeqConfig, ContrastiveConfig, HardNegativesConfig, DecoderConfig)
+    one, two, three, decoder = (kind(output_dir="unused", use_cpu=True) for kind in kinds)
+    for args in (one, two, three, decoder):
+        assert (args.adam_beta1, args.adam_beta2, args.max_grad_norm) == (0.9, 0.98, 1.0)
+        assert args.lr_scheduler_type == "inverse_sqrt" and args.translation_weight == 1.0
+    assert [a.learning_rate for a in (one, two, three, decoder)] == [4e-4, 3e-4, 1e-5, 1e-3]
+    assert [a.max_tokens for a in (one, two, three, decoder)] == [8192, 6000, 1200, 8192]
+    assert [a.warmup_steps for a in (one, two, three, decoder)] == [2000, 2000, 2000, 200]
+    for args in (two, three):
+        assert (args.contrastive_weight, args.margin, args.logit_scale, args.radius) == (
+            0.05,
+            0.3,
+            100.0,
+            0.5,
+        )
+    assert (three.max_negatives, three.gamma) == (5, 0.8)
+
+
+def test_schedule_and_optimiser(make_trainer):
+    trainer = make_trainer("seq2seq", max_steps=20, warmup_steps=4, learning_rate=0.01, logging_steps=1)
+    trainer.train()
+    # The rate of a step is that of the updates before it: nothing, up by quarters, then down as 1/sqrt.
+    want = [0.01 * (k / 4 if k < 4 else math.sqrt(4 / k)) for k in range(20)]
+    assert logged(trainer, "learning_rate") == pytest.approx(want)
+    assert isinstance(trainer.optimizer.optimizer, torch.optim.AdamW)
+    assert all(group["betas"] == (0.9, 0.98) for group in trainer.optimizer.param_groups)
+
+
+def test_token_vectors_at_a_rate_of_their_own(make_trainer):
+    """Adam's first step is as long as its rate, whatever the gradient."""
+    trainer = make_trainer(
+        "contrastive",
+        learning_rate=1e-2,
+        embedding_learning_rate=1e-4,
+        max_steps=1,
+        warmup_steps=0,
+        lr_scheduler_type="constant",
+        adam_epsilon=1e-20,
+        weight_decay=0.0,
+    )
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    trainer.train()
+    moved = {name: (p.detach() - before[name]).abs().max() for name, p in trainer.model.named_parameters()}
+    vectors = [name for name in moved if name.endswith("embed_tokens.weight")]
+    assert len(vectors) == 2
+    for name, most in moved.items():
+        if most > 0:
+            assert float(most) == pytest.approx(1e-4 if name in vectors else 1e-2, rel=0.05), name
+    assert all(moved[name] > 0 for name in vectors)
+    assert len({id(p) for g in trainer.optimizer.param_groups for p in g["params"]}) == len(
+        [p for p in trainer.model.parameters() if p.requires_grad]
+    )
+
+
+def test_every_row_once_an_epoch(make_trainer, toy_data):
+    trainer = make_trainer("hard_negatives", max_rows=50)
+    loader = trainer.get_train_dataloader()
+    seen = []
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        seen.append([row for batch in loader for row in batch["index"].tolist()])
+        assert sorted(seen[-1]) == list(range(len(toy_data)))
+    assert seen[0] != seen[1]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_batches_keep_the_token_budget(make_trainer, stage):
+    """All tensors of a batch together; negatives are reckoned by their target's length."""
+    trainer = (
+        make_trainer(stage, max_tokens=1500, max_rows=None, max_negatives=3) if stage == "hard_negatives" else None
+    )
+    trainer = trainer or make_trainer(stage, max_tokens=1500, max_rows=None)
+    sizes = [batch["input_ids"].numel() + batch["labels"].numel() for batch in trainer.get_train_dataloader()]
+    assert max(sizes) <= 1500 and np.mean(sizes) > 600
+
+
+def test_gradient_accumulation_is_the_mean_of_its_batches(make_trainer, toy_data):
+    """Two batches of equally many target tokens are one batch of both."""
+    tokens = toy_data.target.lengths
+    rows = np.flatnonzero(tokens == np.bincount(tokens).argmax())[:16]
+    data, states = toy_data.select(rows), []
+    for max_rows, accumulation in ((16, 1), (8, 2)):
+        trainer = make_trainer(
+            "seq2seq",
+            data=data,
+            max_rows=max_rows,
+            gradient_accumulation_steps=accumulation,
+            max_steps=3,
+            optim="sgd",
+            learning_rate=0.5,
+            lr_scheduler_type="constant",
+            warmup_steps=0,
+            logging_steps=1,
+        )
+        assert len(trainer.get_train_dataloader()) == accumulation
+        trainer.train()
+        states.append((trainer.model.state_dict(), logged(trainer), logged(trainer, "translation_loss")))
+    for name, weight in states[0][0].items():
+        torch.testing.assert_close(states[1][0][name], weight, atol=1e-5, rtol=0)
+    assert states[0][1] == pytest.approx(states[1][1], rel=1e-4)
+    assert states[0][2] == pytest.approx(states[1][2], rel=1e-3)
+
+
+# Evaluation
+
+
+def numpy_xsim(model, tokenizer, rows, negatives=None):
+    """Mean over languages of the errors in percent: cosine top-1 in all English sentences and negatives."""
+    by_lang = {}
+    for row in rows:
+        by_lang.setdefault(row["lang"], {})[row["id"]] = row["text"]
+    english = by_lang.pop("eng_Latn")
+    extra = [text for key in english for text, _ in (negatives or {}).get(key, ())]
+    pool = unit(encode(model, tokenizer, [*english.values(), *extra], "eng_Latn"))
+    errors = []
+    for lang, texts in by_lang.items():
+        x = unit(encode(model, tokenizer, [texts[key] for key in english], lang))
+        errors.append(100 * np.mean((x @ pool.T).argmax(1) != np.arange(len(english))))
+    return np.mean(errors)
+
+
+def test_evaluate_sets_by_hand(toy, toy_tokenizer, make_trainer):
+    rows = toy.nway_rows()
+    others = [tuple([*m[:3], (m[3] + 1) % 4]) for m in toy.split("dev")]
+    new = [m if m not in toy.split("dev") else None for m in others]  # another candidate's text would be no negative
+    negatives = {i: [(toy.say(m, "eng_Latn"), "verb")] for i, m in enumerate(new) if m is not None}
+    sets = {"plain": DevSet(rows), "hard": DevSet(rows[:60], negatives)}
+    trainer = make_trainer("contrastive", extra={"dev_sets": sets}, max_steps=25)
+    trainer.train()
+    trainer.model.train()
+    metrics = trainer.evaluate()
+    assert trainer.model.training
+    model, want = trainer.model.eval(), {}
+    want["eval_plain_xsim"] = numpy_xsim(model, toy_tokenizer, rows)
+    want["eval_hard_xsim"] = numpy_xsim(model, toy_tokenizer, rows[:60])
+    want["eval_hard_xsimpp"] = numpy_xsim(model, toy_tokenizer, rows[:60], sets["hard"].negatives)
+    want["eval_xsim"] = (want["eval_plain_xsim"] + want["eval_hard_xsim"]) / 2
+    want["eval_xsimpp"] = want["eval_hard_xsimpp"]
+    assert {name: metrics[name] for name in want} == pytest.approx(want)
+    assert 0 < want["eval_hard_xsimpp"] < 100
+    assert evaluate_sets(model, toy_tokenizer, {"plain": sets["plain"]}, prefix="test").keys() == {
+        "test_plain_xsim",
+        "test_xsim",
+    }
+    assert trainer.state.log_history[-1].items() >= metrics.items()
+
+
+def test_best_checkpoint_is_the_lowest_error(make_trainer, monkeypatch, tmp_path):
+    errors = iter([40.0, 10.0, 30.0])
+    monkeypatch.setattr(trainer_module, "evaluate_sets", lambda *a, **k: {"eval_xsim": next(errors)})
+    trainer = make_trainer(
+        "seq2seq",
+        extra={"dev_sets": {"toy": None}},
+        max_steps=6,
+        eval_strategy="steps",
+        eval_steps=2,
+        save_strategy="steps",
+        save_steps=2,
+        load_best_model_at_end=True,
+    )
+    trainer.train()
+    assert trainer.state.best_metric == 10.0
+    assert trainer.state.best_model_checkpoint.endswith("checkpoint-4")
+    best = type(trainer.model).from_pretrained(tmp_path / "seq2seq" / "checkpoint-4").state_dict()
+    assert all(torch.equal(weight, best[name]) for name, weight in trainer.model.state_dict().items())
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens=0"),
+        ({"max_length": 0}, "max_length=0"),
+        ({"language_drop": -0.1}, "language_drop is a probability"),
+        ({"decoder_fraction": 0.0}, "decoder_fraction must be above 0"),
+    ],
+)
+def test_wrong_fields(make_trainer, fields, message):
+    with pytest.raises(ValueError, match=message):
+        make_trainer("contrastive", **fields)
+
+
+def test_wrong_data(make_trainer, toy_data):
+    with pytest.raises(ValueError, match=r"the guide has \[3, 3\] rows, the training data 448"):
+        make_trainer("contrastive", extra={"guide": (np.ones((3, 2)), np.ones((3, 2)))})
+    plain = type(toy_data)(toy_data.source, toy_data.target, toy_data.labels, toy_data.names)
+    with pytest.raises(ValueError, match="stage 3 needs hard_negatives"):
+        make_trainer("hard_negatives", data=plain)
+
+
+def test_decoder_from_kept_embeddings(toy, toy_tokenizer, toy_data, make_trainer):
+    """The encoder is frozen: what it says once is what it says at each step."""
+    live = LiveRows(toy.dataset(), "source", lambda texts, lang: encode(model, toy_tokenizer, texts, lang))
+    weights = []
+    for extra in (None, {"embeddings": (live,)}):
+        model = toy.make_model(toy_tokenizer)
+        trainer = make_trainer("decoder", model=model, max_steps=5, extra=extra)
+        trainer.train()
+        weights.append(trainer.model.state_dict())
+    for name, weight in weights[0].items():
+        torch.testing.assert_close(weights[1][name], weight, atol=2e-4, rtol=0)
+    rows = (np.zeros((3, 32), np.float32),)
+    with pytest.raises(ValueError, match="embeddings of 3 rows, the training data have 448"):
+        make_trainer("decoder", extra={"embeddings": rows})
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_decoder_with_a_sampled_softmax(make_trainer, toy_data, kept):
+    """The loss of the same formula over the same draw, from texts and from kept embeddings."""
+    rows = np.random.default_rng(0).normal(size=(len(toy_data), 32)).astype(np.float32)
+    trainer = make_trainer("decoder", softmax_samples=20, extra={"embeddings": (rows,)} if kept else None)
+    inputs = next(iter(trainer.get_train_dataloader()))
+    trainer.model.eval()
+    torch.manual_seed(2)
+    loss = trainer.compute_loss(trainer.model, inputs).item()
+    trainer.token_loss = translation_loss
+    whole = trainer.compute_loss(trainer.model, inputs).item()
+    trainer.token_loss = partial(sampled_translation_loss, samples=20)
+    torch.manual_seed(2)
+    assert trainer.compute_loss(trainer.model, inputs).item() == pytest.approx(loss)
+    assert loss != whole and loss == pytest.approx(whole, abs=0.5)
+
+
+def test_embeddings_need_the_bottleneck(toy, toy_tokenizer):
+    model = toy.make_model(toy_tokenizer)
+    model.bottleneck = False
+    with pytest.raises(ValueError, match="sentence_embedding needs the bottleneck"):
+        model(sentence_embedding=torch.zeros(1, 32), decoder_input_ids=torch.ones(1, 2, dtype=torch.long))

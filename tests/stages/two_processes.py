@@ -1,0 +1,144 @@
+"""Trains the toy stages under torchrun; a test compares the weights with those of one process.
+
+torchrun --standalone --nproc_per_node 2 two_processes.py OUT
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import hf_echo.stages as stages
+from hf_echo.data.tokenized import tokenize_parallel
+
+RUNS = (
+    "lexical",
+    "lexical_teacher",
+    "lexical_hard",
+    "seq2seq",
+    "contrastive",
+    "guided",
+    "hard_negatives",
+    "decoder",
+    "distillation",
+    "extension",
+)
+GLOBAL_ROWS = 14
+
+
+def build(run: str, toy, world: int, output_dir, **changes):
+    """The trainer of a run; a global batch has the same rows whatever the number of processes."""
+    stage = {"guided": "contrastive", "lexical_teacher": "lexical", "lexical_hard": "lexical"}.get(run, run)
+    name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
+    config, trainer = getattr(stages, f"{name}Config"), getattr(stages, f"{name}Trainer")
+    tokenizer = toy.make_tokenizer()
+    data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
+    options = (
+        dict(
+            output_dir=str(output_dir),
+            max_steps=3,
+            learning_rate=0.5,
+            optim="sgd",
+            lr_scheduler_type="constant",
+            warmup_steps=0,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        | changes
+    )
+    dev_sets = {"toy": stages.DevSet(toy.nway_rows())}
+    if stage == "lexical":
+        torch.manual_seed(5)
+        data = data.select(np.arange(40))  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
+        extra = {}
+        if run == "lexical_hard":  # all hard negatives: which ones are drawn depends on the rows of a process
+            options |= {"gamma": 0.4, "max_negatives": 9, "equal_groups": True, "token_weights": False}
+            extra["groups"] = np.arange(len(data)) % 2
+        args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
+        if run == "lexical_teacher":
+            extra["teacher"] = [np.random.default_rng(0).normal(size=(len(data), 16)).astype(np.float32)]
+            args.learning_rate = 0.05
+        return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
+    if run == "extension":
+        options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.0}
+    if run in (
+        "distillation",
+        "extension",
+        "token",
+    ):  # which languages are dropped depends on the rows of a process
+        options |= {"language_drop": 0.0, "learning_rate": 0.01}
+    args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
+    extra = {}
+    if run == "guided":
+        rng = np.random.default_rng(0)
+        extra["guide"] = [rng.normal(size=(len(data), 6)).astype(np.float32) + 1 for _ in range(2)]
+    if run in ("distillation", "extension", "token"):
+        rng = np.random.default_rng(0)
+        extra["teacher"] = [rng.normal(size=(len(data), 32)).astype(np.float32) for _ in range(2)]
+    return trainer(toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
+
+
+def force_fsdp(trainer) -> None:
+    """accelerate takes up FSDP on accelerators only: on the CPU it would silently be DDP."""
+    from accelerate import PartialState
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=2,
+        auto_wrap_policy="transformer_based_wrap",
+        reshard_after_forward=True,
+        transformer_cls_names_to_wrap=["LlamaDecoderLayer", "EchoDecoderLayer"],
+        state_dict_type="FULL_STATE_DICT",
+        cpu_ram_efficient_loading=False,
+    )
+    for state in (AcceleratorState._shared_state, PartialState._shared_state):
+        state.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
+    trainer.is_fsdp_enabled = True
+
+
+def finish(trainer, out: Path) -> None:
+    trainer.train()
+    metrics = trainer.evaluate()
+    trainer.save_model(str(out))
+    if trainer.is_world_process_zero():
+        torch.save({"log": trainer.state.log_history, "metrics": metrics}, out / "log.pt")
+
+
+def train_and_resume(toy, out: Path, prepare) -> None:
+    """Four steps unbroken into out/whole; the last two again from its checkpoint into out/again."""
+    options = dict(max_steps=4, save_strategy="steps", save_steps=2, optim="adamw_torch", learning_rate=1e-2)
+    for name, checkpoint in (("whole", None), ("again", str(out / "whole" / "checkpoint-2"))):
+        trainer = build("contrastive", toy, world=2, output_dir=out / name, language_drop=0.3, **options)
+        prepare(trainer)
+        torch.manual_seed(len(name))
+        trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.save_model(str(out / name))
+
+
+if __name__ == "__main__":
+    runpy.run_path(str(Path(__file__).parents[1] / "seed_shift.py"))["apply"]()  # as the test that compares
+    toy, out = runpy.run_path(str(Path(__file__).parents[1] / "toy.py")), Path(sys.argv[1])
+    toy = type("Toy", (), {name: staticmethod(value) for name, value in toy.items() if callable(value)})
+    torch.set_num_threads(1)  # the toy may set another number; two processes share the cores
+    for run in RUNS:
+        trainer = build(run, toy, world=2, output_dir=out / run)
+        assert trainer.args.world_size == 2 and trainer.accelerator.num_processes == 2
+        finish(trainer, out / run)
+    checkpointed = build("contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True)
+    finish(checkpointed, out / "checkpointed")
+    train_and_resume(toy, out / "resumed", lambda trainer: None)
+    for run in ("contrastive", "seq2seq"):
+        trainer = build(run, toy, world=2, output_dir=out / f"fsdp_{run}")
+        force_fsdp(trainer)
+        finish(trainer, out / f"fsdp_{run}")
+        assert type(trainer.model_wrapped).__name__.startswith("FSDP")
+    train_and_resume(toy, out / "fsdp_resumed", force_fsdp)
+    torch.distributed.destroy_process_group()
