@@ -1,6 +1,6 @@
-"""What a checkpoint needs to run. Pushed to the Hub beside the weights; torch and transformers only.
+"""Code that a checkpoint needs to run; it is pushed to the Hub and needs only torch and transformers.
 
-Importing this folder registers its classes with transformers; hf_echo/__init__.py names the configurations.
+Importing this folder registers its classes with transformers; hf_echo/__init__.py registers the configurations.
 """
 
 from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer

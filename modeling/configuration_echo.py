@@ -1,4 +1,4 @@
-"""Configurations of the Echo models: Llama's, and what a sentence encoder and its decoder need beside it."""
+"""Configurations of the Echo models: Llama's configuration plus options of the sentence encoder and its decoder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ REMOTE_PIPELINES = {
         "type": "text",
     }
 }
-# `pipeline()` demands trust_remote_code wherever a config names a custom pipeline, even when the installed package
-# has registered it. So the installed class forgets the entry on loading and writes it again on saving.
+# `pipeline()` demands trust_remote_code for every config that names a custom pipeline, even when the installed package
+# has registered it. The installed class therefore drops the entry on loading and writes it again on saving.
 _IS_REMOTE_CODE = __name__.startswith("transformers_modules")
 
 
@@ -31,7 +31,7 @@ def _sizes_are_positive(config, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if not isinstance(value, int) or value <= 0:
-            raise ValueError(f"{name} must be a positive number, not {value!r}")
+            raise ValueError(f"{name} must be a positive integer, not {value!r}")
 
 
 @strict
@@ -40,8 +40,9 @@ class EchoDecoderConfig(LlamaConfig):
 
     Args:
         embedding_size: size of the sentence embeddings the decoder reads in bottleneck mode.
-        bottleneck: attend one vector, the projected sentence embedding (stages 2 on), or all encoder tokens (stage 1).
-        languages: codes it was trained to write; None where that is not known.
+        bottleneck: True: cross-attend one vector, the projected sentence embedding (stage 2 and later).
+            False: cross-attend all encoder tokens (stage 1).
+        languages: codes that the decoder was trained to write; None if unknown.
     """
 
     model_type = "echo_decoder"
@@ -50,12 +51,12 @@ class EchoDecoderConfig(LlamaConfig):
     bottleneck: bool = True
     languages: list[str] | None = None
     tie_word_embeddings: bool = True
-    is_encoder_decoder: bool = True  # its "encoder output" is the embedding, so generate() treats it as seq2seq
+    is_encoder_decoder: bool = True  # the embedding is the "encoder output", so generate() treats this as seq2seq
     cls_token_id: int | None = None
     sep_token_id: int | None = None
 
     def __post_init__(self, **kwargs):
-        self.validate_embedding()  # @strict asks again, but wraps the one-line error in an explanation of its own
+        self.validate_embedding()  # before @strict, which wraps the one-line error in a longer one
         super().__post_init__(**kwargs)
 
     def validate_embedding(self):
@@ -72,10 +73,10 @@ class EchoConfig(LlamaConfig):
     Args:
         embedding_size: size of the sentence embedding.
         pooling: "cls" (the papers) or "mean" over all tokens of the attention mask.
-        final_norm: Llama's norm after the last layer. Without it a token's length survives into the mean,
-            which is how a bag of weighted sub-words (stage 0) is carried over.
-        languages: codes the model was trained on; become the prompts of the SentenceTransformer.
-        decoder: the decoder of the same training checkpoint; None where there is only an encoder.
+        final_norm: apply Llama's norm after the last layer. Without it, vector lengths (the token weights of static
+            embeddings, stage 0) reach the mean.
+        languages: codes that the model was trained on; they become the prompts of the SentenceTransformer.
+        decoder: configuration of the decoder in the same training checkpoint; None for an encoder alone.
     """
 
     model_type = "echo"
@@ -105,11 +106,11 @@ class EchoConfig(LlamaConfig):
 
     @property
     def projection_dim(self) -> int:
-        """sentence-transformers reads the embedding size here."""
+        """Embedding size, under the name that sentence-transformers reads."""
         return self.embedding_size
 
     def get_text_config(self, decoder=None, encoder=None):
-        """The decoder's part only where it is asked for: this is first of all an encoder's configuration."""
+        """This configuration; the decoder's only if the caller asks for `decoder`."""
         return self.decoder if decoder and self.decoder is not None else self
 
     def to_dict(self):

@@ -1,9 +1,9 @@
-"""Greedy decoding of sentence embeddings, for speed: the same tokens as `generate`, without its bookkeeping.
+"""Fast greedy decoding of sentence embeddings: the same tokens as `generate`.
 
-Through the bottleneck a layer's cross-attention is one constant a sentence, so it is computed once; keys and values go
-into buffers of fixed size; a sentence that has ended leaves the batch, and one from its end takes its place. So batches
-can be large, which matrix products like, whatever the lengths of the sentences. Beams, sampling and stage-1 decoding
-(full cross-attention) are `EchoForTranslation.generate`'s.
+With the bottleneck, a layer's cross-attention is one constant per sentence, so it is computed once. Keys and values go
+into buffers of fixed size. The last sentence of the batch takes the place of one that has ended, so batches stay dense
+and can be large, whatever the lengths. Beams, sampling and stage-1 decoding (full cross-attention) need
+`EchoForTranslation.generate`.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ def greedy_decode(
     eos_token_id: int | list[int] | None = None,
     no_repeat_ngram_size: int | None = None,
 ) -> list[list[int]]:
-    """
+    """Decode embeddings greedily, as `generate` does with one beam.
+
     Args:
         decoder: an EchoDecoder with `bottleneck=True`.
         sentence_embedding: (batch, embedding_size).
-        prompt_ids: the decoder prompt, the same for all rows (one target language a call).
-        eos_token_id: one or several ends of a sentence, by default those of the decoder's generation config.
-        no_repeat_ngram_size: no n tokens in a row come twice, prompt included, as in `generate`; 0 for no such limit,
-            by default what the decoder's generation config says.
+        prompt_ids: the decoder prompt, the same for all rows (one target language per call).
+        eos_token_id: one or several end-of-sentence ids; default: those of the decoder's generation config.
+        no_repeat_ngram_size: no sequence of this many tokens occurs twice, prompt included, as in `generate`; 0 for no
+            limit; default: the value of the decoder's generation config.
 
     Returns:
         The new ids of each row, without prompt and end of sentence.
 
     Raises:
-        ValueError: the decoder attends all encoder tokens (stage 1), reads embeddings of another size, or does not
-            know the prompt's tokens.
+        ValueError: the decoder attends all encoder tokens (stage 1), reads embeddings of another size, or lacks the
+            prompt's tokens.
     """
     config, model = decoder.config, decoder.model
     check_prompt(decoder, prompt_ids)
     if not config.bottleneck:
-        raise ValueError("greedy_decode works through the bottleneck; a stage-1 decoder needs generate()")
+        raise ValueError("greedy_decode needs a decoder with the bottleneck; use generate() for a stage-1 decoder")
     device, batch = sentence_embedding.device, sentence_embedding.shape[0]
     if not batch:
         return []
@@ -53,7 +54,7 @@ def greedy_decode(
     eos = defaults.eos_token_id if eos_token_id is None else eos_token_id
     size = defaults.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
     no_repeat = NoRepeatNGramLogitsProcessor(size) if size else None
-    ends = torch.tensor([] if eos is None else eos, device=device).flatten()  # Llama 3 has several
+    ends = torch.tensor([] if eos is None else eos, device=device).flatten()  # Llama 3 has several end tokens
     length = len(prompt_ids) + max_new_tokens
     memory = model._read(sentence_embedding[:, None])
     constants = [layer.cross_attn.constant(memory) for layer in model.layers]
@@ -62,8 +63,8 @@ def greedy_decode(
     cos, sin = model.rotary_emb(memory, torch.arange(length, device=device)[None])
 
     output: list[list[int]] = [[] for _ in range(batch)]
-    rows = torch.arange(batch, device=device)  # which sentence a row of the batch is
-    ids = torch.tensor([prompt_ids], device=device)  # one row: up to the first constant all rows are the same
+    rows = torch.arange(batch, device=device)  # sentence number of each row of the batch
+    ids = torch.tensor([prompt_ids], device=device)  # one row: all rows are equal up to the first constant
     position = 0
     for _ in range(max_new_tokens):
         run = _step if position else _read_prompt
@@ -86,7 +87,7 @@ def greedy_decode(
             last = left + going[left:].nonzero()[:, 0]
             for tensor in (rows, ids, *constants):
                 tensor[free] = tensor[last]
-            for buffer in cache:  # only what is filled
+            for buffer in cache:  # copy only the filled part
                 buffer[free, :, :position] = buffer[last, :, :position]
             rows, ids = rows[:left], ids[:left]
             constants = [constant[:left] for constant in constants]
@@ -95,22 +96,23 @@ def greedy_decode(
 
 
 def check_prompt(decoder, prompt_ids: list[int]) -> None:
-    """A decoder of one language may know the beginning of the vocabulary only.
+    """Check that the decoder's vocabulary contains the prompt; a decoder of one language may have a shortened one.
 
     Raises:
-        ValueError: the prompt asks for a language that it cannot even read the name of.
+        ValueError: a token of the prompt is outside the decoder's vocabulary.
     """
     if max(prompt_ids) >= (size := decoder.config.vocab_size):
         raise ValueError(
             f"this decoder knows the first {size} tokens only and not the name of the target language; "
-            "it was made to write fewer languages (see its model card)"
+            "its model card lists the languages that it writes"
         )
 
 
 def check_target_lang(decoder, target_lang: str) -> None:
-    """
+    """Check that the decoder was trained to write a language.
+
     Raises:
-        ValueError: the decoder was never trained to write this language: it would write nonsense.
+        ValueError: the language is not among `decoder.config.languages`.
     """
     known = decoder.config.languages
     if known and target_lang not in known:
@@ -119,7 +121,7 @@ def check_target_lang(decoder, target_lang: str) -> None:
 
 
 def _argmax(logits: torch.Tensor) -> torch.Tensor:
-    """`logits.argmax(-1)`, on a CPU three times as fast: the best block, then the best in it."""
+    """`logits.argmax(-1)`, on a CPU three times as fast: find the best block, then the best logit in it."""
     size = math.gcd(logits.shape[-1], 64)
     if size < 32:
         return logits.argmax(-1)
@@ -130,7 +132,7 @@ def _argmax(logits: torch.Tensor) -> torch.Tensor:
 
 
 def _read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
-    """`_step` for the prompt, in parts of the batch whose states fit into a CPU's cache."""
+    """`_step` for the prompt, in parts of the batch whose states fit into the CPU's cache."""
     rows = max(1, 2048 // ids.shape[1])
     parts = zip(*(tensor.split(rows) for tensor in (*constants, *cache)), strict=True)
     layers = len(constants)
@@ -138,7 +140,7 @@ def _read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.T
 
 
 def _step(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
-    """(batch or 1, new) ids at `position` -> (batch, hidden) normed state of the last one; the cache is filled."""
+    """(batch or 1, new) ids at `position` -> (batch, hidden) normed state of the last token; fills the cache."""
     hidden = model.embed_tokens(ids)
     new = ids.shape[1]
     end = position + new
@@ -147,7 +149,7 @@ def _step(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
         attention, normed = layer.self_attn, layer.input_layernorm(hidden)
         keys[:, :, position:end] = _rotate(_heads(attention.k_proj(normed), attention), *rotary)
         values[:, :, position:end] = _heads(attention.v_proj(normed), attention)
-        if layer is model.layers[-1]:  # of all but the last token only keys and values are wanted
+        if layer is model.layers[-1]:  # earlier tokens need only keys and values here
             hidden, normed, *rotary = (part[:, -1:] for part in (hidden, normed, *rotary))
         query = _rotate(_heads(attention.q_proj(normed), attention), *rotary)
         attended = F.scaled_dot_product_attention(

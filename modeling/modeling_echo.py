@@ -1,10 +1,10 @@
 """EchoEncoder, EchoDecoder and EchoForTranslation (OS 4.2, ECHO 4.1), built from transformers' Llama blocks.
 
-    EchoEncoder         token ids -> one vector a sentence (and a state a token)
-    EchoDecoder         that vector, or all encoder states -> text in any language
-    EchoForTranslation  both, one training checkpoint; `generate` from ids or from embeddings alone
+    EchoEncoder         token ids -> one vector per sentence (and one state per token)
+    EchoDecoder         sentence vector or all encoder states -> text in any language
+    EchoForTranslation  both in one training checkpoint; `generate` from token ids or from embeddings alone
 
-These files know nothing of data, losses or training.
+Data, losses and training live elsewhere.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from .modeling_echo_decoder import EchoDecoder
 from .packed_echo import packed_states
 
 if TYPE_CHECKING:
-    # transformers fetches what a file of remote code imports, by its text. Named here, the tokenizer and the pipeline
-    # lie beside this file wherever it runs, and a model saved there takes them along.
+    # transformers finds the files of remote code by the imports in this file's text. With these imports it fetches the
+    # tokenizer and the pipeline too, and copies them when it saves the model.
     from .pipeline_echo import SonarTranslationPipeline  # noqa: F401
     from .precision_echo import has_fast_bf16  # noqa: F401
     from .tokenization_echo import EchoTokenizer  # noqa: F401
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 @dataclass
 class EchoEncoderOutput(ModelOutput):
     """Args:
-    last_hidden_state: (batch, seq, hidden), a state a token.
+    last_hidden_state: (batch, seq, hidden), one state per token.
     pooler_output: (batch, embedding_size), the sentence embedding, not normalised.
-    sentence_embedding: the same tensor under its own name.
-    hidden_states, attentions: tuples, a tensor a layer, where asked for.
+    sentence_embedding: the same tensor as pooler_output.
+    hidden_states, attentions: tuples with one tensor per layer, if requested.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -63,9 +63,9 @@ class EchoEncoderOutput(ModelOutput):
 @dataclass
 class EchoTranslationOutput(ModelOutput):
     """Args:
-    loss: mean cross-entropy over target tokens where `labels` were given.
+    loss: mean cross-entropy over target tokens; None without `labels` and `loss_function`.
     logits: (batch, target, vocab) unless `compute_logits=False`.
-    decoder_hidden_state: (batch, target, hidden), what a chunked loss needs.
+    decoder_hidden_state: (batch, target, hidden), the input of a chunked loss.
     sentence_embedding: (rows, embedding_size), one for every encoder row.
     encoder_last_hidden_state: (rows, seq, hidden).
     """
@@ -79,7 +79,7 @@ class EchoTranslationOutput(ModelOutput):
 
 
 class EchoEncoder(EchoPreTrainedModel):
-    """Bidirectional Llama encoder with a pooled, projected sentence embedding.
+    """Bidirectional Llama encoder; pools the token states and projects them to a sentence embedding.
 
     Example:
         >>> batch = tokenizer(["Bonjour"], lang="fra_Latn", return_tensors="pt")
@@ -87,7 +87,7 @@ class EchoEncoder(EchoPreTrainedModel):
         torch.Size([1, 1024])
     """
 
-    # An encoder taken out of a training checkpoint leaves the decoder behind.
+    # The encoder of a training checkpoint loads without the decoder's weights.
     _keys_to_ignore_on_load_unexpected = [r"^decoder\."]
     _can_record_outputs = {"hidden_states": LlamaDecoderLayer, "attentions": LlamaAttention}
 
@@ -96,7 +96,7 @@ class EchoEncoder(EchoPreTrainedModel):
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
         self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.num_hidden_layers))
         for layer in self.layers:
-            layer.self_attn.is_causal = False  # or an unpadded batch is silently causal in SDPA
+            layer.self_attn.is_causal = False  # otherwise SDPA treats an unpadded batch as causal
         self.norm = LlamaRMSNorm(config.hidden_size, config.rms_norm_eps) if config.final_norm else nn.Identity()
         self.rotary_emb = LlamaRotaryEmbedding(config)
         self.projection = EchoProjection(config.hidden_size, config.embedding_size)
@@ -110,7 +110,7 @@ class EchoEncoder(EchoPreTrainedModel):
         self.embed_tokens = value
 
     def save_pretrained(self, save_directory, *args, **kwargs):
-        """Save the encoder alone: its configuration must not promise a decoder that is not there."""
+        """Save the encoder alone; the saved configuration names no decoder."""
         original = self.config
         self.config = EchoConfig.from_dict(original.to_dict() | {"decoder": None})
         try:
@@ -132,13 +132,16 @@ class EchoEncoder(EchoPreTrainedModel):
     ) -> EchoEncoderOutput:
         """
         Args:
-            input_ids: (batch, seq). Exactly one of this and `inputs_embeds` (batch, seq, hidden).
-            attention_mask: (batch, seq), 1 for tokens, padding on either side.
-            overflow_to_sample_mapping: (batch,), the text each row is a piece of (a tokenizer's
-                `return_overflowing_tokens`); a text's embedding is then the mean of its pieces, weighted by tokens.
-            on_long: refused: it is an option of the tokenizer.
+            input_ids: (batch, seq). Give exactly one of this and `inputs_embeds` (batch, seq, hidden).
+            attention_mask: (batch, seq), 1 for tokens, 0 for padding on either side.
+            overflow_to_sample_mapping: (batch,), the text that each row is a piece of (the tokenizer's
+                `return_overflowing_tokens`). The embedding of a text is the mean of its pieces, weighted by tokens.
+            on_long: not accepted here: it is an option of the tokenizer.
+
+        Raises:
+            ValueError: both or neither of `input_ids` and `inputs_embeds`, or `on_long` is given.
         """
-        if on_long is not None:  # of SentenceTransformer.encode, which hands it to the model and not to the tokenizer
+        if on_long is not None:  # SentenceTransformer.encode passes it to the model instead of the tokenizer
             option = f"processing_kwargs={{'text': {{'on_long': {on_long!r}}}}}"
             raise ValueError(f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})")
         if (input_ids is None) == (inputs_embeds is None):
@@ -153,7 +156,7 @@ class EchoEncoder(EchoPreTrainedModel):
         return EchoEncoderOutput(last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding)
 
     def _states(self, input_ids, attention_mask, position_ids, inputs_embeds, **kwargs) -> torch.Tensor:
-        """(batch, seq, hidden) states after the last norm, by the modules' own forward passes."""
+        """(batch, seq, hidden) states after the last norm, computed by the modules' own forward passes."""
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         if position_ids is None:
@@ -163,7 +166,7 @@ class EchoEncoder(EchoPreTrainedModel):
                 position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
 
         make_mask = create_bidirectional_mask
-        if self.config.is_causal:  # only to compare with the language model an encoder was made from
+        if self.config.is_causal:  # only to compare with the language model that the encoder was made from
             make_mask = create_causal_mask
             kwargs["is_causal"] = True
         mask = make_mask(
@@ -193,9 +196,9 @@ class EchoEncoder(EchoPreTrainedModel):
         """(batch, seq, hidden) -> (batch or texts, embedding_size): the state of the first token (CLS) or the mean."""
         if attention_mask is None:
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
-        wide = torch.promote_types(hidden.dtype, torch.float32)  # embeddings of bf16 models are float32, too
+        wide = torch.promote_types(hidden.dtype, torch.float32)  # bf16 models return float32 embeddings, too
         if self.config.pooling == "cls":
-            first = attention_mask.long().argmax(-1)  # the first token that is no padding, wherever padding stands
+            first = attention_mask.long().argmax(-1)  # the first token that is not padding, with padding on either side
             pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), first]
         else:
             weight = attention_mask.to(hidden.dtype)[..., None]
@@ -213,7 +216,7 @@ class EchoEncoder(EchoPreTrainedModel):
 class EchoForTranslation(EchoPreTrainedModel):
     """Encoder and decoder in one training checkpoint (keys `encoder.*`, `decoder.*`).
 
-    `from_pretrained` also opens a release folder: the encoder in the root, the decoder in `decoder/`.
+    `from_pretrained` also opens a release folder: encoder in the root, decoder in `decoder/`.
     """
 
     _tied_weights_keys = {"decoder.lm_head.weight": "decoder.model.embed_tokens.weight"}
@@ -231,7 +234,7 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     @property
     def bottleneck(self) -> bool:
-        """Whether the decoder reads one vector (stages 2 on) or all encoder states (stage 1)."""
+        """True if the decoder reads one vector (stage 2 and later), False if it reads all encoder states (stage 1)."""
         return self.config.decoder.bottleneck
 
     @bottleneck.setter
@@ -241,7 +244,11 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
-        """A training checkpoint, or a release folder whose decoder stands in `decoder/` (local or on the Hub)."""
+        """Load a training checkpoint, or a release folder with the decoder in `decoder/` (local or on the Hub).
+
+        Raises:
+            ValueError, OSError: no decoder, or damaged weights (see `EchoPreTrainedModel.from_pretrained`).
+        """
         hub = {k: kwargs[k] for k in HUB_OPTIONS if k in kwargs}
         if config is None:
             config = EchoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
@@ -252,7 +259,7 @@ class EchoForTranslation(EchoPreTrainedModel):
             and not (Path(pretrained_model_name_or_path) / DECODER_FOLDER).is_dir()
         ):
             raise FileNotFoundError(
-                f"{pretrained_model_name_or_path} holds an encoder only: no folder {DECODER_FOLDER}/ to translate with"
+                f"{pretrained_model_name_or_path} holds an encoder only; translating needs a folder {DECODER_FOLDER}/"
             )
         kwargs.pop("subfolder", None)
         if config._attn_implementation:  # AutoModel has moved it there
@@ -263,11 +270,15 @@ class EchoForTranslation(EchoPreTrainedModel):
 
     @classmethod
     def from_parts(cls, encoder: EchoEncoder, decoder: EchoDecoder) -> EchoForTranslation:
-        """Join any encoder of the space with any decoder of the space (their embedding sizes must agree)."""
+        """Join an encoder and a decoder of one embedding space.
+
+        Raises:
+            ValueError: their embedding sizes differ.
+        """
         if encoder.config.embedding_size != decoder.config.embedding_size:
             raise ValueError(
                 f"the encoder writes {encoder.config.embedding_size} dimensions, the decoder reads "
-                f"{decoder.config.embedding_size}: they are not of one space"
+                f"{decoder.config.embedding_size}: use two of one embedding space"
             )
         config = EchoConfig.from_dict(encoder.config.to_dict() | {"decoder": decoder.config.to_dict()})
         config._attn_implementation = encoder.config._attn_implementation
@@ -291,8 +302,8 @@ class EchoForTranslation(EchoPreTrainedModel):
         return self.encoder.embed_tokens
 
     def get_output_embeddings(self):
-        # The head belongs to the decoder's embeddings, not to the encoder's above. accelerate's FSDP2 would make it a
-        # unit of its own, and torch refuses that for a matrix that is tied to one outside the unit.
+        # The head belongs to the decoder's embeddings, not to the encoder's above. accelerate's FSDP2 would wrap it
+        # separately, and torch does not allow that for a matrix that is tied to one outside the wrapped unit.
         return None
 
     @can_return_tuple
@@ -310,15 +321,18 @@ class EchoForTranslation(EchoPreTrainedModel):
     ) -> EchoTranslationOutput:
         """
         Args:
-            input_ids, attention_mask: (rows, seq). There may be more rows than decoder rows: targets and hard
-                negatives that are only embedded stand behind the `batch` source rows.
-            decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt, batch <= rows.
-            labels: (batch, target), already shifted; -100 is not counted. Without decoder_input_ids: the tokens of the
-                target, ended by `</s>`, in the decoder's only language; the prompt is put in front of them.
-            compute_logits: False leaves the logits out, for a loss that works on `decoder_hidden_state`.
-            loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. It is
-                called in here because DDP and FSDP look after the output matrix only within the model's forward.
-            sentence_embedding: (rows, embedding_size) instead of input ids, where somebody has run the encoder already.
+            input_ids, attention_mask: (rows, seq), rows >= batch. The first `batch` rows are the source sentences;
+                later rows (targets, hard negatives) are embedded only.
+            decoder_input_ids, decoder_attention_mask: (batch, target), the target with its prompt.
+            labels: (batch, target), already shifted; -100 is ignored. Without decoder_input_ids: the tokens of the
+                target with a final `</s>`, in the decoder's only language; the prompt is added in front.
+            compute_logits: False skips the logits, for a loss that works on `decoder_hidden_state`.
+            loss_function: (hidden, output matrix, labels) -> loss, instead of logits and their cross-entropy. The
+                model calls it, because DDP and FSDP track the output matrix only inside the model's forward.
+            sentence_embedding: (rows, embedding_size), instead of input ids, if the encoder has already run.
+
+        Raises:
+            ValueError: `sentence_embedding` without the bottleneck, or the decoder's input is missing or misshapen.
         """
         if sentence_embedding is None:
             encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
@@ -367,9 +381,9 @@ class EchoForTranslation(EchoPreTrainedModel):
         sentence_embedding: torch.FloatTensor | None = None,
         **kwargs,
     ):
-        """transformers' generate from token ids (batch, seq), or from embeddings (batch, embedding_size) alone.
+        """Generate as transformers does, from token ids (batch, seq) or from embeddings (batch, embedding_size) alone.
 
-        Without `decoder_input_ids` a decoder of one language is told to write that.
+        Without `decoder_input_ids`, a decoder of one language writes that language.
 
         Raises:
             ValueError: no `decoder_input_ids`, and the decoder writes several languages.
@@ -390,7 +404,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         """The decoder prompt of the only language that the decoder writes.
 
         Raises:
-            ValueError: it writes several, nobody knows which, or no tokenizer lies beside the weights.
+            ValueError: it writes several languages or an unknown set, or there is no tokenizer beside the weights.
         """
         from .tokenization_echo import EchoTokenizer
 
@@ -411,13 +425,13 @@ class EchoForTranslation(EchoPreTrainedModel):
         return self._default_prompt
 
     def _with_prompt(self, labels: torch.LongTensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(batch, target) tokens of the target -> decoder input with the prompt, and labels shifted against it."""
+        """(batch, target) target tokens -> (decoder input with the prompt, labels shifted against it)."""
         prompt = labels.new_tensor(self.default_prompt_ids()).expand(len(labels), -1)
         inputs = torch.cat([prompt, labels[:, :-1].clamp(min=0)], dim=1)
         ignored = torch.full_like(prompt[:, :-1], -100)
         return inputs, torch.cat([ignored, labels], dim=1)
 
     def save_release(self, folder: str | Path, **kwargs) -> None:
-        """Write the release layout: encoder in the root, decoder in `decoder/` (who only embeds never loads it)."""
+        """Write the release layout: encoder in the root, decoder in `decoder/`, so that embedding needs no decoder."""
         self.encoder.save_pretrained(folder, **kwargs)
         self.decoder.save_pretrained(Path(folder) / DECODER_FOLDER, **kwargs)

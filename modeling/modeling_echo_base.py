@@ -1,4 +1,4 @@
-"""What encoder, decoder and their union share: attention interfaces, initialisation, saving."""
+"""Base class of encoder, decoder and EchoForTranslation: attention interfaces, initialisation, loading, saving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only")
 
 
 class EchoPreTrainedModel(PreTrainedModel):
-    """Attention interfaces, initialisation and saving, common to the three."""
+    """Base class of EchoEncoder, EchoDecoder and EchoForTranslation."""
 
     config_class = EchoConfig
     base_model_prefix = "encoder"
@@ -35,11 +35,15 @@ class EchoPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, dtype=None, torch_dtype=None, config=None, **kwargs):
-        """As in transformers, except that
+        """Load a model as transformers does, with two differences.
 
-        - without a dtype (or with "auto") half-precision weights open in float32 where bf16 is slow, and training
-          turns them into float32: bf16 loses most of an optimizer's small updates;
-        - damaged weights are refused in one line that names the file: no tensor is drawn at random, none is NaN.
+        - Without a dtype (or with "auto"), half-precision weights load in float32 where bf16 is slow, and `train()`
+          converts them to float32, because bf16 loses most of an optimizer's small updates.
+        - Damaged weights raise an error: missing tensors are never initialised at random.
+
+        Raises:
+            OSError: a weight file cannot be read.
+            ValueError: shapes differ from config.json, tensors are missing, or values are NaN or infinite.
         """
         name, asked = pretrained_model_name_or_path, dtype if dtype is not None else torch_dtype
         is_automatic = asked is None or (isinstance(asked, str) and asked == "auto")
@@ -57,7 +61,7 @@ class EchoPreTrainedModel(PreTrainedModel):
         except RuntimeError as error:
             if "size mismatch" not in str(error) and "mismatched" not in str(error):
                 raise
-            reason = "weights have other shapes than config.json says"
+            reason = "the weights' shapes differ from config.json; use the config.json that was saved with them"
             raise ValueError(f"{_place(name, kwargs)}: {reason}") from error
         if name is not None and kwargs.get("state_dict") is None:
             _refuse_incomplete(model, info, _place(name, kwargs))
@@ -69,9 +73,9 @@ class EchoPreTrainedModel(PreTrainedModel):
         return (model, info) if with_info else model
 
     def train(self, mode: bool = True):
-        """As in torch; weights whose dtype was chosen by the loader become float32 first, in place.
+        """Switch to training mode; if the loader chose a half-precision dtype, convert weights to float32 in place.
 
-        Parameters stay the same objects, so an optimizer may be made before or after.
+        Parameters stay the same objects, so the optimizer may be created before or after this call.
         """
         if mode and self._dtype_was_chosen and any(weight.dtype in HALF for weight in self.parameters()):
             self.float()
@@ -81,11 +85,11 @@ class EchoPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module):
         super()._init_weights(module)
         if isinstance(module, EchoProjection):
-            # An isometry: the way into the embedding and the way back out of it start as inverses of each other.
+            # An isometry: the projections into and out of the embedding start as inverses of each other.
             init.eye_(module.weight)
 
     def save_pretrained(self, save_directory, *args, **kwargs):
-        """Save as usual, with what SentenceTransformer and trust_remote_code need beside the weights."""
+        """Save the model, the files of a SentenceTransformer and the code for trust_remote_code."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
             write_remote_code(save_directory)
@@ -94,13 +98,13 @@ class EchoPreTrainedModel(PreTrainedModel):
 
 
 class EchoProjection(nn.Linear):
-    """Linear map between hidden size and embedding size, without bias, started as (part of) the identity."""
+    """Linear map between hidden size and embedding size, without bias, initialised to (part of) the identity."""
 
     def __init__(self, in_features: int, out_features: int):
         super().__init__(in_features, out_features, bias=False)
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """In the precision of the vectors: float32 embeddings of a bf16 model have length 1 when normalised."""
+        """Project in the precision of the vectors: normalised float32 embeddings of a bf16 model have length 1."""
         return nn.functional.linear(vectors, self.weight.to(vectors.dtype))
 
 
@@ -109,7 +113,7 @@ def _place(name, options: dict) -> str:
 
 
 def weight_files(name, options: dict | None = None) -> list[Path]:
-    """The weights in a local folder, or of a name on the Hub those in the cache."""
+    """The safetensors files of a local folder, or of a Hub name those in the local cache."""
     options = options or {}
     folder = Path(_place(name, options))
     if not folder.is_dir():
@@ -126,7 +130,7 @@ def weight_files(name, options: dict | None = None) -> list[Path]:
 
 
 def why_unreadable(files: list[Path], error: Exception | None = None) -> str | None:
-    """One line about the first file that is not a whole safetensors file; None where all are."""
+    """One line about the first file that is not a complete safetensors file; None if all are complete."""
     for file in files:
         try:
             with open(file, "rb") as stream:
@@ -144,26 +148,29 @@ def why_unreadable(files: list[Path], error: Exception | None = None) -> str | N
 
 
 def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:
-    """
+    """Check that all tensors are present and finite.
+
     Raises:
-        ValueError: tensors are missing (transformers would draw them at random) or not finite.
+        ValueError: tensors are missing (transformers would initialise them at random) or not finite.
     """
     if missing := sorted(info["missing_keys"]):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ValueError(f"{place}: the weights lack the tensor {missing[0]}{more}; they are incomplete")
+        raise ValueError(f"{place}: the weights lack the tensor {missing[0]}{more}: download or copy them again")
     for name, weight in model.named_parameters():
         if weight.is_meta or not weight.is_floating_point():
             continue
         weight = weight.detach()
         if not weight.sum(dtype=torch.float32).isfinite() and not weight.isfinite().all():
-            raise ValueError(f"{place}: the weights hold NaN or infinite values, first in {name}")
+            raise ValueError(
+                f"{place}: the weights hold NaN or infinite values, first in {name}: use an earlier checkpoint"
+            )
 
 
 def check_finite(embeddings: torch.Tensor) -> torch.Tensor:
-    """The embeddings (n, size), unchanged.
+    """Return the embeddings (n, size) unchanged if all values are finite.
 
     Raises:
-        ValueError: one of them holds NaN or infinite values.
+        ValueError: a row holds NaN or infinite values.
     """
     finite = embeddings.isfinite().all(-1)
     if not finite.all():

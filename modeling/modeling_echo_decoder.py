@@ -1,4 +1,4 @@
-"""EchoDecoder (OS 4.2): Llama blocks with cross-attention, from sentence embeddings or encoder states to text."""
+"""EchoDecoder (OS 4.2): Llama blocks with cross-attention; turns sentence embeddings or encoder states into text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel
 
 
 class EchoCrossAttention(nn.Module):
-    """Grouped-query attention from decoder states to the encoder's, with the self-attention's heads, without RoPE."""
+    """Grouped-query cross-attention to the encoder's states, with as many heads as self-attention, without RoPE."""
 
     def __init__(self, config: EchoDecoderConfig, layer_idx: int):
         super().__init__()
@@ -48,7 +48,10 @@ class EchoCrossAttention(nn.Module):
         self.o_proj = nn.Linear(heads, config.hidden_size, bias=config.attention_bias)
 
     def constant(self, memory: torch.Tensor) -> torch.Tensor:
-        """(batch, 1, hidden) -> (batch, 1, hidden). With one key the softmax is 1: no query, no key, one output."""
+        """Output for a memory of one vector, (batch, 1, hidden) -> (batch, 1, hidden).
+
+        The softmax over one key is 1, so the output needs neither queries nor keys.
+        """
         value = self.v_proj(memory).view(memory.shape[0], 1, -1, self.head_dim)
         value = value.repeat_interleave(self.num_key_value_groups, dim=2).flatten(2)
         return self.o_proj(value)
@@ -92,7 +95,7 @@ class EchoCrossAttention(nn.Module):
 
 
 class EchoDecoderLayer(LlamaDecoderLayer):
-    """Llama's layer with cross-attention between self-attention and feed-forward (OS 4.2)."""
+    """Llama layer with cross-attention between self-attention and feed-forward (OS 4.2)."""
 
     def __init__(self, config: EchoDecoderConfig, layer_idx: int):
         super().__init__(config, layer_idx)
@@ -125,7 +128,7 @@ class EchoDecoderLayer(LlamaDecoderLayer):
 
 
 class EchoDecoderModel(EchoPreTrainedModel):
-    """The decoder without its head: target ids and memory -> (batch, target, hidden)."""
+    """Decoder without its output head: target ids and memory -> states (batch, target, hidden)."""
 
     config_class = EchoDecoderConfig
     base_model_prefix = "model"
@@ -161,8 +164,11 @@ class EchoDecoderModel(EchoPreTrainedModel):
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """
         Args:
-            memory: in bottleneck mode (batch, 1, embedding_size), else the encoder's states (batch, seq, hidden).
-            memory_mask: (batch, seq) of the encoder; unused in bottleneck mode.
+            memory: (batch, 1, embedding_size) with the bottleneck, otherwise the encoder's states (batch, seq, hidden).
+            memory_mask: (batch, seq), the encoder's attention mask; unused with the bottleneck.
+
+        Raises:
+            ValueError: no memory, or its shape does not fit.
         """
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
@@ -220,7 +226,7 @@ class EchoDecoderModel(EchoPreTrainedModel):
 
 
 class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
-    """Decoder with a language-model head. `generate(sentence_embedding=...)` needs no encoder.
+    """Decoder with a language-model head. `generate(sentence_embedding=...)` works without an encoder.
 
     Example:
         >>> decoder.generate(sentence_embedding=embeddings, decoder_input_ids=prompt_ids, num_beams=4)
@@ -239,7 +245,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *args, config=None, **kwargs):
-        """A decoder's own folder, or the decoder of a training checkpoint or of a release folder."""
+        """Load a decoder's own folder, or the decoder of a training checkpoint or release folder."""
         if config is None and pretrained_model_name_or_path is not None:
             hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
             found, _ = EchoConfig.get_config_dict(pretrained_model_name_or_path, **hub)
@@ -267,9 +273,9 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
     ) -> Seq2SeqLMOutput:
         """
         Args:
-            encoder_outputs: its last_hidden_state is the memory; `attention_mask` (batch, seq) is the encoder's.
-            sentence_embedding: (batch, embedding_size), instead of encoder_outputs in bottleneck mode.
-            labels: (batch, target), already shifted against decoder_input_ids; -100 is not counted.
+            encoder_outputs: its last_hidden_state is the memory; `attention_mask` (batch, seq) belongs to the encoder.
+            sentence_embedding: (batch, embedding_size), instead of encoder_outputs with the bottleneck.
+            labels: (batch, target), already shifted against decoder_input_ids; -100 is ignored.
         """
         memory = sentence_embedding[:, None] if sentence_embedding is not None else None
         if memory is None and encoder_outputs is not None:
@@ -299,7 +305,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         )
 
     def generate(self, inputs=None, *, sentence_embedding: torch.Tensor | None = None, **kwargs):
-        """transformers' generate; `sentence_embedding` (batch, embedding_size) stands for the encoder."""
+        """Generate as transformers does; `sentence_embedding` (batch, embedding_size) replaces the encoder."""
         if sentence_embedding is not None:
             kwargs["encoder_outputs"] = BaseModelOutput(last_hidden_state=sentence_embedding[:, None])
         return super().generate(inputs, **kwargs)

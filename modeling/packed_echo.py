@@ -1,12 +1,12 @@
-"""The forward pass of an EchoEncoder for inference on a CPU: little padding, few passes over memory.
+"""Fast CPU inference for an EchoEncoder: little padding, few passes over memory, the same results as the Llama blocks.
 
-It computes what the Llama blocks compute. On a CPU the products are the smaller part of a small encoder's time; the
-rest is reading and writing what lies between them, and fresh memory, whose page faults take as long as filling it. So
-  - rows of similar length go together, filled up to a length that recurs: kernels are made for shapes;
-  - queries, keys and values come from one product, whose matrix holds the norm's weights and the scale of the scores;
-  - attention is two batched products and exponentials, without passes over the scores for a maximum, mask or quotient;
-  - results go to buffers that are used again;
-  - where only embeddings are asked for, the last layer leaves out what pooling throws away.
+On a CPU, matrix products take less than half of a small encoder's time. The rest goes to reading and writing
+intermediate results, and to page faults of freshly allocated memory. Therefore
+  - rows of similar length form a group, padded to a length that recurs, because kernels are compiled per shape;
+  - one product gives queries, keys and values; its matrix includes the norm's weights and the scale of the scores;
+  - attention is two batched products and exponentials, without extra passes for maximum, mask or quotient;
+  - results go to reused buffers;
+  - for embeddings alone, the last layer skips the states that pooling does not read.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from torch import nn
 from torch.nn.functional import silu
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
 
-STEP = 2  # rows are filled up to a multiple of so many tokens
-SIMILAR = 0.95  # of the longest row of a group: rows that attention takes at once
+STEP = 2  # rows are padded to a multiple of this many tokens
+SIMILAR = 0.95  # rows of a group have at least this share of its longest row's tokens
 MIN_TOKENS = 256  # with fewer, joining the projections takes longer than it saves
-MAX_SCORES = 2**21  # attention scores at once
-MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # of a batch, by what is fast
-SAFE = 1e-30  # sums of exponentials from here to 1 / SAFE have lost nothing
+MAX_SCORES = 2**21  # attention scores computed at once
+MAX_TOKENS = {torch.float32: 1_536, torch.bfloat16: 2_048}  # per batch; the fastest sizes measured
+SAFE = 1e-30  # sums of exponentials between SAFE and 1 / SAFE keep full precision
 
 
 def length_batches(lengths: Sequence[int], max_tokens: float = math.inf, share: float = 0.5) -> Iterator[list[int]]:
     """Batches of row numbers, longest first.
 
     Args:
-        max_tokens: with padding, at the most (but never no row).
-        share: of a batch's longest row; shorter rows go to another batch.
+        max_tokens: most tokens of a batch, padding included; a longer row is a batch by itself.
+        share: rows shorter than this share of a batch's longest row start another batch.
     """
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -52,10 +52,10 @@ def _filled_up(length: int) -> int:
 
 
 def can_pack(encoder) -> bool:
-    """Whether `PackedEncoder` may stand in for the encoder's own forward pass here and now.
+    """Whether `PackedEncoder` may replace the encoder's own forward pass here and now.
 
-    Training, gradients, compilation, autocast, other devices, and layers that somebody wrapped, hooked (FSDP, offload,
-    recorded states), quantised or extended (adapters) are left to the modules' own code.
+    The modules' own code handles training, gradients, compilation, autocast, other devices, and layers that are
+    wrapped, hooked (FSDP, offload, recorded states), quantised or extended (adapters).
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled():
         return False
@@ -91,7 +91,7 @@ def _is_plain(layer) -> bool:
 
 
 def packed_states(encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
-    """(batch, seq, hidden) states after the last norm, zero where padding is; None where it cannot or need not pack."""
+    """(batch, seq, hidden) states after the last norm, zero at padding; None if packing is impossible or too slow."""
     if not can_pack(encoder) or input_ids.dim() != 2:
         return None
     mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask).bool()
@@ -106,7 +106,7 @@ def packed_states(encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor
 
 
 class Group(NamedTuple):
-    """Rows of similar length, filled up to one."""
+    """Rows of similar length, padded to one length."""
 
     rows: slice
     tokens: slice
@@ -114,18 +114,19 @@ class Group(NamedTuple):
     rotations: torch.Tensor  # (length, head_dim / 2), complex
 
     def unpack(self, x: torch.Tensor) -> torch.Tensor:
-        """(tokens of all groups, width) -> (rows, length, width) of this one."""
+        """(tokens of all groups, width) -> (rows, length, width) of this group."""
         rows, _, length = self.mask.shape
         return x[self.tokens].view(rows, length, -1)
 
 
 class PackedEncoder:
-    """`states` and `embed` of an encoder that `can_pack`, with its weights of now.
+    """Computes `states` and `embed` of an encoder for which `can_pack` is True, with its current weights.
+
+    One PackedEncoder serves one thread at a time.
 
     Args:
         encoder: an EchoEncoder.
         like: a PackedEncoder of the same encoder, to share its joined projections (a fifth of the layers' weights).
-            One PackedEncoder serves one thread at a time.
     """
 
     def __init__(self, encoder, like: PackedEncoder | None = None):
@@ -137,7 +138,7 @@ class PackedEncoder:
         self.buffers: dict[str, torch.Tensor] = {}
 
     def states(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Rows of ids, longest first -> (tokens of all rows, hidden) after the last norm."""
+        """Rows of ids, longest first -> (tokens of all rows, hidden) states after the last norm."""
         x = self._start(rows)
         for layer, joined in zip(self.encoder.layers, self.joined, strict=True):
             self._attend(layer, joined, x)
@@ -145,19 +146,19 @@ class PackedEncoder:
         return self.encoder.norm(x[self.is_token[:, 0].bool()])
 
     def embed(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Rows of ids -> (rows, embedding_size). Any order is right."""
+        """Rows of ids in any order -> embeddings (rows, embedding_size), float32."""
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         encoder, x = self.encoder, self._start([rows[i] for i in order])
         *body, (last, joined) = zip(encoder.layers, self.joined, strict=True)
         for layer, its in body:
             self._attend(layer, its, x)
             self._down(layer, x, self._gated(layer, x))
-        if encoder.config.pooling == "cls":  # nobody reads the other tokens' last states
+        if encoder.config.pooling == "cls":  # only the first token's last state is read
             first = self._attend(last, joined, x, only_first=True)
             pooled = encoder.norm(self._down(last, first, self._gated(last, first)))
         else:
             self._attend(last, joined, x)
-            if isinstance(encoder.norm, nn.Identity):  # the mean of a product is the product of the mean
+            if isinstance(encoder.norm, nn.Identity):  # the down-projection is linear: apply it to the mean
                 pooled = self._down(last, self._mean(x), self._mean(self._gated(last, x)))
             else:
                 pooled = self._mean(encoder.norm(self._down(last, x, self._gated(last, x))))
@@ -165,10 +166,10 @@ class PackedEncoder:
         return embeddings if order == list(range(len(rows))) else embeddings[torch.tensor(order).argsort()]
 
     def _join(self, layer) -> torch.Tensor:
-        """(query, key and value heads * head_dim, hidden) of the three projections behind the norm without weights.
+        """Join the query, key and value projections, without bias: (all heads * head_dim, hidden).
 
-        Llama turns value i of a head with value i + head_dim / 2. Here such pairs come to stand side by side, as
-        complex numbers do: queries and keys in the same new order have the same products.
+        The input norm's weights are included. Llama rotates value i of a head with value i + head_dim / 2; here such
+        pairs are adjacent, as in complex numbers. Queries and keys have the same order, so their products stay equal.
         """
         attention, norm = layer.self_attn, layer.input_layernorm.weight.float()
         q, k, v = (m.weight * norm for m in (attention.q_proj, attention.k_proj, attention.v_proj))
@@ -176,7 +177,7 @@ class PackedEncoder:
         return torch.cat([q * attention.scaling, k, v]).to(self.dtype)
 
     def _start(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Rows, longest first -> token vectors (tokens with padding, hidden); on the side, what else layers need."""
+        """Rows, longest first -> token vectors (tokens with padding, hidden); sets groups, lengths and is_token."""
         self.lengths = torch.tensor([len(row) for row in rows])[:, None]
         self.groups, ids, start = [], [], 0
         longest = _filled_up(len(rows[0]))
@@ -197,10 +198,10 @@ class PackedEncoder:
         return torch.index_select(embeddings, 0, torch.cat(ids), out=self._buffer("x", (start, embeddings.shape[1])))
 
     def _attend(self, layer, joined: torch.Tensor, x: torch.Tensor, only_first: bool = False) -> torch.Tensor:
-        """Adds self-attention over x (tokens, hidden) to x, or to the rows' first tokens, and gives these."""
+        """Add self-attention over x (tokens, hidden) to x, or to the rows' first tokens, in place; return the sum."""
         size, attention = self.head_dim, layer.self_attn
         heads, key_heads = (m.out_features // size for m in (attention.q_proj, attention.k_proj))
-        scale = self._scale(layer.input_layernorm, x) * self.is_token  # padding is nothing from here on
+        scale = self._scale(layer.input_layernorm, x) * self.is_token  # sets padding to zero
         y = torch.mul(x, scale, out=self._buffer("norm", x.shape))
         y = torch.mm(y, joined.t(), out=self._buffer("joined", (len(y), len(joined))))
         if only_first:
@@ -215,8 +216,10 @@ class PackedEncoder:
         return x.addmm_(out, attention.o_proj.weight.t())
 
     def _mixed(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group) -> torch.Tensor:
-        """Queries, keys and values (rows, heads, tokens, head_dim) of a group -> (rows, heads, queries, head_dim + 1):
-        exponentials' weighted sums of values, and of ones, by which to divide."""
+        """Unnormalised attention of a group: (rows, heads, tokens, head_dim) -> (rows, heads, queries, head_dim + 1).
+
+        The last value is the sum of the exponentials; the caller divides by it.
+        """
         (rows, key_heads, length, size), heads = k.shape, q.shape[1]
         with_ones = self._buffer("v", (rows, key_heads, length, size + 1))
         with_ones[..., :size], with_ones[..., size] = v, group.mask
@@ -227,7 +230,7 @@ class PackedEncoder:
         return mixed.view(rows, heads, -1, size + 1)
 
     def _rotated(self, name: str, heads: torch.Tensor, rotations: torch.Tensor) -> torch.Tensor:
-        """Rotary positions on (rows, heads, tokens, head_dim), in another memory."""
+        """Rotary positions applied to (rows, heads, tokens, head_dim), in another buffer."""
         exact = name if self.dtype == torch.float32 else "wide"
         wide = self._buffer(exact, heads.shape, torch.float32).copy_(heads)
         torch.view_as_complex(wide.unflatten(-1, (-1, 2))).mul_(rotations[: heads.shape[2]])
@@ -237,12 +240,13 @@ class PackedEncoder:
         """exp(q k^T) v.
 
         Args:
-            q: (n, queries, head_dim); k: (n, tokens, head_dim); v: (n, tokens, any size), zero where padding is, its
-                last value 1 elsewhere.
+            q: (n, queries, head_dim).
+            k: (n, tokens, head_dim).
+            v: (n, tokens, any size), zero at padding; its last value is 1 elsewhere.
 
         Returns:
-            (n, queries, size of v), whose last values are the sums of the exponentials. Without subtracting a maximum
-            these can leave the range of numbers; where they come near that, a maximum is subtracted.
+            (n, queries, size of v); the last values are the sums of the exponentials. Without subtracting the maximum
+            they can overflow or underflow; where they come near that, the maximum is subtracted.
         """
         out = self._buffer("out", (*q.shape[:2], v.shape[2]))
         at_once = max(1, MAX_SCORES // (len(k) * k.shape[1]))
@@ -250,7 +254,7 @@ class PackedEncoder:
             scores = torch.bmm(part, k.mT, out=self._buffer("scores", (*part.shape[:2], k.shape[1])))
             torch.bmm(scores.exp_(), v, out=result)
             least, most = torch.stack(result[..., -1].aminmax()).tolist()
-            if not SAFE < least <= most < 1 / SAFE:  # nor where they are no numbers
+            if not SAFE < least <= most < 1 / SAFE:  # also true for NaN
                 scores = torch.bmm(part, k.mT, out=scores).masked_fill_(v[:, None, :, -1] == 0, -math.inf)
                 torch.bmm(scores.softmax(-1), v, out=result)
         return out
@@ -267,7 +271,7 @@ class PackedEncoder:
         return x.addmm_(gated, layer.mlp.down_proj.weight.to(x.dtype).t())
 
     def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
-        """(tokens, 1), by which a norm multiplies."""
+        """(tokens, 1), the factor by which an RMS norm multiplies each token (before its weights)."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
         return length.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_().to(self.dtype)
 
@@ -275,14 +279,14 @@ class PackedEncoder:
         return torch.mm(x, linear.weight.t(), out=self._buffer(name, (len(x), linear.out_features)))
 
     def _mean(self, x: torch.Tensor) -> torch.Tensor:
-        """(tokens, width) -> (rows, width), in float32."""
+        """Mean over each row's tokens: (tokens, width) -> (rows, width), in float32."""
         sums = [torch.bmm(group.mask.float(), group.unpack(x).float())[:, 0] for group in self.groups]
         return torch.cat(sums) / self.lengths
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
-        """A tensor of this shape with anything in it; the next call with the name writes over it.
+        """An uninitialised tensor of this shape; the next call with the same name overwrites it.
 
-        What is never wanted at the same time shares a name: the fewer buffers, the more of them stay in the cache.
+        Results that are never needed at the same time share a name: fewer buffers stay in the cache.
         """
         size = math.prod(shape)
         if name not in self.buffers or self.buffers[name].numel() < size:

@@ -1,4 +1,4 @@
-"""`pipeline("sonar-translation", model=...)`: texts, or embeddings of any encoder of the space, to text.
+"""`pipeline("sonar-translation", model=...)`: translates texts, or embeddings of any encoder of the same space.
 
 translate = pipeline("sonar-translation", model="org/omnisonar")
 translate(["Bonjour le monde."], src_lang="fra_Latn", tgt_lang="eng_Latn")      # [{"translation_text": ...}]
@@ -17,20 +17,24 @@ from .prompting_echo import check_texts
 
 
 class SonarTranslationPipeline(Pipeline):
-    """
+    """Translation from texts or from sentence embeddings.
+
     Call args:
-        inputs: a text, a list of texts, or embeddings: (embedding_size,), (n, embedding_size), array or tensor.
-        src_lang: language of the texts, or a list with one a text; None is "Unspecified language".
-        tgt_lang: language to write, default English.
-        batch_size: texts a batch, default 32.
-        num_beams, max_new_tokens and anything else `generate` takes. Without beams or sampling a faster greedy loop
+        inputs: a text, a list of texts, or embeddings: (embedding_size,) or (n, embedding_size), array or tensor.
+        src_lang: language of the texts, or a list with one per text; None is "Unspecified language".
+        tgt_lang: language to write; default English.
+        batch_size: texts per batch; default 32.
+        num_beams, max_new_tokens and all other options of `generate`. Without beams and sampling, a faster greedy loop
             gives the same tokens.
-        on_long: "warn" (cut and say so), "error" or "split" for texts beyond the model's length, by default as the
-            tokenizer was loaded; "split" translates the mean of the pieces, which only says roughly what the text is
-            about.
+        on_long: treatment of texts beyond the model's length: "warn" (truncate and log), "error" or "split"; default:
+            the tokenizer's setting. "split" translates the mean of the pieces' embeddings, which gives a rough
+            summary, not a translation.
 
     Returns:
         A list of {"translation_text": str}, in the order of the input; one text gives a list of one.
+
+    Raises:
+        ValueError: inputs that are neither texts nor finite floating-point embeddings, or options that do not fit.
     """
 
     _load_tokenizer = True
@@ -46,14 +50,14 @@ class SonarTranslationPipeline(Pipeline):
         if tgt_lang is not None and not isinstance(tgt_lang, str):
             raise ValueError(f"tgt_lang is one code for all texts of a call, not {tgt_lang!r}")
         if generate_kwargs.get("num_return_sequences", 1) != 1:
-            raise ValueError("sonar-translation gives one translation a text; use model.generate for several")
+            raise ValueError("sonar-translation gives one translation per text; use model.generate for several")
         preprocess = {k: v for k, v in (("src_lang", src_lang), ("on_long", on_long)) if v is not None}
         forward = {"generate_kwargs": generate_kwargs} if generate_kwargs else {}
         return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
 
     def __call__(self, inputs, *, src_lang=None, **kwargs):
         if isinstance(inputs, (list, tuple)) and not any(isinstance(given, dict) for given in inputs):
-            check_texts(inputs)  # here, where the number of the row is known
+            check_texts(inputs)  # here, because the row number is known
         if isinstance(inputs, (np.ndarray, torch.Tensor)):
             vectors = torch.as_tensor(inputs)
             if not vectors.is_floating_point():
@@ -62,7 +66,7 @@ class SonarTranslationPipeline(Pipeline):
             inputs = [{"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)]
         elif isinstance(inputs, (list, tuple)) and isinstance(src_lang, (list, tuple)):
             if len(src_lang) != len(inputs):
-                raise ValueError(f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one a text")
+                raise ValueError(f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one per text")
             inputs = [{"text": text, "lang": lang} for text, lang in zip(inputs, src_lang, strict=True)]
         elif src_lang is not None:
             kwargs["src_lang"] = src_lang
@@ -78,9 +82,9 @@ class SonarTranslationPipeline(Pipeline):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
         on_long = on_long or self.tokenizer.on_long
         if on_long == "split" and not self.model.config.decoder.bottleneck:
-            raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'")
+            raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: use on_long='warn' or 'error'")
         encoded = self.tokenizer([text], lang=lang, truncation=True, padding=True, return_tensors="pt", on_long=on_long)
-        if on_long == "split":  # the pieces of a text make one embedding, so that a batch has one row a text
+        if on_long == "split":  # average the pieces here, so that a batch has one row per text
             with torch.inference_mode():
                 embedding = self.model.encoder(**encoded.to(self.device)).sentence_embedding
             return {"sentence_embedding": embedding.cpu()}
@@ -95,7 +99,9 @@ class SonarTranslationPipeline(Pipeline):
         if embedding is None and bottleneck:
             embedding = self.model.encoder(**inputs).sentence_embedding
         if embedding is not None and not bottleneck:
-            raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
+            raise ValueError(
+                "this is a stage-1 checkpoint: its decoder reads tokens, not sentence embeddings; give texts"
+            )
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
             if set(options) == {"max_new_tokens"}:
@@ -109,5 +115,5 @@ class SonarTranslationPipeline(Pipeline):
 
     def postprocess(self, outputs):
         ids = outputs["ids"]
-        ids = ids[0] if ids and isinstance(ids[0], list) else ids  # a batch of one is not taken apart before
+        ids = ids[0] if ids and isinstance(ids[0], list) else ids  # the base class does not unpack a batch of one
         return {"translation_text": self.tokenizer.decode(ids, skip_special_tokens=True).strip()}

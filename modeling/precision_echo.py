@@ -1,7 +1,7 @@
-"""Which precision is fast on this machine, and what a loader does with it.
+"""Chooses the dtype in which weights load: the fastest one on this machine.
 
-Weights in bfloat16 run many times slower than float32 on a processor without instructions for bfloat16. So a checkpoint
-that is loaded without a dtype opens in the dtype that is fast here; an explicit dtype is obeyed.
+bfloat16 weights run many times slower than float32 on a processor without bfloat16 instructions. A checkpoint loaded
+without a dtype therefore gets the dtype that is fast here; an explicit dtype is always respected.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ _loaded = threading.local()
 def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
     """Whether bf16 matrix products are native here (AMX or AVX-512 BF16 on x86, BF16 on ARM and GPUs).
 
-    Limits that a user sets are followed: `ATEN_CPU_CAPABILITY=avx2` or `ONEDNN_MAX_CPU_ISA=AVX2` imitate an older
-    processor.
+    `ATEN_CPU_CAPABILITY=avx2` and `ONEDNN_MAX_CPU_ISA=AVX2`, which make PyTorch behave as on an older processor, count.
     """
     device = torch.device(device)
     if device.type == "cuda":
@@ -40,9 +39,9 @@ def has_fast_bf16(device: torch.device | str = "cpu") -> bool:
 
 
 def automatic_dtype(saved: torch.dtype | str | None) -> torch.dtype | None:
-    """The dtype to load weights in that were saved in another: float32 for half precision where bf16 is slow.
+    """The dtype in which to load weights saved as `saved`: float32 for half precision where bf16 is slow.
 
-    None: as they were saved.
+    None: load them as they were saved.
     """
     saved = getattr(torch, saved, None) if isinstance(saved, str) else saved
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -50,7 +49,7 @@ def automatic_dtype(saved: torch.dtype | str | None) -> torch.dtype | None:
 
 
 def dtype_was_chosen(model) -> None:
-    """sentence-transformers warns that half precision may be slow here: not about a model whose dtype we chose."""
+    """Silence sentence-transformers' warning that half precision may be slow, for a model whose dtype we chose."""
     _loaded.warning_is_due = next(model.parameters()).dtype in HALF
 
 

@@ -1,9 +1,9 @@
-"""What a model is told about language and provenance: encoder prefix and decoder prompts (OS Table 40, ECHO Table 17).
+"""Prompts that name language and provenance: encoder prefix and decoder prompts (OS Table 40, ECHO Table 17).
 
     encoder  <CLS><s> [LANGUAGE]:<SEP> [SENTENCE]</s>
     decoder  <s> This is a possible translation in [LANGUAGE]:<SEP> [SENTENCE]</s>
 
-Texts only: it knows language names, not tokenizers or models.
+The functions return text; the tokenizer adds the special tokens.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ UNSPECIFIED = "Unspecified language"
 CODE_LANGUAGES = ("python", "java", "javascript", "go", "c", "cpp", "ruby", "csharp", "php")
 MATH_LANGUAGES = ("latex",)
 
-# A prompt handed over as a string (sentence-transformers' `prompts`) ends in the ASCII unit separator, which no
-# ordinary text holds: "French:\x1fBonjour". A text that spells "<SEP>" stays text.
+# A prompt given as a string (sentence-transformers' `prompts`) ends in the ASCII unit separator, which ordinary text
+# does not contain: "French:\x1fBonjour". "<SEP>" spelled out in a text is treated as text.
 PROMPT_END = "\x1f"
 
 _DECODER_PROMPTS = {
@@ -35,7 +35,7 @@ def language_name(code: str | None) -> str:
     """English name of a language code; ``None`` is "Unspecified language".
 
     Raises:
-        ValueError: the code is not known; the message names the nearest ones.
+        ValueError: the code is unknown; the message names the nearest known ones.
     """
     if code is None:
         return UNSPECIFIED
@@ -47,7 +47,7 @@ def language_name(code: str | None) -> str:
 
 
 def _nearest(text: str, n: int = 3) -> list[str]:
-    """Codes like a text: first those of an ISO 639-3 code ("fra") or a name ("French"), then those spelt alike."""
+    """Similar codes: first those of the same ISO 639-3 code ("fra") or name ("French"), then similar spellings."""
     wanted = text.strip().lower()
     exact = [
         code
@@ -66,7 +66,10 @@ def encoder_prompt(lang: str | None = None) -> str:
 def decoder_prompt(target_lang: str, provenance: str = "primary", source_lang: str | None = None) -> str:
     """The decoder's instruction without special tokens (OS Table 40).
 
-    Code and mathematics have prompts of their own, whatever the provenance says.
+    Code and mathematics have their own prompts, whatever the provenance.
+
+    Raises:
+        ValueError: unknown language code or provenance.
     """
     if target_lang in MATH_LANGUAGES:
         return "This is a corresponding math formula:"
@@ -83,7 +86,7 @@ def decoder_prompt(target_lang: str, provenance: str = "primary", source_lang: s
 
 
 def split_prompt(text: str) -> tuple[str, str]:
-    """``"French:\\x1fBonjour"`` -> ``("French:", "Bonjour")``; a text without prompt gets the unspecified one."""
+    """``"French:\\x1fBonjour"`` -> ``("French:", "Bonjour")``; a text without prompt gets "Unspecified language:"."""
     prompt, mark, rest = text.partition(PROMPT_END)
     if mark and len(prompt) <= 80 and prompt.endswith(":"):
         return prompt, rest
@@ -91,7 +94,11 @@ def split_prompt(text: str) -> tuple[str, str]:
 
 
 def check_texts(texts: Sequence[Any], name: str = "text") -> None:
-    """Raises ValueError that names the first row that is not a string, or not one that can be written as UTF-8."""
+    """Check that all texts are strings that can be encoded as UTF-8.
+
+    Raises:
+        ValueError: names the first row that is not.
+    """
     for row, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise ValueError(f"{name} in row {row} is {type(text).__name__} ({text!r:.60}), not a string")

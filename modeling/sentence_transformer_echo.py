@@ -1,7 +1,7 @@
-"""The files that make a saved folder a SentenceTransformer, and its own remote code.
+"""Writes the files that make a saved folder a SentenceTransformer, and its remote code.
 
-sentence-transformers' stock `Transformer` module is enough: the tokenizer understands language prompts, the encoder
-returns the embedding, so nothing of ours has to be trusted beyond the model itself.
+sentence-transformers' own `Transformer` module is enough, because the tokenizer reads language prompts and the encoder
+returns the embedding. Users therefore trust the model's code only.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ DEFAULT_PROMPT = "unspecified"
 
 
 def sentence_transformer_prompts(languages: list[str] | None = None) -> dict[str, str]:
-    """One prompt a language: ``{"unspecified": "Unspecified language:\\x1f", "fra_Latn": "French:\\x1f", ...}``."""
+    """One prompt per language: ``{"unspecified": "Unspecified language:\\x1f", "fra_Latn": "French:\\x1f", ...}``."""
     codes = languages or sorted(LANGUAGE_NAMES)
     return {DEFAULT_PROMPT: encoder_prompt() + PROMPT_END} | {c: encoder_prompt(c) + PROMPT_END for c in codes}
 
 
 def write_sentence_transformer_files(folder: str | Path, languages: list[str] | None = None) -> None:
-    """Write modules.json and its companions into a folder that holds an Echo encoder."""
+    """Write modules.json and the other SentenceTransformer files into the folder of an Echo encoder."""
     folder = Path(folder)
     files = {
         "modules.json": [
@@ -32,19 +32,19 @@ def write_sentence_transformer_files(folder: str | Path, languages: list[str] | 
                 "name": "0",
                 "path": "",
                 "type": "sentence_transformers.base.modules.transformer.Transformer",
-                "kwargs": ["on_long"],  # or encode(on_long=...) would fail without saying what to use
+                "kwargs": ["on_long"],  # so that encode(on_long=...) reaches EchoEncoder's error message
             }
         ],
         "sentence_bert_config.json": {
             "transformer_task": "feature-extraction",
             "modality_config": {"text": {"method": "forward", "method_output_name": "sentence_embedding"}},
             "module_output_name": "sentence_embedding",
-            "unpad_inputs": False,  # one packed row would be pooled into one vector
+            "unpad_inputs": False,  # a batch packed into one row would be pooled into one vector
         },
         "config_sentence_transformers.json": {
             "model_type": "SentenceTransformer",
             "prompts": sentence_transformer_prompts(languages),
-            "default_prompt_name": None,  # the tokenizer reads a text without prompt as DEFAULT_PROMPT
+            "default_prompt_name": None,  # the tokenizer treats a text without prompt like DEFAULT_PROMPT
             "similarity_fn_name": "cosine",
         },
     }
@@ -53,7 +53,7 @@ def write_sentence_transformer_files(folder: str | Path, languages: list[str] | 
 
 
 def write_remote_code(folder: str | Path) -> None:
-    """Copy these files beside the weights, so that trust_remote_code=True needs no package."""
+    """Copy these files beside the weights, so that trust_remote_code=True works without this package."""
     here = Path(__file__).parent
     for file in here.glob("*_echo*.py"):
         if file.parent.resolve() != Path(folder).resolve():

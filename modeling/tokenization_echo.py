@@ -1,7 +1,7 @@
-"""EchoTokenizer: any fast tokenizer, wrapped in the encoder layout `<CLS><s> [LANGUAGE]:<SEP> [SENTENCE]</s>`.
+"""EchoTokenizer: any fast tokenizer with the encoder layout `<CLS><s> [LANGUAGE]:<SEP> [SENTENCE]</s>` (OS Table 40).
 
-The language comes from `lang=`, from a prompt in front of the text (sentence-transformers), or is unspecified.
-Text that spells a special token stays text. A text is never cut silently (`on_long`).
+The language comes from `lang=`, from a prompt in front of the text (sentence-transformers), or is "unspecified".
+A special token that is spelled out in a text is treated as text. Texts are never truncated silently (`on_long`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ON_LONG = ("warn", "error", "split")
 
 
 class EchoBatch(BatchEncoding):
-    """A batch that says why sentence-transformers finds no states of tokens in it (`output_value`)."""
+    """A batch without token embeddings for sentence-transformers; its KeyError names the alternative."""
 
     def __getitem__(self, item):
         if item == "token_embeddings" and item not in self.data:
@@ -39,10 +39,10 @@ class EchoBatch(BatchEncoding):
 class EchoTokenizer(PreTrainedTokenizerFast):
     """
     Args:
-        on_long: what happens to a text beyond `max_length` when truncation is on, or when a call names it
-            (`tokenizer(texts, on_long="error")`): "warn" cuts and says how many were
-            cut, "error" raises, "split" returns the pieces as rows of their own with `overflow_to_sample_mapping`
-            (EchoEncoder averages them again).
+        on_long: treatment of texts longer than `max_length`, if truncation is on or the call passes it
+            (`tokenizer(texts, on_long="error")`). "warn" truncates and logs how many texts were truncated; "error"
+            raises; "split" returns the pieces as separate rows with `overflow_to_sample_mapping`, and EchoEncoder
+            averages them.
 
     Example:
         >>> tokenizer(["Bonjour", "Hallo"], lang=["fra_Latn", "deu_Latn"], padding=True, return_tensors="pt")
@@ -52,7 +52,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     _auto_map = {"AutoTokenizer": [None, "tokenization_echo.EchoTokenizer"]}
 
-    # No __init__ of its own: transformers would then rebuild the tokenizer from its vocabulary and lose the rest.
+    # Do not define __init__: transformers would then rebuild the tokenizer from its vocabulary and lose the rest.
     @property
     def on_long(self) -> str:
         return self.init_kwargs.get("on_long", "warn")
@@ -110,7 +110,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if truncates and not overflowing:
             self._report_cut(encoded, max_length, on_long)
         if overflowing and len(encoded["input_ids"]) == len(texts) and not return_overflowing_tokens:
-            encoded.pop("overflow_to_sample_mapping", None)  # nothing was long: the usual batch
+            encoded.pop("overflow_to_sample_mapping", None)  # no text was long
             overflowing = False
         if single and kwargs.get("return_tensors") is None and not overflowing:
             return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
@@ -120,9 +120,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if lang is None or isinstance(lang, str):
             lang = [lang] * len(texts)
         if len(lang) != len(texts):
-            raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
+            raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one per text")
         check_texts(texts)
-        # sentence-transformers puts its default prompt even in front of a text that brings a prompt of its own.
+        # sentence-transformers puts its default prompt even in front of a text that starts with a prompt.
         default = encoder_prompt() + PROMPT_END
         pairs = [
             (encoder_prompt(code), text) if code else split_prompt(text.removeprefix(default))
@@ -131,9 +131,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return [prompt for prompt, _ in pairs], [text for _, text in pairs]
 
     def pair_ids(self, prompts: list[str], texts: list[str]) -> list[list[int]]:
-        """Ids of the encoder layout without truncation or padding: the fast way in, lists and nothing else.
+        """Ids of the encoder layout as lists, without truncation or padding; faster than a call.
 
-        Prompts are few, so each is read once.
+        Each distinct prompt is tokenized once.
         """
         names = list(dict.fromkeys(prompts))
         encodings = self._bare_backend().encode_batch_fast([(name, "") for name in names])
@@ -143,7 +143,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         ]
 
     def text_ids(self, texts: list[str]) -> list[list[int]]:
-        """Ids of the texts alone, as they stand in the layout, without anything round them."""
+        """Ids of the texts alone, without prompts and special tokens."""
         backend = self._bare_backend()
         full = backend.normalizer
         digits, rest = _digit_rules(full.__getstate__()) if full is not None else (None, None)
@@ -162,7 +162,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return [ids[i] for i in range(len(texts))]
 
     def _bare_backend(self) -> Tokenizer:
-        """A call leaves its truncation and padding behind in the backend; this takes them off again."""
+        """The backend without the truncation and padding that an earlier call left in it."""
         backend = self.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
@@ -170,14 +170,14 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return backend
 
     def _check_room(self, prompts: list[str], max_length: int) -> None:
-        """A length that the language prefix fills alone would cut the prefix, or fail without a word of advice."""
-        if max_length > 8 + 4 * max(map(len, prompts), default=0):  # a sub-word has at least a byte
+        """Raise if the language prefix alone fills `max_length`, which would truncate the prefix."""
+        if max_length > 8 + 4 * max(map(len, prompts), default=0):  # a sub-word has at least one byte
             return
         lengths = [len(ids) for ids in self.pair_ids(prompts, [""] * len(prompts))]
         if max_length <= max(lengths):
             prompt = prompts[lengths.index(max(lengths))]
             raise ValueError(
-                f"max_length {max_length} leaves no room for text: {prompt!r} takes {max(lengths)} tokens of it"
+                f"max_length {max_length} leaves no room for text: {prompt!r} takes {max(lengths)} tokens; raise it"
             )
 
     def _report_cut(self, encoded: BatchEncoding, max_length: int | None, on_long: str) -> None:
@@ -192,13 +192,13 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         logger.warning("%s and were cut; on_long='split' averages their pieces, on_long='error' refuses them", message)
 
     def decoder_prompt_ids(self, target_lang: str, provenance: str = "primary", source_lang: str | None = None):
-        """Ids that a decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
+        """Ids that the decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
         text = decoder_prompt(target_lang, provenance, source_lang)
         return [self.bos_token_id, *self.encode(text, add_special_tokens=False), self.sep_token_id]
 
     @classmethod
     def from_backend(cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs):
-        """Wrap a `tokenizers.Tokenizer`: CLS, SEP and pad are added (bos and eos where missing), old ids are kept."""
+        """Wrap a `tokenizers.Tokenizer`: add CLS, SEP and pad (bos and eos if missing) and keep the old ids."""
         backend = Tokenizer.from_str(backend.to_str())
         backend.add_special_tokens([AddedToken(t, special=True) for t in (CLS, bos, SEP, eos, PAD)])
         backend.no_padding()
@@ -209,12 +209,12 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             pair=f"{CLS} {bos} $A {SEP} $B:1 {eos}:1",
             special_tokens=list(ids.items()),
         )
-        # Prompt and sentence each start with a space, as the template prints them, and sub-words are then those of
-        # mid-sentence text. SentencePiece-like tokenizers do that themselves.
+        # Prompt and sentence each start with a space, as the template prints them, so their sub-words are those of
+        # mid-sentence text. SentencePiece-like tokenizers add this space themselves.
         layers = [normalizers.Strip()]
         if "Prepend" not in str(backend.normalizer) and "Metaspace" not in str(backend.pre_tokenizer):
             layers.append(normalizers.Prepend(" "))
-            if backend.decoder is not None:  # and decoding takes that space off again
+            if backend.decoder is not None:  # decoding removes that space
                 first_space = decoders.Strip(" ", 1, 0)
                 backend.decoder = decoders.Sequence([backend.decoder, decoders.Fuse(), first_space])
         if backend.normalizer is not None:
@@ -235,9 +235,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
 @lru_cache(maxsize=8)
 def _digit_rules(state: bytes) -> tuple[re.Pattern, normalizers.Normalizer] | tuple[None, None]:
-    """What finds the digits that a normalizer replaces, and that normalizer without those rules.
+    """A pattern that finds the digits a normalizer replaces, and that normalizer without its digit rules.
 
-    There may be 60 rules, each of which runs over every text; few texts have such digits (`hf_echo.vocabulary`).
+    There may be 60 rules, and each runs over every text; few texts have such digits (`hf_echo.vocabulary`).
     """
     content = json.loads(state)
     digits, others = "", []

@@ -73,7 +73,7 @@ def test_encoder_alone_promises_no_decoder(saved, tmp_path):
     AutoModel.from_pretrained(training).save_pretrained(tmp_path / "encoder")
     assert AutoConfig.from_pretrained(tmp_path / "encoder").decoder is None
     assert_same(EchoEncoder.from_pretrained(tmp_path / "encoder"), model.encoder)
-    with pytest.raises(FileNotFoundError, match="holds an encoder only: no folder decoder/"):
+    with pytest.raises(FileNotFoundError, match="holds an encoder only; translating needs a folder decoder/"):
         EchoForTranslation.from_pretrained(tmp_path / "encoder")
 
 

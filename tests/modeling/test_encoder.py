@@ -172,9 +172,9 @@ def test_compiles_without_graph_breaks(encoder, batch):
     ("changes", "message"),
     [
         ({"pooling": "max"}, "pooling must be 'cls' or 'mean', not 'max'"),
-        ({"embedding_size": 0}, "embedding_size must be a positive number, not 0"),
-        ({"embedding_size": "big"}, "embedding_size must be a positive number, not 'big'"),
-        ({"decoder": {"embedding_size": -1}}, "embedding_size must be a positive number, not -1"),
+        ({"embedding_size": 0}, "embedding_size must be a positive integer, not 0"),
+        ({"embedding_size": "big"}, "embedding_size must be a positive integer, not 'big'"),
+        ({"decoder": {"embedding_size": -1}}, "embedding_size must be a positive integer, not -1"),
     ],
 )
 def test_wrong_configurations(make_config, changes, message):

@@ -133,5 +133,5 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
     with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(40, 1, 23\)"):
         greedy_decode(model.decoder, embeddings[:, 1:], prompt)
     model.bottleneck = False
-    with pytest.raises(ValueError, match="a stage-1 decoder needs generate"):
+    with pytest.raises(ValueError, match=r"use generate\(\) for a stage-1 decoder"):
         greedy_decode(model.decoder, embeddings, prompt)

@@ -140,7 +140,7 @@ def test_long_texts(pipe, toy_trained, toy_tokenizer, caplog):
         (["un"], {"tgt_lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
         (["un", "deux"], {"src_lang": ["fra_Latn"]}, "2 texts but 1 src_lang"),
         (["un"], {"tgt_lang": ["fra_Latn"]}, "tgt_lang is one code for all"),
-        (["un"], {"num_return_sequences": 2, "num_beams": 2}, "one translation a text"),
+        (["un"], {"num_return_sequences": 2, "num_beams": 2}, "one translation per text"),
         ([3], {}, "text in row 1 is int"),
         (["ok", None], {}, "text in row 2 is NoneType"),
         ([{"text": 3}], {}, "takes texts or embeddings, not int"),
