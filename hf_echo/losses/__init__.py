@@ -1,6 +1,6 @@
-"""The papers' training objectives: one loss a file, tensors in, a scalar (or named scalars) out.
+"""Loss functions of the papers, one per file: tensors in, a scalar (or named scalars) out.
 
-Nothing here knows a model, a tokenizer or a trainer; only `gather.py` knows that other processes exist.
+They are independent of models, tokenizers and trainers; only `gather.py` uses torch.distributed.
 """
 
 from __future__ import annotations

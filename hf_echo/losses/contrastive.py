@@ -1,8 +1,7 @@
-"""InfoNCE with an additive margin on the positive and a guide that removes false negatives.
+"""Contrastive loss (InfoNCE) with an additive margin on the positive and a guide that filters false negatives.
 
-Takes embeddings, returns a scalar; does not know where they come from nor how they were gathered
-(`gather.py` does). Cosines and softmax are computed in float32 (float64 for float64 inputs) even under
-autocast: at logit scale 100 a bfloat16 cosine is off by up to 0.4 in the logit.
+Cosines and softmax are computed in float32 (float64 for float64 inputs) even under autocast: at logit scale 100, a
+bfloat16 cosine changes the logit by up to 0.4. `gather.py` collects the embeddings of several processes.
 """
 
 from __future__ import annotations
@@ -28,33 +27,32 @@ def contrastive_loss(
     exclude: Tensor | None = None,
     offset: int = 0,
 ) -> Tensor:
-    """Contrastive loss of one direction, source -> target (Omnilingual SONAR Eq. 2-3, ECHO Eq. 1-2).
+    """Contrastive loss (InfoNCE) of one direction, source -> target (Omnilingual SONAR Eq. 2-3, ECHO Eq. 1-2).
 
-    For every source the negative log softmax of its translation among its translation and the negatives,
-    averaged: `-log( e^p / (e^p + sum_j e^(logit_scale * cos(x_i, y_j))) )`, the sum over the negatives j that
-    the filter keeps, `p = logit_scale * (cos(x_i, y_i) - margin)`. ECHO's Eq. 1 prints no logarithm; it is
-    meant (InfoNCE).
+    Mean over the sources of `-log( e^p / (e^p + sum_j e^(logit_scale * cos(x_i, y_j))) )` with
+    `p = logit_scale * (cos(x_i, y_i) - margin)`; the sum runs over the negatives j that the filter keeps.
+    ECHO's Eq. 1 omits the logarithm; InfoNCE has it.
 
     Args:
-        source: (n, d), the rows of this process. Any length: cosines are taken here.
-        target: (N, d), all rows, perhaps gathered over processes. The translation of `source[i]` is
+        source: (n, d), the rows of this process, of any length (the loss uses cosines).
+        target: (N, d), all rows, possibly gathered over processes. The translation of `source[i]` is
             `target[offset + i]`; the other rows are its candidate negatives.
         logit_scale: the papers' tau, 100.
-        margin: taken off the positive only.
-        margin_space: "cosine" takes the margin off the cosine, as LaBSE (https://arxiv.org/abs/2007.01852)
-            does; "logit" takes it off the scaled cosine, as Eq. 2 prints it (where 0.3 hardly matters).
-        guide_source, guide_target: (n, g) and (N, g), embeddings of the same sentences by a frozen encoder.
-            Both or neither. They switch on the filter of `guide_filter`.
+        margin: subtracted from the positive only.
+        margin_space: "cosine" subtracts the margin from the cosine, as LaBSE (https://arxiv.org/abs/2007.01852);
+            "logit" subtracts it from the scaled cosine, as Eq. 2 is printed (there, 0.3 has little effect).
+        guide_source, guide_target: (n, g) and (N, g), embeddings of the same sentences by a frozen encoder, both
+            or neither. They switch on `guide_filter`.
         radius: r of Eq. 3, used only with a guide; `math.inf` keeps every negative.
-        exclude: (n, N) bool, True = never a negative, such as a second copy of the translation. What it says
-            of a positive is ignored, so that `ids[:, None] == all_ids` can be passed as it is.
+        exclude: (n, N) bool, True = never a negative, such as a second copy of the translation. Entries of
+            positives are ignored, so `ids[:, None] == all_ids` works.
         offset: index in `target` of the translation of `source[0]`.
 
     Returns:
         Scalar, the mean over the n local rows. Rows without negatives count with loss 0; no rows give 0.
 
     Raises:
-        ValueError: shapes that do not fit, or an impossible option.
+        ValueError: shapes that do not fit, or an option out of range.
 
     Example:
         >>> import torch
@@ -74,7 +72,7 @@ def contrastive_loss(
 def symmetric_contrastive_loss(
     source: Tensor, target: Tensor, *, logit_scale: float = 100.0, exclude: Tensor | None = None
 ) -> Tensor:
-    """Mean of `contrastive_loss` of both directions without margin, from one product; all rows in one process.
+    """Contrastive loss of both directions without margin: their mean, from one matrix product in one process.
 
     Args:
         source, target: (n, d), translations of each other.
@@ -94,18 +92,20 @@ def symmetric_contrastive_loss(
 
 
 def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 0.5, offset: int = 0) -> Tensor:
-    """Which targets are negatives of which source (Omnilingual SONAR Eq. 3, after GISTEmbed,
-    https://arxiv.org/abs/2402.16829): j is kept iff `cos(gx_i, gy_j) < radius * cos(gx_i, gy_i)`.
+    """Select the negatives of each source by the similarities of a guide encoder (Omnilingual SONAR Eq. 3).
 
-    Eq. 3 expects a guide that finds translations similar. Where it gives one a cosine c <= 0 (a wrong pair,
-    or a language it does not know), the formula is still applied as printed, and a UserWarning says so: only
-    targets that the guide finds opposed to the source stay (cosine < radius * c <= 0), perhaps none. None of
-    these looks like a translation to the guide, but for radius < 1 some may look more like one than the true
-    translation does, and a larger radius then keeps fewer, not more.
+    As in GISTEmbed (https://arxiv.org/abs/2402.16829), target j is a negative of source i if and only if
+    `cos(gx_i, gy_j) < radius * cos(gx_i, gy_i)`.
+
+    Eq. 3 assumes that the guide gives translations a positive cosine. If a cosine c is <= 0 (a wrong pair, or a
+    language that the guide does not know), the formula is applied as printed, with a UserWarning. Then only targets
+    with cosine < radius * c <= 0 remain, perhaps none. For radius < 1 some of them may be closer to the source than
+    its translation is, and a larger radius keeps fewer of them, not more.
 
     Args:
-        guide_source: (n, g), guide_target: (N, g), the translation of row i at `offset + i`.
-        radius: r >= 0. 1 is GISTEmbed's rule, smaller is stricter, `math.inf` means no filter.
+        guide_source: (n, g), embeddings of the sources.
+        guide_target: (N, g), embeddings of the targets; the translation of row i is at `offset + i`.
+        radius: r >= 0. 1 is GISTEmbed's rule, smaller is stricter, `math.inf` disables the filter.
 
     Returns:
         (n, N) bool, True = j is a negative of i. Never True for i's own translation.
@@ -130,18 +130,18 @@ def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 
     with torch.no_grad():
         similarity = cosine(guide_source, guide_target)
         positive = similarity.diagonal(offset).unsqueeze(1)
-        # Asking costs the device one synchronisation, so a compiled graph does without.
+        # The check synchronises the device, so a compiled graph skips it.
         if not torch.compiler.is_compiling() and bool((positive <= 0).any()):
             warnings.warn(
-                "the guide gives some translations a cosine <= 0: these rows keep only negatives that it "
-                "finds opposed to the source; check the pairs, or whether the guide knows the language",
+                "the guide gives some translations a cosine <= 0: these rows keep only negatives of negative "
+                "cosine; check the pairs, or whether the guide knows the language",
                 stacklevel=2,
             )
         return (similarity < radius * positive) & ~own
 
 
 def cosine(x: Tensor, y: Tensor) -> Tensor:
-    """Cosines of all rows, (n, d) and (N, d) -> (n, N), in float32 or wider whatever autocast says."""
+    """Cosines of all pairs of rows, (n, d) and (N, d) -> (n, N), in float32 or wider even under autocast."""
     with torch.autocast(x.device.type, enabled=False):
         return _unit(x) @ _unit(y).T
 
@@ -151,7 +151,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _positions(source: Tensor, target: Tensor, offset: int) -> Tensor:
-    """(n, N) bool, True at each source's own translation."""
+    """(n, N) bool, True at each source's translation."""
     own = torch.zeros(len(source), len(target), dtype=torch.bool, device=source.device)
     own.diagonal(offset).fill_(True)
     return own
@@ -166,10 +166,10 @@ def _dropped(
     exclude: Tensor | None,
     offset: int,
 ) -> Tensor | None:
-    """(n, N) bool, True = takes no part in the softmax (never a positive); None when everything does."""
+    """(n, N) bool, True = excluded from the softmax (never a positive); None if nothing is excluded."""
     dropped = None
     if (guide_source is None) != (guide_target is None):
-        raise ValueError("guide_source and guide_target go together, got only one of them")
+        raise ValueError("guide_source and guide_target must be given together, got only one")
     if guide_source is not None:
         if len(guide_source) != len(source) or len(guide_target) != len(target):
             raise ValueError(

@@ -1,7 +1,6 @@
-"""Teacher to student: the targets and the three losses of the omnilingual extension (OS 4.5.2, Algorithm 2).
+"""Teacher-student distillation: targets and the three losses of the omnilingual extension (OS 4.5.2, Algorithm 2).
 
-Which language is new and which weights it gets is the caller's business: everything here is a tensor. The teacher's
-embeddings carry no gradient.
+The caller chooses the weights of each language. No gradient flows into the teacher's embeddings.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from .contrastive import cosine
 
 
 def teacher_target(source: Tensor, target: Tensor, *, source_weight: Tensor | float) -> Tensor:
-    """Where the teacher says that a source belongs (Omnilingual SONAR Eq. 8 and Table 3).
+    """The student's target: a mixture of the teacher's embeddings of both sides (Omnilingual SONAR Eq. 8, Table 3).
 
     Args:
         source, target: (n, d), the teacher's embeddings of both sides.
-        source_weight: (n,) or a number, the share of the source's own embedding: 0.5 for a foundational language,
-            0 for a new one (which the teacher does not know), 1 for English, which stays where it is.
+        source_weight: (n,) or a number, the weight of the source's embedding: 0.5 for a foundational language, 0 for a
+            new language (unknown to the teacher), 1 for English, whose embeddings stay fixed.
 
     Returns:
-        (n, d), without gradient.
+        (n, d), `source_weight * source + (1 - source_weight) * target`, without gradient.
     """
     weight = torch.as_tensor(source_weight, dtype=source.dtype, device=source.device)
     if weight.ndim:
@@ -43,19 +42,19 @@ def distillation_parts(
     offset: int = 0,
     exclude: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """The three parts of Omnilingual SONAR Eq. 9-11, each weighted by example and averaged over the n rows.
+    """The three losses of Omnilingual SONAR Eq. 9-11, each weighted per example and averaged over the n rows.
 
-    The text of 4.5.2 says that a larger scale makes the softmax smoother; by Eq. 9 it makes it sharper. The formula and
-    Algorithm 2 are followed: base languages 10, new ones 60.
+    Section 4.5.2 says that a larger scale makes the softmax smoother; by Eq. 9 it makes it sharper. This function
+    follows Eq. 9 and Algorithm 2: scale 10 for base languages, 60 for new ones.
 
     Args:
-        student: (n, d), this process's student embeddings, any length.
-        teacher: (n, d), what `teacher_target` gives for them.
+        student: (n, d), this process's student embeddings, of any length.
+        teacher: (n, d), their targets by `teacher_target`.
         student_teacher_weight, teacher_student_weight, mse_weight: lambda of Eq. 11, a number or (n,).
-        logit_scale: tau of Eq. 9, a number or (n,), also in the reverse direction (Algorithm 2, line 26).
-        all_student, all_teacher: (N, d), the rows of every process (`gather_with_grad`); by default this process's.
+        logit_scale: tau of Eq. 9, a number or (n,), used in both directions (Algorithm 2, line 26).
+        all_student, all_teacher: (N, d), the rows of all processes (`gather_with_grad`); default: this process's rows.
             Row i of this process is row `offset + i` there.
-        exclude: (n, N) bool, True = not a negative (a second copy of the same target). Ignored on the positives.
+        exclude: (n, N) bool, True = not a negative (a second copy of the same target). Ignored for positives.
 
     Returns:
         {"student_teacher", "teacher_student", "mse"}: scalars; their sum is the loss.
@@ -72,7 +71,7 @@ def distillation_parts(
     rows = torch.arange(len(student), device=student.device)
 
     forward = cosine(student, all_teacher)
-    one_process = all_student is student and all_teacher is teacher  # then the reverse is the same product
+    one_process = all_student is student and all_teacher is teacher  # then one product serves both directions
 
     def info_nce(cosines: Tensor) -> Tensor:
         logits = scale[:, None] * cosines
@@ -98,7 +97,7 @@ def distillation_parts(
 
 
 def distillation_loss(student: Tensor, teacher: Tensor, **options) -> Tensor:
-    """Sum of `distillation_parts` (Omnilingual SONAR Eq. 11): a scalar, the mean over the rows.
+    """Distillation loss (Omnilingual SONAR Eq. 11): the sum of `distillation_parts`, a scalar.
 
     Example:
         >>> import torch
@@ -110,7 +109,7 @@ def distillation_loss(student: Tensor, teacher: Tensor, **options) -> Tensor:
 
 
 def _by_row(value: Tensor | float, like: Tensor) -> Tensor:
-    """(n,) float32 or wider."""
+    """Expand a number or (n,) to (n,), float32 or wider."""
     wide = torch.promote_types(like.dtype, torch.float32)
     value = torch.as_tensor(value, dtype=wide, device=like.device)
     return value.expand(len(like)) if value.ndim == 0 else value
@@ -127,6 +126,6 @@ def _check(student, teacher, all_student, all_teacher, offset, exclude) -> None:
             f"and {tuple(all_teacher.shape)}"
         )
     if not 0 <= offset <= len(all_student) - len(student):
-        raise ValueError(f"offset {offset} does not fit {len(student)} rows into {len(all_student)}")
+        raise ValueError(f"offset {offset} is out of range: {len(student)} rows must fit into {len(all_student)}")
     if exclude is not None and exclude.shape != (len(student), len(all_student)):
         raise ValueError(f"exclude must be {(len(student), len(all_student))}, got {tuple(exclude.shape)}")

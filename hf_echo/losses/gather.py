@@ -1,9 +1,8 @@
-"""Rows of all processes in one tensor, with gradients; nothing else in `losses/` knows torch.distributed.
+"""Gather the rows of all processes into one tensor, with gradients.
 
-Gathering without gradients is not an approximation but wrong (by 20 % in a two-process trial): another
-process's loss also pulls at the rows that it received from here. The exchange itself is
-sentence-transformers'; what is added is that processes may hold different numbers of rows, as batches built
-by token budget do.
+Gathering without gradients gives wrong gradients (by 20 % in a two-process trial), because the loss of another process
+also depends on rows from this one. The exchange is sentence-transformers'; this module adds support for different
+numbers of rows per process, as in batches with a token budget.
 """
 
 from __future__ import annotations
@@ -15,18 +14,17 @@ from torch import Tensor
 
 
 def gather_with_grad(x: Tensor) -> tuple[Tensor, int]:
-    """All processes' rows in rank order. Every process must call it, with equal trailing shape and dtype.
+    """Gather all processes' rows in rank order. Every process must call it, with equal trailing shape and dtype.
 
-    Its backward adds up what every process's loss says of a row. For the gradients to equal those of one
-    process that holds all N rows, under DDP or FSDP (which average gradients over the processes), each
-    process takes the mean over its own n rows and multiplies it by `rank_weight(n)`; with equal rows
-    everywhere that weight is 1.
+    The backward pass sums the gradients of all processes. DDP and FSDP then average over processes. To get the
+    gradient of one process that holds all N rows, multiply each process's mean over its n rows by `rank_weight(n)`,
+    which is 1 if all processes hold equally many rows.
 
     Args:
         x: (n, ...); n may differ between processes and may be 0. Any dtype (guide embeddings, integer ids).
 
     Returns:
-        (N, ...) and the offset of this process's first row in it. With one process `x` itself and 0.
+        (N, ...) and the offset of this process's first row in it; `x` itself and 0 with one process.
 
     Example:
         >>> import torch
@@ -36,7 +34,7 @@ def gather_with_grad(x: Tensor) -> tuple[Tensor, int]:
     """
     if _world() == 1:
         return x, 0
-    # Imported here: sentence-transformers takes seconds to load and one process does not need it.
+    # Imported here: sentence-transformers takes seconds to load, and a single process does not need it.
     from sentence_transformers.util import all_gather_with_grad
 
     counts = _row_counts(len(x), x.device)
@@ -49,12 +47,14 @@ def gather_with_grad(x: Tensor) -> tuple[Tensor, int]:
 
 
 def rank_weight(n: int, device: torch.device | str | None = None) -> float:
-    """`n * world / N`: what this process's mean over its n rows is multiplied by, so that averaging gradients
-    over processes gives the gradient of the mean over all N rows. 1 with one process, or when all hold the
-    same number. Every process must call it. Logged losses averaged over processes need the same weight.
+    """Weight of this process's mean loss, `n * world / N`, before gradients are averaged over processes.
 
-    `n` counts whatever the mean runs over: pairs for the contrastive losses, target tokens for the
-    translation loss.
+    With it, the average is the gradient of the mean over all N rows. It is 1 with one process, or if all processes hold
+    equally many rows. Every process must call it. Logged losses that are averaged over processes need the same weight.
+
+    Args:
+        n: the number of items in this process's mean: pairs for contrastive losses, target tokens for the
+            translation loss.
 
     Example:
         >>> rank_weight(7)  # one process

@@ -1,4 +1,4 @@
-"""Squared distance to a teacher's embedding. Does not freeze the teacher: the caller detaches it."""
+"""Squared distance to a teacher's embedding. The caller detaches the teacher."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from torch import Tensor
 def mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Mean over the batch of `||student_i - teacher_i||^2` (Omnilingual SONAR Eq. 7, 10, 12).
 
-    The squared norm is a SUM over dimensions, as the equations print it: with embeddings of length about 1 a
-    mean over 1,024 dimensions, `torch.nn.MSELoss`'s, would make it a thousand times smaller. Computed in
-    float32 or wider.
+    The squared norm is a SUM over dimensions, as in the equations. `torch.nn.MSELoss` takes the mean over dimensions,
+    which is a thousand times smaller for 1,024 dimensions. Computed in float32 or wider.
 
     Args:
         student, teacher: (n, d).

@@ -1,8 +1,8 @@
-"""Token cross-entropy over a sample of the vocabulary: where the softmax is most of a small decoder's work.
+"""Sampled token cross-entropy, for small decoders in which the softmax over the vocabulary dominates the time.
 
-The sum over the vocabulary is estimated from the batch's own target tokens, each counted once, and a uniform sample of
-the rest, each standing for as many as were left out (importance sampling, Bengio and Senecal 2008). Its expectation is
-the whole sum; the loss, its logarithm, comes out a little low.
+The sum over the vocabulary is estimated from the batch's target tokens, each counted once, and a uniform sample of the
+other tokens, each weighted by (number of others / sample size) (importance sampling, Bengio and Senecal 2008). The
+estimate of the sum is unbiased; the loss, its logarithm, is biased slightly downwards.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from .translation import translation_loss
 def sampled_translation_loss(
     hidden: Tensor, weight: Tensor, labels: Tensor, *, samples: int = 4096, ignore_index: int = -100
 ) -> Tensor:
-    """`translation_loss` with the softmax over the targets of the batch and `samples` other tokens.
+    """`translation_loss` with a softmax over the targets of the batch and `samples` random other tokens.
 
     Args:
         hidden, weight, labels: as in `translation_loss`.
-        samples: tokens drawn, without replacement, from those that are no target in this batch (torch's default
-            generator). With as many as there are, the loss is `translation_loss`.
+        samples: tokens drawn without replacement from those that are not targets in this batch (torch's default
+            generator). With at least as many as there are, the loss equals `translation_loss`.
+
+    Returns:
+        Scalar, as in `translation_loss`.
 
     Raises:
         ValueError: as `translation_loss`; samples < 1.
@@ -47,7 +50,7 @@ def sampled_translation_loss(
     places = torch.full((len(weight),), -1, dtype=torch.long, device=weight.device)
     places[tokens] = torch.arange(len(tokens), device=weight.device)
     kept = labels != ignore_index
-    # What a token stands for is a bias on its logit: one more dimension, whose input is 1.
+    # A token's weight is a bias on its logit: one more dimension, whose input is 1.
     bias = torch.zeros(len(tokens), 1, dtype=weight.dtype, device=weight.device)
     bias[len(targets) :] = math.log(len(others) / samples)
     rows = hidden[kept]

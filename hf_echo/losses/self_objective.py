@@ -1,6 +1,6 @@
-"""Token-level contrast between a sentence and its translation (OS 10.1), after Dou and Neubig 2021.
+"""Token-level contrastive loss between a sentence and its translation (OS 10.1), after Dou and Neubig 2021.
 
-Takes token states and masks; which layer they come from, and which tokens count, is the caller's business.
+The caller chooses the layer of the token states and the tokens that count.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ def self_objective_loss(
     *,
     scale: float = 500.0,
 ) -> Tensor:
-    """`-L_SO` of Omnilingual SONAR Eq. 14, averaged over the pairs: from -1 (each token finds its own) to 0.
+    """Self-objective loss `-L_SO` (Omnilingual SONAR Eq. 14), averaged over the pairs; from -1 (perfect) to 0.
 
-    Eq. 13 prints `L_teacher + lambda * L_SO`, but L_SO grows as aligned tokens come closer, and is the larger the
-    better (Dou and Neubig maximise it). So this is its negative, to be added as Eq. 13 adds it.
+    Eq. 13 prints `L_teacher + lambda * L_SO`, but L_SO grows as aligned tokens come closer (Dou and Neubig maximise
+    it). This function returns its negative, so that Eq. 13 can be minimised.
 
         L_SO = sum_ij M_ij 1/2 (softmax_j(scale S_ij) / n + softmax_i(scale S_ij) / m)
 
-    S: cosines of the n source and m target tokens; M: i and j are each other's nearest (no gradient).
+    S: cosines of the n source and m target tokens. M_ij = 1 if i and j are each other's nearest (no gradient), else 0.
 
     Args:
-        source: (batch, n, d), target: (batch, m, d), token states.
-        source_mask, target_mask: (batch, n) and (batch, m), true where a token counts; all by default.
-        scale: the temperature scaling tau, 500.
+        source, target: (batch, n, d) and (batch, m, d), token states.
+        source_mask, target_mask: (batch, n) and (batch, m), true where a token counts; default: all tokens.
+        scale: the temperature scaling tau, 500; it multiplies the cosines.
 
     Returns:
-        Scalar; pairs without tokens on one side count 0.
+        Scalar; a pair without tokens on one side counts 0.
 
     Raises:
         ValueError: shapes that do not fit, or a scale that is not positive.

@@ -1,7 +1,7 @@
-"""Contrastive learning with hard negatives: the split softmax, and the single softmax it was compared with.
+"""Contrastive losses with hard negatives: the split softmax, and the single softmax of the papers' ablation.
 
-Hard negatives are near copies of the translation. Each source meets only its own, so they are never gathered
-over processes. Knows `contrastive.py` and nothing else.
+Hard negatives are near copies of the translation. Each source uses only its own, so they are never gathered over
+processes.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ def split_softmax_loss(
 ) -> Tensor:
     """Split-softmax contrastive loss (Omnilingual SONAR Eq. 5, ECHO Eq. 4, there without the logarithm).
 
-    `(1 - gamma) * contrastive + gamma * hard`: the first term is `contrastive_loss` over the batch, with
-    margin and guide; the second the mean negative log softmax of the translation among itself and this
-    source's own hard negatives, without margin (with one, training does not converge: text of OS Table 12)
-    and without guide.
+    `(1 - gamma) * contrastive + gamma * hard`. The first term is `contrastive_loss` over the batch, with margin and
+    guide. The second is the mean negative log softmax of the translation against this source's hard negatives, without
+    guide and without margin (with a margin, training does not converge: text of OS Table 12).
 
     Args:
-        source: (n, d); target: (N, d); logit_scale ... offset: as in `contrastive_loss`.
-        hard_negatives: (n, K, d), those of row i belong to `source[i]`. K may be 0.
-        hard_negative_mask: (n, K), True = a real negative; the other slots may hold anything.
+        source, target: (n, d) and (N, d), as in `contrastive_loss`.
+        hard_negatives: (n, K, d); those of row i belong to `source[i]`. K may be 0.
+        hard_negative_mask: (n, K), True = a hard negative; the content of other slots is ignored.
         gamma: weight of the hard term, from 0 to 1.
+        logit_scale, margin, margin_space, guide_source, guide_target, radius, exclude, offset: as in
+            `contrastive_loss`.
 
     Returns:
-        Scalar. A row without real negatives has a hard term of log 1 = 0 and still counts in the mean.
+        Scalar. A row without hard negatives has a hard term of log 1 = 0 and still counts in the mean.
 
     Raises:
-        ValueError: shapes that do not fit, or an impossible option.
+        ValueError: shapes that do not fit, or an option out of range.
 
     Example:
         >>> import torch
@@ -89,10 +90,10 @@ def split_softmax_parts(
     exclude: Tensor | None = None,
     offset: int = 0,
 ) -> dict[str, Tensor]:
-    """`split_softmax_loss` with its named parts, for logging.
+    """`split_softmax_loss` with its named terms, for logging.
 
     Returns:
-        "contrastive" and "hard_negatives", both before their weights, and "total", the loss.
+        "contrastive" and "hard_negatives", both unweighted, and "total", the loss.
 
     Example:
         >>> import torch
@@ -131,10 +132,14 @@ def hard_negatives_loss(
     *,
     logit_scale: float = 100.0,
 ) -> Tensor:
-    """The hard term of `split_softmax_loss` alone: no softmax over the batch is computed.
+    """The hard term of `split_softmax_loss` alone, without a softmax over the batch (OS Eq. 5, ECHO Eq. 4).
 
     Args:
-        source, target: (n, d), row i of one translates row i of the other; the rest as in `split_softmax_loss`.
+        source, target: (n, d); row i of `target` translates row i of `source`.
+        hard_negatives, hard_negative_mask, logit_scale: as in `split_softmax_loss`.
+
+    Returns:
+        Scalar, the mean over the n rows.
 
     Example:
         >>> import torch
@@ -163,10 +168,11 @@ def one_softmax_loss(
     exclude: Tensor | None = None,
     offset: int = 0,
 ) -> Tensor:
-    """The ablation "one softmax" (Omnilingual SONAR Table 12b): in-batch negatives, filtered by the guide,
-    and this source's own hard negatives in one softmax without margin. Better than no hard negatives on
-    xsim++ and worse on xsim; `split_softmax_loss` is the recipe. The paper does not say whether other
-    sources' hard negatives join; here they do not. Arguments, result and errors as in `split_softmax_loss`.
+    """Contrastive loss with in-batch and hard negatives in one softmax, without margin (OS Table 12b, "one softmax").
+
+    In-batch negatives are filtered by the guide. In the paper, this ablation beats training without hard negatives on
+    xsim++ and is worse on xsim; `split_softmax_loss` is the paper's recipe. The paper does not say whether a source
+    also uses other sources' hard negatives; here it does not. Arguments, result and errors as in `split_softmax_loss`.
 
     Example:
         >>> import torch
@@ -185,13 +191,13 @@ def one_softmax_loss(
 
 
 def _own_cosine(source: Tensor, candidates: Tensor) -> Tensor:
-    """Cosines of each row with its own candidates, (n, d) and (n, K, d) -> (n, K), in float32 or wider."""
+    """Cosines of each row with its candidates, (n, d) and (n, K, d) -> (n, K), in float32 or wider."""
     with torch.autocast(source.device.type, enabled=False):
         return (_unit(candidates) @ _unit(source).unsqueeze(2)).squeeze(2)
 
 
 def _blank(hard_negatives: Tensor, mask: Tensor) -> Tensor:
-    """Zeros in the unused slots: an infinity there would turn every gradient into nan, masked or not."""
+    """Set unused slots to zero: an infinity there would make every gradient NaN, even if masked."""
     return hard_negatives.masked_fill(~mask.unsqueeze(2), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The loss of a stage from its named parts."""
+"""Total loss of a stage: the weighted sum of its named parts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from torch import Tensor
 
 
 def weighted_total(parts: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Weighted sum of scalar parts (Omnilingual SONAR Eq. 4 and 6: alpha 0.05 on the contrastive part, beta 1
-    on the translation). Parts without a weight are for the log only.
+    """Weighted sum of scalar parts (Omnilingual SONAR Eq. 4 and 6: alpha 0.05 on contrastive, beta 1 on translation).
+
+    Parts without a weight are for the log only.
 
     Raises:
-        ValueError: no weights, or a weight for a part that is not there.
+        ValueError: no weights, or a weight for an unknown part.
 
     Example:
         >>> import torch

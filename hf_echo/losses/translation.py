@@ -1,10 +1,9 @@
-"""Token cross-entropy of the decoder that never holds the logits of all tokens.
+"""Chunked token cross-entropy: the decoder's translation loss without the logits of all tokens in memory.
 
-Takes the decoder's last hidden states and the output matrix (no bias, as in Llama), not logits. The gradient
-is computed chunk by chunk already in the forward pass, as Liger does (https://arxiv.org/abs/2410.10989), so
-nothing of size tokens x vocabulary is kept for the backward. Traded away: the gradient costs its time even
-when nobody calls backward (unless gradients are switched off), and one float32 copy of the output matrix's
-gradient lives from forward to backward.
+The loss takes the decoder's last hidden states and the output matrix (no bias, as in Llama) instead of logits. As in
+Liger (https://arxiv.org/abs/2410.10989), the forward pass also computes the gradient, chunk by chunk, so nothing of
+size tokens x vocabulary is kept for the backward pass. The cost: time for the gradient even if backward is never called
+(unless gradients are disabled), and one float32 copy of the output matrix's gradient from forward to backward.
 """
 
 from __future__ import annotations
@@ -18,27 +17,25 @@ from torch import Tensor
 def translation_loss(
     hidden: Tensor, weight: Tensor, labels: Tensor, *, chunk_size: int = 1024, ignore_index: int = -100
 ) -> Tensor:
-    """Mean negative log likelihood of the target tokens (Omnilingual SONAR section 4.3-4.4.1, "token-level
-    cross-entropy"; beta's part in Eq. 4 and 6).
+    """Mean negative log likelihood of the target tokens (Omnilingual SONAR 4.3-4.4.1; beta's term in Eq. 4 and 6).
 
-    Equal to `F.cross_entropy(hidden @ weight.T, labels)` in value and gradients, in memory chunk_size x
-    vocabulary instead of tokens x vocabulary. Ignored tokens are dropped before anything is computed. Under
-    autocast the matrix products run in its dtype; softmax and the sum of the weight's gradient over chunks
-    are in float32 or wider.
+    Value and gradients equal `F.cross_entropy(hidden @ weight.T, labels)`; memory is chunk_size x vocabulary instead
+    of tokens x vocabulary. Ignored tokens are dropped first. Under autocast, matrix products run in its dtype; the
+    softmax and the sum of the weight's gradient over chunks are in float32 or wider.
 
     Args:
         hidden: (tokens, h) or (batch, seq, h), last hidden states, after the final norm.
         weight: (vocabulary, h), the output matrix; may be the tied input embedding.
         labels: (tokens,) or (batch, seq), int64, ALREADY shifted: `hidden[t]` must predict `labels[t]`.
-        chunk_size: tokens whose logits exist at one time.
+        chunk_size: tokens whose logits are in memory at one time.
         ignore_index: label of prompt and padding tokens.
 
     Returns:
-        Scalar, the mean over tokens that are not ignored; 0 with zero gradients when all are. It can be
+        Scalar, the mean over tokens that are not ignored; 0 with zero gradients if all are ignored. It can be
         differentiated once: `create_graph=True` raises RuntimeError.
 
     Raises:
-        ValueError: shapes that do not fit, chunk_size < 1, a label that is no row of `weight`.
+        ValueError: shapes that do not fit, chunk_size < 1, or a label outside the vocabulary.
 
     Example:
         >>> import torch
@@ -67,7 +64,7 @@ def translation_loss(
     device, dtype = hidden.device.type, hidden.dtype
     if torch.is_autocast_enabled(device) and dtype != torch.float64:  # as autocast itself treats float64
         dtype = torch.get_autocast_dtype(device)
-    # Inside a Function gradients look switched off and inputs say requires_grad even under no_grad: ask here.
+    # Inside a Function, gradients look disabled and inputs have requires_grad even under no_grad: check here.
     return _ChunkedCrossEntropy.apply(hidden, weight, labels, chunk_size, dtype, torch.is_grad_enabled())
 
 
@@ -92,7 +89,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             for start in range(0, len(hidden), chunk_size):
                 rows = hidden[start : start + chunk_size].to(dtype)
                 wanted = labels[start : start + chunk_size, None]
-                # One buffer of chunk x vocabulary is logits, exponentials, probabilities, gradient in turn.
+                # One buffer of chunk x vocabulary holds logits, exponentials, probabilities and gradient in turn.
                 buffer = (rows @ matrix.T).to(wide)
                 own = buffer.gather(1, wanted)
                 highest = buffer.amax(1, keepdim=True)
@@ -107,14 +104,14 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     grad_weight.addmm_(buffer.T, rows)
                 elif need_weight:
                     grad_weight += buffer.T @ rows
-                del buffer  # or it would still be there while the next chunk's is made
+                del buffer  # free it before the next chunk allocates its own
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.tokens, ctx.weight_dtype = max(len(hidden), 1), weight.dtype
         return loss / ctx.tokens
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        # once_differentiable would be silent here: it looks at grad_output alone, mostly a constant.
+        # once_differentiable would not raise here: it checks only grad_output, which is usually a constant.
         if torch.is_grad_enabled():
             raise RuntimeError("translation_loss has no second derivative: call backward without create_graph")
         grad_hidden, grad_weight = ctx.saved_tensors
