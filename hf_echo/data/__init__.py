@@ -1,6 +1,6 @@
-"""Data: one schema (`schema`), readers of any origin into it, n-way tables, batches by token budget.
+"""Parallel data: one schema (`schema`), readers from files and the Hub, n-way tables, batches by token budget.
 
-Names are imported when they are first used: `datasets` and `torch` are slow to import.
+Names are imported on first use, because `datasets` and `torch` are slow to import.
 """
 
 from __future__ import annotations

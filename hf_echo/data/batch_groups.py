@@ -1,7 +1,7 @@
-"""Which rows share a batch, so that its negatives are hard: numbers a row, for the batch sampler.
+"""Group rows for the batch sampler, so that rows of one batch are hard negatives for each other.
 
-Where a language has a domain of its own (here the Bible, there manuals), the targets of a mixed batch are told apart by
-their domain alone. In a batch of one language that does not help.
+If each language has its own domain (one the Bible, another manuals), a model can tell the targets of a mixed batch
+apart by domain alone. Batches of one language, or of similar sentences, prevent that.
 """
 
 from __future__ import annotations
@@ -10,34 +10,36 @@ from collections.abc import Sequence
 
 import numpy as np
 
-POINTS = 100  # texts a cluster that k-means looks at
+POINTS = 100  # texts per cluster that k-means is trained on
 
 
 def language_groups(source_lang: Sequence[str], target_lang: Sequence[str]) -> np.ndarray:
-    """(rows,) number of each row's pair of languages."""
+    """Number each row by its language pair: (rows,) integers."""
     pairs = [f"{source} {target}" for source, target in zip(source_lang, target_lang, strict=True)]
     return np.unique(pairs, return_inverse=True)[1]
 
 
 def neighbour_groups(targets: Sequence[np.ndarray], clusters: int, seed: int = 0) -> np.ndarray:
-    """(rows,) number of each row's cluster, by spherical k-means over what a frozen encoder says of the targets.
+    """Number each row by its cluster in spherical k-means over frozen embeddings of the targets: (rows,) integers.
 
     Args:
-        targets: of `frozen_embeddings(..., normalize=True, sides=("target",))`.
-        clusters: how many; fewer rows a cluster are nearer neighbours, and more often mean the same.
+        targets: the result of `frozen_embeddings(..., normalize=True, sides=("target",))`.
+        clusters: number of clusters. Smaller clusters hold closer neighbours, but also more false negatives.
 
     Raises:
         ValueError: fewer distinct targets than clusters.
-        ImportError: faiss is not there.
+        ImportError: faiss is not installed.
     """
     try:
-        import faiss  # 0.1 s, and only here
+        import faiss  # imported here because it takes 0.1 s
     except ImportError as error:
         raise ImportError("neighbour_groups needs faiss: pip install 'hf-echo[faiss]'") from error
     used, rows = np.unique(targets.index, return_inverse=True)
     vectors = np.ascontiguousarray(targets.matrix[used], dtype=np.float32)
     if not 1 <= clusters <= len(vectors):
-        raise ValueError(f"neighbour_groups={clusters}: there are {len(vectors)} distinct targets")
+        raise ValueError(
+            f"neighbour_groups={clusters} must be from 1 to {len(vectors)}, the number of distinct targets"
+        )
     kmeans = faiss.Kmeans(
         vectors.shape[1],
         clusters,

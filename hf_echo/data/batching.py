@@ -1,9 +1,8 @@
-"""Batches by token budget (OS 5): rows of like length together, so that padding costs little.
+"""Batch sampler with a token budget (OS 5): rows of similar length share a batch, so that padding costs little.
 
-Which lengths share a bucket, and how many batches a bucket gives, follows from the lengths alone; an epoch
-only deals the rows anew. So every epoch has the same number of batches, and the Trainer's arithmetic for
-resuming holds; an epoch's batches follow from (seed, epoch), so any rank, and any restart, finds the same
-ones. This module knows neither texts nor tensors: lengths in, row numbers out.
+The lengths alone decide which rows share a bucket and how many batches a bucket gives; an epoch only redistributes the
+rows. Every epoch therefore has the same number of batches, which the Trainer needs for resuming. An epoch's batches are
+a function of (seed, epoch), so every rank and every restart gets the same ones.
 """
 
 from __future__ import annotations
@@ -16,32 +15,32 @@ from torch.utils.data import Sampler
 
 logger = logging.getLogger(__name__)
 
-FEW = 4  # a bucket of fewer batches is joined with the next where that costs little
+FEW = 4  # a bucket of fewer batches is merged with the next if that costs little
 
 
 class TokenBudgetBatchSampler(Sampler[list[int]]):
-    """Lists of row numbers for this rank, every row once an epoch over all ranks.
+    """Batches of row numbers for this rank; over all ranks, every row occurs once per epoch.
 
-    A global batch is dealt near-evenly over the ranks, at least one row each; on each rank the padded tokens,
-    which are rows times (summed over the sides) the longest length rounded up, stay within ``max_tokens``.
-    Two exceptions: a row longer than the budget is a batch of its own (one warning with the count), and where
-    rows longer than half the budget do not go evenly into the ranks, some ranks take one row more than fits,
-    as none may go empty.
+    A global batch is split almost evenly over the ranks, at least one row each. On each rank the padded tokens stay
+    within ``max_tokens``: rows times the longest length rounded up, summed over the sides. Two exceptions: a row
+    longer than the budget is a batch by itself (one warning gives their number), and if the number of rows longer
+    than half the budget is not a multiple of the ranks, some ranks exceed the budget by one row, because no rank may
+    be empty.
 
     Args:
-        lengths: tokens of each row, (rows,) or (rows, sides): each side is padded on its own, a row pays for
+        lengths: tokens of each row, (rows,) or (rows, sides); each side is padded separately, and a row counts with
             all sides.
         max_tokens: padded tokens of a batch on one rank.
         max_rows: rows of a batch on one rank; None for no limit.
-        seed, shuffle: without shuffle the batches go from short to long, the same in every epoch.
+        seed, shuffle: without shuffle, batches are ordered from short to long, the same in every epoch.
         bucket_multiple: lengths are rounded up to a multiple of this (as the collator pads).
-        rank, world_size: which part of each global batch to give.
-        groups: an integer a row, or (rows, levels) integers, the coarsest level first; rows of a group are put side
-            by side (near neighbours as negatives): a bucket's rows are dealt in a random order of groups, and
-            within a group in one of its parts.
+        rank, world_size: the part of each global batch to return.
+        groups: (rows,) or (rows, levels) integers, the coarsest level first; rows of a group are placed next to each
+            other (near neighbours as negatives). Within a bucket the groups come in random order, and within a group
+            the groups of the next level.
 
     Raises:
-        ValueError: no rows, fewer rows than ranks, or an impossible argument.
+        ValueError: no rows, fewer rows than ranks, or an argument out of range.
     """
 
     def __init__(
@@ -60,7 +59,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         lengths = np.asarray(lengths, dtype=np.int64)
         lengths = lengths[:, None] if lengths.ndim == 1 else lengths
         if lengths.ndim != 2 or lengths.shape[1] == 0 or (lengths < 0).any():
-            raise ValueError(f"lengths must be numbers >= 0 of shape (rows,) or (rows, sides), not {lengths.shape}")
+            raise ValueError(
+                f"lengths must be integers >= 0 of shape (rows,) or (rows, sides); got shape {lengths.shape}"
+            )
         for name, value in (
             ("max_tokens", max_tokens),
             ("bucket_multiple", bucket_multiple),
@@ -81,7 +82,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         padded = -(-np.maximum(lengths, 1) // bucket_multiple) * bucket_multiple
         self._buckets = _plan(padded, max_tokens, max_rows or len(padded), world_size)
         if long := int((padded.sum(axis=1) > max_tokens).sum()):
-            logger.warning(f"{long} rows are longer than max_tokens={max_tokens}: each is a batch of its own")
+            logger.warning(f"{long} rows are longer than max_tokens={max_tokens}: each is a batch by itself")
 
     def __len__(self) -> int:
         return sum(batches for _, batches in self._buckets)
@@ -97,7 +98,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             yield np.array_split(batches[i], self.world_size)[self.rank].tolist()
 
     def _places(self, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Of each row, the place of its group in this epoch's order of groups."""
+        """The position of each row's group in this epoch's order of groups."""
         return rng.permutation(groups.max() + 1)[groups] if self.shuffle else groups
 
     def _deal(self, rows: np.ndarray, places: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
@@ -110,9 +111,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 def _plan(padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int) -> list[tuple[np.ndarray, int]]:
     """Buckets (row numbers, number of global batches) from short to long; ``padded``: (rows, sides).
 
-    Rows of one shape make a bucket. Neighbours are then joined where the batches that this saves are worth
-    the padding, and a bucket of few batches counts as one to save: it would meet the same company in every
-    epoch.
+    Rows of equal padded lengths form a bucket. Neighbouring buckets are merged if the saved batches are worth the
+    extra padding. A bucket of few batches counts as one batch saved, because its rows would meet the same rows in
+    every epoch.
     """
 
     def fit(longest: np.ndarray) -> int:  # rows in the batch of one rank
@@ -136,8 +137,8 @@ def _plan(padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int) -> lis
                 continue
         buckets.append((parts, n, longest))
 
-    # No rank may go empty: from long to short, a bucket that lacks rows for its last batch borrows the
-    # longest of the next shorter one (all of them, if too few would stay).
+    # No rank may be empty. From long to short, a bucket that lacks rows for its last batch takes the longest rows of
+    # the next shorter bucket (all of them if too few would remain).
     left = [(np.concatenate(parts), longest) for parts, _, longest in buckets]
     planned = []
     while left:
@@ -153,8 +154,10 @@ def _plan(padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int) -> lis
 
 
 def _neighbours(shapes: np.ndarray) -> np.ndarray:
-    """An order of the shapes in which neighbours are alike: by the longest side, then to and fro between the
-    sides. Of five orders tried on lengths like those of translations this one padded least."""
+    """Order the shapes so that neighbours are similar: by the longest side, then alternately by the other sides.
+
+    Of five orders tried on lengths like those of translations, this one had the least padding.
+    """
     _, nth = np.unique(shapes.max(axis=1), return_inverse=True)
     lean = shapes[:, 0] - shapes[:, -1]
     return np.lexsort((np.where(nth % 2, -lean, lean), nth))

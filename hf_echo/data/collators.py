@@ -1,13 +1,13 @@
-"""What a batch looks like: prompts and special tokens put round the ids of `TokenizedParallel` rows, then padding.
+"""Collator of the translation stages: adds prompts and special tokens to `TokenizedParallel` rows and pads them.
 
-    input_ids           (rows, seq): the n sources; behind them, where asked for, n targets and all hard negatives
+    input_ids           (rows, seq): the n sources; then, if requested, n targets and all hard negatives
     decoder_input_ids   (m, target): <s> prompt <SEP> sentence, of the first m <= n rows
-    labels              (m, target): the same shifted, the prompt not counted (-100)
-    negative_index      (n, K): row of input_ids that holds a hard negative, -1 where there is none
+    labels              (m, target): the same shifted; prompt tokens are ignored (-100)
+    negative_index      (n, K): row of input_ids that holds a hard negative, -1 for none
     target_key          (n,): equal for equal target texts, which must not be each other's negatives
-    index               (n,): row of the dataset (guide embeddings are looked up by it)
+    index               (n,): row of the dataset (to look up guide embeddings)
 
-Deterministic: language drop depends on the seed and the rows alone.
+Deterministic: language drop depends only on the seed and the rows.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ IGNORE = -100
 
 @dataclass
 class TranslationCollator:
-    """
+    """Collate tokenized pairs into a batch (the fields are listed in this module's docstring).
+
     Args:
         tokenizer: an EchoTokenizer.
-        encode_targets: targets are embedded too (stages 2 and 3).
-        max_negatives: hard negatives a row (stage 3), 0 for none.
-        decoder_fraction: share of the rows that the decoder reads (the softmax over the vocabulary is most of a small
-            model's work); at least one.
+        encode_targets: also encode the targets (stages 2 and 3).
+        max_negatives: hard negatives per row (stage 3), 0 for none.
+        decoder_fraction: share of the rows that the decoder reads, at least one row. (In a small model, most of the
+            time is spent on the softmax over the vocabulary.)
         language_drop: probability that a text is encoded as "Unspecified language" (OS Table 3, p_unk).
-        language_drops: the same by language, where it differs.
-        decoder_vocab_size: the decoder knows the ids below; others are no labels, and read as <SEP>. None: all.
+        language_drops: language -> probability, where it differs from `language_drop`.
+        decoder_vocab_size: the decoder's vocabulary is the ids below; other ids are ignored as labels and replaced by
+            <SEP> in its input. None: the whole vocabulary.
     """
 
     tokenizer: object
@@ -79,7 +81,7 @@ class TranslationCollator:
         return batch
 
     def overhead(self, dataset) -> dict[str, int]:
-        """Tokens that the layout adds: the longest encoder `prefix` (with </s>) and decoder `prompt` of a dataset."""
+        """Longest encoder `prefix` (with </s>) and decoder `prompt` of a dataset, in tokens."""
         sources, targets = dataset.names["source_lang"], dataset.names["target_lang"]
         prefixes = [len(self.encoder_ids([], lang)) for lang in {None, *sources, *targets}]
         prompts = [
@@ -90,14 +92,14 @@ class TranslationCollator:
         return {"prefix": max(prefixes), "prompt": max(prompts)}
 
     def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
-        """<CLS><s> [LANGUAGE]:<SEP> ids</s>, as EchoTokenizer writes it (OS Table 40)."""
+        """<CLS><s> [LANGUAGE]:<SEP> ids</s>, the layout of EchoTokenizer (OS Table 40)."""
         if lang not in self._prefixes:
             full = self.tokenizer("", lang=lang)["input_ids"]
             self._prefixes[lang] = np.array(full[:-1], np.int32)
         return np.concatenate([self._prefixes[lang], ids, [self.tokenizer.eos_token_id]])
 
     def decoder_ids(self, row: dict) -> tuple[np.ndarray, int]:
-        """Prompt, target and </s>, and the prompt's length."""
+        """(prompt, target and </s>; length of the prompt)."""
         key = (row["target_lang"], row["provenance"], row["source_lang"])
         if key not in self._prompts:
             self._prompts[key] = np.array(self.tokenizer.decoder_prompt_ids(*key), np.int32)
@@ -106,7 +108,7 @@ class TranslationCollator:
 
 
 def pad(rows: list[np.ndarray], value: int) -> torch.Tensor:
-    """(rows, longest) int64, filled up on the right."""
+    """Pad on the right: (rows, longest) int64."""
     out = np.full((len(rows), max(map(len, rows))), value, np.int64)
     for i, row in enumerate(rows):
         out[i, : len(row)] = row

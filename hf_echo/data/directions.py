@@ -1,4 +1,4 @@
-"""Which rows the teacher-student stages are fed (OS 4.5): sentences alone, or pairs in directions that do no harm."""
+"""Select and resample the training rows of the teacher-student stages (OS 4.5): single texts, or allowed directions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIVOT = "eng_Latn"
 
 
 def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> Dataset:
-    """Every distinct text of the languages (all by default) as a pair with itself: what 4.5.1 and 4.8 train on.
+    """Pair every distinct text with itself, in the given languages (default: all), for OS 4.5.1 and 4.8.
 
     Raises:
         ValueError: no text is in one of the languages.
@@ -29,8 +29,8 @@ def monolingual(dataset: Dataset, languages: Collection[str] | None = None) -> D
                 if languages is None or lang in languages:
                     seen[lang, text] = None
     if not seen:
-        found = sorted(set(dataset["source_lang"]) | set(dataset["target_lang"]))
-        raise ValueError(f"no text is in {_some(languages)}; the data hold {_some(found)}")
+        languages_found = sorted(set(dataset["source_lang"]) | set(dataset["target_lang"]))
+        raise ValueError(f"no text is in {_some(languages)}; the data hold {_some(languages_found)}")
     return _itself([lang for lang, _ in seen], [text for _, text in seen])
 
 
@@ -42,18 +42,18 @@ def extension_pairs(
     english_rows: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """The directions of the omnilingual extension (OS 4.5.2).
+    """Keep the translation directions of the omnilingual extension (OS 4.5.2).
 
-    Kept are rows whose target is a base language; not those from a language into one that the teacher holds worse;
-    and English as a source only to itself: `english_rows` of the English targets (by default as many as the largest
-    other source has rows) join as pairs with themselves.
+    A row stays if its target is a base language, the teacher's xsim++ error for the target language is not higher than
+    for the source language, and the source is not English. English is a source only of itself: `english_rows` English
+    targets (default: as many rows as the largest other source language has) are added as pairs with themselves.
 
     Args:
         base: the teacher's languages.
-        xsimpp: error rates of the teacher by language; a language that it lacks counts as infinitely bad (a new one).
+        xsimpp: xsim++ error rate of the teacher per language; a missing language is new and counts as infinite.
 
     Raises:
-        ValueError: nothing is left.
+        ValueError: no row is left.
     """
     errors = dict(xsimpp or {})
 
@@ -86,9 +86,10 @@ def extension_pairs(
 
 
 def resample(dataset: Dataset, exponent: float, *, rows: int | None = None, seed: int = 0) -> Dataset:
-    """As many rows (or `rows`), source languages in the proportions ``(n / N) ** exponent`` (OS 3.5: 0.6).
+    """Resample rows so that source languages have the proportions ``(n / N) ** exponent`` (OS 3.5: 0.6).
 
-    A language that gets more rows than it has is repeated as a whole first; what is drawn is drawn without replacement.
+    The result has as many rows as the dataset, or `rows`. A language that gets more rows than it has is first repeated
+    as a whole; the rest is drawn without replacement.
     """
     langs = np.array(dataset["source_lang"])
     names, of_row = np.unique(langs, return_inverse=True)

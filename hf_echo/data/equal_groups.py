@@ -1,7 +1,7 @@
-"""Batches of one group each, every group as often as any other.
+"""Batch sampler with one group per batch, every group equally often.
 
-Where a language has thousands of manuals and few news, batches in proportion teach manuals. What is drawn follows from
-(seed, epoch) alone, so any rank, and any restart, finds the same batches.
+If a language has thousands of manuals and few news texts, proportional batches mostly teach manuals. Batches are a
+function of (seed, epoch), so every rank and every restart gets the same ones.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from torch.utils.data import Sampler
 
-LEAST = 64  # rows
+LEAST = 64  # rows; smaller groups are merged
 
 
 class EqualGroupsSampler(Sampler[list[int]]):
-    """Lists of row numbers for this rank. An epoch draws as many rows as there are, some of them never, some often.
+    """Batches of row numbers for this rank. An epoch draws as many rows as exist, some never, some repeatedly.
 
     Args:
-        groups: an integer a row, or (rows, levels) integers: rows that are equal in all levels are a group. Groups of
-            fewer than `LEAST` rows, or fewer than ranks, are put together: they have too few negatives. Where even
-            together they have fewer rows than ranks, the smallest other group takes them in.
-        rows: rows of a batch on one rank; of a smaller group all.
-        rank, world_size: which part of each batch to give.
+        groups: (rows,) or (rows, levels) integers; rows with equal integers in all levels form a group. Groups of fewer
+            than `LEAST` rows, or of fewer rows than ranks, are merged, because they have too few negatives. If the
+            merged group has fewer rows than ranks, it joins the smallest other group.
+        rows: rows of a batch on one rank; of a smaller group, all its rows.
+        rank, world_size: the part of each batch to return.
 
     Raises:
         ValueError: fewer rows than ranks.
@@ -48,7 +48,7 @@ class EqualGroupsSampler(Sampler[list[int]]):
         number = number.ravel()
         sizes = np.bincount(number)
         joined = np.where(sizes < max(LEAST, world_size), -1, np.arange(len(sizes)))
-        if 0 < sizes[joined == -1].sum() < world_size:  # a batch of them would leave a rank without rows
+        if 0 < sizes[joined == -1].sum() < world_size:  # a batch of these would leave a rank empty
             joined[np.where(joined == -1, len(groups), sizes).argmin()] = -1
         order = np.argsort(joined[number], kind="stable")
         _, counts = np.unique(joined[number], return_counts=True)

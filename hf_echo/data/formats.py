@@ -1,10 +1,10 @@
-"""Files into blocks of raw columns with line numbers: TSV, JSONL, Parquet, gettext catalogs, Hub datasets.
+"""Read files as blocks of raw columns with line numbers: TSV, JSONL, Parquet, gettext catalogs, Hub datasets.
 
-A `Part` is one file (or one split of a Hub dataset) that can be read again and again, in pieces of `BLOCK`
-rows, so a corpus never has to fit into memory. Nothing here knows what a column means; a line that is no row
-at all (wrong number of fields, invalid JSON, not UTF-8) is handed on as bad with its line number.
+A `Part` is one file (or one split of a Hub dataset). It can be read repeatedly, in blocks of `BLOCK` rows, so a corpus
+need not fit into memory. A line that is not a row (wrong number of fields, invalid JSON, not UTF-8) is reported as bad
+with its line number. `schema` interprets the columns.
 
-TSV is the corpus convention, not CSV: a tab always separates, a quote is a plain character, nothing is
+TSV follows the convention of corpora, not CSV: a tab always separates fields, quotes are plain characters, nothing is
 escaped.
 """
 
@@ -29,18 +29,18 @@ from ..utils.text import BOM, why_not_text
 
 BLOCK = 10_000
 SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".po")
-OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string there
+OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string at these
 MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
 
 class Block(NamedTuple):
     columns: Mapping[str, Sequence | pa.Array | pa.ChunkedArray]
-    lines: Sequence[int]  # of each row, counted from 1; in Parquet and on the Hub the row number
-    bad: list[tuple[int, str]]  # (line, reason) of lines that are no rows
+    lines: Sequence[int]  # line number of each row, from 1; the row number in Parquet and on the Hub
+    bad: list[tuple[int, str]]  # (line, reason) of lines that are not rows
 
 
 class BrokenFile(ValueError):
-    """A file that ends too early or is damaged. `reason` says how, without the file's name."""
+    """A file that is damaged or ends too early. `reason` is the message without the file's name."""
 
     def __init__(self, message: str, reason: str):
         super().__init__(message)
@@ -48,10 +48,10 @@ class BrokenFile(ValueError):
 
 
 class Part(NamedTuple):
-    label: str  # what errors call it
+    label: str  # its name in error messages
     columns: list[str]
-    read: Callable[[Sequence[str]], Iterator[Block]]  # wanted columns -> blocks
-    identity: tuple  # changes when the content does
+    read: Callable[[Sequence[str]], Iterator[Block]]  # names of the wanted columns -> blocks
+    identity: tuple  # changes with the content
 
 
 def suffix_of(path: Path) -> str | None:
@@ -60,13 +60,19 @@ def suffix_of(path: Path) -> str | None:
 
 
 def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fields: True) -> Part:
-    """Look at the beginning of a file. ``is_header`` decides whether the first line of a TSV names its
-    columns: if not, they are called ``source`` and ``target``, and the first line is a row."""
+    """Open a file as a `Part`: detect its kind and its columns from the beginning.
+
+    ``is_header`` decides whether the first line of a TSV file names its columns. If not, the columns are called
+    ``source`` and ``target``, and the first line is a row.
+
+    Raises:
+        ValueError: an unknown suffix, or an empty first line.
+    """
     suffix = suffix_of(path)
     stat = path.stat()
     identity = (str(path.resolve()), stat.st_mtime_ns, stat.st_size)
     if suffix is None:
-        raise ValueError(f"{path}: unknown kind of file; known are {', '.join(SUFFIXES)}")
+        raise ValueError(f"{path}: unknown file type; use one of {', '.join(SUFFIXES)}")
     if suffix.startswith(".tsv"):
         with open_lines(path) as file:
             first = file.readline().rstrip(b"\r\n")
@@ -82,7 +88,7 @@ def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fie
         return Part(str(path), names, partial(_read_parquet, path), identity)
     if suffix == ".po":
         return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), identity)
-    with open_lines(path) as file:  # columns of JSON lines: those that the first block uses
+    with open_lines(path) as file:  # JSON lines have the columns that the first block uses
         rows, _, _ = _parse_json(list(islice(enumerate(file, 1), BLOCK)))
     columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
     return Part(str(path), columns, partial(_read_jsonl, path), identity)
@@ -91,7 +97,7 @@ def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fie
 def open_hub(label: str, dataset: Any) -> Part:
     """A Dataset or IterableDataset of `load_dataset`; nested columns are called ``translation.fr``."""
     features = dataset.features
-    if features is None:  # a streaming dataset that has not declared them
+    if features is None:  # a streaming dataset without declared features
         head = next(iter(dataset.take(1)), None)
         columns = _flat_keys(head or {})
     else:
@@ -101,7 +107,7 @@ def open_hub(label: str, dataset: Any) -> Part:
 
 
 def flat_names(schema: pa.Schema) -> list[str]:
-    """Column names, those inside a struct with a dot."""
+    """Column names; a field inside a struct is written with a dot."""
     names: list[str] = []
     for field in schema:
         inner = [f"{field.name}.{f.name}" for f in field.type] if pa.types.is_struct(field.type) else [field.name]
@@ -117,10 +123,10 @@ def _flat_keys(row: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def open_lines(path: Path) -> Iterator[BinaryIO]:
-    """A text file, or a .gz of one, to read lines from; a byte order mark is skipped.
+    """Open a text file, or a .gz of one, for reading lines; a byte order mark is skipped.
 
     Raises:
-        ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a broken or cut .gz file.
+        ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a damaged .gz file.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -129,11 +135,11 @@ def open_lines(path: Path) -> Iterator[BinaryIO]:
                 raise ValueError(f"{path}: {reason}")
             if b"\r" in head.rstrip(b"\r\n") and b"\n" not in head:
                 raise ValueError(f"{path}: its lines end in CR alone; convert the line ends to LF")
-            if head[:3] == BOM:  # some spreadsheets put one there
+            if head[:3] == BOM:  # some spreadsheets write one
                 file.read(3)
             yield file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise BrokenFile(f"{path} is not a whole gzip file: {error}", str(error)) from None
+        raise BrokenFile(f"{path} is an incomplete or damaged gzip file: {error}", str(error)) from None
 
 
 def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str]) -> Iterator[Block]:
@@ -152,9 +158,9 @@ def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str
 def _lines_of_width(
     lines: list[bytes], start: int, width: int
 ) -> tuple[list[str], Sequence[int], list[tuple[int, str]]]:
-    """Decoded lines of ``width`` fields, their numbers, and what is wrong with the others."""
+    """Decode lines of ``width`` fields: (lines, their numbers, errors of the other lines)."""
     numbers = range(start, start + len(lines))
-    try:  # all at once is several times faster than one by one
+    try:  # decoding all lines at once is several times faster
         joined = b"".join(lines).decode().replace("\r\n", "\n")
         texts = joined.removesuffix("\n").removesuffix("\r").split("\n")
         if "\0" not in joined and all(text.count("\t") == width - 1 for text in texts):
@@ -241,7 +247,7 @@ def _read_parquet(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
 
 
 def _validate(table: pa.Table) -> None:
-    """Raises pa.ArrowInvalid where the columns are damaged; text that is not UTF-8 is a bad row, named later."""
+    """Raise pa.ArrowInvalid if columns are damaged. Text that is not UTF-8 is a bad row, reported later."""
     try:
         table.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -251,14 +257,14 @@ def _validate(table: pa.Table) -> None:
 
 @contextmanager
 def _parquet_errors(path: Path) -> Iterator[None]:
-    """What pyarrow raises at a broken file, as a ValueError that names the file."""
+    """Turn pyarrow's errors for a broken file into a ValueError that names the file."""
     try:
         yield
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        message = f"{path}: not a Parquet file, or not a whole one ({reason})"
+        message = f"{path}: not a Parquet file, or an incomplete one ({reason})"
         raise BrokenFile(message, message.removeprefix(f"{path}: ")) from None
 
 
@@ -275,7 +281,7 @@ def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
 
 
 def _read_po(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
-    """Translated entries without plurals; the untranslated, fuzzy and obsolete are neither rows nor bad."""
+    """Translated entries without plurals; untranslated, fuzzy and obsolete entries are skipped silently."""
     catalog = read_catalog(str(path), path.read_bytes())
     entries = [e for e in catalog.translated_entries() if not e.msgid_plural]
     for i in range(0, len(entries), BLOCK):
@@ -284,10 +290,10 @@ def _read_po(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
 
 
 def read_catalog(label: str, data: bytes) -> Any:
-    """A `polib` catalog of the bytes of a .po or .mo file (its magic number tells) in the charset of its header.
+    """Parse the bytes of a .po or .mo file as a `polib` catalog; the magic number tells which, the header the charset.
 
     Raises:
-        ValueError: ``label`` is no catalog, with its line where polib says it, or polib is not installed.
+        ValueError: the bytes are not a catalog (with the line, if polib gives one), or polib is not installed.
     """
     try:
         import polib
@@ -298,7 +304,7 @@ def read_catalog(label: str, data: bytes) -> Any:
             return polib.mofile(data)
         charset = polib.detect_encoding(data, True)
         text = OTHER_LINE_ENDS.sub(" ", data.removeprefix(BOM).decode(charset).replace("\r\n", "\n"))
-        return polib.pofile(text + "\n")  # with a line end it is no path
+        return polib.pofile(text + "\n")  # polib takes a string without line end for a path
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{label}:{line}: not a gettext catalog (not {error.encoding})") from None

@@ -1,9 +1,9 @@
-"""N-way tables: one row per (id, language); rows with the same id mean the same. Pairs are formed on the fly.
+"""N-way tables: one row per (id, language); rows with the same id are translations. Pairs are formed on the fly.
 
-With 200 languages there are forty thousand pairs a sentence, so pairs are never listed: what is kept is the
-order of rows by id. The pairs of one id are numbered, and a random walk (offset, and a stride coprime with
-their count) visits each once. All ids take their first step before any takes its second: texts that mean the
-same stand far from each other, since in one contrastive batch they would be false negatives.
+With 200 languages a sentence has forty thousand pairs, so pairs are never stored; only the order of rows by id is. The
+pairs of one id are numbered, and a walk with random offset and a stride coprime with their count visits each once. All
+ids take their first step before any takes its second, so translations are far apart: in one contrastive batch they
+would be false negatives.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIRECTIONS = ("x_eng", "eng_x", "all")
 
 
 def find_nway_columns(found: Sequence[str], id_column: str | None = None) -> dict[str, str] | None:
-    """``{"id": ..., "lang": "lang", "text": "text"}``, or None when this is no n-way table."""
+    """``{"id": ..., "lang": "lang", "text": "text"}``, or None if these columns are not those of an n-way table."""
     name = next((c for c in ([id_column] if id_column else ID_ALIASES) if c in found), None)
     return {"id": name, "lang": "lang", "text": "text"} if name and {"lang", "text"} <= set(found) else None
 
@@ -47,15 +47,16 @@ def load_nway(
     on_bad_row: str = "error",
     limit: int | None = None,
 ) -> Dataset:
-    """A file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id), lang, text.
+    """Read an n-way file or folder (TSV, JSONL, Parquet) with columns id (or verse_id, index_id), lang, text.
 
-    A second row for an id and language is a bad row, reported as such; under ``skip`` the first stays.
+    A second row with the same id and language is a bad row; with ``on_bad_row="skip"`` the first one stays.
 
     Returns:
-        Dataset with the columns ``id`` (as text), ``lang``, ``text``, cached on disk.
+        Dataset with the columns ``id`` (text), ``lang``, ``text``, cached on disk.
 
     Raises:
-        FileNotFoundError: no such file. ValueError: bad rows, or no such columns (it says which were found).
+        FileNotFoundError: the path does not exist.
+        ValueError: bad rows or missing columns (the message lists those found).
     """
     if not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
@@ -77,17 +78,17 @@ def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=No
 
 
 class _Unique:
-    """Checks n-way rows. Remembers a hash of each (id, language), not the rows."""
+    """Check n-way rows; remembers a hash of each (id, language), not the rows."""
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
 
     def __call__(self, block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
-        arrays, odd = {}, {}
-        arrays["id"], odd["id"] = schema.text_array(_as_text(block["id"]))
+        arrays, rejected = {}, {}
+        arrays["id"], rejected["id"] = schema.text_array(_as_text(block["id"]))
         for name in ("lang", "text"):
-            arrays[name], odd[name] = schema.text_array(block[name])
-        table, bad = schema.keep_good(pa.table(arrays), odd, _check_row, texts=("id", "text"), languages=("lang",))
+            arrays[name], rejected[name] = schema.text_array(block[name])
+        table, bad = schema.keep_good(pa.table(arrays), rejected, _check_row, texts=("id", "text"), languages=("lang",))
         failed = {i for i, _ in bad}
         rows = [i for i in range(len(arrays["id"])) if i not in failed]
         keep = []
@@ -101,7 +102,7 @@ class _Unique:
 
 
 def _as_text(ids: Any) -> Any:
-    """Ids may be numbers, also in JSON."""
+    """Ids as text; files may hold them as numbers."""
     if isinstance(ids, (pa.Array, pa.ChunkedArray)):
         return ids.cast(pa.string()) if pa.types.is_integer(ids.type) else ids
     return [str(v) if type(v) is int else v for v in ids]
@@ -124,22 +125,25 @@ def nway_pairs(
     limit: int | None = None,
     streaming: bool = True,
 ) -> IterableDataset | Dataset:
-    """Parallel rows of an n-way dataset (id, lang, text), formed as they are read; ``seed`` fixes the order.
+    """Form the parallel rows of an n-way dataset (id, lang, text) lazily; ``seed`` fixes their order.
+
+    An id may have several rows in one language (two editions of a book): each is paired with other languages, not with
+    the others of its language.
 
     Args:
-        direction: ``"x_eng"`` (every language into the pivot), ``"eng_x"`` or ``"all"`` (every ordered pair
-            of different languages; for L languages L (L - 1) rows an id).
-        languages: the X of the first two directions, the only languages of ``"all"``; default all there are.
-        max_per_id: at most so many pairs an id, drawn for each id.
-        limit: at most so many pairs in all.
-        streaming: an IterableDataset; False writes the pairs to the datasets cache (on disk, memory-mapped),
-            for samplers that need a length. Mind the disk with ``"all"``.
+        direction: ``"x_eng"`` (every language into the pivot), ``"eng_x"`` or ``"all"`` (every ordered pair of
+            different languages: for L languages L (L - 1) rows per id).
+        languages: the X of the first two directions, or all languages of ``"all"``; default: all in the dataset.
+        max_per_id: maximum number of pairs per id, drawn at random.
+        limit: maximum number of pairs in total.
+        streaming: True returns an IterableDataset. False writes the pairs to the datasets cache (on disk,
+            memory-mapped), for samplers that need a length; with ``"all"`` this takes much disk space.
 
-    An id may have several rows in a language (two editions of a book): each is paired, not with one another.
-    Raises ValueError for an unknown direction, a language that the table lacks, or when no pair is left.
+    Raises:
+        ValueError: an unknown direction, a language that the table lacks, or no pair.
     """
     languages = None if languages is None else tuple(languages)
-    plan_pairs(dataset, direction, languages, pivot)  # a wrong argument is told now, not at the first row
+    plan_pairs(dataset, direction, languages, pivot)  # report a wrong argument now, not at the first row
     arguments = {"dataset": dataset, "direction": direction, "languages": languages, "pivot": pivot}
     arguments |= {"max_per_id": max_per_id, "seed": seed, "provenance": provenance, "limit": limit}
     if not streaming:
@@ -161,7 +165,9 @@ def pair_tables(
     """The pairs as tables of the parallel schema."""
     langs, sources, targets = plan_pairs(dataset, direction, languages, pivot)
     table = dataset.with_format("arrow")[:]
-    text = table["text"].cast(pa.large_string()).combine_chunks()  # the rows are in memory once, the pairs never
+    text = (
+        table["text"].cast(pa.large_string()).combine_chunks()
+    )  # rows are in memory once; pairs are never all in memory
     lang = table["lang"].combine_chunks()
     for source, target in walk_pairs(langs, sources, targets, max_per_id, seed):
         source, target = source[:limit], target[:limit]
@@ -184,7 +190,7 @@ class Side(NamedTuple):
 def plan_pairs(
     dataset: Dataset, direction: str, languages: Sequence[str] | None, pivot: str
 ) -> tuple[np.ndarray, Side, Side]:
-    """The language number of each row, and which rows of an id may be sources and which targets."""
+    """The language number of each row, and the rows of each id that may be sources and targets."""
     if direction not in DIRECTIONS:
         raise ValueError(f"direction={direction!r} is not one of {', '.join(DIRECTIONS)}")
     if missing := [c for c in ("id", "lang", "text") if c not in dataset.column_names]:
@@ -206,9 +212,11 @@ def plan_pairs(
     }
     id_of = ids.indices.to_numpy()
     source, target = (_side(id_of, mask, len(ids.dictionary)) for mask in masks[direction])
-    distinct = np.unique(np.stack([id_of[chosen], lang[chosen]]), axis=1)[0]  # an id, once for each language
+    distinct = np.unique(np.stack([id_of[chosen], lang[chosen]]), axis=1)[0]  # each id once per language
     if not (np.bincount(distinct) > 1 if direction == "all" else source.count * target.count > 0).any():
-        raise ValueError(f"no id has two languages to pair in direction {direction!r}")
+        raise ValueError(
+            f"no id has two languages for direction={direction!r}; use another direction or more languages"
+        )
     return lang, source, target
 
 
@@ -222,9 +230,9 @@ def _side(id_of: np.ndarray, mask: np.ndarray, ids: int) -> Side:
 def walk_pairs(
     lang: np.ndarray, source: Side, target: Side, max_per_id: int | None, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(source rows, target rows) block by block, each pair of two languages once; a few integers an id."""
+    """Yield (source rows, target rows) in blocks, each pair of two languages once; memory is a few integers per id."""
     rng = np.random.default_rng(seed)
-    total = source.count * target.count  # of an id, with the pairs that are no pairs (a row and itself)
+    total = source.count * target.count  # per id, including a row with itself, which is skipped later
     offset = rng.integers(0, np.maximum(total, 1))
     stride = rng.integers(1, np.maximum(total, 1) + 1)
     while (shared := np.gcd(stride, np.maximum(total, 1)) > 1).any():

@@ -1,4 +1,4 @@
-"""`load_parallel`: any origin of sentence pairs into the parallel schema (`hf_echo.data.schema`)."""
+"""`load_parallel`: read sentence pairs from files, the Hub or built-in corpora into the parallel schema (`schema`)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .tables import BadRows, Convert, Plan, checked_tables, list_files, to_datas
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
-# Corpora that have a name. Their folder imports this one, so they are found by name, like an entry point.
+# Corpora with a name. The corpora folder imports this module, so they are looked up by name, like an entry point.
 CORPORA = {"builtin": "hf_echo.corpora.builtin:builtin_parallel"}
 BUILTIN_OPTIONS = ("n", "seed", "languages", "hard_negatives", "direction")
 NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "max_per_id", "seed")
-NO_OPTIONS = "this is neither the built-in corpus nor an n-way table (id, lang, text)"
+NO_OPTIONS = "it applies only to the built-in corpus and to n-way tables (id, lang, text)"
 
 
 def load_parallel(
@@ -43,33 +43,34 @@ def load_parallel(
     limit: int | None = None,
     **options: Any,
 ) -> Dataset | IterableDataset:
-    """Read parallel text into the columns source, source_lang, target, target_lang, provenance, and where the
-    origin has them hard_negatives (list of texts) and quality.
+    """Read parallel text into the columns source, source_lang, target, target_lang and provenance.
+
+    The columns hard_negatives (list of texts) and quality are added if the data have them.
 
     Args:
-        path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .json with one object a line,
-            .parquet, .po); a folder of those; or the name of a dataset on the Hub. A table with the columns
-            id (verse_id, index_id), lang, text is n-way: its pairs are formed (`hf_echo.data.nway`).
-        source_lang, target_lang: for all rows, when the file has no column for it. With both given, a TSV of
-            two columns needs no header.
-        columns: schema name -> name in the file, where the usual ones (src/tgt, sentence1/sentence2 ...) do
-            not fit: ``{"source": "translation.fr", "target": "translation.en"}``. Also turns a corpus round:
-            ``dict(source="tgt", target="src", source_lang="tgt_lang", target_lang="src_lang")``.
-        split: of a Hub dataset; of a folder whose file names tell splits apart; of a file with a column
+        path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .json with one object per line,
+            .parquet, .po); a folder of such files; or the name of a dataset on the Hub. A table with the columns
+            id (verse_id, index_id), lang, text is n-way, and its pairs are formed (`hf_echo.data.nway`).
+        source_lang, target_lang: for all rows, if the file has no column for it. With both, a TSV file of two
+            columns needs no header.
+        columns: schema name -> name in the file, for names other than the usual ones (src/tgt,
+            sentence1/sentence2 ...): ``{"source": "translation.fr", "target": "translation.en"}``. It can also swap
+            the sides: ``dict(source="tgt", target="src", source_lang="tgt_lang", target_lang="src_lang")``.
+        split: a split of a Hub dataset, of a folder whose file names show splits, or of a file with a column
             ``split``. None reads all.
         name: configuration of a Hub dataset.
-        streaming: an IterableDataset that reads as it goes (files are dealt over workers); otherwise
-            everything is read and checked once, kept in the datasets cache and memory-mapped.
-        on_bad_row: ``"error"`` lists the first bad rows with file and line and how many there are; ``"skip"``
-            leaves them out with one warning.
-        provenance: for rows whose file has no such column (default "primary", built-in: its own).
-        limit: read only so many good rows.
-        options: of the built-in corpus (``n, seed, languages, hard_negatives, direction``) or of n-way tables
+        streaming: True returns an IterableDataset that reads lazily (files are distributed over workers). False
+            reads and checks everything once; the result stays in the datasets cache and is memory-mapped.
+        on_bad_row: ``"error"`` raises with the first bad rows (file and line) and their number; ``"skip"`` drops
+            them with one warning.
+        provenance: for rows whose file has no such column (default "primary"; the built-in corpus has its own).
+        limit: maximum number of good rows to read.
+        options: for the built-in corpus (``n, seed, languages, hard_negatives, direction``) or n-way tables
             (``id_column, direction, languages, pivot, max_per_id, seed``: see `nway_pairs`).
 
     Raises:
         FileNotFoundError: no such file, folder or Hub dataset.
-        ValueError: bad rows, a column that is not there (it says which were found), an unknown language code.
+        ValueError: bad rows, a missing column (the message lists those found), an unknown language code.
     """
     if str(path_or_name) == "builtin":
         return _builtin(split, _positive(limit), streaming, options)
@@ -77,15 +78,15 @@ def load_parallel(
     constants = _constants(given, limit)
     label, is_here = str(path_or_name), Path(path_or_name).exists()
     parts = _open(label, columns, constants, split, name, streaming)
-    of_files = split if is_here else None  # the Hub has already chosen
+    of_files = split if is_here else None  # the Hub has already selected the split
     if columns is None and all(_is_nway(part, options.get("id_column")) for part in parts):
         _only(options, NWAY_OPTIONS, f"{label} is an n-way table")
-        if streaming and not is_here:  # the rows of an id may stand anywhere: read all of them
+        if streaming and not is_here:  # the rows of an id may be anywhere: read all of them
             parts = [_hub_part(label, name, split, streaming=False)]
         rows = nway.read_nway(parts, options.pop("id_column", None), of_files, on_bad_row)
-        how = {"provenance": provenance or "primary", "limit": limit, "streaming": streaming}
+        settings = {"provenance": provenance or "primary", "limit": limit, "streaming": streaming}
         try:
-            return nway.nway_pairs(rows, **options, **how)
+            return nway.nway_pairs(rows, **options, **settings)
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from None
     _only(options, (), NO_OPTIONS)
@@ -108,11 +109,11 @@ def parallel_tables(
     check: Callable[[pa.Table], tuple[pa.Table, list[tuple[int, str]]]] | None = None,
     **arguments: Any,
 ) -> Iterator[pa.Table]:
-    """The rows of ``load_parallel(path_or_name, **arguments)``, table by table as they are read.
+    """Yield the rows of ``load_parallel(path_or_name, **arguments)`` table by table.
 
-    Nothing is kept in the datasets cache (but for n-way tables and the built-in corpus, which have no line
-    numbers either). Every table has all OPTIONAL columns. Bad rows go to ``bad``; where they are errors, the
-    first block that has one raises. ``check`` looks at the good rows of a block once more: (table, bad rows).
+    The datasets cache is not used (except for n-way tables and the built-in corpus, which have no line numbers either).
+    Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first block with one raises.
+    ``check`` checks the good rows of a block again: table -> (table, bad rows).
     """
     given = {key: arguments.get(key) for key in ("source_lang", "target_lang", "provenance")}
     columns, split = arguments.get("columns"), arguments.get("split", "train")
@@ -144,7 +145,7 @@ def _normalise_and(check, block, **arguments) -> tuple[pa.Table, list[tuple[int,
 
 
 def _constants(given: Mapping[str, str | None], limit: int | None) -> dict[str, str]:
-    """What is one value for all rows, checked."""
+    """Schema columns with one value for all rows, checked."""
     for side in filter(None, (given["source_lang"], given["target_lang"])):
         language(side)
     if (provenance := given["provenance"]) is not None and provenance not in schema.PROVENANCES:
@@ -192,13 +193,13 @@ def _plan(
 
 
 def _streamed_tables(plans: list[Plan], convert: Convert, on_bad_row: str, limit: int | None) -> Iterator[pa.Table]:
-    bad = BadRows(on_bad_row)  # of this pass and this worker
+    bad = BadRows(on_bad_row)  # one per pass and worker
     yield from checked_tables(plans, convert, bad, limit=limit, streaming=True)
     bad.report()
 
 
 def _is_header(columns: Mapping[str, str] | None, constants: Mapping[str, str], fields: list[str]) -> bool:
-    """Two fields that name no columns are a first row when the languages are known."""
+    """Whether the first line names columns; two fields without column names are a row if both languages are given."""
     if columns is not None or len(fields) != 2 or not {"source_lang", "target_lang"} <= set(constants):
         return True
     return tuple(fields) in schema.TEXT_ALIASES
@@ -210,7 +211,7 @@ def _is_nway(part: Part, id_column: str | None) -> bool:
 
 
 def looks_like_file(label: str) -> bool:
-    """Not ``name`` or ``owner/name``, which is how a Hub dataset is called."""
+    """Whether a label is a path, not a Hub dataset (``name`` or ``owner/name``)."""
     return suffix_of(Path(label)) is not None or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", label)
 
 
@@ -222,7 +223,7 @@ def _hub_part(label: str, name: str | None, split: str | None, streaming: bool) 
         raise FileNotFoundError(f"{label}: no such file or folder, and the Hub cannot be asked: {reason}")
     try:
         dataset = load_dataset(label, name, split=split, streaming=streaming)
-    except OSError as error:  # not there, private, or no connection; the first line says which
+    except OSError as error:  # missing, private, or no connection; the first line of the message says which
         reason = str(error).splitlines()[0]
         raise FileNotFoundError(
             f"{label}: no such file or folder, nor a readable dataset on the Hub: {reason}"

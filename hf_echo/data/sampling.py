@@ -1,7 +1,7 @@
-"""How much of each language to sample: sizes -> proportions that sum to 1.
+"""Sampling proportions of languages: sizes -> proportions that sum to 1.
 
-Pure functions of sizes (characters, sentences, hours: any unit); they know no files. A result lists the keys in the
-order in which the sizes came, and does not depend on that order otherwise.
+Sizes may have any unit (characters, sentences, hours). A result has the keys in the order of the sizes; apart from
+that, the order has no influence.
 """
 
 from __future__ import annotations
@@ -11,26 +11,28 @@ from collections.abc import Mapping
 
 
 def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: int | None = 126) -> dict[str, float]:
-    """UniMax (Chung et al. 2023): uniform, but no language more than ``max_upsampling`` times its size.
+    """UniMax sampling (Chung et al. 2023): uniform, but each language at most ``max_upsampling`` times its size.
 
-    Language l of size n_l gets ``U_l = min(level, max_upsampling * n_l)``, its proportion is ``U_l / sum(U)``.
-    The level says how much text a language that is not capped gets:
+    Language l of size n_l gets ``U_l = min(level, max_upsampling * n_l)``; its proportion is ``U_l / sum(U)``.
 
-    * ``top_n``: the level is the size of the ``top_n``-th largest language (of the smallest, if there are fewer).
-      These are the printed words of ECHO D and OS 4.1: the first 126 languages are squashed to one another, each
-      sampled down to the 126th; the others are sampled up towards it, at most x100.
-    * ``None``: the algorithm of the UniMax paper. A budget of ``sum(n)`` (as much text as there is) is spread
-      evenly; what a capped language leaves is spread over the others. Better for a few languages of very unlike
-      sizes, which ``top_n`` makes all equal.
+    Args:
+        top_n: defines the level, the amount of text of a language below the cap.
+
+            * an integer: the level is the size of the ``top_n``-th largest language (of the smallest, if there are
+              fewer). This is the text of ECHO D and OS 4.1: the 126 largest languages are all sampled down to the size
+              of the 126th; the others are sampled up towards it, at most 100 times.
+            * ``None``: the algorithm of the UniMax paper. A budget of ``sum(n)`` is divided evenly; text that capped
+              languages cannot use goes to the others. Better for a few languages of very different sizes, because
+              an integer ``top_n`` makes them all equal.
 
     Raises:
         ValueError: no sizes, a size that is not positive, ``max_upsampling`` below 1, ``top_n`` below 1.
     """
     _check(sizes)
     if not max_upsampling >= 1:
-        raise ValueError(f"max_upsampling={max_upsampling} is not 1 or more")
+        raise ValueError(f"max_upsampling={max_upsampling} must be 1 or more")
     if top_n is not None and top_n < 1:
-        raise ValueError(f"top_n={top_n} is not 1 or more; None spreads a budget over all languages")
+        raise ValueError(f"top_n={top_n} must be 1 or more, or None to divide a budget over all languages")
     descending = sorted(sizes.values(), reverse=True)
     if top_n is None:
         level = _level(descending, max_upsampling)
@@ -40,46 +42,46 @@ def unimax(sizes: Mapping[str, float], *, max_upsampling: float = 100, top_n: in
 
 
 def _level(descending: list[float], max_upsampling: float) -> float:
-    """The level at which ``sum(min(level, max_upsampling * n)) == sum(n)``, found from the smallest size on."""
+    """The level at which ``sum(min(level, max_upsampling * n)) == sum(n)``, computed from the smallest size upwards."""
     left = math.fsum(descending)
     for languages in range(len(descending), 0, -1):
         share, cap = left / languages, max_upsampling * descending[languages - 1]
         if cap >= share:
             return share
         left -= cap
-    return max_upsampling * descending[0]  # max_upsampling=1, and rounding: every language is capped
+    return max_upsampling * descending[0]  # max_upsampling=1, or rounding: every language is capped
 
 
 def temperature(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
-    """``p ~ (n / N) ** exponent``: 1 is natural, 0 uniform (OS 3.5 uses 0.6 for the omnilingual stage).
+    """Temperature sampling, ``p ~ (n / N) ** exponent``: 1 is natural, 0 uniform (OS 3.5: 0.6, omnilingual stage).
 
     Raises:
         ValueError: no sizes, a size that is not positive, an exponent below 0.
     """
     _check(sizes)
     if not 0 <= exponent < math.inf:
-        raise ValueError(f"exponent={exponent} is not a number from 0 (uniform) on; 1 is natural")
+        raise ValueError(f"exponent={exponent} must be a number from 0 (uniform); 1 is natural")
     total = math.fsum(sizes.values())
     return _normalised({key: (size / total) ** exponent for key, size in sizes.items()})
 
 
 def natural(sizes: Mapping[str, float]) -> dict[str, float]:
-    """Proportional to size."""
+    """Natural sampling: proportional to size."""
     return temperature(sizes, 1)
 
 
 def two_step(sizes: Mapping[str, Mapping[str, float]], exponent: float = 0.5) -> dict[str, dict[str, float]]:
-    """OS Eq. 1: ``p ~ (n / N) ** exponent`` over the languages of each source, and likewise over the sources.
+    """Two-step sampling (OS Eq. 1): ``p ~ (n / N) ** exponent`` over the languages of a source, and over the sources.
 
     Args:
         sizes: source -> language -> size. The size of a source is the sum of its languages.
 
     Returns:
-        source -> language -> proportion of the whole; all of them sum to 1.
+        source -> language -> proportion; all of them sum to 1.
     """
     for source, languages in sizes.items():
         if not languages:
-            raise ValueError(f"source {source!r} has no language: leave it out")
+            raise ValueError(f"source {source!r} has no language; remove it")
     of_source = temperature({s: math.fsum(languages.values()) for s, languages in sizes.items()}, exponent)
     within = {source: temperature(languages, exponent) for source, languages in sizes.items()}
     return {s: {lang: of_source[s] * p for lang, p in within[s].items()} for s in sizes}
@@ -87,10 +89,10 @@ def two_step(sizes: Mapping[str, Mapping[str, float]], exponent: float = 0.5) ->
 
 def _check(sizes: Mapping[str, float]) -> None:
     if not sizes:
-        raise ValueError("no sizes: there is nothing to sample from")
+        raise ValueError("no sizes; give at least one language with its size")
     for key, size in sizes.items():
         if not 0 < size < math.inf:
-            raise ValueError(f"{key!r} has size {size}, not a positive number: leave it out if it is empty")
+            raise ValueError(f"{key!r} has size {size}, not a positive number; remove it if it is empty")
 
 
 def _normalised(weights: Mapping[str, float]) -> dict[str, float]:

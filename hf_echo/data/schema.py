@@ -1,9 +1,8 @@
-"""The parallel schema: which columns a pair of sentences has, and what makes a row bad.
+"""The parallel schema: the columns of a sentence pair, and the checks of a row.
 
-``source, source_lang, target, target_lang, provenance`` always; ``hard_negatives`` (texts close to ``target``
-that yet do not translate ``source``) and ``quality`` where the origin has them. Languages are NLLB codes or
-longer relatives; code and mathematics are languages too (`hf_echo.languages`). The texts themselves are never
-changed here: what went in comes out. This module knows no file formats.
+``source, source_lang, target, target_lang, provenance`` are required; ``hard_negatives`` (texts close to ``target``
+that do not translate ``source``) and ``quality`` are optional. Languages are NLLB codes or longer codes; code and
+mathematics count as languages (`hf_echo.languages`). Texts are never changed here. `formats` reads the files.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ COLUMNS = ("source", "source_lang", "target", "target_lang", "provenance")
 OPTIONAL = ("hard_negatives", "quality")
 PROVENANCES = ("primary", "mined", "back_translation", "forward_translation", "code", "math", "dictionary")
 
-# Names that corpora use for the two texts. Both of a pair must be there: a table with `src`, `tgt` and a
-# `source` that names the package it came from is a (src, tgt) table.
+# Names that corpora use for the two texts. Both of a pair must be present: a table with `src`, `tgt` and a
+# `source` column (the name of the original corpus) is a (src, tgt) table.
 TEXT_ALIASES = (
     ("source", "target"),
     ("src", "tgt"),
@@ -43,12 +42,12 @@ LANGUAGE_ALIASES = (
     ("lang1", "lang2"),
     ("sentence1_lang", "sentence2_lang"),
 )
-# str.strip() and Arrow's utf8_trim_whitespace do not agree on every character; these are Python's.
+# Python's white space; Arrow's utf8_trim_whitespace differs from str.strip() in some characters.
 WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 
 
 def features(optional: Sequence[str] = ()) -> Features:
-    """The `datasets.Features` of a parallel dataset, with the optional columns that it has."""
+    """The `datasets.Features` of a parallel dataset with the given optional columns."""
     from datasets import Features, List, Value
 
     kinds = {"hard_negatives": List(Value("string")), "quality": Value("float64")}
@@ -62,19 +61,21 @@ def find_columns(
     constants: Sequence[str] = (),
     where: str = "the table",
 ) -> dict[str, str]:
-    """Which found column holds which schema column; ``columns`` (schema name -> found name) goes first.
+    """Map schema columns to the columns of a file; ``columns`` (schema name -> name in the file) takes precedence.
 
-    ``constants`` are schema columns that need no found column because the caller gave one value for all rows.
+    ``constants`` are schema columns with one value for all rows, which need no column in the file.
 
     Raises:
-        ValueError: a named column is not there, no alias fits, or a constant contradicts a column; it says
-            which columns were found.
+        ValueError: a named column is missing, no usual name fits, or a constant contradicts a column; the message
+            lists the columns found.
     """
     columns = dict(columns or {})
     listing = f"found: {', '.join(map(str, found)) or 'none'}"
     known = (*COLUMNS, *OPTIONAL)
     if unknown := [c for c in columns if c not in known]:
-        raise ValueError(f"columns= maps schema names to found names; {unknown[0]!r} is not one of {', '.join(known)}")
+        raise ValueError(
+            f"columns= maps schema names to names in the file; {unknown[0]!r} is not one of {', '.join(known)}"
+        )
     for name, column in columns.items():
         if column not in found:
             raise ValueError(f"{where} has no column {column!r} (named for {name}); {listing}")
@@ -84,8 +85,8 @@ def find_columns(
     pair = next((p for p in pairs if set(p) <= set(found)), None)
     if pair is None:
         missing = " and ".join(side for side in ("source", "target") if side not in columns)
-        mend = "name them with columns={'source': ..., 'target': ...}"
-        raise ValueError(f"{where} has no columns for {missing}; {listing}; {mend}")
+        fix = "name them with columns={'source': ..., 'target': ...}"
+        raise ValueError(f"{where} has no columns for {missing}; {listing}; {fix}")
     mapping["source"], mapping["target"] = pair
     for i, side in enumerate(("source_lang", "target_lang")):
         aliases = [names[i] for names in LANGUAGE_ALIASES]
@@ -93,8 +94,8 @@ def find_columns(
         if column is not None and side in constants:
             raise ValueError(f"{where} has its own column {column!r} for {side}: leave {side}= out")
         if column is None and side not in constants:
-            mend = f"pass {side}='fra_Latn' or columns={{'{side}': ...}}"
-            raise ValueError(f"{where} has no column for {side}; {listing}; {mend}")
+            fix = f"pass {side}='fra_Latn' or columns={{'{side}': ...}}"
+            raise ValueError(f"{where} has no column for {side}; {listing}; {fix}")
         if column is not None:
             mapping[side] = column
     for name in ("provenance", *OPTIONAL):
@@ -104,7 +105,7 @@ def find_columns(
 
 
 def check_row(row: Mapping[str, Any]) -> str | None:
-    """Why this row is not a row of the schema, or None when it is one. Bytes are text that is not UTF-8."""
+    """Why a row does not fit the schema, or None if it does. Bytes stand for text that is not UTF-8."""
     for side, lang in (("source", "source_lang"), ("target", "target_lang")):
         if reason := check_text(side, row.get(side)) or check_language(lang, row.get(lang)):
             return reason
@@ -134,7 +135,7 @@ def check_text(name: str, value: Any) -> str | None:
 
 
 def is_unicode(text: str) -> bool:
-    """False for a lone surrogate, which JSON can spell and no encoding can write."""
+    """False for text with a lone surrogate, which JSON can hold but UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -165,44 +166,45 @@ def normalise(
     constants: Mapping[str, str] | None = None,
     optional: Sequence[str] = (),
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
-    """Rows under schema names, put into the schema's types.
+    """Convert a block with schema column names to the schema's types and separate the bad rows.
 
-    ``constants`` fills columns that the block lacks (``{"provenance": "mined"}``; a null in that column
-    too). ``optional`` says which optional columns the result has (empty list and null where the block lacks
-    them).
+    Args:
+        constants: column -> value for columns that the block lacks (``{"provenance": "mined"}``), and for nulls in
+            the column provenance.
+        optional: the optional columns of the result; an empty list or null if the block lacks them.
 
     Returns:
         The table of good rows, in order, and (row number in the block, reason) for each bad one.
     """
     constants, size = {"provenance": "primary"} | dict(constants or {}), len(block["source"])
-    arrays, odd = {}, {}
+    arrays, rejected = {}, {}
     for name in COLUMNS:
         if name in block:
-            arrays[name], odd[name] = text_array(block[name])
+            arrays[name], rejected[name] = text_array(block[name])
         else:
-            arrays[name], odd[name] = pa.repeat(pa.scalar(constants[name], pa.string()), size), {}
+            arrays[name], rejected[name] = pa.repeat(pa.scalar(constants[name], pa.string()), size), {}
     arrays["provenance"] = pc.fill_null(arrays["provenance"], constants["provenance"])
     for name, convert in (("hard_negatives", _lists), ("quality", _numbers)):
         if name in optional:
-            arrays[name], odd[name] = convert(block[name] if name in block else [None] * size)
+            arrays[name], rejected[name] = convert(block[name] if name in block else [None] * size)
     return keep_good(
-        pa.table(arrays), odd, check_row, texts=("source", "target"), languages=("source_lang", "target_lang")
+        pa.table(arrays), rejected, check_row, texts=("source", "target"), languages=("source_lang", "target_lang")
     )
 
 
 def keep_good(
     table: pa.Table,
-    odd: Mapping[str, Mapping[int, Any]],
+    rejected: Mapping[str, Mapping[int, Any]],
     check: Callable[[Mapping[str, Any]], str | None],
     *,
     texts: Sequence[str],
     languages: Sequence[str],
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
-    """Split off the bad rows. Whole columns are looked at first; ``check`` sees only rows that look wrong.
+    """Separate the bad rows. Whole columns are checked first; ``check`` gets only suspect rows.
 
-    ``odd``: by column and row the values that have no place in the table, which holds null for them.
+    ``rejected``: column -> row -> value that does not fit the column's type; the table has null there.
     """
-    suspects = set().union(*odd.values()) if odd else set()
+    suspects = set().union(*rejected.values()) if rejected else set()
     masks = [pc.equal(pc.binary_length(pc.utf8_trim(table[name], WHITE_SPACE)), 0) for name in texts]
     masks += [_not_in(table[name], lambda code: check_language("", code) is None) for name in languages]
     if "provenance" in table.column_names:
@@ -211,7 +213,7 @@ def keep_good(
         suspects.update(np.flatnonzero(pc.fill_null(mask, True).to_numpy()).tolist())
     bad, order = [], sorted(suspects)
     for i, row in zip(order, table.take(pa.array(order, pa.int64())).to_pylist(), strict=True):
-        row |= {name: values[i] for name, values in odd.items() if i in values}
+        row |= {name: values[i] for name, values in rejected.items() if i in values}
         if reason := check(row):
             bad.append((i, reason))
     if bad:
@@ -227,7 +229,7 @@ def _not_in(column: pa.ChunkedArray, known: Callable[[str], bool]) -> pa.Chunked
 
 
 def text_array(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, Any]]:
-    """An Arrow string array; what is neither text nor null is null there and stands in the dict by row."""
+    """An Arrow string array, and row -> value of everything that is neither text nor null (null in the array)."""
     try:
         if not isinstance(values, (pa.Array, pa.ChunkedArray)):
             return pa.array(values, pa.string()), {}
@@ -242,7 +244,7 @@ def text_array(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array,
             or pa.types.is_large_string(values.type)
             or pa.types.is_string_view(values.type)
         ):
-            values.validate(full=True)  # Parquet promises UTF-8, nobody checks it on reading
+            values.validate(full=True)  # Parquet requires UTF-8, but reading does not check it
             return values.cast(pa.string()), {}
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
         pass
@@ -253,21 +255,21 @@ def _text_array_by_row(values: Sequence | pa.Array) -> tuple[pa.Array, dict[int,
     if isinstance(values, pa.Array):
         binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(values.type)
         values = (values.view(binary) if binary else values).to_pylist()
-    texts, odd = [], {}
+    texts, rejected = [], {}
     for i, value in enumerate(values):
         try:
             value = value.decode() if isinstance(value, bytes) else value
         except UnicodeDecodeError:
             pass
         if value is not None and not (isinstance(value, str) and is_unicode(value)):
-            odd[i], value = value, None
+            rejected[i], value = value, None
         texts.append(value)
-    return pa.array(texts, pa.string()), odd
+    return pa.array(texts, pa.string()), rejected
 
 
 def _lists(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, Any]]:
-    """Lists of texts; a string is read as JSON (how a TSV field holds a list); null is the empty list."""
-    lists, odd = [], {}
+    """Lists of texts; a string is parsed as JSON (a list in a TSV field); null becomes the empty list."""
+    lists, rejected = [], {}
     for i, value in enumerate(values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values):
         if isinstance(value, str):
             try:
@@ -276,20 +278,20 @@ def _lists(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dic
                 pass
         value = [] if value is None else value
         if not isinstance(value, list) or any(check_text("", v) for v in value):
-            odd[i], value = value, []
+            rejected[i], value = value, []
         lists.append(value)
-    return pa.array(lists, pa.list_(pa.string())), odd
+    return pa.array(lists, pa.list_(pa.string())), rejected
 
 
 def _numbers(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, Any]]:
-    """Floats; a string is parsed (how a TSV field holds a number); null and the empty string are null."""
-    numbers, odd = [], {}
+    """Floats; a string is parsed (a number in a TSV field); null and the empty string become null."""
+    numbers, rejected = [], {}
     for i, value in enumerate(values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values):
         try:
             number = None if value is None or value == "" else float(value)
         except (TypeError, ValueError):
             number = math.nan
         if number is not None and math.isnan(number):
-            odd[i], number = value, None
+            rejected[i], number = value, None
         numbers.append(number)
-    return pa.array(numbers, pa.float64()), odd
+    return pa.array(numbers, pa.float64()), rejected

@@ -1,9 +1,8 @@
-"""Parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on disk, streaming.
+"""Read the parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on disk, streaming.
 
-The rows go block by block from the file into an Arrow file in the datasets cache, which is then
-memory-mapped: the corpus is never in memory. The cache is known by path, modification time and size of every
-file and by every option, so a changed file is read again. What a column means is not known here: the caller's
-``convert`` knows.
+Rows go block by block from the files into an Arrow file in the datasets cache, which is then memory-mapped, so the
+corpus is never in memory. The cache key contains path, modification time and size of every file and all options, so a
+changed file is read again. The caller's ``convert`` interprets the columns.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SHOWN = 5  # bad rows that an error spells out
+SHOWN = 5  # bad rows listed in an error message
 SPLIT_WORDS = {"train": "train", "training": "train", "test": "test"} | dict.fromkeys(
     ("validation", "valid", "val", "dev"), "validation"
 )
@@ -38,7 +37,7 @@ Convert = Callable[[Mapping[str, Any]], tuple[pa.Table, list[tuple[int, str]]]]
 
 
 class Plan(NamedTuple):
-    """One part, the found column behind each schema column, and the value its column ``split`` must have."""
+    """One part, the file's column for each schema column, and the required value of its column ``split``."""
 
     part: Part
     mapping: dict[str, str]
@@ -46,14 +45,14 @@ class Plan(NamedTuple):
 
 
 class BadRows:
-    """Collects (file, line, reason) and at the end raises, or warns once."""
+    """Collect (file, line, reason) of bad rows; at the end raise an error or log one warning."""
 
     def __init__(self, on_bad_row: str) -> None:
         if on_bad_row not in ("error", "skip"):
             raise ValueError(f"on_bad_row={on_bad_row!r} is not 'error' or 'skip'")
         self.skip = on_bad_row == "skip"
         self.first: list[str] = []
-        self.where = ""  # of the first one
+        self.where = ""  # file and line of the first one
         self.reasons: Counter[str] = Counter()
 
     def add(self, label: str, line: int, reason: str) -> None:
@@ -63,15 +62,15 @@ class BadRows:
         self.reasons[reason] += 1
 
     def report(self, so_far: str = "") -> str | None:
-        """Raises ValueError if bad rows are errors; else logs the warning and returns it, or None."""
+        """Raise ValueError if bad rows are errors; otherwise log the warning and return it (None without bad rows)."""
         total = self.reasons.total()
         if not total:
             return None
         rows = "1 bad row" if total == 1 else f"{total} bad rows"
         if not self.skip:
             more = "; ..." if total > len(self.first) else ""
-            mend = "mend them or pass on_bad_row='skip'"
-            raise ValueError(f"{'; '.join(self.first)}{more} ({rows}{so_far}; {mend})")
+            fix = "correct them or pass on_bad_row='skip'"
+            raise ValueError(f"{'; '.join(self.first)}{more} ({rows}{so_far}; {fix})")
         reasons = "; ".join(f"{reason}: {count}" for reason, count in self.reasons.most_common(SHOWN))
         more = f"; {len(self.reasons) - SHOWN} other reasons" if len(self.reasons) > SHOWN else ""
         warning = f"skipped {rows} ({reasons}{more}), the first at {self.where}"
@@ -80,17 +79,18 @@ class BadRows:
 
 
 def list_files(path: Path, split: str | None) -> list[Path]:
-    """The files of a folder in order of name, those of one split when names tell splits apart
-    (``train.tsv``, ``dev/a.parquet``); names that tell nothing belong to train.
+    """List the files of a folder by name; with `split`, only those of that split.
+
+    File names may show splits (``train.tsv``, ``dev/a.parquet``); other files belong to train.
 
     Raises:
-        FileNotFoundError: no readable file there, or none of that split.
+        FileNotFoundError: no readable file, or none of that split.
     """
     if path.is_file():
         return [path]
     files = sorted(f for f in path.rglob("*") if f.is_file() and suffix_of(f) and not _hidden(f.relative_to(path)))
     if not files:
-        raise FileNotFoundError(f"{path}: no file of a known kind in this folder ({', '.join(SUFFIXES)})")
+        raise FileNotFoundError(f"{path}: no file of a known type in this folder ({', '.join(SUFFIXES)})")
     names = {f: _split_in_name(f.relative_to(path)) for f in files}
     if split is None or not any(names.values()):
         return files
@@ -118,8 +118,10 @@ def checked_tables(
     limit: int | None = None,
     streaming: bool = False,
 ) -> Iterator[pa.Table]:
-    """Tables of good rows, ``limit`` rows at most. Bad rows go to ``bad``, which the caller asks to report in
-    the end; if they are errors, streaming raises at the first block that has one."""
+    """Yield tables of good rows, at most ``limit`` rows. Bad rows go to ``bad``; the caller calls `bad.report` last.
+
+    If bad rows are errors, streaming raises at the first block with one.
+    """
     good, splits = 0, set()
     for part, mapping, split in plans:
         for block in part.read(list({*mapping.values(), *(["split"] if split is not None else [])})):
@@ -132,7 +134,7 @@ def checked_tables(
                 lines = list(compress(lines, mask))
             table, wrong = convert(columns)
             wrong = sorted(block.bad + [(lines[i], reason) for i, reason in wrong])
-            if limit is not None and good + len(table) >= limit:  # what follows is not looked at
+            if limit is not None and good + len(table) >= limit:  # later rows are not checked
                 table = table.slice(0, limit - good)
                 failed = {line for line, _ in wrong}
                 end = next(islice((line for line in lines if line not in failed), len(table) - 1, None))
@@ -162,13 +164,13 @@ def _filter(values: Any, mask: list[bool]) -> Any:
 
 
 def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key: tuple) -> Dataset:
-    """Write the tables to the datasets cache under ``key`` unless they are there; open them mapped."""
+    """Write the tables to the datasets cache under ``key`` unless they exist, and open them memory-mapped."""
     from datasets import Dataset, config
     from datasets.table import MemoryMappedTable
 
     digest = hashlib.sha256(repr((hf_echo.__version__, key)).encode()).hexdigest()[:32]
     path = Path(config.HF_DATASETS_CACHE) / "hf_echo" / f"{digest}.arrow"
-    note = path.with_suffix(".skipped")  # the warning, so that a later run from the cache repeats it
+    note = path.with_suffix(".skipped")  # the warning; a later run from the cache repeats it
     if path.exists():
         if note.exists():
             logger.warning(note.read_text(encoding="utf-8"))
@@ -186,7 +188,7 @@ def to_dataset(tables: Iterator[pa.Table], bad: BadRows, features: Features, key
 def to_stream(
     tables: Callable[..., Iterator[pa.Table]], features: Features, arguments: dict[str, Any]
 ) -> IterableDataset:
-    """``tables(**arguments)`` as an IterableDataset; a list among the arguments is dealt over the workers."""
+    """``tables(**arguments)`` as an IterableDataset; a list among the arguments is split over the workers."""
     from datasets import IterableDataset
 
     return IterableDataset.from_generator(_rows, features=features, gen_kwargs={"tables": tables, **arguments})

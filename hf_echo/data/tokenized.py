@@ -1,7 +1,7 @@
-"""Parallel rows as token ids: flat int32 arrays, on disk or in memory, so that a million pairs cost no Python objects.
+"""Parallel rows as token ids in flat int32 arrays, on disk or in memory, without Python objects per pair.
 
-The ids are those of the bare texts; prompts and special tokens are the collator's business, so that a language can be
-dropped or a provenance changed without tokenizing again.
+The ids are those of the texts alone. The collator adds prompts and special tokens, so a language can be dropped or a
+provenance changed without tokenizing again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 
 class Ragged(NamedTuple):
-    """Rows of different length: row i is values[offsets[i]:offsets[i + 1]]."""
+    """Rows of different lengths: row i is values[offsets[i]:offsets[i + 1]]."""
 
     values: np.ndarray
     offsets: np.ndarray
 
-    def __getitem__(self, i):  # a row, not a field
+    def __getitem__(self, i):  # returns a row, not a field of the tuple
         return self.values[self.offsets[i] : self.offsets[i + 1]]
 
     @property
@@ -43,7 +43,7 @@ class Ragged(NamedTuple):
         return cls(values, offsets)
 
     def take(self, rows: np.ndarray) -> Ragged:
-        """Rows by number, in that order, as often as they are named."""
+        """Select rows by number, in that order, with repetitions."""
         lengths = self.lengths[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
@@ -59,7 +59,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
     """Map-style dataset of tokenized pairs.
 
     A row is a dict: ``index, source (ids), target (ids), source_lang, target_lang, provenance, target_key`` (equal for
-    equal target texts) and, where there are any, ``negatives`` (a list of id arrays).
+    equal target texts) and, if the dataset has hard negatives, ``negatives`` (a list of id arrays).
     """
 
     def __init__(
@@ -87,8 +87,11 @@ class TokenizedParallel(torch.utils.data.Dataset):
         return row
 
     def lengths(self, *, encoder_sides: int = 1, prefix: int = 0, prompt: int = 0) -> np.ndarray:
-        """(rows, sides) tokens a batch pays for: the decoder's target with its `prompt`, and every text that is encoded
-        with its `prefix`: the source, the target, and negatives, which are about as long as the target."""
+        """Tokens of each row for the batch sampler, (rows, sides).
+
+        The sides are the encoder's source with its `prefix`, `encoder_sides` - 1 copies of the encoder's target (for
+        the target and for negatives, which are about as long), and the decoder's target with its `prompt`.
+        """
         targets = [self.target.lengths + prefix] * (encoder_sides - 1)
         return np.stack([self.source.lengths + prefix, *targets, self.target.lengths + prompt], axis=1)
 
@@ -109,7 +112,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
         folder.mkdir(parents=True, exist_ok=True)
         for name, array in self._arrays().items():
             np.save(folder / f"{name}.npy", array)
-        (folder / "names.json").write_text(json.dumps(self.names))  # last: its presence says that the rest is whole
+        (folder / "names.json").write_text(json.dumps(self.names))  # last: it marks the folder as complete
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = {f"{side}_{k}": v for side in ("source", "target") for k, v in getattr(self, side)._asdict().items()}
@@ -144,14 +147,17 @@ def tokenize_parallel(
     cache_dir: str | Path | None = None,
     progress: bool = True,
 ) -> TokenizedParallel:
-    """Tokenize a dataset of the parallel schema once; with `cache_dir` a second call only opens files.
+    """Tokenize a dataset of the parallel schema; with `cache_dir`, a second call only opens files.
 
-    Texts beyond `max_length` tokens are cut, and one warning says how many.
+    Texts longer than `max_length` tokens are truncated; one warning gives their number.
+
+    Raises:
+        ValueError: no rows.
     """
     if not len(dataset):
         raise ValueError("there are no rows to tokenize: the training data are empty")
     if cache_dir is not None:
-        tokenizer.text_ids([])  # the key must not depend on what the tokenizer was last called with
+        tokenizer.text_ids([])  # reset the tokenizer, whose state is part of the cache key
         key = f"{dataset._fingerprint}:{max_length}:{tokenizer.backend_tokenizer.to_str()}"
         folder = Path(cache_dir) / f"tokenized-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         if (folder / "names.json").exists():
@@ -160,7 +166,7 @@ def tokenize_parallel(
     parts: dict[str, list] = {
         name: [] for name in (*names, "source", "target", "target_row", "target_key", "negatives", "counts")
     }
-    target_rows: dict[int, int] = {}  # one English text stands beside many languages: it is tokenized once
+    target_rows: dict[int, int] = {}  # tokenize a target once, even if many rows share it
     cut = 0
 
     def encode(texts: list[str]) -> Ragged:

@@ -369,6 +369,6 @@ def test_a_hub_out_of_reach_is_asked_once(monkeypatch, load):
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
     for loader in (AutoConfig, AutoTokenizer):
         monkeypatch.setattr(loader, "from_pretrained", lambda *_, **__: pytest.fail("transformers was asked"))
-    with pytest.raises(FileNotFoundError, match="'org/none' is no folder and not on the Hub: no route"):
+    with pytest.raises(FileNotFoundError, match="'org/none' is neither a folder nor on the Hub: no route"):
         load("org/none")
     assert asked == ["org/none"]

@@ -60,7 +60,9 @@ def test_the_seed_decides():
 def test_too_many_clusters(clusters):
     targets = FrozenRows(np.eye(5, dtype=np.float16), np.array([0, 2, 2, 4, 0, 4]))
     assert len(set(neighbour_groups(targets, 3))) == 3
-    with pytest.raises(ValueError, match=f"neighbour_groups={clusters}: there are 3 distinct targets"):
+    with pytest.raises(
+        ValueError, match=f"neighbour_groups={clusters} must be from 1 to 3, the number of distinct targets"
+    ):
         neighbour_groups(targets, clusters)
 
 

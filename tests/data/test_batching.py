@@ -117,7 +117,7 @@ def test_rows_longer_than_the_budget_stand_alone_and_are_counted(caplog):
     batches = list(TokenBudgetBatchSampler(lengths, 40))
     assert [20] in batches and [21] in batches
     assert [r.getMessage() for r in caplog.records] == [
-        "2 rows are longer than max_tokens=40: each is a batch of its own"
+        "2 rows are longer than max_tokens=40: each is a batch by itself"
     ]
 
 
@@ -170,8 +170,8 @@ def test_groups_may_be_any_integers():
     [
         ([], {}, "0 rows cannot give each of 1 ranks one"),
         ([3, 3], {"world_size": 3}, "2 rows cannot give each of 3 ranks one"),
-        ([3, -1], {}, "lengths must be numbers >= 0"),
-        ([[[3]]], {}, "lengths must be numbers >= 0"),
+        ([3, -1], {}, "lengths must be integers >= 0"),
+        ([[[3]]], {}, "lengths must be integers >= 0"),
         ([3], {"max_tokens": 0}, "max_tokens=0 must be at least 1"),
         ([3], {"max_rows": 0}, "max_rows=0 must be at least 1"),
         ([3], {"bucket_multiple": 0}, "bucket_multiple=0 must be at least 1"),

@@ -97,7 +97,7 @@ def test_a_damaged_text_is_read_or_named(tmp_path_factory, reader, data):
 def test_a_cut_gzip_file_is_told(tmp_path, suffix):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(whole(suffix)[:-12])
-    with pytest.raises(ValueError, match=f"a{suffix} is not a whole gzip file"):
+    with pytest.raises(ValueError, match=f"a{suffix} is an incomplete or damaged gzip file"):
         load_nway(path)
 
 

@@ -331,12 +331,12 @@ def test_wrong_arguments_are_told_in_one_line(tmp_path, options, error, message)
 
 def test_unreadable_files(tmp_path):
     (tmp_path / "c.csv").write_text("a,b")
-    with pytest.raises(ValueError, match=r"c.csv: unknown kind of file; known are .tsv"):
+    with pytest.raises(ValueError, match=r"c.csv: unknown file type; use one of .tsv"):
         load_parallel(tmp_path / "c.csv")
-    with pytest.raises(FileNotFoundError, match="no file of a known kind in this folder"):
+    with pytest.raises(FileNotFoundError, match="no file of a known type in this folder"):
         load_parallel(tmp_path)
     (tmp_path / "c.parquet").write_text("no")
-    with pytest.raises(ValueError, match="c.parquet: not a Parquet file, or not a whole one"):
+    with pytest.raises(ValueError, match="c.parquet: not a Parquet file, or an incomplete one"):
         load_parallel(tmp_path / "c.parquet")
     (tmp_path / "c.tsv").write_text("")
     with pytest.raises(ValueError, match="c.tsv: the first line is empty"):

@@ -1,8 +1,7 @@
-"""The data engine: a recipe over raw parallel collections -> what a training stage is fed, and a count of it.
+"""Data pipeline: a recipe (sources, filters, deduplication, sampling) turns raw parallel corpora into training data.
 
-`read_recipe` and `run` are all that a caller needs: the recipe says what, the engine how. The corpus goes through in
-blocks on disk, so memory does not grow with it; a stopped run goes on with the first unfinished block; the same
-recipe runs in one process or on a Ray cluster and gives the same bytes.
+Callers need `read_recipe` and `run`. Rows pass through blocks on disk, so memory does not grow with the corpus. A
+stopped run resumes at the first unfinished block. A recipe gives the same bytes in one process and on a Ray cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One block through the row-local steps of a stage: what workers run. Results go to files, notes tell of them."""
+"""Worker functions: read or filter one block of rows. Rows go to Arrow files, counts to notes beside them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .sources import Unit, read_unit
 
 
 def read_blocks(unit: Unit, folder: Path, steps: Sequence[Step], size: int, on_bad_row: str, progress: bool) -> None:
-    """Read one source, apply the steps, write blocks ``u0003-00012`` and the note ``u0003.unit`` at the end."""
+    """Read one source, apply the steps, write blocks ``u0003-00012`` and finally the note ``u0003.unit``."""
     done = folder / f"u{unit.number:04d}.unit"
     if done.exists():
         return
@@ -53,11 +53,11 @@ def apply_block(
     copies: tuple[Sampling, Mapping[str, int]] | None,
     steps: Sequence[Step],
 ) -> None:
-    """Take what ``flags`` says of a block, then the row-local steps.
+    """Select a block's rows by ``flags``, then apply the row-local steps.
 
     Args:
         barrier: (name, file of flags) of the step that compared rows.
-        copies: of a sample, the copies that each group's rows have beside the flag.
+        copies: for a sample, group -> copies of each of its rows in addition to the flag.
     """
     name, first = item
     if (folder / f"{name}.json").exists():
@@ -93,7 +93,7 @@ def _finish(folder: Path, name: str, table: pa.Table, steps: Sequence[Step], not
 
 
 def run_step(step: Step, table: pa.Table) -> pa.Table:
-    """A row filter or a column step over the rows that concern it."""
+    """Apply a row filter or a column step to the rows that it concerns."""
     if not len(table):
         return table
     mask = step.concerns(table)
@@ -104,7 +104,7 @@ def run_step(step: Step, table: pa.Table) -> pa.Table:
         return _put_back(table, mask, _checked(step, step.work.add(part), len(part)))
     keep = np.asarray(step.work.keep(part))
     if keep.dtype != bool or keep.shape != (len(part),):
-        raise ValueError(f"step {step.name}: keep gave {keep.dtype}{keep.shape} for {len(part)} rows")
+        raise ValueError(f"step {step.name}: keep returned {keep.dtype}{keep.shape}, not bool({len(part)},)")
     if mask is not None:
         everybody = np.ones(len(table), bool)
         everybody[mask] = keep
@@ -114,7 +114,7 @@ def run_step(step: Step, table: pa.Table) -> pa.Table:
 
 def _checked(step: Step, table: pa.Table, rows: int) -> pa.Table:
     if len(table) != rows:
-        raise ValueError(f"step {step.name}: {len(table)} rows came of {rows}")
+        raise ValueError(f"step {step.name}: a column step must keep its {rows} rows, but returned {len(table)}")
     return table.select(SCHEMA.names).cast(SCHEMA)
 
 
@@ -129,7 +129,7 @@ def _put_back(table: pa.Table, mask: np.ndarray | None, part: pa.Table) -> pa.Ta
 def write_file(
     item: tuple[str, Sequence[tuple[str, int, int]]], source: Path, folder: Path, columns: Sequence[str]
 ) -> None:
-    """One Parquet file of the result: pieces (block, from row, to row)."""
+    """Write one Parquet file of the result; pieces: (block, from row, to row)."""
     import pyarrow.parquet as pq
 
     name, pieces = item

@@ -1,4 +1,4 @@
-"""What each step kept and dropped, by direction and by language: counts.json, and a Markdown table for reading."""
+"""Counts of kept and dropped rows per step, by direction and by language: counts.json and a Markdown table."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 Directions = dict[str, list[int]]  # "fra_Latn>eng_Latn" -> [rows in, rows kept]
-LINES = 250  # of the Markdown table; JSON has all directions
+LINES = 250  # maximum length of the Markdown table; JSON has all directions
 
 
 def by_direction(table: pa.Table) -> dict[str, int]:
-    """Rows of each direction."""
-    found = table.select(["source_lang", "target_lang"]).group_by(["source_lang", "target_lang"])
-    found = found.aggregate([([], "count_all")]).to_pydict()
-    names = map(">".join, zip(found["source_lang"], found["target_lang"]))
-    return dict(zip(names, found["count_all"]))
+    """Number of rows of each direction."""
+    counts = table.select(["source_lang", "target_lang"]).group_by(["source_lang", "target_lang"])
+    counts = counts.aggregate([([], "count_all")]).to_pydict()
+    names = map(">".join, zip(counts["source_lang"], counts["target_lang"]))
+    return dict(zip(names, counts["count_all"]))
 
 
 def in_and_kept(before: Mapping[str, int], after: Mapping[str, int]) -> Directions:
@@ -24,7 +24,7 @@ def in_and_kept(before: Mapping[str, int], after: Mapping[str, int]) -> Directio
 
 
 def add_up(parts: Iterable[Sequence[tuple[str, Directions]]]) -> list[tuple[str, Directions]]:
-    """The steps of many blocks as the steps of all."""
+    """Add up the step counts of many blocks."""
     total: list[tuple[str, Directions]] = []
     for part in parts:
         total = total or [(name, {}) for name, _ in part]
@@ -36,7 +36,7 @@ def add_up(parts: Iterable[Sequence[tuple[str, Directions]]]) -> list[tuple[str,
 
 
 def as_json(steps: Sequence[tuple[str, Directions]]) -> list[dict[str, Any]]:
-    """Of each step: rows in, kept and dropped, in all, by direction, by source and by target language."""
+    """Rows in, kept and dropped of each step: in total, by direction, by source and by target language."""
     return [
         {
             "step": name,
@@ -72,14 +72,14 @@ def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Two tables: the steps; and of each direction (source language, if they are too many) what each step leaves."""
+    """Two tables: the steps, and the rows of each direction (or source language, if too many) after each step."""
     kind = "directions" if len(steps[0]["directions"]) <= LINES else "source_languages"
     names = sorted({name for step in steps for name in step[kind]})
     head = " | ".join(f"{i} {step['step']}" for i, step in enumerate(steps))
     lines = [
         steps_table(steps),
         "",
-        f"Rows that each step leaves, by {kind.replace('_', ' ').removesuffix('s')}:",
+        f"Rows after each step, by {kind.replace('_', ' ').removesuffix('s')}:",
         "",
     ]
     lines += [f"| | {head} |", "|---|" + "--:|" * len(steps)]

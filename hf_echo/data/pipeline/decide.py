@@ -1,16 +1,16 @@
-"""Which rows stay, where rows must be compared: key filters, caps, samples. Files of entries in, a byte a row out.
+"""Steps that compare rows: key filters (deduplication), caps, samples. Input: files of entries; output: a byte per row.
 
-**Key filters.** A row stays if none of its keys was carried by an earlier kept row. With one key a row that is the
-first of each key. With several it is the greedy answer: whether row 9 stays may hang on row 5, which hangs on row 2.
-It is found in rounds over partitions, in any order and on any number of machines (Blelloch et al. 2012, "Greedy
-sequential maximal independent set and matching are parallel on average"): in each round a row that is the first
-undecided one of all its keys is kept, and what shares a key with a kept row is dropped. That is exactly what one pass
-over the rows would give. Rounds are few; when `SEQUENTIAL` entries are left, the pass itself ends it (a chain of
-rows, each of which hangs on the one before, would take a round a link).
+**Key filters.** A row stays if no earlier kept row has one of its keys. With one key per row, the first row of each key
+stays. With several keys, the result is the greedy solution: row 9 may depend on row 5, which depends on row 2. It is
+computed in rounds over partitions, in any order and on any number of machines (Blelloch et al. 2012, "Greedy sequential
+maximal independent set and matching are parallel on average"): in each round, a row that is the first undecided one of
+all its keys is kept, and rows that share a key with a kept row are dropped. The result equals that of one sequential
+pass. Few rounds are needed. When `SEQUENTIAL` entries remain, a sequential pass finishes the work (a chain of rows,
+each depending on the one before, would need one round per link).
 
-**Caps and samples.** A partition holds whole groups, so its best rows are known at once.
+**Caps and samples.** A partition contains whole groups, so its best rows are known at once.
 
-The driver holds one byte for each row that reaches the step (and one more while it decides); workers hold a partition.
+The driver holds one byte per row that reaches the step (and one more while it decides); a worker holds a partition.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .recipe import Sampling, Step
 from .shards import read_table, write_array
 
 OPEN, KEPT, DROPPED = np.uint8(0), np.uint8(1), np.uint8(2)
-SEQUENTIAL = 1_000_000  # entries that the driver settles by itself
+SEQUENTIAL = 1_000_000  # entries that the driver decides in one sequential pass
 
 
 class Blocks(NamedTuple):
-    """The rows that reach a step: the folder, and of each block its name and the number of its first row."""
+    """The rows that reach a step: the folder, and the name and first row number of each block."""
 
     folder: Path
     names: list[str]
@@ -43,10 +43,10 @@ class Blocks(NamedTuple):
 
 
 def decide(step: Step | Sampling, blocks: Blocks, folder: Path, executor, desc: str) -> dict[str, int]:
-    """Writes ``folder/flags.npy``: (rows,) uint8, 1 for a row that stays (for a sample: one more copy of it).
+    """Write ``folder/flags.npy``: (rows,) uint8, 1 for a row that stays (in a sample: one more copy of it).
 
     Returns:
-        For a sample, how many copies every row of a group has before that; empty otherwise.
+        In a sample, the number of copies of every row of a group before the flag; otherwise empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     keyed = isinstance(step, Step) and step.kind == "keys"
@@ -84,11 +84,11 @@ def _first_of_keys(blocks: Blocks, folder: Path, partitions: int, per_row: int, 
         settle = partial(settle_partition, folder=folder, names=blocks.names, turn=turn, alone=per_row == 1)
         blocked, left, todo_next = np.zeros(blocks.rows, bool), 0, []
         for number, _ in executor.map(settle, todo, f"{desc}: round {turn + 1}"):
-            with np.load(_of_round(folder, number, turn)) as found:
-                state[found["dropped"]] = DROPPED
-                blocked[found["blocked"]] = True
-                left += len(found["entries"])
-                if len(found["entries"]):
+            with np.load(_of_round(folder, number, turn)) as result:
+                state[result["dropped"]] = DROPPED
+                blocked[result["blocked"]] = True
+                left += len(result["entries"])
+                if len(result["entries"]):
                     todo_next.append(number)
         state[(state == OPEN) & ~blocked] = KEPT
         before.unlink()
@@ -104,7 +104,7 @@ def _of_round(folder: Path, number: int, turn: int) -> Path:
 
 
 def settle_partition(number: int, folder: Path, names: Sequence[str], turn: int, alone: bool) -> None:
-    """One round over one partition; rows dropped, rows blocked, and the entries that are not settled, into a file."""
+    """Run one round on one partition; write dropped rows, blocked rows and undecided entries to a file."""
     path = _of_round(folder, number, turn)
     if path.exists():
         return
@@ -115,18 +115,18 @@ def settle_partition(number: int, folder: Path, names: Sequence[str], turn: int,
         entries = np.concatenate(pieces) if pieces else np.zeros(0, RANKED)
     state = np.load(folder / f"state-{turn}.npy", mmap_mode="r")
     dropped, blocked, entries = settle(entries, state[entries["row"]])
-    if alone:  # a row with one key: whoever is not the first is out
+    if alone:  # one key per row: drop every row that is not the first
         dropped, blocked, entries = blocked, blocked[:0], entries[:0]
     with write_whole(path) as part, part.open("wb") as file:
         np.savez(file, dropped=dropped, blocked=blocked, entries=entries)
 
 
 def settle(entries: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One round over whole groups of keys, given the state of each entry's row.
+    """Run one round on whole groups of keys, given the state of each entry's row.
 
     Returns:
-        Rows that share a key with a kept row; rows that must wait for an earlier one; the entries of groups
-        in which two rows or more are still open.
+        Rows that share a key with a kept row; rows that must wait for an earlier one; the entries of groups with at
+        least two undecided rows.
     """
     order = np.lexsort((entries["row"], entries["key"]))
     entries, state = entries[order], state[order]
@@ -144,7 +144,7 @@ def settle(entries: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _settle_in_order(pieces: list[np.ndarray], state: np.ndarray) -> None:
-    """The definition itself, over the entries that are left; changes ``state``."""
+    """Decide the remaining entries in order, as the definition says; changes ``state``."""
     entries = np.concatenate(pieces)
     entries = entries[np.argsort(entries["row"], kind="stable")]
     keys, numbers = np.unique(entries["key"], return_inverse=True)
@@ -172,7 +172,7 @@ def _best_of_groups(
 
 
 def choose_partition(number: int, folder: Path, names: Sequence[str], limit: int | Mapping[int, int]) -> None:
-    """The rows of the best entries of one partition, into a file; no more is held than is kept and a block."""
+    """Write the rows of the best entries of one partition to a file; holds the kept entries and one block in memory."""
     path = folder / f"best-{number:05d}.npy"
     if path.exists():
         return
@@ -185,7 +185,7 @@ def choose_partition(number: int, folder: Path, names: Sequence[str], limit: int
 
 
 def quotas(sampling: Sampling, sizes: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """(copies that every row of a group gets, rows of the group that get one more), for exactly ``rows`` rows."""
+    """(copies of every row of a group, rows of the group that get one more), exactly ``rows`` rows in total."""
     shares, rows = shares_of(sampling, sizes), sampling.rows or sum(sizes.values())
     exact = {group: rows * share for group, share in shares.items()}
     quota = {group: math.floor(value + 1e-9) for group, value in exact.items()}

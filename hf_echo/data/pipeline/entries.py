@@ -1,8 +1,8 @@
-"""The shuffle: what a step must know of a row to compare it with others, sorted into partitions by key.
+"""Shuffle for steps that compare rows: entries (key, row number, rank) sorted into partitions by key.
 
-An entry is a key (uint64) and a row number, for caps a rank too. Every block writes its entries to one file, ordered by
-partition, with the place where each partition begins; who needs a partition reads its piece of every file. So a
-partition, not the corpus, has to fit into memory: some `PARTITION` entries, or all entries of one key if they are more.
+An entry is a key (uint64) and a row number; for caps also a rank. Every block writes its entries to one file, ordered
+by partition, with the start of each partition. A reader of a partition reads its part of every file. Therefore a
+partition must fit into memory, not the corpus: about `PARTITION` entries, or all entries of one key if these are more.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from .recipe import Sampling, Step
 from .shards import read_json, read_table, write_array, write_json
 
-PARTITION = 1_000_000  # entries; 16 MB of keys or 24 MB of ranks, some ten times that while they are sorted
+PARTITION = 1_000_000  # entries; 16 MB of keys or 24 MB of ranks, about ten times that while they are sorted
 KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])
 RANKED = np.dtype([("key", np.uint64), ("row", np.uint64), ("rank", np.float64)])
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """splitmix64: every bit of the result depends on every bit of the value."""
+    """splitmix64 hash: every bit of the result depends on every bit of the value."""
     values = np.atleast_1d(np.asarray(values, np.uint64)) + GOLDEN
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -33,15 +33,15 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 
 def key_entries(step: Step, table: pa.Table, first: int) -> np.ndarray:
-    """(entries,) KEY: one for each key of each row that the step judges; ``first`` is the number of row 0."""
+    """(entries,) KEY: one per key of each row that the step concerns; ``first`` is the number of row 0."""
     keys = np.array(step.work.keys(table), np.uint64)
     if keys.ndim != 2 or len(keys) != len(table):
-        raise ValueError(f"step {step.name}: keys of shape {keys.shape} for {len(table)} rows")
+        raise ValueError(f"step {step.name}: keys must be ({len(table)}, k), got {keys.shape}")
     mask = step.concerns(table)
     present = keys != 0
     if mask is not None:
         present &= mask[:, None]
-    if not getattr(step.work, "shared_keys", False):  # columns do not meet: each has its own space
+    if not getattr(step.work, "shared_keys", False):  # columns are not compared with each other
         keys ^= mix(np.arange(keys.shape[1])) * (np.arange(keys.shape[1]) > 0).astype(np.uint64)
     rows, columns = np.nonzero(present)
     entries = np.empty(len(rows), KEY)
@@ -50,7 +50,7 @@ def key_entries(step: Step, table: pa.Table, first: int) -> np.ndarray:
 
 
 def cap_entries(step: Step, table: pa.Table, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """((entries,) RANKED, the numbers of rows that belong to no group)."""
+    """((entries,) RANKED, row numbers without a group)."""
     groups = step.work.groups(table)
     groups = groups.combine_chunks() if isinstance(groups, pa.ChunkedArray) else pa.array(groups, pa.string())
     rank = np.asarray(step.work.rank(table), np.float64)
@@ -60,7 +60,7 @@ def cap_entries(step: Step, table: pa.Table, first: int) -> tuple[np.ndarray, np
 
 
 def sample_entries(sampling: Sampling, table: pa.Table, first: int) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-    """((entries,) RANKED in random order of rank, no free rows, rows of each group)."""
+    """((entries,) RANKED in random order, no rows without group, rows of each group)."""
     groups = sample_groups(sampling, table)
     rank = mix(mix(np.arange(first, first + len(table))) ^ mix(sampling.seed)) >> np.uint64(11)
     entries, _ = _ranked(groups, rank.astype(np.float64), first, None)
@@ -70,7 +70,7 @@ def sample_entries(sampling: Sampling, table: pa.Table, first: int) -> tuple[np.
 
 
 def sample_groups(sampling: Sampling, table: pa.Table) -> pa.Array:
-    """What a row is counted under: its language or direction, for two_step its source before it."""
+    """The group of each row: its language or direction; for two_step preceded by its source."""
     columns = {"direction": ["source_lang", "target_lang"]}.get(sampling.by, [sampling.by])
     if sampling.method == "two_step":
         columns = ["origin", *columns]
@@ -97,7 +97,7 @@ def _ranked(groups: pa.Array, rank: np.ndarray, first: int, mask) -> tuple[np.nd
 
 
 def best(entries: np.ndarray, limit: int | Mapping[int, int]) -> np.ndarray:
-    """The ``limit`` highest ranks of each key (the earliest of equal ones); ``limit`` may depend on the key."""
+    """The ``limit`` highest ranks of each key (earliest first if equal); ``limit`` may depend on the key."""
     entries = entries[np.lexsort((entries["row"], -entries["rank"], entries["key"]))]
     starts, group = runs(entries["key"])
     place = np.arange(len(entries)) - starts[group] if len(entries) else np.zeros(0, int)
@@ -107,14 +107,14 @@ def best(entries: np.ndarray, limit: int | Mapping[int, int]) -> np.ndarray:
 
 
 def runs(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(where each run of equal keys begins, the run of each entry) of sorted keys."""
+    """(start of each run of equal keys, run number of each entry) of sorted keys."""
     new = np.ones(len(keys), bool)
     new[1:] = keys[1:] != keys[:-1]
     return np.flatnonzero(new), np.cumsum(new) - 1
 
 
 def write_entries(item: tuple[str, int], step: Step | Sampling, source: Path, folder: Path, partitions: int) -> None:
-    """The entries of one block (name, number of its first row), once."""
+    """Write the entries of one block (name, number of its first row) unless they exist."""
     name, first = item
     if (folder / f"{name}.json").exists():
         return
@@ -137,7 +137,7 @@ def write_entries(item: tuple[str, int], step: Step | Sampling, source: Path, fo
 
 
 def read_partition(folder: Path, names: Sequence[str], number: int) -> Iterator[np.ndarray]:
-    """The entries of one partition, block by block."""
+    """Yield the entries of one partition, block by block."""
     for name in names:
         start, end = np.load(folder / f"{name}.starts.npy", mmap_mode="r")[number : number + 2]
         if end > start:

@@ -1,7 +1,7 @@
-"""Who does the work: `map(function, items)`, in this process or on a Ray cluster. Nothing here knows what the work is.
+"""Executors: `map(function, items)` in this process or on a Ray cluster.
 
-Functions write their results to files and return a few plain values, so both executors leave the same files; results
-come as they are ready, in any order. On a cluster every node must see the folder that the run writes to (NFS or like).
+Functions write their results to files and return a few plain values, so both executors produce the same files. Results
+arrive in any order. On a cluster, every node must see the output folder (NFS or similar).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from tqdm.auto import tqdm
 
 
 class LocalExecutor:
-    """One item after the other, in this process."""
+    """Run the items one after the other in this process."""
 
     local = True
 
     def __init__(self, progress: bool = True) -> None:
-        self.progress, self.hidden = progress, None if progress else True  # None: where nobody looks on
+        self.progress, self.hidden = progress, None if progress else True  # None hides bars outside a terminal
 
     def map(self, function: Callable, items: Sequence, desc: str, gpus: float = 0) -> Iterator[tuple[Any, Any]]:
-        """Yields (item, function(item))."""
+        """Yield (item, function(item))."""
         for item in tqdm(items, desc, unit="part", disable=self.hidden):
             yield item, function(item)
 
 
 class RayExecutor:
-    """Ray Data, one task an item; it connects to the cluster of RAY_ADDRESS, or starts one on this machine.
+    """Run one Ray Data task per item; connects to the cluster of RAY_ADDRESS or starts one on this machine.
 
     Raises:
         ImportError: Ray is not installed.
@@ -51,7 +51,7 @@ class RayExecutor:
         context.print_on_execution_start = False
 
     def map(self, function: Callable, items: Sequence, desc: str, gpus: float = 0) -> Iterator[tuple[Any, Any]]:
-        """Yields (item, function(item)). What a task raises is raised here as it was there."""
+        """Yield (item, function(item)). An exception in a task is raised here unchanged."""
         import ray
 
         if not items:
@@ -71,7 +71,7 @@ class RayExecutor:
 
 
 class _Call:
-    """A function of one item as a function of a batch of one; errors travel as values, so that none is wrapped."""
+    """Turn a function of one item into a function of a batch of one; exceptions are returned as values, unwrapped."""
 
     def __init__(self, function: Callable) -> None:
         self.function = function

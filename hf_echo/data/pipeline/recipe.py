@@ -1,16 +1,16 @@
-"""A recipe: sources, ordered steps, sampling, output. One YAML file; what a step does is the step's business.
+"""Data recipes: sources, ordered steps, sampling and output in one YAML file, read and checked.
 
     sources: [pairs.parquet, {path: bible, label: bible, languages: [fra_Latn]}]
     steps:
-      - filter: exact_duplicates        # hf_echo.data.pipeline.filters: a name and its fields
+      - filter: exact_duplicates        # a filter of hf_echo.data.pipeline.filters and its fields
         side: corpus
         except: {provenance: [dictionary]}
       - keep: {target_lang: [eng_Latn]} # or drop; base, natural and code stand for their languages
-      - score: outputs/nano-real/3      # steps that fill a column; whoever reads the recipe says what they are
+      - score: outputs/nano-real/3      # a step that fills a column; the caller of `read_recipe` supplies its maker
     sampling: {method: temperature, exponent: 0.6, rows: 1000000}
     out: {shards: 4}
 
-Nothing is read or run here.
+`runner` runs the recipe.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Maker = Callable[[dict[str, Any]], Any]
 
 @dataclass(frozen=True)
 class Where:
-    """Row filter ``keep: {column: values}``: rows that have one of the values in every column; ``drop`` the others."""
+    """Row filter ``keep: {column: values}``: keep rows with one of the values in every column; ``drop`` the others."""
 
     columns: Mapping[str, Sequence[str]]
     inverted: bool = False
@@ -62,10 +62,10 @@ class Where:
 
 @dataclass(frozen=True)
 class Step:
-    """A filter (see `hf_echo.data.pipeline.filters`), or a column step: ``add(table) -> table`` of the same rows.
+    """A filter (see `hf_echo.data.pipeline.filters`), or a column step: ``add(table) -> table`` with the same rows.
 
-    ``only`` and ``but`` (in YAML ``except``) map columns to values: rows that do not have all of ``only``, or have all
-    of ``but``, pass by: they are not judged, and other rows are not compared with them.
+    ``only`` and ``but`` (``except`` in YAML) map columns to values. The step ignores rows that do not have all of
+    ``only`` or have all of ``but``: it neither judges them nor compares other rows with them.
     """
 
     name: str
@@ -79,10 +79,10 @@ class Step:
         for method, kind in (("keep", "rows"), ("keys", "keys"), ("groups", "groups"), ("add", "column")):
             if hasattr(self.work, method):
                 return kind
-        raise ValueError(f"step {self.name}: a {type(self.work).__name__} has none of keep, keys, groups, add")
+        raise ValueError(f"step {self.name}: {type(self.work).__name__} must have a method keep, keys, groups or add")
 
     def concerns(self, table: pa.Table) -> np.ndarray | None:
-        """Which rows are judged; None for all."""
+        """The rows that the step concerns, as booleans; None for all."""
         if not self.only and not self.but:
             return None
         mask = _all_of(table, self.only)
@@ -98,9 +98,9 @@ def _all_of(table: pa.Table, wanted: Mapping[str, Sequence[str]]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How many rows of each group (`hf_echo.data.sampling`): ``rows`` in all, exact to the row.
+    """Number of rows of each group (`hf_echo.data.sampling`); exactly ``rows`` rows in total.
 
-    A group that has fewer rows than its share repeats them, none more often than another by more than one.
+    A group with fewer rows than its share repeats them; the numbers of repetitions differ by at most one.
     """
 
     method: str
@@ -117,23 +117,23 @@ class Sampling:
         if self.by not in GROUPS:
             raise ValueError(f"by {self.by!r} is not one of {', '.join(GROUPS)}")
         if self.exponent is not None and self.method not in ("temperature", "two_step"):
-            raise ValueError(f"exponent means nothing to {self.method}: leave it out")
+            raise ValueError(f"{self.method} takes no exponent: remove it")
         if self.method == "temperature" and self.exponent is None:
             raise ValueError("temperature needs an exponent (OS 3.5: 0.6)")
         if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
-            raise ValueError(f"rows {self.rows!r} is not a positive whole number")
+            raise ValueError(f"rows must be a positive integer, not {self.rows!r}")
 
 
 @dataclass(frozen=True)
 class Output:
-    """``shards``: files (default: one for each million rows). ``origin``: keep the column that names the source."""
+    """``shards``: number of files (default: one per million). ``origin``: keep the column that names the source."""
 
     shards: int | None = None
     origin: bool = False
 
     def __post_init__(self) -> None:
         if self.shards is not None and (type(self.shards) is not int or self.shards < 1):
-            raise ValueError(f"shards {self.shards!r} is not a positive whole number")
+            raise ValueError(f"shards must be a positive integer, not {self.shards!r}")
 
 
 @dataclass(frozen=True)
@@ -144,18 +144,20 @@ class Recipe:
     steps: Sequence[Step] = ()
     sampling: Sampling | None = None
     out: Output = field(default_factory=Output)
-    text: str = ""  # as written, for the record
+    text: str = ""  # the YAML as written
 
 
 def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> Recipe:
     """Read and check a YAML recipe: a file, or the name of one in the package (``languages_200``).
 
     Args:
-        makers: step name -> what makes a column step of its mapping, for steps that are no filters (``score``).
+        makers: step name -> function that makes a column step from its mapping, for steps other than filters
+        (``score``).
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: one line that names the file, the step, the wrong field and the nearest known one.
+        ValueError: an error in the recipe; one line names the file, the step, the wrong field and the nearest known
+        one.
     """
     path = _find(str(path))
     text = path.read_text(encoding="utf-8")
@@ -164,13 +166,13 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold `field: value` lines, not {type(values).__name__}")
+        raise ValueError(f"{path} must be a mapping of `field: value` lines, not {type(values).__name__}")
     check_fields(values, RECIPE_FIELDS, str(path))
     for name in ("sources", "steps"):
         if not isinstance(values.get(name) or [], list):
-            raise ValueError(f"{path}: {name} is a list, not {type(values[name]).__name__}")
+            raise ValueError(f"{path}: {name} must be a list, not {type(values[name]).__name__}")
     if not values.get("sources"):
-        raise ValueError(f"{path}: no sources; name at least one file, folder or Hub dataset")
+        raise ValueError(f"{path}: no sources; give at least one file, folder or Hub dataset")
     return Recipe(
         [source_of(value, f"{path}: source {i}") for i, value in enumerate(values["sources"], 1)],
         [_step(value, makers or {}, f"{path}: step {i}") for i, value in enumerate(values.get("steps") or [], 1)],
@@ -190,10 +192,10 @@ def _find(name: str) -> Path:
 
 
 def source_of(value: Any, where: str) -> dict[str, Any]:
-    """A source as a mapping with path and label."""
+    """A source as a mapping with the fields path and label."""
     value = {"path": value} if isinstance(value, str) else value
     if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
-        raise ValueError(f"{where}: a path, or a mapping with the field path, not {value!r}")
+        raise ValueError(f"{where}: give a path, or a mapping with the field path, not {value!r}")
     check_fields(value, (*SOURCE_FIELDS, *BUILTIN_OPTIONS, *NWAY_OPTIONS), where)
     return {"label": Path(value["path"]).name.split(".")[0], **value}
 
@@ -203,11 +205,11 @@ def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
 
     kinds = ("filter", "keep", "drop", *makers)
     if not isinstance(value, Mapping) or not (name := next((k for k in kinds if k in value), None)):
-        raise ValueError(f"{where}: a mapping that begins with {' or '.join(kinds)}, not {value!r}")
+        raise ValueError(f"{where}: give a mapping that begins with {' or '.join(kinds)}, not {value!r}")
     values = dict(value)
     try:
         given = {key: values.pop(key) for key in ("only", "except") if isinstance(values.get(key), Mapping)}
-        only, but = (_condition(given.get(key), key) for key in ("only", "except"))  # a list is a filter's own
+        only, but = (_condition(given.get(key), key) for key in ("only", "except"))  # a list is a field of the filter
         if name == "filter":
             called = values.pop("filter")
             work = build({called: values})
@@ -227,16 +229,18 @@ def _condition(value: Any, where: str) -> dict[str, list[str]]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not value:
-        raise ValueError(f"{where} maps columns to values, not {value!r}")
+        raise ValueError(f"{where} must map columns to values, not {value!r}")
     check_fields(value, CONDITIONS, where)
     given = {key: [v] if isinstance(v, str) else list(map(str, v)) for key, v in value.items()}
     return {key: _spelt_out(v) if key.endswith("_lang") else v for key, v in given.items()}
 
 
 def _spelt_out(values: list[str]) -> list[str]:
-    """Language codes; "base" (OS Table 33), "natural" and "code" (with mathematics) stand for many.
+    """Language codes; "base" (OS Table 33), "natural" and "code" (with mathematics) are replaced by their languages.
 
-    Raises ValueError for what is no language."""
+    Raises:
+        ValueError: an unknown language code.
+    """
     subsets = {
         "base": lambda known: known.base,
         "natural": lambda known: known.script is not None,
@@ -252,7 +256,7 @@ def _spelt_out(values: list[str]) -> list[str]:
 
 
 def make(kind: type, values: Any, where: str) -> Any:
-    """An instance of a dataclass from a mapping; errors say where."""
+    """Make an instance of a dataclass from a mapping; errors start with ``where``."""
     if not isinstance(values, Mapping):
         raise ValueError(f"{where}: `field: value` lines, not {values!r}")
     check_fields(values, [f.name for f in fields(kind) if f.init], where)
@@ -266,7 +270,7 @@ def make(kind: type, values: Any, where: str) -> Any:
 
 
 def check_fields(values: Mapping[str, Any], known: Collection[str], where: str) -> None:
-    """Raises ValueError for a field that is not known, with the nearest that is."""
+    """Raise ValueError for an unknown field; the message names the nearest known one."""
     if unknown := [str(key) for key in values if key not in known]:
         advice = did_you_mean(unknown[0], known, f"known are {', '.join(known)}")
         raise ValueError(f"{where}: unknown field {unknown[0]!r}{advice}")

@@ -1,12 +1,12 @@
-"""Runs a recipe: stages over blocks on disk, and at the end Parquet files, counts and statistics.
+"""Run a data recipe: stages over blocks on disk, then Parquet files, counts and statistics.
 
-A stage is a step that compares rows (a key filter, a cap, a fit, the sample; in the first stage the reading of the
-sources) and the row-local steps after it, in one pass. Its folder is called after everything that its rows depend on
-(sources with size and time, steps with all fields, the version), so a changed recipe never meets old blocks, and a
-stopped run goes on with the first unfinished block of its first unfinished stage.
+A stage is one pass: a step that compares rows (key filter, cap, fit, sample; in the first stage the reading of the
+sources) and the row-local steps after it. The name of its folder is a hash of everything that its rows depend on
+(sources with size and time, steps with all fields, the version), so a changed recipe never uses old blocks. A stopped
+run resumes at the first unfinished block of its first unfinished stage.
 
     OUT/data/train-00000-of-00004.parquet ...   counts.json counts.md stats.json stats.md recipe.yaml fitted.json
-    OUT/.work/00-1f0c.../                       while it runs; with keep_work for good
+    OUT/.work/00-1f0c.../                       during the run; kept with keep_work
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .shards import read_json, read_table, write_json
 from .sources import Unit, units_of
 from .statistics import Statistics, collect_statistics
 
-BLOCK = 50_000  # rows of a block; what a worker holds at once is a few times its text
-FILE_ROWS = 1_000_000  # of an output file, where the recipe does not say how many files
-VERSION = 1  # of what stages write; a new one forgets old work
+BLOCK = 50_000  # rows of a block; a worker needs a few times the memory of its text
+FILE_ROWS = 1_000_000  # rows of an output file, if the recipe gives no number of files
+VERSION = 1  # of the stages' output; raising it discards old work
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The folder with ``data/``, how many rows it holds, the counts of each step, what it is made of."""
+    """Result of a run: the folder with ``data/``, its number of rows, the counts of each step, the statistics."""
 
     folder: Path
     rows: int
@@ -77,30 +77,30 @@ def run(
     overwrite: bool = False,
     fresh: bool = False,
 ) -> Outcome:
-    """Run a recipe into the folder ``out``; go on where an earlier run of the same recipe was stopped.
+    """Run a recipe into the folder ``out``; resume an earlier run of the same recipe that was stopped.
 
     Args:
-        executor: `LocalExecutor` (default) or `RayExecutor`; the result is the same.
-        on_bad_row: "error" stops at the first block with bad rows, naming file and line (what is finished stays);
-            "skip" leaves them out and lists them in counts.json.
-        keep_work: keep the blocks of every stage, so that a recipe that differs in a late step starts there.
-            Otherwise a stage's blocks go as soon as the next stage is done.
-        overwrite: replace the outcome of another recipe (or of changed sources) in ``out``.
-        fresh: forget the work of a stopped run.
+        executor: `LocalExecutor` (default) or `RayExecutor`; both give the same result.
+        on_bad_row: "error" stops at the first block with bad rows and names file and line (finished blocks stay);
+            "skip" drops them and lists them in counts.json.
+        keep_work: keep the blocks of every stage, so that a recipe that differs only in a late step resumes there.
+            Otherwise a stage's blocks are deleted when the next stage is done.
+        overwrite: replace the result of another recipe (or of changed sources) in ``out``.
+        fresh: discard the work of a stopped run.
 
     Raises:
-        FileNotFoundError: a source is not there.
-        ValueError: bad rows; ``out`` holds something else; no row is left.
+        FileNotFoundError: a source does not exist.
+        ValueError: bad rows; ``out`` holds another result; no row is left.
     """
     out, executor = Path(out), executor or LocalExecutor()
     units = units_of(recipe.sources)
     stages = stages_of(recipe, units, block)
     key = _digest(stages[-1].key, recipe.out)
     if (out / "data").exists() and not fresh and _key_of(out) == key:
-        return _outcome(out)  # nothing to do
+        return _outcome(out)
     if (out / "data").exists() and not overwrite:
-        mend = "give another folder, or overwrite it"
-        raise ValueError(f"{out} holds the outcome of another recipe or of changed sources: {mend}")
+        fix = "give another folder, or overwrite it"
+        raise ValueError(f"{out} holds the result of another recipe or of changed sources: {fix}")
     work = out / ".work"
     if fresh:
         shutil.rmtree(work, ignore_errors=True)
@@ -124,7 +124,7 @@ def run(
 
 
 def stages_of(recipe: Recipe, units: Sequence[Unit], block: int) -> list[Stage]:
-    """The stages; the key of each depends on all before it."""
+    """The stages of a recipe; the key of each depends on all stages before it."""
     plan: list[tuple[Any, list[Step]]] = [(None, [])]
     for step in recipe.steps:
         if step.kind in ("keys", "groups") or hasattr(step.work, "fit"):
@@ -195,7 +195,7 @@ def _gpus(stage: Stage) -> float:
 
 
 def _fit(step: Step, before: Path, names: list[str], folder: Path, progress: bool) -> Step:
-    """The step with its filter fitted on the rows that reach it; fitted once."""
+    """The step with its filter fitted on the rows that reach it; fitted once per run."""
     path = folder / "fitted.pickle"
     if not path.exists():
 
@@ -211,7 +211,7 @@ def _fit(step: Step, before: Path, names: list[str], folder: Path, progress: boo
 
 
 def _collect(folder: Path, names: list[str]) -> tuple[list, list, dict[str, bool]]:
-    """(counts of the steps, (name, rows) of the blocks, which optional columns hold something)."""
+    """(counts of the steps, (name, rows) of the blocks, optional column -> whether it has values)."""
     notes = [note_of(folder, name) for name in names]
     steps = counts.add_up(note["steps"] for note in notes)
     blocks = [(name, note["rows"]) for name, note in zip(names, notes)]
@@ -224,7 +224,7 @@ def _write_output(recipe: Recipe, last: Path, out: Path, key: str, executor) -> 
     if not rows:
         steps = counts.as_json(note["steps"])
         culprit = next(step["step"] for step in steps if not step["kept"])
-        raise ValueError(f"no row is left after the step {culprit}; {out / 'counts.md'} shows what each step kept")
+        raise ValueError(f"no row is left after the step {culprit}; {out / 'counts.md'} shows the rows after each step")
     files = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
     columns = [*COLUMNS, *(c for c in OPTIONAL if note["has"][c]), *(["origin"] if recipe.out.origin else [])]
     folder = last / "data"
@@ -243,7 +243,7 @@ def _write_output(recipe: Recipe, last: Path, out: Path, key: str, executor) -> 
 
 
 def _pieces(blocks: Sequence[tuple[str, int]], rows: int, files: int) -> list[tuple[str, list]]:
-    """Of each file its name and the (block, from row, to row) that it holds; files differ by one row at most."""
+    """(name, [(block, from row, to row)]) of each file; the files' numbers of rows differ by at most one."""
     edges, plan, first = [rows * i // files for i in range(files + 1)], [], 0
     spans = []
     for name, count in blocks:

@@ -1,7 +1,7 @@
-"""Blocks of rows on disk: Arrow files of the parallel schema with the column ``origin``, and notes as JSON.
+"""Blocks of rows on disk: Arrow files of the parallel schema plus the column ``origin``, and notes as JSON.
 
-A file that is there is whole: it is written under another name first. The note of a block is written after its rows,
-so a block that has a note is finished.
+Files are written under another name first, so an existing file is complete. A block's note is written after its rows,
+so a block with a note is finished.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_table(path: Path) -> pa.Table:
 
 
 def blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
-    """The same rows in tables of ``size`` rows; the last may be smaller."""
+    """Regroup the rows into tables of ``size`` rows; the last may be smaller."""
     held, rows = [], 0
     for table in tables:
         while len(table):

@@ -1,6 +1,6 @@
-"""Sources into blocks: each file (or Hub dataset, n-way folder, the built-in corpus) is one unit of reading.
+"""Read sources as blocks: each file (or Hub dataset, n-way folder, the built-in corpus) is one unit of reading.
 
-A unit whose reading was stopped is read again from its beginning; its finished blocks are not written again.
+If reading a unit was stopped, it is read again from its start, but finished blocks are not written again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..tables import BadRows, list_files
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 100_000  # bytes of one text; what is longer is no sentence, and a page of logs or a lost line end
+LONGEST = 100_000  # bytes of one text; a longer one is not a sentence but a log page or has lost its line ends
 UNREADABLE = (
     BrokenFile,
     pa.ArrowException,
     OSError,
     EOFError,
     zlib.error,
-)  # of a file that is cut off or damaged
+)  # errors of a truncated or damaged file
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,14 @@ class Unit:
     path: str
     label: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    identity: tuple = ()  # changes when the content does
+    identity: tuple = ()  # changes with the content
 
 
 def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
-    """What is to be read, in order. A folder of pair files is one unit a file, if no limit counts over them.
+    """The units of reading, in order. A folder of pair files has one unit per file, unless a limit spans the files.
 
-    Raises FileNotFoundError for a path that is not there.
+    Raises:
+        FileNotFoundError: a path does not exist.
     """
     units = []
     for source in sources:
@@ -71,7 +72,7 @@ def _is_nway(path: Path) -> bool:
 
 
 def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
-    """The good rows. A file that is damaged counts as one bad row; what stands before the damage is read."""
+    """Yield the good rows. A damaged file counts as one bad row; rows before the damage are read."""
     path, row = Path(unit.path), 0
     try:
         if path.is_file():

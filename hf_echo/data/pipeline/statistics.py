@@ -1,7 +1,7 @@
-"""What a parallel collection is made of: the table of OS A.7 (Table 34), for any files that `load_parallel` reads.
+"""Statistics of parallel data as in OS A.7 (Table 34), for everything that `load_parallel` reads.
 
-By provenance: pairs, directions (X to Y), source languages, target languages; characters beside them. Code and
-mathematics are counted apart by the side that is natural language, as the paper does (Code/Math -> Eng, Eng -> Code).
+By provenance: pairs, directions (X to Y), source languages, target languages and characters. As in the paper, code and
+mathematics are counted separately by the side with natural language (Code/Math -> Eng, Eng -> Code).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Direction:
 
     @property
     def kind(self) -> str:
-        """The provenance; of code and mathematics also which way it goes."""
+        """The provenance; for code and mathematics also the direction."""
         ends = [language(code).script is None for code in (self.source_lang, self.target_lang)]
         way = {(True, False): " to text", (False, True): " from text"}.get(tuple(ends), "")
         return self.provenance + way
@@ -56,7 +56,7 @@ class Statistics:
     directions: tuple[Direction, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each kind of data, and the total."""
+        """One row per kind of data, and the total."""
         kinds: dict[str, list[Direction]] = {}
         for direction in self.directions:
             kinds.setdefault(direction.kind, []).append(direction)
@@ -94,15 +94,16 @@ def _sum(part: Sequence[Direction]) -> dict[str, int]:
 def collect_statistics(
     paths: Sequence[str | Path], *, executor: Any = None, on_bad_row: str = "error", **arguments: Any
 ) -> Statistics:
-    """Count files, folders, Hub datasets (anything that `load_parallel` reads, with its arguments).
+    """Count the pairs of files, folders and Hub datasets (everything that `load_parallel` reads).
 
     Raises:
-        FileNotFoundError: one of them is not there. ValueError: bad rows.
+        FileNotFoundError: a source does not exist.
+        ValueError: bad rows.
     """
     sources = [{"path": str(path), "label": str(path), **arguments} for path in paths]
     units, totals = units_of(sources), Counter()
-    for _, found in (executor or LocalExecutor()).map(partial(count_unit, on_bad_row=on_bad_row), units, "Counting"):
-        for key, values in found.items():
+    for _, counts in (executor or LocalExecutor()).map(partial(count_unit, on_bad_row=on_bad_row), units, "Counting"):
+        for key, values in counts.items():
             for name, value in zip(("pairs", "source", "target"), values):
                 totals[key, name] += value
     order = {name: i for i, name in enumerate(PROVENANCES)}

@@ -1,7 +1,7 @@
-"""Sentences: texts cut at sentence ends by rule or by a SaT model, and the material to train one (OS A.1).
+"""Sentence segmentation by rules or by a SaT model, and training sets for SaT models (OS A.1).
 
-A segmenter is a callable (texts, lang) -> one list of pieces a text. The pieces joined are the text again, to the
-character; the white space between two sentences belongs to the first.
+A segmenter is a callable (texts, lang) -> one list of pieces per text. The joined pieces equal the text exactly; white
+space between two sentences belongs to the first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Sentences without a model: sentencex's rules (some 300 languages), and what it lacks for other scripts.
+"""Sentence segmentation by rules: sentencex (some 300 languages), with additions for scripts that it lacks.
 
-Nothing is downloaded. A line break always ends a sentence. What this module adds was found on FLORES and NTREX
-(docs/trials/data-engine.md): every full stop of a script that has its own (Khmer, Ge'ez, danda, CJK ...), Tibetan
-shad before a space, the two word spaces that stand for a Ge'ez full stop, and, for want of any mark, Thai spaces where
-the sentence is already long. Latin, Greek and Cyrillic are sentencex's alone: their full stop has other uses.
+Nothing is downloaded. A line break always ends a sentence. The additions were found on FLORES and NTREX
+(docs/trials/data-engine.md): full stops of scripts that have their own (Khmer, Ge'ez, danda, CJK ...), Tibetan shad
+before a space, two Ge'ez word spaces in place of a full stop, and spaces in Thai, which has no sentence marks, if the
+sentence is already long. Latin, Greek and Cyrillic are left to sentencex, because their full stop has other uses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import regex
 from ...language_table import ISO_639_1
 from ...languages import LANGUAGES, language
 
-THAI_LENGTH = 60  # characters; of 40 to 150 the best on FLORES, and about the length of a Thai clause
+THAI_LENGTH = 60  # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
 OTHER_USES = ".!?．！？၊"  # sentence ends in Unicode's table that have other uses; the last is a comma
 CLOSING = r"\p{STerm}\p{Pe}\p{Pf}\"'”’"
 
@@ -33,10 +33,11 @@ _SPACES = regex.compile(r"\s+(?=\S)")
 
 
 def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
-    """Pieces of each text; joined they are the text. An empty text has none.
+    """Split each text into sentences; the joined pieces equal the text. An empty text has no pieces.
 
     Raises:
-        ImportError: without hf-echo[segment]. ValueError: an unknown language, or code or mathematics.
+        ImportError: hf-echo[segment] is not installed.
+        ValueError: an unknown language, code or mathematics.
     """
     try:
         from sentencex import segment
@@ -44,7 +45,7 @@ def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
         raise ImportError("sentences by rule need sentencex: pip install 'hf-echo[segment]'") from error
     code = language(lang).code
     if LANGUAGES[code].script is None:
-        raise ValueError(f"{lang} has no sentences: `hf-echo data code` and `hf-echo data math` cut it")
+        raise ValueError(f"{lang} has no sentences; use `hf-echo data code` or `hf-echo data math`")
     return [_pieces(text, code, segment) for text in texts]
 
 
@@ -53,7 +54,7 @@ def _pieces(text: str, lang: str, segment) -> list[str]:
     for line in _LINES.split(text):
         if not line:
             continue
-        if not line.strip():  # belongs to the sentence before it
+        if not line.strip():  # a blank line belongs to the sentence before it
             pieces[-1:] = [pieces[-1] + line] if pieces else [line]
             continue
         for part in _by_library(line, lang, segment):
@@ -62,7 +63,7 @@ def _pieces(text: str, lang: str, segment) -> list[str]:
 
 
 def _by_library(line: str, lang: str, segment) -> list[str]:
-    """sentencex doubles a carriage return, and takes the Burmese comma for a full stop, whatever the language."""
+    """Split by sentencex, which doubles carriage returns and takes the Burmese comma for a full stop."""
     if lang.split("_")[1] == "Mymr":
         return [line]
     parts = segment(_library_code(lang), line.rstrip("\r\n"))
@@ -101,5 +102,5 @@ def _without_blank(pieces: list[str]) -> list[str]:
 
 @cache
 def _library_code(lang: str) -> str:
-    """sentencex knows ISO 639-1 codes."""
+    """The ISO 639-1 code, which sentencex expects."""
     return next((short for short, code in ISO_639_1.items() if code == lang), lang.split("_")[0])

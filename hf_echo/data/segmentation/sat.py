@@ -1,4 +1,4 @@
-"""Segment-any-Text through wtpsplit: a SaT model by name ("sat-12l-sm") or folder, as a segmenter."""
+"""Sentence segmentation with Segment-any-Text: wraps wtpsplit's SaT models, by name ("sat-12l-sm") or folder."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-XLM_R = "facebookAI/xlm-roberta-base"  # the tokenizer of the released models, which do not carry it
+XLM_R = "facebookAI/xlm-roberta-base"  # tokenizer of the released models, which do not include it
 FINE_TUNED = 0.25  # wtpsplit's threshold of models fine-tuned on sentences
 
 
 def sat_segmenter(
     model: str | Path, *, threshold: float | None = None, batch_size: int = 32, device: str | None = None
 ) -> Callable[[Sequence[str], str], list[list[str]]]:
-    """Opens the model once; the segmenter does not need the language.
+    """Load a SaT model as a segmenter; the segmenter ignores the language.
 
     Args:
-        model: a name on the Hub (of segment-any-text) or a folder, with its own tokenizer or XLM-R's.
-        threshold: a character ends a sentence above this probability; None takes 0.25 for a folder, and for a name
-            what wtpsplit has for it.
+        model: a name on the Hub (of segment-any-text), or a folder, with its own tokenizer or XLM-R's.
+        threshold: a character with a higher probability ends a sentence; None: 0.25 for a folder, wtpsplit's
+            default for a name.
 
     Raises:
-        ImportError: without hf-echo[segment].
-        FileNotFoundError: no such folder, or not on the Hub. ValueError: a threshold outside [0, 1).
+        ImportError: hf-echo[segment] is not installed.
+        FileNotFoundError: no such folder or model on the Hub.
+        ValueError: a threshold outside [0, 1).
     """
     if threshold is not None and not 0 <= threshold < 1:
-        raise ValueError(f"threshold is {threshold}, must be at least 0 and below 1")
+        raise ValueError(f"threshold={threshold} must be at least 0 and below 1")
     sat = _open(model)
     if device:
         sat.to(device)
-    if threshold is None and Path(model).is_dir():  # wtpsplit would look for "sm" anywhere in the path
+    if threshold is None and Path(model).is_dir():  # wtpsplit would search the whole path for "sm"
         threshold = FINE_TUNED
     room = min(512, sat.config.max_position_embeddings - 4)
 
@@ -65,11 +66,11 @@ def _open(model: str | Path) -> Any:
         return SaT(str(model), tokenizer_name_or_path=str(model) if own else XLM_R)
     except OSError as error:
         reason = str(error).splitlines()[0]
-        raise FileNotFoundError(f"{str(model)!r} is no SaT model in a folder or on the Hub: {reason}") from error
+        raise FileNotFoundError(f"{str(model)!r} is not a SaT model in a folder or on the Hub: {reason}") from error
 
 
 def _whole(text: str, pieces: Sequence[str]) -> list[str]:
-    """wtpsplit leaves the space behind a sentence on it; should it ever lose a character, the text stays whole."""
+    """Drop empty pieces and check that no character was lost (wtpsplit leaves the space after a sentence on it)."""
     pieces = [piece for piece in pieces if piece]
     if "".join(pieces) != text:
         raise ValueError(f"the segmenter changed the text {text[:60]!r}")

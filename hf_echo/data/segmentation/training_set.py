@@ -1,7 +1,7 @@
-"""The synthetic training set of a segmenter (OS A.1): sentences of one language, translated, put together again.
+"""Synthetic training set for sentence segmentation (OS A.1): translated sentences of one language, joined again.
 
-Translation keeps sentence boundaries, so the boundaries found in English are those of every language. Who finds them
-and who translates is the caller's choice. Rows: `lang`, `text`, `ends` (the offset behind each sentence).
+Translation keeps sentence boundaries, so the boundaries of the English text hold in every language. The caller supplies
+segmenter and translator. Rows: `lang`, `text`, `ends` (the offset after each sentence).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from ...languages import language
 from .boundaries import join_sentences, trimmed
 
-BLOCK = 256  # sentences that are translated together
+BLOCK = 256  # sentences per call of the translator
 
 Translate = Callable[[list[str], str, str], Sequence[str]]
 
@@ -31,23 +31,23 @@ def segmentation_examples(
     per_document: int = 32,
     progress: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """Rows of every target language in turn; a generator, so that a caller may write them as they come.
+    """Yield the rows of one target language after the other.
 
     Args:
-        texts: monolingual texts of `source_lang`. Each language takes the next `sentences` consecutive sentences of
-            them and starts again at the front when they are used up.
-        segment: (texts, lang) -> pieces of each, `sat_segmenter(...)` or `rule_segmenter`.
-        translate: (sentences, source_lang, target_lang) -> as many translations. The source language itself, where it
-            is a target, is not translated. An empty translation is left out.
-        per_document: sentences of a row.
+        texts: monolingual texts of `source_lang`. Each language takes the next `sentences` consecutive sentences and
+            starts from the first again when they are used up.
+        segment: (texts, lang) -> pieces of each text: `sat_segmenter(...)` or `rule_segmenter`.
+        translate: (sentences, source_lang, target_lang) -> as many translations. Not called if the target is the
+            source language. Empty translations are dropped.
+        per_document: sentences per row.
 
     Raises:
-        ValueError: no sentence in the texts, an unknown language, numbers below 1, a translator that loses lines.
+        ValueError: no sentence in the texts, an unknown language, numbers below 1, or a wrong number of translations.
     """
     for code in (source_lang, *target_langs):
         language(code)
     if sentences < 1 or per_document < 1:
-        raise ValueError(f"sentences is {sentences} and per_document {per_document}, must be at least 1")
+        raise ValueError(f"sentences={sentences} and per_document={per_document} must be at least 1")
     stream = cycle(_once(texts, segment, source_lang))
     bar = tqdm(total=sentences * len(target_langs), desc="Translating", unit="sentence", disable=not progress)
     for lang in target_langs:
@@ -65,7 +65,7 @@ def segmentation_examples(
 
 
 def example(sentences: Sequence[str], lang: str) -> dict[str, Any]:
-    """One row of sentences whose boundaries are known."""
+    """Make one row from sentences."""
     text, ends = join_sentences(sentences, lang)
     return {"lang": lang, "text": text, "ends": ends}
 
@@ -75,14 +75,14 @@ def _once(texts: Sequence[str], segment, lang: str) -> Iterator[str]:
     sentences: Iterable[str] = chain.from_iterable(trimmed(pieces) for block in blocks for pieces in block)
     first = next(iter(sentences := iter(sentences)), None)
     if first is None:
-        raise ValueError(f"the {len(texts)} texts of {lang} hold no sentence: give texts to translate")
+        raise ValueError(f"the {len(texts)} texts of {lang} contain no sentence; give texts to translate")
     return chain([first], sentences)
 
 
 def _translated(block: list[str], source_lang: str, lang: str, translate: Translate) -> Sequence[str]:
     if lang == source_lang:
         return block
-    found = translate(block, source_lang, lang)
-    if len(found) != len(block):
-        raise ValueError(f"the translator gave {len(found)} lines for {len(block)} sentences into {lang}")
-    return found
+    translations = translate(block, source_lang, lang)
+    if len(translations) != len(block):
+        raise ValueError(f"the translator returned {len(translations)} lines for {len(block)} sentences into {lang}")
+    return translations

@@ -78,11 +78,11 @@ out: {shards: 2, origin: true}
         ("sources: [a]\nsampling: {method: temperatur}", "sampling: method 'temperatur' is not one of natural"),
         ("sources: [a]\nsampling: {exponent: 1}", "sampling: needs the field method"),
         ("sources: [a]\nsampling: {method: temperature}", "temperature needs an exponent"),
-        ("sources: [a]\nsampling: {method: natural, exponent: 2}", "exponent means nothing to natural"),
-        ("sources: [a]\nsampling: {method: natural, rows: 1.5}", "rows 1.5 is not a positive whole number"),
-        ("sources: [a]\nout: {shards: 0}", "out: shards 0 is not a positive whole number"),
+        ("sources: [a]\nsampling: {method: natural, exponent: 2}", "natural takes no exponent"),
+        ("sources: [a]\nsampling: {method: natural, rows: 1.5}", "rows must be a positive integer, not 1.5"),
+        ("sources: [a]\nout: {shards: 0}", "out: shards must be a positive integer, not 0"),
         ("sources: [a\n", "is not YAML"),
-        ("- a", "must hold `field: value` lines, not list"),
+        ("- a", "must be a mapping of `field: value` lines, not list"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(read, tmp_path, text, message):

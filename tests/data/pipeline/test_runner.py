@@ -168,7 +168,7 @@ def test_the_same_recipe_again_does_nothing_and_another_is_refused(source, tmp_p
     assert go(recipe, out).rows == len(result(out))
     assert before == {path: path.stat().st_mtime_ns for path in (out / "data").glob("*")}
     other = recipe_of(source, Step("long", Long(9)))
-    with pytest.raises(ValueError, match="outcome of another recipe"):
+    with pytest.raises(ValueError, match="result of another recipe"):
         go(other, out)
     go(other, out, overwrite=True)
     assert all(len(row["source"]) >= 9 for row in result(out))
@@ -314,7 +314,7 @@ def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
         def keep(self, table):
             return np.ones(3)
 
-    with pytest.raises(ValueError, match="step wrong: keep gave float64"):
+    with pytest.raises(ValueError, match="step wrong: keep returned float64"):
         go(recipe_of(source, Step("wrong", Wrong())), tmp_path / "out3")
 
 

@@ -1,23 +1,22 @@
-"""Filters of parallel rows: pure pieces over Arrow tables of the parallel schema; an engine runs them.
+"""Filters of parallel rows, as pure functions over Arrow tables of the parallel schema; the pipeline runs them.
 
-A filter is a small frozen dataclass of plain fields: it can be pickled, and built from a YAML mapping by keyword
-(:func:`build`). Its method tells which of three kinds it is:
+A filter is a small frozen dataclass of plain fields: it can be pickled, and built from a YAML mapping (:func:`build`).
+Its methods show its kind:
 
-1. row filter: ``keep(table) -> bool array (rows,)``. A row is judged by itself alone.
-2. key filter: ``keys(table) -> uint64 array (rows, k)``. The engine keeps a row only if NONE of its keys was
-   carried by an earlier KEPT row, in the order of the input. Column i is compared with column i only, unless the
-   filter's attribute ``shared_keys`` is true (one space for all columns). Key 0 is "no key".
-3. group cap: ``groups(table) -> string array (rows,)``, ``rank(table) -> float array (rows,)`` and a field
-   ``limit``. The engine keeps the ``limit`` highest ranks of each group (ties: the earliest row). A null group
-   is "no group": the row stays.
+1. Row filter: ``keep(table) -> bool array (rows,)``. Each row is judged alone.
+2. Key filter: ``keys(table) -> uint64 array (rows, k)``. A row stays only if no earlier KEPT row has one of its keys,
+in
+   the order of the input. Column i is compared with column i only, unless the filter's attribute ``shared_keys`` is
+   true (then all columns are compared). Key 0 means "no key".
+3. Group cap: ``groups(table) -> string array (rows,)``, ``rank(table) -> float array (rows,)`` and a field ``limit``.
+   The ``limit`` highest ranks of each group stay (ties: the earliest row). A null group means "no group": the row
+   stays.
 
-A filter with ``fit(tables) -> filter`` learns from the rows that it will judge (it may read them as a stream, once)
-and returns a new filter with plain fields. Where nothing needs to be learnt, ``fit`` returns the filter itself.
+A filter with ``fit(tables) -> filter`` learns from the rows that it will judge (one pass over a stream) and returns a
+new filter with plain fields. If there is nothing to learn, ``fit`` returns the filter itself.
 
     build("sanity")
     build({"exact_duplicates": {"side": "corpus"}})
-
-Nothing here reads or writes rows, counts what was dropped, or knows where the rows come from.
 """
 
 from __future__ import annotations
@@ -57,20 +56,21 @@ __all__ = [*(kind.__name__ for kind in FILTERS.values()), "FILTERS", "build"]
 
 
 def build(spec: str | Mapping[str, Any]) -> Any:
-    """The filter of one recipe entry: ``"sanity"`` or ``{"exact_duplicates": {"side": "corpus"}}``.
+    """Build the filter of one recipe entry: ``"sanity"`` or ``{"exact_duplicates": {"side": "corpus"}}``.
 
     Raises:
-        ValueError: an unknown filter or field (it names the nearest known), a missing field, or a wrong value.
+        ValueError: an unknown filter or field (the message names the nearest known one), a missing field, a wrong
+        value.
     """
     if isinstance(spec, str):
         spec = {spec: {}}
     if not isinstance(spec, Mapping) or len(spec) != 1:
-        raise ValueError(f"a filter is written name: {{fields}} with one name, not {spec!r}")
+        raise ValueError(f"a filter is one name or {{name: {{fields}}}}, not {spec!r}")
     ((name, values),) = spec.items()
     if name not in FILTERS:
         raise ValueError(f"unknown filter {name!r}{_advice(name, FILTERS)}")
     if values is not None and not isinstance(values, Mapping):
-        raise ValueError(f"the fields of filter {name} are a mapping, not {values!r}")
+        raise ValueError(f"the fields of filter {name} must be a mapping, not {values!r}")
     values = {key: tuple(v) if isinstance(v, list) else v for key, v in (values or {}).items()}
     known = {field.name: field for field in fields(FILTERS[name])}
     for field in values:

@@ -1,7 +1,7 @@
-"""What kind of character a code point is: letter, mark, white space, and the script of a letter, as lookup tables.
+"""Lookup tables of character properties: letter, mark, white space, and the script of a letter.
 
-The Unicode properties come from the `regex` library (transformers brings it). A table has one entry for each code point
-up to the last letter that Unicode has assigned, so that a whole column is looked up at once.
+The Unicode properties come from the `regex` library (a dependency of transformers). A table has one entry per code
+point up to the last letter that Unicode assigns, so a whole column is looked up at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import regex
 
 from ....language_table import SCRIPTS
 
-LAST = 0x3400F  # ideographs end below; planes 4 to 16 hold no letters
+LAST = 0x3400F  # the last ideographs are below; planes 4 to 16 have no letters
 _ALL = "".join(map(chr, range(LAST + 1)))
 
 # ISO 15924 codes of mixed writing -> Unicode scripts
@@ -32,23 +32,23 @@ def characters(pattern: str) -> np.ndarray:
 
 
 def is_kind(points: np.ndarray, pattern: str) -> np.ndarray:
-    """bool, one a code point."""
+    """(code points,) bool: whether each one matches the pattern."""
     return characters(pattern)[np.minimum(points, LAST)]
 
 
 @cache
 def scripts() -> np.ndarray:
-    """uint8 (LAST + 1,): 0 for what is no letter, else the number of its script; 1 is a script of no language here."""
+    """uint8 (LAST + 1,): script number of each letter, 0 for other characters, 1 for scripts of no language here."""
     table = characters(r"\p{L}").astype(np.uint8)
     for number, script in enumerate(_UNICODE, 2):
         table[characters(rf"[\p{{L}}&&\p{{Script={script}}}]")] = number
-    # the long vowel mark of kana is filed under Common
+    # Unicode files the long vowel mark of kana under Common
     table[0x30FC] = table[0xFF70] = script_number("Kana")
     return table
 
 
 def script_of(points: np.ndarray) -> np.ndarray:
-    """uint8, the script number of each code point."""
+    """(code points,) uint8: the script number of each one."""
     return scripts()[np.minimum(points, LAST)]
 
 
@@ -57,6 +57,6 @@ def script_number(name: str) -> int:
 
 
 def script_numbers(code: str) -> list[int]:
-    """The numbers of the scripts that a language code (``jpn_Jpan``) is written in."""
+    """Script numbers of a language code (``jpn_Jpan`` has several)."""
     iso = code.split("_")[1]
     return [script_number(name) for name in MIXED.get(iso, (iso,))]

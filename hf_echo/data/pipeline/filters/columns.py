@@ -1,7 +1,4 @@
-"""Columns of a parallel table as arrays that numpy can count with: directions, numbers, code points.
-
-No filter stands here, only what several of them look at.
-"""
+"""Columns of a parallel table as numpy arrays: directions, numbers, code points. Shared by several filters."""
 
 from __future__ import annotations
 
@@ -45,19 +42,19 @@ def numbers(table: pa.Table, name: str) -> np.ndarray:
 
 
 def code_points(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """All characters of the texts in one row of uint32, and the offsets (rows + 1) at which each text begins."""
+    """(code points of all texts, uint32; offsets (rows + 1,) at which each text starts)."""
     lengths = pc.fill_null(pc.utf8_length(column), 0).to_numpy().astype(np.int64)
     text = "".join(pc.fill_null(column, "").to_pylist())
     return np.frombuffer(text.encode("utf-32-le"), np.uint32), np.concatenate([[0], np.cumsum(lengths)])
 
 
 def count_by_row(wanted: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """How many of the characters of each text are wanted (a number each, or true and false)."""
+    """Sum over the characters of each text of ``wanted`` (a number or boolean per character): (rows,)."""
     return np.diff(np.concatenate([[0], np.cumsum(wanted, dtype=np.int64)])[offsets])
 
 
 def text_hashes(table: pa.Table, seed: int = 0) -> np.ndarray:
-    """uint64 (rows,): a number of the row's two texts, the same wherever the row stands."""
+    """uint64 (rows,): a hash of the row's two texts, independent of its position."""
     from xxhash import xxh3_64_intdigest
 
     texts = zip(*(table[side].to_pylist() for side in SIDES))

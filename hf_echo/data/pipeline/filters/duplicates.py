@@ -1,8 +1,7 @@
-"""Duplicate rows by keys: exact ones (OS 3.5, 4.4) and near ones by MinHash with banding.
+"""Deduplication filters: exact duplicates (OS 3.5, 4.4) and near duplicates by MinHash with banding.
 
-Which rows go is the engine's work: it keeps a row only if none of its keys was carried by an earlier kept row. Here the
-keys are made. Near duplicates are not compared once more after the keys met: ``threshold`` is the similarity at which
-about half of them meet.
+The filters compute keys; the pipeline keeps a row only if no earlier kept row has one of its keys. Near duplicates with
+a common key are not compared again: ``threshold`` is the similarity at which about half of the pairs share a key.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ CHOICES = ("source", "target", "either", "both", "corpus")
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What both filters of this file ask; not a filter itself.
+    """Options of both filters of this file; not a filter itself.
 
     Attributes:
-        side: "source", "target": no text twice on this side; "either": on neither side; "both": no pair twice;
-            "corpus": no text twice in the whole corpus, whatever the side (OS 4.4).
-        ignore: of "punctuation" and "digits" what does not count as a difference. Case, width and white space
-            never do.
-        by_language: the same text in two languages is two texts.
-        exempt: languages whose rows are left alone and do not count against others (OS 4.4: weak small ones).
-        fewer_than: of ``exempt`` (of all languages when that is empty) only those with fewer rows are exempt;
-            needs ``fit``.
+        side: where texts must be unique. "source" or "target": on this side; "either": on each side; "both": as a pair;
+            "corpus": in the whole corpus, on any side (OS 4.4).
+        ignore: "punctuation" or "digits", or both: differences in these do not count. Case, width and white space never
+            count.
+        by_language: equal texts in two languages are different texts.
+        exempt: languages whose rows always stay and are not compared with others (OS 4.4: weak small languages).
+        fewer_than: only languages of ``exempt`` (of all languages, if it is empty) with fewer rows are exempt; needs
+            ``fit``.
     """
 
     side: str = "either"
@@ -52,14 +51,14 @@ class Duplicates:
         return self.side == "corpus"
 
     def fit(self, tables: Iterable[pa.Table]) -> Duplicates:
-        """With ``exempt`` settled; reads nothing without ``fewer_than``."""
+        """Determine ``exempt``; reads no rows without ``fewer_than``."""
         if self.fewer_than is None:
             return self
         return replace(self, exempt=small_languages(tables, self.fewer_than, self.exempt), fewer_than=None)
 
     def keys(self, table: pa.Table) -> np.ndarray:
         if self.fewer_than is not None:
-            raise ValueError(f"fewer_than={self.fewer_than} counts rows first: call fit")
+            raise ValueError(f"fewer_than={self.fewer_than} needs row counts: call fit first")
         chosen = [side for side in SIDES if self.side in (side, "either", "both", "corpus")]
         forms = [normal_forms(table[side].to_pylist(), self.ignore) for side in chosen]
         seeds = [self._seeds(table[f"{side}_lang"]) for side in chosen]
@@ -72,7 +71,7 @@ class Duplicates:
         return keys
 
     def _seeds(self, langs: pa.ChunkedArray) -> np.ndarray:
-        """uint64 (rows,): a number of each language, or 0."""
+        """uint64 (rows,): a number per language, or 0."""
         if not self.by_language:
             return np.zeros(len(langs), np.uint64)
         from xxhash import xxh3_64_intdigest
@@ -85,7 +84,7 @@ class Duplicates:
 class ExactDuplicates(Duplicates):
     """Key filter: equal normal forms are duplicates (attributes of Duplicates).
 
-    Keys are 64-bit xxh3: that any two different texts of n share one has a probability of about n^2 / 4e19.
+    Keys are 64-bit xxh3 hashes: the probability that two of n different texts share one is about n^2 / 4e19.
     """
 
     def _keys(self, forms: list[str], seeds: np.ndarray) -> np.ndarray:
@@ -102,11 +101,11 @@ class ExactDuplicates(Duplicates):
 class NearDuplicates(Duplicates):
     """Key filter: texts that share most of their n-grams are duplicates; keys are bands of a MinHash signature.
 
-    Attributes, beside those of Duplicates:
+    Attributes, in addition to those of Duplicates:
         threshold: Jaccard similarity of the sets of n-grams.
         num_perm: length of the signature; longer is more exact and slower.
         unit, n: n-grams of "characters" or of "words".
-        min_grams: texts with fewer n-grams count as duplicates only when they are equal.
+        min_grams: texts with fewer n-grams are duplicates only if they are equal.
     """
 
     ignore: Sequence[str] = ("punctuation",)
@@ -123,7 +122,7 @@ class NearDuplicates(Duplicates):
         if self.unit not in ("characters", "words"):
             raise ValueError(f"unit={self.unit!r} is not 'characters' or 'words'")
         if self.n < 1 or self.num_perm < 4:
-            raise ValueError(f"n={self.n} and num_perm={self.num_perm}: at least 1 and 4")
+            raise ValueError(f"n={self.n} must be at least 1 and num_perm={self.num_perm} at least 4")
 
     def _keys(self, forms: list[str], seeds: np.ndarray) -> np.ndarray:
         bands, rows = bands_for(self.threshold, self.num_perm)

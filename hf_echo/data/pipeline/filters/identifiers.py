@@ -1,7 +1,7 @@
-"""Language identifiers behind one face: heliport (its model inside the package) and any fastText model by its file.
+"""Language identifiers with one interface: heliport (model included in the package) and any fastText model file.
 
-An identifier answers with a label of its own. Labels become ISO 639-3 codes; what identifiers name by a
-macrolanguage or mix up counts as one language.
+An identifier answers with its own labels, which become ISO 639-3 codes. Languages that identifiers confuse, or name
+only by their macrolanguage, count as one language.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 
 from ....languages import LANGUAGES, find_language
 
-# The least lead of heliport's answer over the next best. On 100k rows of corpora, a tenth of them spoilt, 0.2 halves
-# the clean texts that are misnamed and leaves 96 % of the right answers (docs/trials/data-engine.md).
+# Minimum margin of heliport's answer over the next best. On 100k rows of corpora with a tenth of them corrupted, 0.2
+# halves the false alarms on clean texts and keeps 96 % of the right answers (docs/trials/data-engine.md).
 LEAD = 0.2
 
 
 def _by_member(lines: str) -> dict[str, str]:
-    """One line a group, named by its first word: member -> name."""
+    """Lines of codes; each line is a group named by its first code. Returns member -> name."""
     return {code: line.split()[0] for line in lines.strip().splitlines() for code in line.split()}
 
 
-# Where an identifier names the macrolanguage or one member of these, it is taken to know them all (ISO 639-3; left out
-# are members that are answered otherwise: South Azerbaijani as Persian, Latgalian as Lithuanian).
+# An identifier that knows the macrolanguage or one member of a group counts as knowing all of it (ISO 639-3). Members
+# with another answer are left out: South Azerbaijani is identified as Persian, Latgalian as Lithuanian.
 MACRO = _by_member("""
     ara arb acm acq aeb ajp apc ars ary arz acw acx ayl mey shu
     zho cmn yue wuu hak nan gan lzh cdo
@@ -52,7 +52,7 @@ MACRO = _by_member("""
     kur kmr
     din dik
 """)
-# Relatives that were mixed up on FLORES and NTREX: no answer in a line speaks against a label in it.
+# Related languages that identifiers confused on FLORES and NTREX: an answer in a line never contradicts a label in it.
 NEAR = _by_member("""
     nor dan
     spa ast ext arg glg
@@ -83,7 +83,7 @@ def group_of(iso: str) -> str:
 
 @cache
 def _place(label: str) -> tuple[str, str | None] | None:
-    """(ISO 639-3 code, script) of a label ("__label__eng_Latn", "zh", "hbs"); script None where it is not known."""
+    """(ISO 639-3 code, script) of a label ("__label__eng_Latn", "zh", "hbs"); script None if unknown."""
     label = label.removeprefix("__label__").strip()
     if label in LANGUAGES and "_" in label:
         return label[:3], label.split("_")[1]
@@ -97,7 +97,7 @@ def _place(label: str) -> tuple[str, str | None] | None:
 
 @dataclass(frozen=True)
 class Identifier:
-    """``name(texts, min_probability)``: a label a text, or None; ``macros``: the macrolanguages that it knows."""
+    """``name(texts, min_probability)``: a label or None per text; ``macros``: the macrolanguages that it knows."""
 
     name: Callable[[Sequence[str], float], list[str | None]]
     macros: frozenset[str]
@@ -106,7 +106,7 @@ class Identifier:
         return macro_of(code[:3]) in self.macros
 
     def differ(self, code: str, label: str) -> bool:
-        """Whether a label speaks against a code: another group, written in the same script or in an unknown one."""
+        """Whether a label contradicts a code: another group, in the same script or in an unknown one."""
         place = _place(label)
         if place is None or place[1] not in (None, code.split("_")[1]):
             return False
@@ -115,10 +115,11 @@ class Identifier:
 
 @lru_cache(maxsize=2)
 def open_identifier(model: str | None) -> Identifier:
-    """The identifier of a fastText file, or heliport.
+    """Open heliport, or the fastText model in a file.
 
     Raises:
-        FileNotFoundError: no such file. ValueError: not a fastText model, or none of its labels is a language.
+        FileNotFoundError: the file does not exist.
+        ValueError: not a fastText model, or none of its labels is a language.
         ImportError: the library is not installed (extra ``filters``).
     """
     name, labels = _heliport() if model is None else _fasttext(Path(model))
@@ -141,7 +142,7 @@ def _heliport() -> tuple[Callable, list[str]]:
         answers = map(identifier.identify_with_score, texts)
         return [label if label != "und" and lead >= LEAD else None for label, lead in answers]
 
-    # sublabels such as "hbsbos" and "undhtml" are never answered
+    # heliport never answers with sublabels such as "hbsbos" and "undhtml"
     return name, [label for label in identifier.get_confidence_all() if len(label) == 3]
 
 
@@ -154,7 +155,7 @@ def _fasttext(path: Path) -> tuple[Callable, list[str]]:
         raise ImportError("a fastText model needs fasttext-predict: pip install 'hf-echo[filters]'") from error
     try:
         model = fasttext.load_model(str(path))
-    except Exception as error:  # the binding throws what it likes
+    except Exception as error:  # the binding raises various exceptions
         raise ValueError(f"{path} is not a fastText model: {str(error).splitlines()[0]}") from error
 
     def name(texts: Sequence[str], min_probability: float) -> list[str | None]:

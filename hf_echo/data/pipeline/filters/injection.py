@@ -1,7 +1,7 @@
-"""Spoils known rows of a parallel table, so that a filter's recall and precision can be measured.
+"""Corrupt known rows of a parallel table, to measure the recall and precision of a filter.
 
-Two kinds of noise: pairs that do not belong together, and targets in another language than their label says. Which rows
-were spoilt, and how, is returned beside the table.
+Two kinds of noise: mismatched pairs, and targets in another language than their label. The result includes the kind of
+corruption of each row.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ CLEAN, MISPAIRED, SAME_MEANING, OTHER_TEXT = (
 
 
 def inject(table: pa.Table, *, share: float = 0.05, seed: int = 0) -> tuple[pa.Table, np.ndarray]:
-    """The table with ``share`` of its rows mispaired and as many with a target in another language.
+    """Mispair ``share`` of the rows, and give as many a target in another language.
 
-    Mispaired: targets change places within their direction. Wrong language: the target becomes the source text of a row
-    with the same target and another source language (the same meaning), where there is none, of any row of another
+    Mispaired: targets are swapped within their direction. Wrong language: the target is replaced by the source text of
+    a row with the same target and another source language (same meaning), or, if there is none, of any row with another
     source language; its label stays.
 
     Returns:
-        The table without the column ``quality``, and of each row CLEAN, MISPAIRED, SAME_MEANING or OTHER_TEXT.
-        A row is CLEAN too where no other text could be found.
+        The table without the column ``quality``, and per row CLEAN, MISPAIRED, SAME_MEANING or OTHER_TEXT. A row
+        stays CLEAN if no other text fits.
 
     Raises:
         ValueError: ``share`` is not in (0, 0.5].
     """
     if not 0 < share <= 0.5:
-        raise ValueError(f"share={share!r} is not in (0, 0.5]")
+        raise ValueError(f"share={share!r} must be above 0 and at most 0.5")
     rng, rows = np.random.default_rng(seed), round(share * len(table))
     chosen = rng.permutation(len(table))[: 2 * rows]
     targets, kinds = table["target"].to_pylist(), np.full(len(table), CLEAN, dtype=object)
@@ -64,10 +64,13 @@ def _other_language(table, chosen: np.ndarray, original, targets, kinds, rng) ->
         same.setdefault(text, []).append(row)
     for row in chosen:
         fits = [r for r in same[original[row]] if langs[r] != langs[row] and names[langs[r]] != target_langs[row]]
-        kind, found = SAME_MEANING, fits
+        kind, candidates = SAME_MEANING, fits
         if not fits:
             drawn = rng.integers(len(table), size=20)
-            found = [r for r in drawn if langs[r] != langs[row] and names[langs[r]] != target_langs[row]]
+            candidates = [r for r in drawn if langs[r] != langs[row] and names[langs[r]] != target_langs[row]]
             kind = OTHER_TEXT
-        if found:
-            targets[row], kinds[row] = sources[found[rng.integers(len(found))] if fits else found[0]], kind
+        if candidates:
+            targets[row], kinds[row] = (
+                sources[candidates[rng.integers(len(candidates))] if fits else candidates[0]],
+                kind,
+            )

@@ -1,9 +1,9 @@
-"""Texts that are not in the language of their label: by script first, then by a language identifier.
+"""Language identification filter: drop texts that are not in the language of their label, by script and by identifier.
 
-The script is a check for every language: too few letters of the label's script, and the text goes. The identifier is
-heard only where it knows (`identifiers`): the text is long enough, the label's language is one of its own, it is sure,
-and its answer is written in the label's script. Languages that identifiers mix up, and varieties where they know only
-the macrolanguage, count as one.
+The script is checked for every language: a text with too few letters of the label's script is dropped. The identifier's
+answer counts only if the text is long enough, the identifier knows the label's language (`identifiers`), it is sure,
+and its answer is written in the label's script. Languages that identifiers confuse, and varieties of which they know
+only the macrolanguage, count as one.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from .columns import SIDES, code_points, codes_of, count_by_row
 from .identifiers import open_identifier
 
 CHOICES = (*SIDES, "both")
-KANA = 0.1  # share of kana from which a text with a Chinese label is Japanese
-HAN_ONLY = 12  # so many Chinese characters and no kana are no Japanese
-WEIGHT = 3  # a Chinese character, a kana or a Korean syllable says as much as three letters
+KANA = 0.1  # a text with a Chinese label and at least this share of kana is Japanese
+HAN_ONLY = 12  # a text with this many Chinese characters and no kana is not Japanese
+WEIGHT = 3  # a Chinese character, a kana or a Korean syllable counts as three letters
 
 
 @dataclass(frozen=True)
 class LanguageId:
-    """Row filter.
+    """Row filter by script and language identifier.
 
     Attributes:
-        model: path of a fastText model (GlotLID, lid.176, NLLB's) whose labels are languages; None: heliport,
-            whose model comes with the package (220 languages).
-        sides: "source", "target" or "both": the texts that are judged.
-        min_letters: shorter texts stay, a Chinese character counting as three letters. Script alone is judged from a
-            third of this on.
-        min_script: least share of letters in the label's script (names and units stay Latin in many languages).
-        min_probability: a fastText answer less probable than this is ignored; heliport knows by itself when it
-            is not sure.
+        model: path of a fastText model (GlotLID, lid.176, NLLB's) whose labels are languages; None: heliport, whose
+            model is part of its package (220 languages).
+        sides: "source", "target" or "both": the texts to check.
+        min_letters: shorter texts stay; a Chinese character counts as three letters. The script is checked from a third
+            of this length.
+        min_script: minimum share of letters in the label's script (names and units are in Latin script in many
+            languages).
+        min_probability: a less probable fastText answer is ignored; heliport itself reports when it is not sure.
 
-    Code and mathematics stay. So do texts in a language that the identifier does not know, if the script is right.
+    Code and mathematics stay, and so do texts in a language that the identifier does not know, if the script is right.
     """
 
     model: str | None = None
@@ -84,7 +84,7 @@ class LanguageId:
         return right & self._named_right(texts, numbers, codes, right & long)
 
     def _named_right(self, texts, numbers: np.ndarray, codes: list[str], judged: np.ndarray) -> np.ndarray:
-        """Whether the identifier does not object; asked only for ``judged`` rows of languages that it knows."""
+        """Whether the identifier agrees with the label; checks only ``judged`` rows of languages that it knows."""
         right = np.ones(len(texts), bool)
         if not judged.any():
             return right

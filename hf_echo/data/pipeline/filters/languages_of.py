@@ -1,4 +1,4 @@
-"""The language that a row is data of, and which languages are small."""
+"""The language that a row counts for, and the languages with few rows."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def small_languages(
     among: Sequence[str] = (),
     counted: Callable[[pa.Table], np.ndarray] | None = None,
 ) -> tuple[str, ...]:
-    """Languages, in order of code, with fewer rows than that; of ``among``, or of all when it is empty.
+    """Languages with fewer than that many rows, sorted by code; among ``among``, or all if it is empty.
 
-    ``counted`` says which rows count (a bool a row); a language of which none does is small.
+    ``counted`` is a boolean per row: whether it counts. A language without counted rows is small.
     """
     rows: Counter[str] = Counter()
     for table in tables:

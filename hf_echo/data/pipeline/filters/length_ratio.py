@@ -1,8 +1,8 @@
-"""Pairs whose lengths do not belong together, after each language's own expected length (OS 3.5, A.8).
+"""Length-ratio filter: drop pairs whose length ratio is unusual for their direction (OS 3.5, A.8).
 
 Lengths are in characters. A text of language l counts as ``length / exp(e_l)`` characters of English, and a few
-characters are added on both sides, so that a two-word text has no wild ratio. What is judged is the logarithm of the
-ratio of these lengths, against the middle and the spread of its direction.
+characters are added on both sides, which moderates the ratio of two-word texts. The logarithm of the ratio of these
+lengths is compared with the median and spread of its direction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .columns import by_direction, direction, text_hashes
 
 PIVOT = "eng_Latn"
 LEAST_SPREAD = 0.05
-SAMPLE = 4_000  # rows of a direction that `fit` remembers
+SAMPLE = 4_000  # rows per direction that `fit` keeps
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,16 @@ class LengthRatio:
     """Row filter: |log ratio - expected| <= limit * spread.
 
     Attributes:
-        limit: in robust standard deviations (interquartile range / 1.349). The tails are heavier than a normal
-            distribution's: 3 (OS A.8) drops about one clean row in a hundred, 4 one in five hundred.
-        smoothing: characters of English added to both lengths. With 10 the spread is about the same for words
+        limit: in robust standard deviations (interquartile range / 1.349). The tails are heavier than those of a normal
+            distribution: 3 (OS A.8) drops about one clean row in a hundred, 4 one in five hundred.
+        smoothing: characters of English added to both lengths. With 10, the spread is about the same for single words
             and for long sentences.
-        min_rows: directions with fewer rows have no middle and spread of their own.
-        languages: code -> e_l, log of the length against English; from ``fit``.
-        directions: "fra_Latn>eng_Latn" -> (middle, spread) of the log ratio; from ``fit``.
+        min_rows: directions with fewer rows get no median and spread.
+        languages: code -> e_l, log of the length relative to English; from ``fit``.
+        directions: "fra_Latn>eng_Latn" -> (median, spread) of the log ratio; from ``fit``.
         spread: for directions that are not in ``directions``; from ``fit``.
 
-    A direction that is not known is judged by its two languages; with a language that is not known, rows stay.
+    An unknown direction is judged by its two languages; if a language is unknown, the row stays.
     """
 
     limit: float = 3.0
@@ -53,10 +53,10 @@ class LengthRatio:
             )
 
     def fit(self, tables: Iterable[pa.Table]) -> LengthRatio:
-        """With ``languages``, ``directions`` and ``spread`` learnt from at most SAMPLE rows a direction.
+        """Estimate ``languages``, ``directions`` and ``spread`` from at most SAMPLE rows per direction.
 
-        The sample is drawn by a hash of the texts: any order and any blocks give the same. A filter that has been
-        fitted already is returned as it is.
+        A hash of the texts selects the sample, so any order and any blocks give the same result. A fitted filter is
+        returned unchanged.
         """
         if self.languages:
             return self
@@ -77,7 +77,7 @@ class LengthRatio:
         return np.log((s + self.smoothing) / (t + self.smoothing))
 
     def scores(self, table: pa.Table) -> np.ndarray:
-        """(rows,) signed distance from the expected log ratio in spreads; 0 where nothing is known."""
+        """(rows,) signed distance from the expected log ratio, in spreads; 0 if nothing is known."""
         scores, (s, t) = np.zeros(len(table)), _lengths(table)
         for (source, target), rows in by_direction(table):
             if source in self.languages and target in self.languages:
@@ -87,7 +87,7 @@ class LengthRatio:
 
     def keep(self, table: pa.Table) -> np.ndarray:
         if not self.languages:
-            raise ValueError("the length ratio has no expected lengths yet: call fit, or give languages=")
+            raise ValueError("the length ratio has no expected lengths: call fit first, or give languages=")
         return np.abs(self.scores(table)) <= self.limit
 
 
@@ -98,7 +98,7 @@ def _lengths(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(tables: Iterable[pa.Table]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
-    """Lengths of the SAMPLE rows with the smallest hashes of each direction, in a fixed order."""
+    """Lengths of the SAMPLE rows with the smallest hashes per direction, in a fixed order."""
     kept: dict[tuple[str, str], np.ndarray] = {}
     for table in tables:
         rows_of = np.stack([text_hashes(table) / 2.0**64, *_lengths(table)])
@@ -111,16 +111,16 @@ def _sample(tables: Iterable[pa.Table]) -> dict[tuple[str, str], tuple[np.ndarra
 
 
 def _language_effects(medians: Mapping[tuple, float], rows: Mapping[tuple, int]) -> dict[str, float]:
-    """e_l with median(source, target) ~ e_source - e_target by weighted least squares; English is 0.
+    """Estimate e_l so that median(source, target) ~ e_source - e_target, by weighted least squares; English is 0.
 
-    Where no chain of directions leads to English, the mean of the connected languages is 0.
+    In a group of languages that no chain of directions connects with English, the mean is 0.
     """
     codes = sorted({code for pair in medians for code in pair})
     place = {code: i for i, code in enumerate(codes)}
     laplacian, right = np.zeros((len(codes), len(codes))), np.zeros(len(codes))
     for (source, target), median in medians.items():
         if source == target:
-            continue  # says nothing of the length
+            continue  # carries no information about the length
         i, j, weight = place[source], place[target], rows[source, target]
         laplacian[[i, j], [i, j]] += weight
         laplacian[[i, j], [j, i]] -= weight

@@ -1,7 +1,7 @@
-"""MinHash signatures of texts (library: rensa), and how many bands they are cut into.
+"""MinHash signatures of texts (library: rensa), and their division into bands.
 
-n-grams are hashed column-wise here; the signatures are rensa's. A text with fewer than ``min_grams`` n-grams has one
-single "n-gram": the whole text.
+n-grams are hashed here, rensa computes the signatures. A text with fewer than ``min_grams`` n-grams has one "n-gram":
+the whole text.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ SEED = 1
 
 
 def mix(state: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """uint64: the state after one more value (multiply and fold, as in splitmix64)."""
+    """uint64: the hash state after one more value (multiply and fold, as in splitmix64)."""
     state = (state ^ values.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
     return state ^ (state >> np.uint64(29))
 
 
 def grams(tokens: np.ndarray, offsets: np.ndarray, n: int, min_grams: int) -> tuple[np.ndarray, np.ndarray]:
-    """(hashes of all n-grams, offsets (rows + 1)) of texts whose tokens stand one after the other.
+    """(hashes of all n-grams, offsets (rows + 1)) of texts given as concatenated tokens.
 
-    A text of t tokens has t - n + 1 n-grams; where these are fewer than ``min_grams``, one: of all its tokens.
+    A text of t tokens has t - n + 1 n-grams; with fewer than ``min_grams``, it has one, of all its tokens.
     """
     lengths = np.diff(offsets)
     short = lengths - n + 1 < max(min_grams, 1)
@@ -47,7 +47,7 @@ def grams(tokens: np.ndarray, offsets: np.ndarray, n: int, min_grams: int) -> tu
 
 
 def signatures(texts: list[str], unit: str, n: int, min_grams: int, size: int) -> np.ndarray:
-    """uint32 (texts, size): the share of equal entries of two rows estimates the Jaccard similarity."""
+    """MinHash signatures, uint32 (texts, size): the share of equal entries estimates the Jaccard similarity."""
     try:
         from rensa import RMinHash
     except ImportError as error:
@@ -72,10 +72,11 @@ def _words(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def bands_for(threshold: float, size: int) -> tuple[int, int]:
-    """(bands, rows of a band), bands * rows <= size, with the least misses above and false hits below the threshold.
+    """Choose (bands, rows of a band) with bands * rows <= size, for the fewest misses and false hits.
 
-    Two texts of similarity s share a key with probability 1 - (1 - s^rows)^bands; minimised is the area of false
-    hits for s below the threshold plus that of misses above it (Leskovec et al., Mining of Massive Datasets, 3.4).
+    Two texts of similarity s share a key with probability 1 - (1 - s^rows)^bands. The choice minimises the area of
+    false hits for s below the threshold plus that of misses above it (Leskovec et al., Mining of Massive Datasets,
+    3.4).
     """
     s = (np.arange(1000) + 0.5) / 1000
     best, cost = (1, 1), np.inf

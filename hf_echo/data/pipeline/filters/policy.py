@@ -1,4 +1,4 @@
-"""What a stage takes, whatever the text says: rows by provenance, and at most so many a direction (OS 4.4, ECHO 3)."""
+"""Filters by provenance and by number of rows per direction, independent of the texts (OS 4.4, ECHO 3)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ORDERS = ("random", "quality", "input")
 
 @dataclass(frozen=True)
 class Provenance:
-    """Row filter: rows of these provenances, and of others for weak languages.
+    """Row filter: keep rows of some provenances, and of further ones for weak languages.
 
     Attributes:
-        provenances: what stays for every language.
-        also: provenances that stay as well for the languages of ``languages``.
-        fewer_than: of ``languages`` (of all languages when that is empty) only those with fewer rows of
+        provenances: kept for every language.
+        also: further provenances, kept for the languages of ``languages``.
+        fewer_than: only languages of ``languages`` (of all languages, if it is empty) with fewer rows of
             ``provenances``; needs ``fit``.
     """
 
@@ -38,7 +38,7 @@ class Provenance:
                 raise ValueError(f"provenance {name!r} is not one of {', '.join(PROVENANCES)}")
 
     def fit(self, tables: Iterable[pa.Table]) -> Provenance:
-        """With ``languages`` settled; reads nothing without ``fewer_than``."""
+        """Determine ``languages``; reads no rows without ``fewer_than``."""
         if self.fewer_than is None:
             return self
         small = small_languages(tables, self.fewer_than, self.languages, self._stays)
@@ -49,7 +49,7 @@ class Provenance:
 
     def keep(self, table: pa.Table) -> np.ndarray:
         if self.fewer_than is not None:
-            raise ValueError(f"fewer_than={self.fewer_than} counts rows first: call fit")
+            raise ValueError(f"fewer_than={self.fewer_than} needs row counts: call fit first")
         keep = self._stays(table)
         if self.also and self.languages:
             keep |= _is_in(table["provenance"], self.also) & np.isin(own_languages(table), self.languages)
@@ -58,15 +58,15 @@ class Provenance:
 
 @dataclass(frozen=True)
 class GroupCap:
-    """Group cap: at most ``limit`` rows of each direction.
+    """Group cap: keep at most ``limit`` rows of each direction.
 
     Attributes:
-        only: provenances and language codes; rows with none of them stay all (OS 4.4: one million for each
-            direction of code and mathematics is ``only: [code, math]``). Empty: every direction is capped.
-        order: which rows stay. "random": by a hash of the texts, so the same rows in any order of input;
-            "quality": the best scores, rows without one last; "input": the first.
-        primary_first: synthetic rows only fill up what the others leave (ECHO 3).
-        seed: of "random".
+        only: provenances and language codes; rows with none of them all stay (OS 4.4 has one million for each
+            direction of code and mathematics: ``only: [code, math]``). Empty: every direction is capped.
+        order: the rows that stay. "random": by a hash of the texts, so the same rows for any order of input;
+            "quality": the best scores, rows without a score last; "input": the first.
+        primary_first: synthetic rows only fill the places that other rows leave (ECHO 3).
+        seed: for order "random".
     """
 
     limit: int = 1_000_000
@@ -77,12 +77,12 @@ class GroupCap:
 
     def __post_init__(self) -> None:
         if self.limit < 1:
-            raise ValueError(f"limit={self.limit!r} is not a number of rows, at least 1")
+            raise ValueError(f"limit={self.limit!r} must be a number of rows, at least 1")
         if self.order not in ORDERS:
             raise ValueError(f"order={self.order!r} is not one of {', '.join(ORDERS)}")
 
     def groups(self, table: pa.Table) -> np.ndarray:
-        """(rows,) "python>eng_Latn"; None for rows that are not capped."""
+        """(rows,) "python>eng_Latn"; None for rows without a cap."""
         groups = np.full(len(table), None, dtype=object)
         capped = _is_in(table["provenance"], self.only)
         for (source, target), rows in by_direction(table):
@@ -102,5 +102,5 @@ class GroupCap:
 
 
 def _is_in(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
-    numbers_, found = codes_of(column)
-    return np.isin(found, list(names))[numbers_] if found else np.zeros(0, bool)
+    numbers_, values = codes_of(column)
+    return np.isin(values, list(names))[numbers_] if values else np.zeros(0, bool)

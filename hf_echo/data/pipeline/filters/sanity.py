@@ -1,4 +1,4 @@
-"""Rows whose text is no sentence: empty, too long, mostly digits, links or placeholders, or a copy of its source."""
+"""Text sanity filter: drop texts that are empty, too long, mostly digits, links or placeholders, or copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .characters import is_kind
 from .columns import SIDES, code_points, codes_of, count_by_row
 from .normal_form import normal_forms
 
-# RE2: links, addresses, markup, and what programs put in for a value (%s, %(name)s, {0}, ${x}, &nbsp;)
+# RE2: links, addresses, markup, and placeholders of programs (%s, %(name)s, {0}, ${x}, &nbsp;)
 NOT_TEXT = (
     r"(?:https?://|www\.)\S+|\S+@\S+\.\w+|<[^<>]{1,200}>|%\([^)]*\)[a-z]|%[-+ #0-9.]*[a-zA-Z]|\$?\{[^{}]{0,80}\}"
     r"|&#?[a-zA-Z0-9]{1,10};"
@@ -25,10 +25,10 @@ class TextSanity:
     """Row filter on both sides.
 
     Attributes:
-        max_chars: longest text.
-        letter_share: least share of letters (and their marks) among the characters that are not white space,
-            after links, markup and placeholders are taken out; a text without letters goes in any case.
-        copies: whether a target that equals its source but for case and white space stays.
+        max_chars: maximum length of a text, in characters.
+        letter_share: minimum share of letters (with their marks) among the characters other than white space, after
+            removing links, markup and placeholders; a text without letters is always dropped.
+        copies: keep targets that equal their source except for case and white space.
 
     Code and mathematics need no letters.
     """

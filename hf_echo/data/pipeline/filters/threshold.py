@@ -1,9 +1,9 @@
-"""Quality thresholds by direction: a row stays if its score is at least mu - k sigma of clean data (OS 3.5).
+"""Quality threshold per direction: keep a row if its score is at least mu - k sigma of clean data (OS 3.5).
 
-Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array in [-1, 1]``
-(the cosine of an Echo checkpoint is `hf_echo.inference.EchoScorer`) and stand in the column ``quality``; a column that
-is there already needs no scorer. mu and sigma come from a clean dev set (:func:`calibrate`), never from the rows that
-are judged. No model is opened here.
+Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array in [-1, 1]`` (for
+the cosine of an Echo checkpoint: `hf_echo.inference.EchoScorer`) and are stored in the column ``quality``; if that
+column exists, no scorer is needed. mu and sigma come from a clean dev set (:func:`calibrate`), never from the judged
+rows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class DirectionThreshold:
 
     Attributes:
         k: OS 4.3 takes 3 for primary data and 1 for synthetic data (``k_synthetic``; None: the same k).
-        calibrated: "fra_Latn>eng_Latn" -> (mu, sigma), or the path of a JSON file that holds this (``save``).
+        calibrated: "fra_Latn>eng_Latn" -> (mu, sigma), or the path of a JSON file with this (``save``).
         floor: the threshold where nothing is calibrated (OS 3.5).
-        back_off: for a direction that is not calibrated, "language": the mean over the calibrated directions
-            that have its source language (its target language where the source is English) on a side, else
-            the floor; "floor": the floor at once.
-        unscored: what to do with rows without a quality, "keep" or "drop".
+        back_off: for a direction that is not calibrated, "language" takes the mean over the calibrated directions that
+            contain its source language (its target language if the source is English), or the floor if there is none;
+            "floor" takes the floor.
+        unscored: treatment of rows without quality, "keep" or "drop".
 
     Rows with code or mathematics on a side stay, whatever their score (OS 4.3).
     """
@@ -57,21 +57,21 @@ class DirectionThreshold:
             object.__setattr__(self, "calibrated", _read(Path(self.calibrated)))
         for name, pair in self.calibrated.items():
             if len(pair) != 2 or not np.isfinite(pair).all() or pair[1] < 0:
-                raise ValueError(f"calibrated[{name!r}] is not (mu, sigma): {pair!r}")
+                raise ValueError(f"calibrated[{name!r}] must be (mu, sigma), not {pair!r}")
 
     def save(self, path: str | Path) -> None:
-        """Writes ``calibrated`` as JSON, for the field of that name."""
+        """Write ``calibrated`` as JSON, to be passed in the field of that name."""
         Path(path).write_text(json.dumps(self.calibrated, indent=1), encoding="utf-8")
 
     def threshold(self, source_lang: str, target_lang: str, *, synthetic: bool = False) -> float:
-        """The least score that stays; -inf for code and mathematics."""
+        """The lowest score that stays; -inf for code and mathematics."""
         if language(source_lang).script is None or language(target_lang).script is None:
             return -np.inf
         k = self.k if not synthetic or self.k_synthetic is None else self.k_synthetic
-        found = self.calibrated.get(direction(source_lang, target_lang))
-        if found is None and self.back_off == "language":
-            found = self._of_language(target_lang if source_lang.startswith("eng_") else source_lang)
-        return self.floor if found is None else found[0] - k * found[1]
+        mu_sigma = self.calibrated.get(direction(source_lang, target_lang))
+        if mu_sigma is None and self.back_off == "language":
+            mu_sigma = self._of_language(target_lang if source_lang.startswith("eng_") else source_lang)
+        return self.floor if mu_sigma is None else mu_sigma[0] - k * mu_sigma[1]
 
     def _of_language(self, code: str) -> tuple[float, float] | None:
         pairs = [pair for name, pair in self.calibrated.items() if code in name.split(">")]
@@ -90,9 +90,10 @@ class DirectionThreshold:
 
 
 def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
-    """The table with the column ``quality``; rows that have one keep it unless ``again``.
+    """Fill the column ``quality``; rows that have a value keep it unless ``again``.
 
-    Raises ValueError when the scorer does not return one number a row.
+    Raises:
+        ValueError: the scorer does not return one number per row.
     """
     old = np.full(len(table), np.nan) if again else numbers(table, "quality")
     rows = np.flatnonzero(np.isnan(old))
@@ -100,9 +101,9 @@ def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
     texts = [part[c].to_pylist() for c in ("source", "target", "source_lang", "target_lang")]
     new = np.asarray(scorer(*texts), np.float64) if len(rows) else np.empty(0)
     if new.shape != (len(rows),):
-        raise ValueError(f"the scorer gave an array of shape {new.shape} for {len(rows)} rows")
+        raise ValueError(f"the scorer must return ({len(rows)},) numbers, not shape {new.shape}")
     old[rows] = new
-    column = pa.array(old, from_pandas=True)  # NaN is null
+    column = pa.array(old, from_pandas=True)  # NaN becomes null
     if "quality" in table.column_names:
         return table.set_column(table.column_names.index("quality"), "quality", column)
     return table.append_column("quality", column)
@@ -116,13 +117,13 @@ def calibrate(
     min_rows: int = 20,
     **fields: Any,
 ) -> DirectionThreshold:
-    """A DirectionThreshold with mu and sigma of each direction of clean pairs (OS 3.5: a FLORES or Bible dev set).
+    """Estimate mu and sigma of each direction from clean pairs (OS 3.5: a FLORES or Bible dev set).
 
     Args:
-        tables: of the parallel schema; n-way sets become such by `hf_echo.data.nway_pairs`.
-        scorer: None where the tables have a column ``quality``.
+        tables: of the parallel schema; `hf_echo.data.nway_pairs` converts n-way sets.
+        scorer: None if the tables have a column ``quality``.
         min_rows: directions with fewer scored rows are not calibrated.
-        fields: of DirectionThreshold.
+        fields: further fields of the DirectionThreshold.
 
     Raises:
         ValueError: no direction has ``min_rows`` scored rows.
@@ -140,7 +141,7 @@ def calibrate(
         if n >= min_rows
     }
     if not calibrated:
-        raise ValueError(f"no direction of the dev set has {min_rows} scored rows to calibrate on")
+        raise ValueError(f"no direction of the dev set has {min_rows} scored rows; give more rows or a lower min_rows")
     return DirectionThreshold(k=k, calibrated=calibrated, **fields)
 
 

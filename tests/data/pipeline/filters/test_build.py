@@ -32,8 +32,8 @@ def test_lists_of_yaml_become_tuples():
         ("exact_duplicate", "unknown filter 'exact_duplicate'; did you mean 'exact_duplicates'?"),
         ("zzz", "unknown filter 'zzz'; known are threshold, "),
         ({"sanity": {"max_char": 3}}, "filter sanity has no field 'max_char'; did you mean 'max_chars'?"),
-        ({"sanity": 3}, "the fields of filter sanity are a mapping, not 3"),
-        ({"sanity": {}, "cap": {}}, "with one name"),
+        ({"sanity": 3}, "the fields of filter sanity must be a mapping, not 3"),
+        ({"sanity": {}, "cap": {}}, "a filter is one name or"),
         (
             {"exact_duplicates": {"side": "left"}},
             "side='left' is not one of source, target, either, both, corpus",

@@ -82,5 +82,5 @@ def test_score_fills_what_has_no_quality(rows):
     assert calls == [(["b"], ["y"], ["fra_Latn"], ["eng_Latn"])]
     assert score(table, scorer, again=True)["quality"].to_pylist() == [0.5, 0.5]
     assert score(rows(("a", "x")), scorer).column_names[-1] == "quality"
-    with pytest.raises(ValueError, match=r"shape \(1, 1\) for 1 rows"):
+    with pytest.raises(ValueError, match=r"return \(1,\) numbers, not shape \(1, 1\)"):
         score(rows(("a", "x")), lambda *columns: np.zeros((1, 1)))
