@@ -1,1 +1,1 @@
-"""Where training text comes from: the built-in grammar, Bible editions, gettext catalogs, source code, LaTeX."""
+"""Sources of training text: the built-in grammar, Bible editions, gettext catalogs, source code, LaTeX."""

@@ -1,22 +1,23 @@
-"""Source code into sentence-sized snippets along its syntax tree (OS A.3 and ECHO A.1, Algorithm 1).
+"""Split source code into sentence-sized snippets along its syntax tree (OS A.3 and ECHO A.1, Algorithm 1).
 
-Snippets are byte ranges that lie side by side: together they are the file. Each holds at most `max_size` non-blank
-characters and is "code" or "text" (comments, docstrings and pieces of strings that stand alone).
+Snippets are adjacent byte ranges that together form the file. Each has at most `max_size` non-blank characters and is
+"code" or "text" (comments, docstrings, and parts of strings that form their own snippet).
 
-Algorithm 1 is followed level by level, with these corrections:
+The code follows Algorithm 1 with these corrections:
 
-- Line 14 climbs only if the parent is a statement or declaration. Taken as printed a name inside an expression would
-  never leave its token, and no expression would be put together; the text above it says "recursively expand each
-  snippet upward". We climb through any parent whose unvisited leaves fit, which bounds the depth as well.
-- Line 15 joins a parent and its unvisited children, which need not lie side by side (`if a:` and `else:` around a
-  long body) and then have no one range (line 30). Each unbroken run becomes a snippet.
-- Line 27 merges any two neighbours that fit. As printed it glues `return x` to the head of the next function. Here two
-  members of a list of statements are merged only if both are whole, and a comment or docstring outside of a whole
-  statement is merged with its like only, so that the two types stay what they say. A comma, semicolon or closing
-  bracket goes with what it ends, where that fits.
-- A token of more than `max_size` characters (a long comment, string or minified line) is not foreseen. It is cut behind
-  the last line break in reach, without one behind the last blank, without one after `max_size` characters.
-- Line 28: blanks between two snippets go to the first, but a line's indentation goes with what it indents.
+- Line 14 expands only if the parent is a statement or declaration. As printed, a name inside an expression would never
+  leave its token, and no expression would be assembled; the paper's text says "recursively expand each snippet upward".
+  Here a snippet expands through any parent whose unvisited leaves fit, which also bounds the depth.
+- Line 15 joins a parent with its unvisited children, which need not be adjacent (`if a:` and `else:` around a long
+  body) and then do not form one range (line 30). Here each contiguous run becomes a snippet.
+- Line 27 merges any two neighbours that fit. As printed, it joins `return x` with the head of the next function. Here
+  two members of a list of statements are merged only if both are complete, and a comment or docstring outside a
+  complete statement is merged only with others of its kind, so that the two types stay correct. A comma, semicolon or
+  closing bracket joins what it ends, if that fits.
+- The paper does not mention tokens of more than `max_size` characters (a long comment, string or minified line). Here
+  they are split after the last line break within reach, otherwise after the last blank, otherwise after `max_size`
+  characters.
+- Line 28: blanks between two snippets belong to the first, but a line's indentation belongs to the line.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SUFFIXES = {
 
 
 class Snippet(NamedTuple):
-    """Bytes `start` to `end` of the file, `text` as it stands there, `kind` "code" or "text"."""
+    """Bytes `start` to `end` of the file; `text` is their unchanged text, `kind` is "code" or "text"."""
 
     start: int
     end: int
@@ -56,39 +57,39 @@ class Snippet(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Bytes from one non-blank character to another: a leaf, a part of one, or several leaves merged."""
+    """Bytes from one non-blank character to another: a leaf, a part of a leaf, or several merged leaves."""
 
     start: int
     end: int
-    first: int  # number of the first leaf
+    first: int  # index of the first leaf
     last: int
     is_text: bool
 
 
 def tidy(text: str) -> str:
-    """A snippet as a sentence: no common indentation, no blanks around it, no byte order mark, "\\n" at line ends."""
+    """Format a snippet as a sentence: no common indentation, outer blanks or byte order mark; "\\n" line ends."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     return textwrap.dedent(text).strip()
 
 
 def segment_code(source: str | bytes, language: str, *, max_size: int = MAX_SIZE) -> list[Snippet]:
-    """Cuts one source file.
+    """Split one source file.
 
     Args:
         source: text, or UTF-8 bytes. It need not be valid code.
         language: one of CODE_LANGUAGES.
-        max_size: non-blank characters of a snippet at most.
+        max_size: most non-blank characters of a snippet.
 
     Returns:
-        Snippets in order: the first starts at 0, each next one where the one before ends, the last ends with the file.
-        A file of blanks alone has none.
+        Snippets in order: the first starts at 0, each starts at the end of the one before, the last ends with the file.
+        A file of blanks has none.
 
     Raises:
         ValueError: unknown language, max_size below 1, or bytes that are not UTF-8.
         ImportError: the extra `code` is not installed.
     """
     if max_size < 1:
-        raise ValueError(f"max_size={max_size} must be 1 or more")
+        raise ValueError(f"max_size={max_size} must be at least 1")
     data = source.encode() if isinstance(source, str) else source
     counts = count_non_blank(data)
     tree = read_tree(data, language, counts)
@@ -116,10 +117,11 @@ def _size(tree: SourceTree, node: int, counts: array) -> int:
 
 
 def _expand_upward(tree: SourceTree, counts: array, max_size: int) -> list[int]:
-    """Lines 3 to 25: for each leaf the number of the leaf whose snippet took it."""
+    """Lines 3 to 25: for each leaf, the index of the leaf whose snippet contains it."""
     leaves = [counts[leaf.end] - counts[leaf.start] for leaf in tree.leaves]
     owners = [-1] * len(leaves)
-    # unvisited leaves as a linked list (last entry: its ends): what is left of a parent is found in max_size steps
+    # Unvisited leaves as a linked list (the last entry holds both ends): finding the rest of a parent takes max_size
+    # steps.
     before, behind = list(range(-1, len(leaves))), list(range(1, len(leaves) + 2))
     for number in sorted(range(len(leaves)), key=lambda number: -tree.depth[tree.leaves[number].node]):
         if owners[number] >= 0:
@@ -145,7 +147,7 @@ def _expand_upward(tree: SourceTree, counts: array, max_size: int) -> list[int]:
 
 
 def _joints(tree: SourceTree, counts: array, max_size: int) -> list[bool]:
-    """For each leaf whether it may stand in one snippet with the leaf before it (line 27, see above)."""
+    """For each leaf, whether it may share a snippet with the leaf before it (line 27, see above)."""
     parent, depth, joints = tree.parent, tree.depth, [False]
     sizes = [_size(tree, node, counts) for node in range(len(parent))]
     for before, behind in pairwise(leaf.node for leaf in tree.leaves):
@@ -165,9 +167,9 @@ def _joints(tree: SourceTree, counts: array, max_size: int) -> list[bool]:
 
 
 def _cut(start: int, end: int, data: bytes, counts: array, max_size: int) -> Iterator[tuple[int, int]]:
-    """Bytes of a leaf in parts of at most `max_size` non-blank characters."""
+    """Split the bytes of a leaf into parts of at most `max_size` non-blank characters."""
     while counts[end] - counts[start] > max_size:
-        reach = bisect_right(counts, counts[start] + max_size, start, end) - 1  # where the first one too many begins
+        reach = bisect_right(counts, counts[start] + max_size, start, end) - 1  # start of the first character too many
         line = data.rfind(b"\n", start, reach) + 1
         cut = line if line > start else _behind_last_blank(start, reach, data, counts)
         part_end = len(data[start:cut].decode().rstrip().encode()) + start
@@ -184,7 +186,7 @@ def _behind_last_blank(start: int, reach: int, data: bytes, counts: array) -> in
 
 
 def _join(pieces: Iterable[_Piece], allowed: Callable[[_Piece, _Piece], bool]) -> Iterator[_Piece]:
-    """Neighbours become one as long as they are allowed to."""
+    """Merge neighbours as long as that is allowed."""
     joined = None
     for piece in pieces:
         if joined is None:
@@ -199,7 +201,7 @@ def _join(pieces: Iterable[_Piece], allowed: Callable[[_Piece, _Piece], bool]) -
 
 
 def _snap(data: bytes, pieces: list[_Piece]) -> Iterator[Snippet]:
-    """Lines 28 to 32: the blanks between pieces go to one of them, those at the ends of the file too."""
+    """Lines 28 to 32: assign the blanks between pieces, and at both ends of the file, to one of them."""
     start = 0
     for number, piece in enumerate(pieces):
         if number + 1 < len(pieces):
@@ -219,14 +221,15 @@ def snippet_rows(
     on_bad: str = "error",
     progress: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """Yields rows of every file: id ("path:start-end"), language, text (tidy), class ("code" or "text"), start, end.
+    """Yield one row per snippet: id ("path:start-end"), language, text (tidy), class ("code" or "text"), start, end.
 
     Args:
-        paths: files, and folders whose files with the language's suffixes are read (sorted, through all levels).
-        on_bad: a file that cannot be read or is not UTF-8: "error", or "skip" with a warning that names it.
+        paths: files, and folders whose files with the language's suffixes are read (sorted, recursively).
+        on_bad: for a file that cannot be read or is not UTF-8: "error", or "skip" with a warning that names it.
 
     Raises:
-        FileNotFoundError: no such path, or no file of the language. ValueError: a bad file, an unknown language.
+        FileNotFoundError: no such path, or no file of the language.
+        ValueError: a bad file, an unknown language.
     """
     if language not in SUFFIXES:
         raise ValueError(f"no grammar for {language!r}; known languages are {', '.join(CODE_LANGUAGES)}")
@@ -234,5 +237,5 @@ def snippet_rows(
         data = read_utf8(path, on_bad)
         for start, end, kind, text in segment_code(data or b"", language, max_size=max_size):
             row = {"id": f"{path.as_posix()}:{start}-{end}", "language": language, "text": tidy(text)}
-            if row["text"]:  # not a byte order mark alone
+            if row["text"]:  # skip a byte order mark alone
                 yield {**row, "class": kind, "start": start, "end": end}

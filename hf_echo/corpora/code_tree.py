@@ -1,7 +1,6 @@
-"""A source file as a tree of plain lists: what Algorithm 1 of OS A.3 walks over.
+"""A source file as a syntax tree in plain lists, the input of Algorithm 1 of OS A.3.
 
-Tree-sitter parses; this file turns its tree into leaves that lie side by side and together hold every
-non-blank character. It knows nothing of snippets or sizes.
+Tree-sitter parses; this module turns its tree into adjacent leaves that together contain every non-blank character.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _CODE_IN_STRING = {"interpolation", "template_substitution", "string_interpolati
 
 
 class Leaf(NamedTuple):
-    """Bytes start to end, without blanks around them; `node` is its own; `is_text`: a comment or (part of) a string."""
+    """Bytes start to end without surrounding blanks; `node`: its node; `is_text`: (part of) a comment or string."""
 
     start: int
     end: int
@@ -35,9 +34,8 @@ class Leaf(NamedTuple):
 class SourceTree:
     """Nodes in the order of the text, a parent before its children; entry 0 is the root.
 
-    `item`: a member of a list of siblings (a statement of a block), as against a part with a role of its own
-    (condition, body, name) or punctuation. `prose`: (part of) a comment or a docstring.
-    `leaves[first[n]:last[n]]` are under n.
+    `item`: a member of a list of siblings (a statement of a block), unlike a part with its own role (condition, body,
+    name) or punctuation. `prose`: (part of) a comment or a docstring. `leaves[first[n]:last[n]]` are the leaves of n.
     """
 
     parent: list[int] = field(default_factory=list)
@@ -68,18 +66,18 @@ def _grammar(language: str) -> Any:
         return Language(importlib.import_module(GRAMMARS[language]).language())
     except ImportError as error:
         raise ImportError(
-            f"code is cut by tree-sitter: pip install 'hf-echo[code]' ({error.name} is missing)"
+            f"splitting code needs tree-sitter: pip install 'hf-echo[code]' ({error.name} is missing)"
         ) from None
 
 
 def count_non_blank(source: bytes) -> array:
-    """Entry i: how many non-blank characters begin before byte i (length + 1 entries).
+    """Entry i: number of non-blank characters that start before byte i (length + 1 entries).
 
     Raises:
         UnicodeDecodeError: the bytes are not UTF-8.
     """
     points = np.frombuffer(source.decode("utf-8").encode("utf-32-le"), dtype=np.uint32)
-    seen = np.frombuffer(source, dtype=np.uint8) & 0xC0 != 0x80  # where a character begins
+    seen = np.frombuffer(source, dtype=np.uint8) & 0xC0 != 0x80  # first byte of a character
     seen[seen] = ~np.isin(points, BLANKS)
     counts = array("i", [0])
     counts.frombytes(np.cumsum(seen, dtype=np.int32).tobytes())
@@ -87,12 +85,14 @@ def count_non_blank(source: bytes) -> array:
 
 
 def read_tree(source: bytes, language: str, counts: array) -> SourceTree:
-    """Parses; source that is no valid program gives a tree as well, with the broken parts as they stand.
+    """Parse source code. Invalid code also gives a tree, with the invalid parts unchanged.
 
     Args:
-        counts: of `count_non_blank(source)`.
+        counts: the result of `count_non_blank(source)`.
+
     Raises:
-        ValueError: unknown language. ImportError: the extra `code` is not installed.
+        ValueError: unknown language.
+        ImportError: the extra `code` is not installed.
     """
     grammar = _grammar(language)
     from tree_sitter import Parser
@@ -110,11 +110,11 @@ def read_tree(source: bytes, language: str, counts: array) -> SourceTree:
         tree.last[node] = len(tree.leaves)
 
     def take_passed_over(end: int) -> None:
-        """Text that the parser left out of every token: line continuations, what it could not read."""
+        """Add text that the parser left out of all tokens: line continuations, unreadable parts."""
         if end > place and counts[place] < counts[end]:
             take(place, end, tree.open(stack[-1], False, False), False)
 
-    # members of a JavaScript class have a field name, but are a list all the same
+    # members of a JavaScript class have a field name, but form a list
     in_lists = (None, 0, grammar.field_id_for_name("member"))
     while True:
         node = cursor.node
@@ -139,7 +139,7 @@ def read_tree(source: bytes, language: str, counts: array) -> SourceTree:
 
 
 class _Kind(NamedTuple):
-    """What the type of a node says. `one`: a text without parts, unless it holds code."""
+    """Properties of a node type. `one`: a text without parts, unless it contains code."""
 
     named: bool
     comment: bool
@@ -156,7 +156,7 @@ def _kind(node: Any, language: str) -> _Kind:
 
 
 def _strip(start: int, end: int, source: bytes, counts: array) -> tuple[int, int]:
-    """The bytes from the first non-blank character to the last byte of the last one; there must be one."""
+    """Bytes from the first to the last non-blank character; at least one must exist."""
     first = bisect_right(counts, counts[start], start, end + 1) - 1
     last = bisect_left(counts, counts[end], start, end + 1)
     while last < end and source[last] & 0xC0 == 0x80:
@@ -169,6 +169,6 @@ def _holds_code(node: Any) -> bool:
 
 
 def _is_docstring(node: Any) -> bool:
-    """Whether an expression statement of Python is a string and nothing else."""
+    """Whether a Python expression statement is only a string."""
     child = node.named_child(0) if node.named_child_count == 1 else None
     return child is not None and child.type in ("string", "concatenated_string") and not _holds_code(child)

@@ -1,12 +1,12 @@
-"""Harvest of gettext catalogs (.po, .mo): rows of the parallel schema from folders, wheels and other zip files.
+"""Collect translations from gettext catalogs (.po, .mo) in folders, wheels and zip files into the parallel schema.
 
 The catalogs of OS A.2 (Weblate, Pontoon) are such files, and every machine has thousands. A row is a message of a
-catalog: English is the source unless the header says otherwise (``X-Source-Language``). Fuzzy, obsolete and
-untranslated entries are no rows; a plural entry is several (`plural_pairs`). Placeholders stay as they are,
-accelerator marks go (`clean`). Equal rows are kept once.
+catalog; the source language is English unless the header names another (``X-Source-Language``). Fuzzy, obsolete and
+untranslated entries are skipped; a plural entry gives several rows (`plural_pairs`). Placeholders stay, accelerator
+marks are removed (`clean`). Equal rows are kept once.
 
-The rows are written as they come: in memory is a hash of each. What came from where is counted in a JSON beside
-the Parquet file, since the schema has no column for it.
+Rows are written as they are read; only a hash of each is in memory. A JSON file beside the Parquet file has the counts
+by package, because the schema has no column for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .messages import clean
 CATALOGS = (".po", ".mo")
 ARCHIVES = (".whl", ".zip", ".egg")
 MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "arabic": "Arab", "devanagari": "Deva", "iqtelif": "Latn"}
-# folders that say nothing about what a catalog belongs to
+# folders whose names do not tell which package a catalog belongs to
 _FOLDERS = {
     "locale",
     "locales",
@@ -50,14 +50,14 @@ _FOLDERS = {
     "languages",
 }
 _FOLDERS |= {"share", "usr", "lib", "src", "site-packages", "dist-packages", "conf", "lc_time", "nls"}
-_COUNTS = range(201)  # numbers on which plural forms are tried
+_COUNTS = range(201)  # numbers for which plural forms are evaluated
 
 
 class Catalog(NamedTuple):
     """A catalog file, in a folder or in an archive."""
 
-    label: str  # what errors call it
-    path: PurePosixPath  # as it lies, from the folder or archive that was given
+    label: str  # its name in error messages
+    path: PurePosixPath  # relative to the given folder or archive
     package: str
     read: Callable[[], Any]  # -> polib.POFile or MOFile
 
@@ -74,16 +74,17 @@ def harvest(
     """Write the rows of all catalogs under ``paths`` to a Parquet file, and its counts to ``OUT.counts.json``.
 
     Args:
-        paths: catalogs, folders (searched through), wheels and other zip files.
-        keep_equal: keep rows whose two texts are the same (names, file types, what nobody translated).
-        strip_html: take tags out and resolve entities.
-        on_bad: ``"skip"`` counts catalogs that cannot be read; ``"error"`` ends with a list of them.
+        paths: catalogs, folders (searched recursively), wheels and other zip files.
+        keep_equal: keep rows whose two texts are equal (names, file types, untranslated messages).
+        strip_html: remove tags and resolve entities.
+        on_bad: for catalogs that cannot be read: ``"skip"`` counts them; ``"error"`` raises with a list of them.
 
     Returns:
-        The counts: rows, by language, by package, what was left out and why.
+        The counts: rows, by language, by package, and skipped entries by reason.
 
     Raises:
-        FileNotFoundError: a path that is not there. ValueError: no catalog, or unreadable ones under "error".
+        FileNotFoundError: a path does not exist.
+        ValueError: no catalog, or unreadable ones under "error".
     """
     bad, left_out = BadRows(on_bad), Counter()
     languages, packages, seen = Counter(), Counter(), set()
@@ -111,7 +112,7 @@ def harvest(
                     rows = []
             if rows:
                 writer.write_table(pa.table(list(zip(*rows)), names=COLUMNS).cast(schema))
-            warning = bad.report()  # raises under "error": then nothing is written
+            warning = bad.report()  # raises under "error", before anything is written
     finally:
         _open_archive.cache_clear()
     counts = {
@@ -129,7 +130,7 @@ def harvest(
 
 
 def find_catalogs(paths: Iterable[str | Path], bad: BadRows) -> list[Catalog]:
-    """In order of path. A .po beside a .mo of the same name goes first, so the .mo only repeats it."""
+    """Catalogs sorted by path. A .po precedes a .mo of the same name, whose rows are then duplicates."""
     catalogs: list[Catalog] = []
     for path in map(Path, paths):
         if not path.exists():
@@ -165,7 +166,7 @@ def _in_archive(file: Path, bad: BadRows) -> Iterator[Catalog]:
 
 @lru_cache(maxsize=1)
 def _open_archive(file: Path) -> zipfile.ZipFile:
-    """Stays open from one catalog to the next: its list of contents takes longer to read than a catalog."""
+    """Open an archive and keep it open, because reading its list of contents takes longer than reading a catalog."""
     return zipfile.ZipFile(file)
 
 
@@ -181,8 +182,11 @@ def _catalog(label: str, path: PurePosixPath, package: str, file: Path, member: 
 
 
 def package_of(path: PurePosixPath) -> str:
-    """The domain of a system catalog (``/usr/share/locale/fr/LC_MESSAGES/tar.mo``: tar), else the folder under
-    site-packages, else the nearest folder that has a name of its own."""
+    """The package of a catalog.
+
+    The domain of a system catalog (``/usr/share/locale/fr/LC_MESSAGES/tar.mo``: tar), otherwise the folder under
+    site-packages, otherwise the nearest folder with a specific name.
+    """
     parts = path.parts
     for shelf in ("site-packages", "dist-packages"):
         if shelf in parts[:-2]:
@@ -196,7 +200,7 @@ def package_of(path: PurePosixPath) -> str:
 def catalog_rows(
     catalog: Catalog, bad: BadRows, left_out: Counter[str], *, strip_html: bool = False
 ) -> Iterator[tuple[str, str, str, str, str]]:
-    """The rows of one catalog, cleaned; what is none is counted by reason."""
+    """The cleaned rows of one catalog; skipped entries are counted by reason."""
     try:
         messages = catalog.read()
     except ValueError as error:
@@ -230,25 +234,27 @@ def catalog_rows(
 
 
 def _where(message: str, label: str) -> tuple[str, int, str]:
-    """An error of `read_catalog` ("FILE:LINE: reason") in its parts."""
-    found = re.match(re.escape(label) + r"(?::(\d+))?: ", message)
-    return (label, int(found[1] or 1), message[found.end() :]) if found else (label, 1, message)
+    """Split an error of `read_catalog` ("FILE:LINE: reason") into its parts."""
+    match = re.match(re.escape(label) + r"(?::(\d+))?: ", message)
+    return (label, int(match[1] or 1), message[match.end() :]) if match else (label, 1, message)
 
 
 def language_of(path: PurePosixPath, metadata: dict[str, str]) -> str | None:
     """The NLLB code of a catalog: from the folder above LC_MESSAGES, its header, its name, then its folders."""
     parts = path.parts
     if len(parts) > 2 and parts[-2].upper().startswith("LC_"):
-        return language_of_locale(parts[-3])  # the standard place decides, also when we do not know the language
+        return language_of_locale(parts[-3])  # the standard place decides, even for an unknown language
     stem = path.stem
     names = [metadata.get("Language", ""), stem, stem.rpartition(".")[2], stem.rpartition("-")[2]]
-    found = map(language_of_locale, [*names, *reversed(parts[:-1])])
-    return next(filter(None, found), None)
+    codes = map(language_of_locale, [*names, *reversed(parts[:-1])])
+    return next(filter(None, codes), None)
 
 
 def language_of_locale(name: str) -> str | None:
-    """``pt_BR``, ``sr@latin``, ``zh-Hant``, ``de_DE.UTF-8`` into an NLLB code; None where it is none we know.
-    Regions are dropped, but those that change the script."""
+    """``pt_BR``, ``sr@latin``, ``zh-Hant``, ``de_DE.UTF-8`` to an NLLB code; None if unknown.
+
+    Regions are dropped, except those that change the script.
+    """
     base, _, modifier = name.strip().split(".")[0].partition("@")
     if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w{2,8})*", base):
         return None
@@ -261,13 +267,13 @@ def language_of_locale(name: str) -> str | None:
 
 
 def plural_forms(header: str) -> tuple[int, Callable[[int], int]] | None:
-    """(number of forms, which form a number takes) of a ``Plural-Forms`` header, None when it has no sense."""
-    found = re.fullmatch(r"\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?.*", header, re.DOTALL)
-    if not found:
+    """(number of forms, function from a number to its form) of a ``Plural-Forms`` header; None if invalid."""
+    match = re.fullmatch(r"\s*nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?.*", header, re.DOTALL)
+    if not match:
         return None
     try:
-        plural = c2py(" ".join(found[2].split()))
-        return (int(found[1]), plural) if all(0 <= plural(n) < int(found[1]) for n in _COUNTS) else None
+        plural = c2py(" ".join(match[2].split()))
+        return (int(match[1]), plural) if all(0 <= plural(n) < int(match[1]) for n in _COUNTS) else None
     except (ValueError, ZeroDivisionError, RecursionError):
         return None
 
@@ -275,8 +281,11 @@ def plural_forms(header: str) -> tuple[int, Callable[[int], int]] | None:
 def plural_pairs(
     singular: str, plural: str, translated: dict[int, str], forms: tuple[int, Callable[[int], int]] | None
 ) -> list[tuple[str, str]]:
-    """The English singular with the form that 1 takes; the English plural with every form that other numbers
-    take but 1 does not (Russian: files of 2 and files of 5), or with the only form there is (Japanese)."""
+    """Pair the English singular and plural with plural forms.
+
+    The singular is paired with the form of 1; the plural with every form of other numbers except that of 1 (Russian:
+    the forms of 2 and of 5), or with the only form (Japanese).
+    """
     if forms is None:
         if set(translated) == {0}:
             forms = (1, lambda n: 0)

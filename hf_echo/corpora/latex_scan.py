@@ -1,8 +1,8 @@
-"""Where a document holds mathematics: one pass over its tokens, in linear time, that broken LaTeX does not derail.
+"""Find mathematics in a document in one pass over its tokens: linear time, robust to broken LaTeX.
 
-A LaTeX parser (pylatexenc) was tried first: one forgotten dollar costs it the rest of the document, it takes the per
-cent signs of running text for comments, and it is some ten times slower. The tests hold this scan against it on sound
-documents. What a document says outside of its mathematics is of no concern here.
+A LaTeX parser (pylatexenc) was tried first: after one missing dollar it loses the rest of the document, it reads per
+cent signs of running text as comments, and it is about ten times slower. The tests compare this scan with it on valid
+documents.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# OS Table 30 names align, multline, gather, eqnarray with and without star, equation without
+# OS Table 30 lists align, multline, gather, eqnarray with and without star, and equation without
 ENVIRONMENTS = frozenset(
     name + star
     for name in ("equation", "align", "multline", "gather", "eqnarray", "flalign", "alignat")
@@ -37,9 +37,9 @@ _TOKENS = {
 
 
 class Found(NamedTuple):
-    """Characters start to end. `kind`: an opening delimiter or the name of an environment for mathematics (its body
-    is `body` to `body_end`); "comment" for what is no text at all; "break" where no sentence goes on (an empty line,
-    the edges of other environments, verbatim text)."""
+    """Characters start to end. `kind`: an opening delimiter or the name of a mathematical environment (its body is
+    `body` to `body_end`); "comment" for LaTeX comments; "break" where sentences end (an empty line, the edges of other
+    environments, verbatim text)."""
 
     start: int
     end: int
@@ -49,15 +49,15 @@ class Found(NamedTuple):
 
 
 def scan(text: str, *, markdown: bool = False) -> Iterator[Found]:
-    """Yields expressions, comments and breaks in order; they do not overlap.
+    """Yield expressions, comments and breaks in order; they do not overlap.
 
-    What is left open, at the latest at an empty line (environments: where the next one begins), is no expression; the
-    scan goes on behind its opening. Escaped dollars, verbatim text and, in LaTeX, comments are passed over.
+    An expression must be closed before an empty line (an environment: before the next one begins); otherwise it is
+    ignored, and the scan resumes after its opening. Escaped dollars, verbatim text and, in LaTeX, comments are skipped.
 
     Args:
-        markdown: running text instead of LaTeX: `%` begins no comment, code blocks and spans are verbatim, and dollars
-            follow Pandoc's rule (no blank behind the opening one; behind the closing one no digit, before it no blank),
-            so that prices are no mathematics.
+        markdown: running text instead of LaTeX: `%` does not begin a comment, code blocks and spans are verbatim, and
+            dollars follow Pandoc's rule (no blank after the opening one; no blank before and no digit after the
+            closing one), so that prices are not mathematics.
     """
     tokens = _TOKENS[markdown]
     place, missing = 0, set()
@@ -74,12 +74,12 @@ def scan(text: str, *, markdown: bool = False) -> Iterator[Found]:
             place = _end_of_verbatim(text, token, missing)
             yield Found(token.start(), place, "break", place, place)
         elif opening := _opening(token):
-            found = _closed(text, tokens, token, opening, markdown)
-            if found and text[found.body : found.body_end].strip():
-                yield found
+            expression = _closed(text, tokens, token, opening, markdown)
+            if expression and text[expression.body : expression.body_end].strip():
+                yield expression
             elif token["edge"]:
                 yield _plain(token, "break")
-            place = found.end if found else place
+            place = expression.end if expression else place
         elif token["edge"]:
             yield _plain(token, "break")
 
@@ -89,7 +89,7 @@ def _plain(token: re.Match, kind: str) -> Found:
 
 
 def _end_of_verbatim(text: str, token: re.Match, missing: set[str]) -> int:
-    """Behind the \\end; without one, behind the \\begin."""
+    """The end of the \\end; without one, the end of the \\begin."""
     end = f"\\end{{{token['name']}}}"
     place = -1 if end in missing else text.find(end, token.end())
     if place < 0:
@@ -106,7 +106,7 @@ def _opening(token: re.Match) -> str | None:
 
 
 def _closed(text: str, tokens: re.Pattern, opening: re.Match, kind: str, markdown: bool) -> Found | None:
-    """The expression that begins here, if it ends before something that cannot be inside of it."""
+    """The expression that begins here, if it ends before a token that it cannot contain."""
     body = opening.end()
     if kind.startswith("alignat") and (columns := re.compile(r"\s*\{\d*\}").match(text, body)):
         body = columns.end()
@@ -129,7 +129,7 @@ def _closed(text: str, tokens: re.Pattern, opening: re.Match, kind: str, markdow
 
 
 def _closing_dollar(text: str, tokens: re.Pattern, body: int, markdown: bool) -> int | None:
-    """Where the single dollar is that closes; within braces (`\\text{if $x$}`) only if there is no other."""
+    """Position of the closing dollar; one within braces (`\\text{if $x$}`) counts only if there is no other."""
     depth, second_best, place = 0, None, body
     if markdown and text[body : body + 1].isspace():
         return None

@@ -1,8 +1,8 @@
-"""A message of a user interface and its translation as plain sentences: no accelerator marks, HTML if wanted.
+"""Clean user-interface messages and their translations: remove accelerator marks and, optionally, HTML.
 
-An accelerator is one ``_`` (GTK) or ``&`` (Qt, Windows) before the letter that Alt presses: ``_File``, ``E&xit``,
-``文件(_F)``. The same characters stand in identifiers (``LC_ALL``), placeholders (``%(file_name)s``), entities
-(``&amp;``) and names (``R&D``), so a mark is taken out only where none of these can be meant.
+An accelerator mark is a ``_`` (GTK) or ``&`` (Qt, Windows) before the letter that is pressed with Alt: ``_File``,
+``E&xit``, ``文件(_F)``. The same characters occur in identifiers (``LC_ALL``), placeholders (``%(file_name)s``),
+entities (``&amp;``) and names (``R&D``), so a mark is removed only if it cannot be one of these.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import html
 import re
 
 _SPACES = re.compile(r"\s+")
-# what a mark inside does not count as one
+# inside these, the characters are not marks
 _PROTECTED = re.compile(
     r"%\([^)]*\)|\$?\{[^}]*\}|&#?\w+;|https?://\S+|\S+@\S+|<[^<>]*>|``?[^`]+``?|%[-+ #0]*[\w.]*\w|__+\w*"
 )
@@ -24,7 +24,7 @@ _TAG = re.compile(rf"</?(?:{'|'.join(_TAGS)})(?:\s[^<>]*)?/?>", re.IGNORECASE)
 
 
 def clean(source: str, target: str, *, strip_html: bool = False) -> tuple[str, str] | None:
-    """The two texts on one line each; None when nothing is left of one."""
+    """Clean both texts, one line each; None if one becomes empty."""
     if strip_html:
         source, target = strip_tags(source), strip_tags(target)
     source, target = (_SPACES.sub(" ", text).strip() for text in (source, target))
@@ -33,13 +33,13 @@ def clean(source: str, target: str, *, strip_html: bool = False) -> tuple[str, s
 
 
 def strip_tags(text: str) -> str:
-    """Without HTML tags and entities. ``<filename>`` is no tag of HTML and stays; a block tag is a space."""
+    """Remove HTML tags and resolve entities. ``<filename>`` is not HTML and stays; a block tag becomes a space."""
     text = _TAG.sub(lambda m: " " if re.match(r"</?(?:br|p|div|li|td|tr|h\d|hr|ul|ol)\b", m[0], re.I) else "", text)
     return html.unescape(text)
 
 
 def remove_accelerators(source: str, target: str) -> tuple[str, str]:
-    """The pair without the mark of a key. Nothing changes unless the source has exactly one mark."""
+    """Remove the accelerator mark from both texts, if the source has exactly one."""
     for mark in _AFTER:
         if mark not in source:
             continue
@@ -47,7 +47,7 @@ def remove_accelerators(source: str, target: str) -> tuple[str, str]:
         if len(here) != 1:
             continue
         there = _marks(target, mark)
-        bracketed = _IN_BRACKETS[mark].search(target)  # only accelerators look so
+        bracketed = _IN_BRACKETS[mark].search(target)  # only accelerators are written in this form
         if len(there) > 1 or not (bracketed or _is_accelerator(source, here[0], target, bool(there))):
             continue
         source = _without(source, mark, here)
@@ -66,7 +66,7 @@ def _is_accelerator(source: str, place: int, target: str, marked: bool) -> bool:
     at_start = not source[place - 1 : place].isalnum()
     if at_start:
         return True
-    # inside a word: "E_xit", not "LC_ALL", "file_name", "R&D"; the translation has its own mark, elsewhere
+    # inside a word: "E_xit", not "LC_ALL", "file_name", "R&D"; the translation has a mark at another place
     return marked and word[0] not in target.split() and not source[place + 1].isupper() and not word[0].islower()
 
 

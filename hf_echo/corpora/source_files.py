@@ -1,4 +1,4 @@
-"""Files that are read whole, one after another: source code and LaTeX documents."""
+"""Find and read whole files, one after the other: source code and LaTeX documents."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ logger = logging.getLogger(__name__)
 
 
 def find_files(paths: Iterable[str | Path], suffixes: Sequence[str]) -> list[Path]:
-    """Files as given, and of folders those with one of the suffixes, sorted, through all levels; each once.
+    """The given files, and in folders all files with one of the suffixes, sorted, recursively; each once.
 
     Raises:
-        FileNotFoundError: no such path, or a folder without such a file.
+        FileNotFoundError: no such path, or a folder without such files.
     """
-    found: dict[Path, None] = {}
+    all_files: dict[Path, None] = {}
     for path in map(Path, paths):
         if not path.exists():
             raise FileNotFoundError(f"no file or folder {path}; give files, or folders of files")
@@ -27,24 +27,24 @@ def find_files(paths: Iterable[str | Path], suffixes: Sequence[str]) -> list[Pat
         if path.is_dir():
             files = sorted(f for f in path.rglob("*") if f.name.endswith(tuple(suffixes)) and f.is_file())
             if not files:
-                raise FileNotFoundError(f"folder {path} has no file that ends in {', '.join(suffixes)}")
-        found |= dict.fromkeys(files)
-    return list(found)
+                raise FileNotFoundError(f"folder {path} has no file with suffix {', '.join(suffixes)}")
+        all_files |= dict.fromkeys(files)
+    return list(all_files)
 
 
 def each_file(paths: Iterable[str | Path], suffixes: Sequence[str], on_bad: str, progress: bool) -> Iterator[Path]:
-    """`find_files` with a progress bar.
+    """`find_files` with a progress bar; checks `on_bad`.
 
     Raises:
         ValueError: `on_bad` is not "error" or "skip".
     """
     if on_bad not in ("error", "skip"):
-        raise ValueError(f"on_bad={on_bad!r} is not 'error' or 'skip'")
+        raise ValueError(f"on_bad={on_bad!r} must be 'error' or 'skip'")
     yield from tqdm(find_files(paths, suffixes), desc="Files", unit=" files", disable=not progress)
 
 
 def read_utf8(path: Path, on_bad: str) -> bytes | None:
-    """The bytes of a file that is UTF-8, else None (with the warning of `bad_file`)."""
+    """The bytes of a UTF-8 file; None for other files (with the warning of `bad_file`)."""
     try:
         data = path.read_bytes()
         if reason := why_not_text(data):
@@ -61,11 +61,11 @@ def read_utf8(path: Path, on_bad: str) -> bytes | None:
 
 
 def bad_file(reason: str, on_bad: str) -> None:
-    """Warns of a file that is left out ("skip").
+    """Warn of a file that is skipped, if `on_bad` is "skip".
 
     Raises:
         ValueError: `on_bad` is "error".
     """
     if on_bad == "error":
-        raise ValueError(f"{reason}; mend it, or leave it out by on_bad='skip' (--on-bad skip)")
+        raise ValueError(f"{reason}; correct it, or skip it with on_bad='skip' (--on-bad skip)")
     logger.warning("skipped %s", reason)

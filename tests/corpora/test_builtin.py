@@ -234,7 +234,7 @@ def test_nway_and_dev_set():
             "unknown language 'nld_Latn'.*fra_Latn",
         ),
         (lambda: builtin_nway(2, languages="fra_Latn"), r"give a list, \['fra_Latn'\]"),
-        (lambda: builtin_nway(2, languages=["fra_Latn", "fra_Latn"]), "named twice"),
+        (lambda: builtin_nway(2, languages=["fra_Latn", "fra_Latn"]), "occurs twice"),
         (lambda: builtin_nway(2, split="valid"), "unknown split 'valid'.*train, dev, test"),
         (lambda: builtin_parallel(2, languages=["eng_Latn"]), "no pairs of languages in eng_Latn"),
         (lambda: builtin_parallel(2, direction="eng_x"), "unknown direction 'eng_x': use one of x_eng, all"),

@@ -255,7 +255,7 @@ def test_deep_nesting_takes_linear_time_and_no_recursion():
 def test_refusals():
     with pytest.raises(ValueError, match="no grammar for 'cobol'; known languages are python, java"):
         segment_code("x", "cobol")
-    with pytest.raises(ValueError, match="max_size=0 must be 1 or more"):
+    with pytest.raises(ValueError, match="max_size=0 must be at least 1"):
         segment_code("x", "python", max_size=0)
     with pytest.raises(UnicodeDecodeError):
         segment_code(b"x = '\xff'", "python")
@@ -299,6 +299,6 @@ def test_command(run, refused, tmp_path):
     assert code == 2 and f"{bad}: not UTF-8 at byte 5" in err and "--on-bad skip" in err
     assert len(out.read_text(encoding="utf-8").splitlines()) > 1  # what was finished is kept
     refused("no file or folder", "code", tmp_path / "none", "-l", "ruby", "--out", out)
-    refused("has no file that ends in .go", "code", tmp_path, "-l", "go", "--out", out)
+    refused("has no file with suffix .go", "code", tmp_path, "-l", "go", "--out", out)
     refused("no grammar for 'perl'", "code", tmp_path, "-l", "perl", "--out", out)
     refused("on_bad='no'", "code", good, "-l", "ruby", "--out", out, "--on-bad", "no")

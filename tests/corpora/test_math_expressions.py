@@ -259,8 +259,8 @@ def test_bad_documents_are_named(tmp_path, caplog):
     assert [text for _, text, _ in documents] == ["$w$", "$x$"]
     log = caplog.text
     assert "cut.parquet: not a Parquet file" in log and "latin.tex: not UTF-8 at byte 1" in log
-    assert "other.parquet: no column 'text', only body" in log
-    assert "lines.jsonl:2: not valid JSON" in log and "lines.jsonl:3: text is a int" in log
+    assert "other.parquet: no column 'text'; found: body" in log
+    assert "lines.jsonl:2: not valid JSON" in log and "lines.jsonl:3: text must be a string, not int" in log
     for name in ("cut.parquet", "other.parquet", "lines.jsonl", "latin.tex"):
         with pytest.raises(ValueError, match=rf"{name}.*--on-bad skip"):
             list(read_documents([tmp_path / name], progress=False))

@@ -1,6 +1,6 @@
-"""The Bible as a parallel corpus (OS A.8): verse-keyed editions in, an n-way table and pairs with five pivots out.
+"""The Bible as a parallel corpus (OS A.8): turns editions into an n-way table and pairs with five pivot languages.
 
-`build` runs the whole; `readers` know the formats; `labels`, `lengths` and `quality` judge; `pivots` aligns.
+`build` runs all steps; `readers` reads the formats; `labels`, `lengths` and `quality` filter; `pivots` makes pairs.
 """
 
 from __future__ import annotations

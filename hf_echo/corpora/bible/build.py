@@ -1,6 +1,6 @@
-"""From editions of the Bible to the corpus, in the order of OS A.8: read, label, lengths, quality, splits, pivots.
+"""Build the Bible corpus from editions, in the order of OS A.8: read, label, lengths, quality, splits, pivots.
 
-In memory are a few integers a verse and source; the texts wait on disk. The same sources, options and callables
+Only a few integers per verse and source are in memory; the texts are on disk. The same sources, options and callables
 give the same files.
 """
 
@@ -48,23 +48,22 @@ def build_bible(
     Args:
         sources: of `find_sources`.
         lid: texts -> language codes; relabels sources by majority (`labels.label`).
-        contradicts: (declared code, prediction) -> whether the prediction speaks against it; None: each other
-            language does.
-        scorer: (texts, texts, languages, languages) -> scores; picks the text of each pivot verse.
-        tolerance: share of the mean by which sources of a language may differ in a verse's length.
-        sigmas: the same across languages, in standard deviations.
-        sample: verses for which sources are compared by chrF++, and which ``lid`` sees; None: all.
-        minimum_quality: sources below this share of the best one's score are removed.
-        on_bad: ``"error"`` stops at a file that cannot be read and in the end at rows that are no verses;
-            ``"skip"`` leaves both out and says so in the report.
+        contradicts: (declared code, prediction) -> whether the prediction contradicts it; None: every other language
+            does.
+        scorer: (texts, texts, languages, languages) -> scores; selects the text of each pivot verse.
+        tolerance: allowed deviation of a verse's length among sources of one language, as a share of the mean.
+        sigmas: allowed deviation across languages, in standard deviations.
+        sample: number of verses for comparing sources by chrF++ and for ``lid``; None: all.
+        minimum_quality: sources below this share of the best source's score are removed.
+        on_bad: ``"error"`` stops at a file that cannot be read, and at the end if rows are not verses; ``"skip"``
+            drops both and lists them in the report.
 
     Writes:
-        nway.parquet (id, lang, source, text, split), within a language the best source first; pairs/train,
-        dev and test.parquet of the parallel schema; removed.parquet (id, lang, source, reason, text);
-        report.json.
+        nway.parquet (id, lang, source, text, split), the best source of a language first; pairs/train, dev and
+        test.parquet in the parallel schema; removed.parquet (id, lang, source, reason, text); report.json.
 
     Raises:
-        ValueError: unreadable files and rows, a source without a language, nothing left.
+        ValueError: unreadable files or rows, a source without a language, or no verse remains.
     """
     bad, numbers, out = BadRows(on_bad), VerseNumbers(), Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -74,7 +73,7 @@ def build_bible(
         editions, unread = _read(list(sources), Path(folder), numbers, bad, removed, options, progress)
         warning = bad.report()
         if not editions:
-            raise ValueError("no edition with a verse in it is left of the sources")
+            raise ValueError("no edition with verses is left; check the sources and filters")
         _lengths(editions, numbers, tolerance, sigmas)
         _quality(editions, numbers, sample, minimum_quality, seed, progress)
         editions.sort(key=lambda e: (e.lang, -e.best, -e.merit, e.name))
@@ -107,7 +106,7 @@ def _read(
                 raise
             unread.append({"source": source.label, "reason": str(error)})
             continue
-        while (edition.lang, edition.name) in taken:  # two labels became one
+        while (edition.lang, edition.name) in taken:  # relabelling gave two editions the same language
             edition.name += f"-{source.lang}" if source.lang else "-2"
         taken.add((edition.lang, edition.name))
         editions.append(edition)
@@ -122,16 +121,16 @@ def _edition(
     removed: output.Removed,
     options: dict[str, Any],
 ) -> Edition:
-    found = read_source(source, bad.add)
-    if not found.texts:
-        raise ValueError(f"{source.label}: no verse with a text of its own")
+    verses = read_source(source, bad.add)
+    if not verses.texts:
+        raise ValueError(f"{source.label}: no verse with its own text")
     declared = source.lang or (language_of_ces(source.files[0]) if source.kind == "ces" else None)
-    names = sorted(found.texts, key=place_of)
-    texts = [found.texts[name] for name in names]
+    names = sorted(verses.texts, key=place_of)
+    texts = [verses.texts[name] for name in names]
     label = labels.label(_sampled(texts, options), declared, options["lid"], contradicts=options["contradicts"])
     if label.lang is None:
         raise ValueError(
-            f"{source.label}: nothing tells its language; write fra_Latn={source.label} or give a language identifier"
+            f"{source.label}: unknown language; write fra_Latn={source.label} or give a language identifier"
         )
     column, length = spool(texts, path)
     verse = numbers(names)
@@ -144,13 +143,13 @@ def _edition(
         column,
         np.ones(len(verse), bool),
         counts={
-            "verses": len(texts) + len(found.empty) + len(found.merged),
-            "empty": len(found.empty),
-            "merged": len(found.merged),
+            "verses": len(texts) + len(verses.empty) + len(verses.merged),
+            "empty": len(verses.empty),
+            "merged": len(verses.merged),
         },
         facts={"file": source.label, "format": source.kind, "predicted": label.predicted, "share": label.share},
     )
-    for reason, rows in (("empty", dict.fromkeys(found.empty, "")), ("merged", found.merged)):
+    for reason, rows in (("empty", dict.fromkeys(verses.empty, "")), ("merged", verses.merged)):
         removed.add(edition, list(rows), list(rows.values()), reason)
     return edition
 
@@ -177,7 +176,7 @@ def _lengths(editions: list[Edition], numbers: VerseNumbers, tolerance: float, s
 
 
 def _rows(editions: Sequence[Edition]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """Verse and length of all rows that are still there, and of each edition which rows these are."""
+    """Verse and length of all kept rows, and the row numbers of each edition."""
     parts = [np.flatnonzero(e.keep) for e in editions]
     verse = np.concatenate([e.verse[rows] for e, rows in zip(editions, parts)])
     length = np.concatenate([e.length[rows] for e, rows in zip(editions, parts)])

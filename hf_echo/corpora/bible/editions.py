@@ -1,4 +1,4 @@
-"""One edition in memory: numbers. Its texts lie on disk and are mapped, so a thousand editions fit."""
+"""One edition: numbers in memory, texts on disk and memory-mapped, so that a thousand editions fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .verses import SPLITS, split_of
 
 
 class VerseNumbers:
-    """Verse names as small integers, and the split of each."""
+    """Maps verse names to small integers, with the split of each."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -33,7 +33,7 @@ class VerseNumbers:
         return number
 
     def split(self, verse: np.ndarray) -> np.ndarray:
-        """(verses,) the place in ``SPLITS`` of each verse."""
+        """(verses,) index of each verse's split in ``SPLITS``."""
         return np.asarray(self.splits, np.int8)[verse]
 
 
@@ -42,13 +42,13 @@ class Edition:
     """The verses of one source.
 
     Attributes:
-        lang: code with script, after relabelling; ``declared`` is what its file said.
+        lang: code with script, after relabelling; ``declared`` is the code that the file gave.
         verse: (rows,) verse numbers, each once, in the order of the Bible.
         length: (rows,) characters.
         texts: (rows,) mapped from disk.
         keep: (rows,) False for a verse that a filter removed.
-        quality: mean chrF++ against the other sources of the language, divided by the best of them; None
-            where there is nothing to compare with.
+        quality: mean chrF++ against the other sources of the language, divided by the best such mean; None
+            without other sources.
         completeness: mean over the splits of the share of the language's verses that this source has.
     """
 
@@ -68,28 +68,31 @@ class Edition:
 
     @property
     def merit(self) -> float:
-        """What the best source has most of. OS A.8 picks "the source with highest quality/completeness score";
-        a quotient would reward holes, so it is read as both together, the product."""
+        """Score for choosing the best source: quality * completeness.
+
+        OS A.8 picks "the source with highest quality/completeness score". A quotient would reward gaps, so this is
+        read as a product.
+        """
         return (1.0 if self.quality is None else self.quality) * self.completeness
 
     def kept_verses(self) -> np.ndarray:
         return self.verse[self.keep]
 
     def at(self, verses: np.ndarray) -> list[str]:
-        """The texts of verses that are all there."""
+        """The texts of the given verses; all of them must exist."""
         order = np.argsort(self.verse, kind="stable")
         rows = order[np.searchsorted(self.verse, verses, sorter=order)]
         return self.texts.take(pa.array(rows)).to_pylist()
 
     def drop(self, mask: np.ndarray, reason: str) -> None:
-        """Remove the rows of a mask that are still there, and count them."""
+        """Remove the rows of a mask that are not yet removed, and count them."""
         mask = mask & self.keep
         self.counts[reason] = self.counts.get(reason, 0) + int(mask.sum())
         self.keep = self.keep & ~mask
 
 
 def spool(texts: list[str], path: Path) -> tuple[pa.ChunkedArray, np.ndarray]:
-    """Write texts to disk; returns them mapped, and their lengths."""
+    """Write texts to disk; return them memory-mapped, and their lengths."""
     column = pa.chunked_array([pa.array(texts, pa.large_string())])
     with pa.OSFile(str(path), "wb") as sink:
         table = pa.table({"text": column})

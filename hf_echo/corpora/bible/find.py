@@ -1,8 +1,8 @@
-"""Which files are editions of the Bible, in which language and format. Nothing here reads a verse.
+"""Find the files that are editions of the Bible, with their languages and formats, without reading verses.
 
-An edition (the paper's SOURCE) is one file, or a folder of USFM files, one a book. Its language stands in front
-of the path (``fra_Latn=some/folder``), in its name (``fra-LSG.txt``, as eBible has it; ``fra_Latn.tsv``) or is
-the name of its folder (``fra_Latn/LSG.tsv``). A CES file may tell it itself.
+An edition (the paper's SOURCE) is one file, or a folder of USFM files, one per book. Its language is written before the
+path (``fra_Latn=some/folder``), in the file name (``fra-LSG.txt``, as in eBible; ``fra_Latn.tsv``) or is the name of
+its folder (``fra_Latn/LSG.tsv``). A CES file may also declare it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CODE = re.compile(r"[a-z]{2,3}([_-][A-Z][a-z]{3})?")
 
 
 class Source(NamedTuple):
-    lang: str | None  # as declared: a code with or without a script; None when nobody says
+    lang: str | None  # as declared: a code with or without script; None if not declared
     name: str
     kind: str
     files: tuple[Path, ...]
@@ -31,11 +31,11 @@ class Source(NamedTuple):
 
 
 def find_sources(paths: Iterable[str | Path], *, vref: Path | None = None) -> list[Source]:
-    """The editions under ``paths`` (files or folders, each with ``LANG=`` in front or not), in order of name.
+    """The editions under ``paths`` (files or folders, optionally with ``LANG=`` in front), sorted by name.
 
     Args:
-        vref: the list of verses that .txt files follow line by line; by default the ``vref.txt`` beside them,
-            in a folder above or in its ``metadata``.
+        vref: the list of verses for .txt files, line by line; by default the ``vref.txt`` beside them, in a parent
+            folder or in its ``metadata``.
 
     Raises:
         FileNotFoundError: no such path, no edition there, or no vref.txt for a .txt file.
@@ -48,10 +48,10 @@ def find_sources(paths: Iterable[str | Path], *, vref: Path | None = None) -> li
         path = Path(rest if lang else text)
         if not path.exists():
             raise FileNotFoundError(f"no file or folder {path}")
-        found = [_source(files, lang, vref) for files in _editions(path)]
-        if not found:
-            raise FileNotFoundError(f"{path}: no edition of the Bible there ({', '.join(KINDS)})")
-        sources += found
+        editions = [_source(files, lang, vref) for files in _editions(path)]
+        if not editions:
+            raise FileNotFoundError(f"{path} holds no edition of the Bible ({', '.join(KINDS)})")
+        sources += editions
     seen: dict[tuple[str | None, str], Source] = {}
     for source in sources:
         other = seen.setdefault((source.lang, source.name), source)
@@ -65,7 +65,7 @@ def find_sources(paths: Iterable[str | Path], *, vref: Path | None = None) -> li
 def _editions(path: Path) -> Iterator[tuple[Path, ...]]:
     if path.is_file():
         if path.suffix.lower() not in KINDS:
-            raise ValueError(f"{path}: unknown kind of file; known are {', '.join(KINDS)}")
+            raise ValueError(f"{path}: unknown file type; use one of {', '.join(KINDS)}")
         yield (path,)
         return
     books: dict[Path, list[Path]] = {}
@@ -103,16 +103,16 @@ def _vref(file: Path, given: Path | None) -> Path:
         for folder in list(file.resolve().parents)[:3]:
             places += [folder / "vref.txt", folder / "metadata" / "vref.txt"]
         places = places[1:]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    vref = next((place for place in places if place.is_file()), None)
+    if vref is None:
         raise FileNotFoundError(
-            f"{file}: a .txt file has one verse a line in the order of a vref.txt, and there is none; name it (--vref)"
+            f"{file}: a .txt file has one verse per line in the order of a vref.txt; none was found, give it (--vref)"
         )
-    return found
+    return vref
 
 
 def is_code(text: str) -> bool:
-    """Whether this names a language that `hf_echo.languages` knows (``fr``, ``fra``, ``fra_Latn``)."""
+    """Whether `hf_echo.languages` knows this code (``fr``, ``fra``, ``fra_Latn``)."""
     if text in LANGUAGES:
         return True
     try:

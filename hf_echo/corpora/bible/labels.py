@@ -1,7 +1,7 @@
-"""The language of an edition: what most of its verses look like, not what its file name says (OS A.8).
+"""Language label of an edition: the language of most of its verses instead of its file name (OS A.8).
 
-The language comes from a callable (GlotLID in the paper), the script from Unicode. Three cases keep the declared
-language: no callable; no prediction that half of the sample shares; a prediction that does not contradict it
+A callable predicts the language (GlotLID in the paper); Unicode gives the script. The declared language stays in three
+cases: without a callable; without a prediction for half of the sample; if the prediction does not contradict it
 (identifiers know fewer languages than there are Bibles, and some only by their macrolanguage).
 """
 
@@ -20,18 +20,18 @@ from hf_echo.languages import find_language
 
 LanguageId = Callable[[list[str]], Sequence[str | None]]  # texts -> codes ("fra_Latn" or "fra")
 
-Contradicts = Callable[[str, str], bool]  # (declared code, predicted one) -> the prediction speaks against it
+Contradicts = Callable[[str, str], bool]  # (declared code, predicted code) -> whether they contradict each other
 
-# ISO 15924 codes of Unicode scripts: those of our languages, and of some that only Bibles are printed in
+# ISO 15924 codes of Unicode scripts: those of our languages, and a few that occur only in Bibles
 _MIXED = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hira Kana"}
 UNICODE_SCRIPTS = " ".join([*(_MIXED.get(s, s) for s in SCRIPTS), "Lisu Java Limb Lepc Tale Kali Osge Goth Cham Bali"])
 KANA_SHARE = 0.05  # of Han and Kana letters; Japanese has far more, Chinese none
 
 
 class Label(NamedTuple):
-    lang: str | None  # code with script; None when nothing tells
-    predicted: str | None  # what the callable said most often
-    share: float | None  # of the sample that said so
+    lang: str | None  # code with script; None if unknown
+    predicted: str | None  # the most frequent prediction
+    share: float | None  # its share of the sample
 
 
 def label(
@@ -42,13 +42,13 @@ def label(
     contradicts: Contradicts | None = None,
     minimum_share: float = 0.5,
 ) -> Label:
-    """The code of texts that are of one language.
+    """Determine the language code of texts in one language.
 
     Args:
         declared: a code with or without script, or None.
-        lid: predicts a code for each text, or None where it cannot.
-        contradicts: whether a prediction speaks against a declared code; None: each other language does.
-        minimum_share: a majority less than this changes nothing.
+        lid: predicts a code for each text, or None if it cannot.
+        contradicts: whether a prediction contradicts a declared code; None: every other language does.
+        minimum_share: a smaller majority changes nothing.
     """
     language, declared_script = split_code(declared)
     script = script_of(texts) or declared_script
@@ -58,17 +58,17 @@ def label(
         predicted, count = min(votes.items(), key=lambda item: (-item[1], str(item[0])))
         share = count / len(texts)
         if predicted is not None and share >= minimum_share:
-            found = split_code(predicted)[0]
+            iso = split_code(predicted)[0]
             lid_script = next((s for s in ("Hans", "Hant") if s in predicted), None)
-            if found and not (language and contradicts and not contradicts(f"{language}_{script}", predicted)):
-                language = found
-    if script == "Hani":  # Unicode does not tell the two apart
+            if iso and not (language and contradicts and not contradicts(f"{language}_{script}", predicted)):
+                language = iso
+    if script == "Hani":  # Unicode does not distinguish Hans and Hant
         script = next((s for s in (lid_script, declared_script) if s in ("Hans", "Hant")), "Hans")
     return Label(f"{language}_{script}" if language and script else None, predicted, share)
 
 
 def split_code(code: str | None) -> tuple[str | None, str | None]:
-    """(ISO 639-3, script or None). A code that no table knows is taken as it is."""
+    """(ISO 639-3, script or None). An unknown code is returned unchanged."""
     if not code:
         return None, None
     parts = re.split("[-_]", code)
@@ -84,7 +84,7 @@ def split_code(code: str | None) -> tuple[str | None, str | None]:
 
 
 def script_of(texts: Sequence[str]) -> str | None:
-    """ISO 15924 of the script of most letters; None without a letter of a known script."""
+    """ISO 15924 code of the script of most letters; None without a letter of a known script."""
     characters = Counter()
     for text in texts:
         characters.update(text)

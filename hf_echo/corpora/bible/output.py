@@ -1,4 +1,4 @@
-"""What the builder leaves behind: tables, what was removed and why, and the report."""
+"""Output of the Bible builder: tables, removed verses with reasons, and the report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAIRS = pa.schema([(c, pa.string()) for c in COLUMNS])
 
 
 class Removed:
-    """Every verse that was taken out, one row each, written as they come."""
+    """Writes a row for every removed verse as it is removed."""
 
     def __init__(self, path: Path) -> None:
         self.writer = pq.ParquetWriter(path, GONE, compression="zstd")
@@ -41,7 +41,7 @@ class Removed:
             self.writer.write_table(pa.table(columns, names=GONE.names).cast(GONE))
 
     def of_editions(self, editions: Sequence[Edition], numbers: VerseNumbers) -> None:
-        """What the filters dropped, and the dev and test verses of sources that are not the best."""
+        """Add the verses that filters removed, and the dev and test verses of sources other than the best."""
         for edition in editions:
             left = np.ones(len(edition.verse), bool)
             for reason, mask in edition.facts.pop("dropped", {}).items():
@@ -64,7 +64,7 @@ class Removed:
 
 
 def write_nway(editions: Sequence[Edition], numbers: VerseNumbers, path: Path, progress: bool) -> dict[str, int]:
-    """Rows by split."""
+    """Write nway.parquet; returns the number of rows per split."""
     names, counts = np.array(numbers.names), Counter()
     with pq.ParquetWriter(path, NWAY, compression="zstd") as writer:
         for edition in tqdm(editions, desc="n-way", disable=not progress):
@@ -85,7 +85,7 @@ def write_pairs(
     folder: Path,
     progress: bool,
 ) -> dict[str, dict[str, int]]:
-    """Rows by split and pivot."""
+    """Write the pair tables; returns the number of rows per split and pivot."""
     folder.mkdir(exist_ok=True)
     counts: dict[str, Counter[str]] = {name: Counter() for name in SPLITS}
     with ExitStack() as stack:
@@ -134,7 +134,7 @@ def report(
 def _row(edition: Edition) -> dict[str, Any]:
     counts = {reason: edition.counts.get(reason, 0) for reason in REASONS}
     gone = None
-    if not edition.keep.any():  # the last step that took anything
+    if not edition.keep.any():  # the last step that removed verses
         gone = next(reason for reason in ("not the best source", "quality", *reversed(REASONS)) if counts[reason])
     return {
         "lang": edition.lang,

@@ -1,8 +1,8 @@
-"""Every language against five well-resourced ones, verse by verse (OS A.8).
+"""Pair every language with five high-resource pivot languages, verse by verse (OS A.8).
 
-A pivot language has many sources; a verse needs one of them. With a scorer it is the text that the other pivot
-texts of the verse agree with most (the mean of pairwise scores); without, the best source that has the verse.
-In dev and test the best source speaks alone.
+A pivot language has many sources; each verse needs one of them. With a scorer, it is the text with the highest mean
+score against the other pivot texts of the verse; without, the best source that has the verse. Dev and test always use
+the best source.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def choose(
     *,
     progress: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Of each pivot language and verse, which of its sources speaks.
+    """Choose the source of each verse in each pivot language.
 
     Returns:
-        By language (verses,) places in ``editions``; -1 where no source of the language has the verse.
+        language -> (verses,) indices in ``editions``; -1 if no source of the language has the verse.
     """
     rank = {e: i for i, e in enumerate(editions)}
     order = sorted((e for e in editions if e.lang in pivots), key=lambda e: (-e.best, -e.merit, e.name))
@@ -63,8 +63,10 @@ def choose(
 def _mean_scores(
     order: Sequence[Edition], langs: np.ndarray, has: np.ndarray, scorer: Scorer, progress: bool
 ) -> np.ndarray:
-    """(sources, verses) the mean score of a text against all others of its verse. Only where a language has
-    a choice: other texts are asked about, but do not themselves need a score."""
+    """(sources, verses) mean score of a text against all others of its verse.
+
+    Computed only where a language has a choice; other texts are compared with, but get no score.
+    """
     contested = np.zeros_like(has)
     for lang in np.unique(langs):
         rows = langs == lang
@@ -81,7 +83,9 @@ def _mean_scores(
         scores = scorer(a.at(verses), b.at(verses), [a.lang] * n, [b.lang] * n)
         scores = np.asarray(scores, float)
         if scores.shape != (n,):
-            raise ValueError(f"the scorer gave {scores.shape} for {n} pairs; it must give one number a pair")
+            raise ValueError(
+                f"the scorer returned shape {scores.shape} for {n} pairs; it must return one number per pair"
+            )
         for row in (i, j):
             total[row, verses] += scores
             count[row, verses] += 1
@@ -97,7 +101,7 @@ def _verses(edition: Edition, numbers: VerseNumbers) -> np.ndarray:
 def pair_tables(
     editions: Sequence[Edition], chosen: dict[str, np.ndarray], numbers: VerseNumbers, progress: bool = True
 ) -> Iterator[tuple[str, pa.Table]]:
-    """(split, rows of the parallel schema): every source into every pivot of another language."""
+    """Yield (split, rows of the parallel schema): every source with every pivot of another language."""
     texts = {lang: _pivot_texts(editions, where) for lang, where in chosen.items()}
     for edition in tqdm(editions, desc="pairs", disable=not progress):
         rows = np.flatnonzero(edition.keep)
@@ -123,7 +127,7 @@ def pair_tables(
 
 
 def _pivot_texts(editions: Sequence[Edition], where: np.ndarray) -> tuple[np.ndarray, pa.Array]:
-    """(verses,) places in an array of the texts that speak, and that array."""
+    """(verses,) indices in an array of the chosen texts, and that array."""
     place, texts = np.full(len(where), -1), []
     for source in np.unique(where[where >= 0]):
         verses = np.flatnonzero(where == source)

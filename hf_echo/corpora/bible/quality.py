@@ -1,7 +1,7 @@
-"""Which source of a language is best, and which are too bad to keep (OS A.8).
+"""Quality of a language's sources: select the best and remove bad ones (OS A.8).
 
-Good translations of the same verses resemble each other more than they resemble a bad one: a source's score is
-its mean chrF++ against the other sources of its language, divided by the best such mean.
+Good translations of the same verses are more similar to each other than to a bad one. A source's score is its mean
+chrF++ against the other sources of its language, divided by the best such mean.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ def judge(
     seed: int = 0,
     on_pair: Callable[[], object] = lambda: None,
 ) -> None:
-    """Sets chrf, quality, completeness and best of the sources of one language; removes the bad ones.
+    """Set chrf, quality, completeness and best of the sources of one language; remove the bad ones.
 
-    Completeness is the mean over train, dev and test of the share of verses, among all that any source of the
-    language has, that this source has.
+    Completeness: share of the verses that any source of the language has, averaged over train, dev and test.
 
     Args:
-        sample: verses that a pair of sources is compared on, the first of a fixed random order that both have;
+        sample: number of verses for comparing two sources, the first ones of a fixed random order that both have;
             None: all.
-        minimum: sources whose quality is less lose all their verses.
+        minimum: sources with a lower quality lose all their verses.
     """
     for edition, score in zip(editions, mutual_chrf(editions, sample=sample, seed=seed, on_pair=on_pair)):
         edition.chrf = score
@@ -56,8 +55,7 @@ def mutual_chrf(
     seed: int = 0,
     on_pair: Callable[[], object] = lambda: None,
 ) -> list[float | None]:
-    """For each source the mean over the others of chrF++ (0-100), the other as the reference; None for a
-    source that shares no verse with another."""
+    """Mean chrF++ (0-100) of each source against the others as references; None for a source without common verses."""
     from sacrebleu.metrics import CHRF
 
     chrf = CHRF(word_order=2)

@@ -1,8 +1,8 @@
-"""Verses out of a file: USFM, CES XML, vref text, TSV. Markup, notes and headings are left behind.
+"""Read verses from USFM, CES XML, vref text and TSV files, without markup, notes and headings.
 
-A reader yields (line, references, text) as the file has them; `read_source` puts references into one form,
-spaces in order, and says which rows are no verses. A text that stands for several verses (``\\v 2-3``,
-``<range>``) is not cut: it is reported as merged, since it translates none of them.
+A reader yields (line, references, text) as in the file; `read_source` normalises references and spaces and reports rows
+that are not verses. A text for several verses (``\\v 2-3``, ``<range>``) is not split but reported as merged, because
+it translates none of them exactly.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _SPACES = re.compile(r"\s+")
 
 
 class Verses(NamedTuple):
-    texts: dict[str, str]  # by verse, none empty
+    texts: dict[str, str]  # verse -> text, never empty
     empty: list[str]
     merged: dict[str, str]  # verse -> the text it shares with its neighbours
 
 
 def read_source(source: Source, on_bad: OnBad) -> Verses:
-    """All verses of an edition. ``on_bad(file, line, reason)`` hears of each row that is no verse.
+    """Read all verses of an edition. ``on_bad(file, line, reason)`` is called for each row that is not a verse.
 
     Raises:
-        ValueError: a file that cannot be read at all, with file and line.
+        ValueError: a file cannot be read, with file and line.
     """
     verses = Verses({}, [], {})
     for file in source.files:
@@ -44,7 +44,7 @@ def read_source(source: Source, on_bad: OnBad) -> Verses:
             except ValueError as error:
                 on_bad(str(file), line, str(error))
                 continue
-            names = [name for found, _ in parsed for name in found]
+            names = [name for verse_names, _ in parsed for name in verse_names]
             if problem := _add(verses, names, any(part for _, part in parsed), normalise_spaces(text)):
                 on_bad(str(file), line, problem)
     for name in set(verses.merged) & set(verses.texts):
@@ -67,7 +67,7 @@ def _add(verses: Verses, names: list[str], part: bool, text: str) -> str | None:
 
 
 def normalise_spaces(text: str) -> str:
-    """Any run of white space (no-break spaces, byte order marks inside) is one space."""
+    """Replace each run of white space (including no-break spaces and byte order marks) by one space."""
     return _SPACES.sub(" ", text.replace("\ufeff", "")).strip()
 
 
@@ -82,7 +82,11 @@ def _rows(source: Source, file: Path) -> Iterable[Row]:
 
 
 def read_text(path: Path) -> str:
-    """Raises ValueError with file and line where the bytes are not UTF-8."""
+    """Read a UTF-8 file.
+
+    Raises:
+        ValueError: the bytes are not UTF-8, with file and line.
+    """
     data = path.read_bytes()
     if reason := why_not_text(data):
         raise ValueError(f"{path}: {reason}")
@@ -94,7 +98,7 @@ def read_text(path: Path) -> str:
 
 
 def read_tsv(path: Path) -> Iterator[Row]:
-    """``verse<TAB>text``. A first line without a verse in it that names its columns is a header."""
+    """Read ``verse<TAB>text``. A first line with column names and without a verse is a header."""
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
@@ -102,17 +106,17 @@ def read_tsv(path: Path) -> Iterator[Row]:
         if number == 1 and not any(map(str.isdigit, reference)):
             continue
         if not tab:
-            raise ValueError(f"{path}:{number}: no tab; a line is a verse, a tab and its text")
+            raise ValueError(f"{path}:{number}: no tab; a line must be a verse, a tab and its text")
         yield number, (reference,), text
 
 
 def read_vref(path: Path, vref: Path) -> Iterator[Row]:
-    """One verse a line beside the list of verses; ``<range>`` says that the text above covers this verse too."""
+    """Read one verse per line, parallel to the list of verses; ``<range>``: the text above also covers this verse."""
     names, texts = (read_text(p).replace("\r", "").removesuffix("\n").split("\n") for p in (vref, path))
     if len(names) != len(texts):
         raise ValueError(
             f"{path}:{min(len(names), len(texts)) + 1}: {len(texts)} lines, but {vref} has {len(names)}; "
-            f"line by line they belong together"
+            f"they must correspond line by line"
         )
     start = 0
     for end in range(1, len(texts) + 1):
@@ -122,7 +126,7 @@ def read_vref(path: Path, vref: Path) -> Iterator[Row]:
 
 
 def read_ces(path: Path) -> Iterator[Row]:
-    """``<seg id="b.GEN.1.1" type="verse">`` of the Corpus Encoding Standard, as in christos-c/bible-corpus."""
+    """Read ``<seg id="b.GEN.1.1" type="verse">`` of the Corpus Encoding Standard, as in christos-c/bible-corpus."""
     rows: list[Row] = []
     open_seg: list = []  # line, id, pieces of text
     parser = expat.ParserCreate()
@@ -153,18 +157,18 @@ def read_ces(path: Path) -> Iterator[Row]:
 
 
 def language_of_ces(path: Path) -> str | None:
-    """What the header says: ``<language id="gv" iso639="glv">``."""
-    found: list[str] = []
+    """The language in the header: ``<language id="gv" iso639="glv">``."""
+    codes: list[str] = []
     parser = expat.ParserCreate()
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        if tag == "language" and not found:
-            found.extend(filter(None, (attributes.get("iso639"), attributes.get("id"))))
+        if tag == "language" and not codes:
+            codes.extend(filter(None, (attributes.get("iso639"), attributes.get("id"))))
 
     parser.StartElementHandler = start
     with path.open("rb") as file:
         try:
             parser.Parse(file.read(1 << 16), False)
         except expat.ExpatError:
-            return None  # reading the verses tells where
-    return found[0].lower() if found else None
+            return None  # reading the verses will report the place
+    return codes[0].lower() if codes else None

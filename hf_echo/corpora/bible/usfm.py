@@ -1,7 +1,7 @@
-"""USFM into verses. The grammar is usfmtc's, the reference parser; here is only what of it is the verse's text.
+"""Extract the verses of USFM files. usfmtc, the reference parser, parses; this module selects the verses' text.
 
-Not text: notes, cross references, figures, headings, titles, introductions, sidebars, alternative verse numbers.
-What stands between a heading and the next verse number, and what follows a verse in a new paragraph, is text.
+Not text: notes, cross references, figures, headings, titles, introductions, sidebars, alternative verse numbers. Text
+between a heading and the next verse number, and the continuation of a verse in a new paragraph, belong to the verse.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ SILENT_PARAGRAPHS = {"header", "introduction", "otherpara", "sectionpara", "titl
 
 
 def read_usfm(path: Path, text: str) -> Iterator[tuple[int, tuple[str, ...], str]]:
-    """(line, references, text) of each verse of a book.
+    """Yield (line, references, text) of each verse of a book.
 
     Raises:
-        ValueError: no ``\\id`` line with a book, nothing that usfmtc can read, or the library is missing.
+        ValueError: no ``\\id`` line with a book, usfmtc cannot parse the file, or usfmtc is not installed.
     """
     try:
         from usfmtc import USX
     except ImportError:
         raise ValueError(f"{path}: reading USFM needs usfmtc (pip install 'hf-echo[bible]')") from None
     if not text.lstrip().startswith("\\id "):
-        raise ValueError(f"{path}:1: not USFM; a book begins with \\id and its code (\\id GEN)")
+        raise ValueError(f"{path}:1: not USFM; a book must begin with \\id and its code (\\id GEN)")
     try:
         root = USX.fromUsfm(text).getroot()
-    except Exception as error:  # whatever a grammar raises at garbage
+    except Exception as error:  # usfmtc raises many types on malformed input
         raise ValueError(f"{path}:1: usfmtc cannot read this as USFM ({error})") from None
     walk = _Walk(text.lstrip().split()[1].upper()[:3])
     walk.element(root)
@@ -38,7 +38,7 @@ def read_usfm(path: Path, text: str) -> Iterator[tuple[int, tuple[str, ...], str
 
 
 class _Walk:
-    """Goes through a book. A verse number makes text audible again, also inside a note nobody closed."""
+    """Walks through a book. A verse number starts text again, also inside a note that was not closed."""
 
     def __init__(self, book: str) -> None:
         from usfmtc.usfmparser import Grammar
@@ -77,7 +77,7 @@ class _Walk:
         for child in node:
             self.element(child)
             self.say(child.tail)
-        if self.verse is after:  # a verse that began in here goes on behind it
+        if self.verse is after:  # a verse that started inside this element continues after it
             self.silent = before
 
     def is_silent(self, tag: str, style: str) -> bool:

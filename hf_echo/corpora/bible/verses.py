@@ -1,7 +1,7 @@
-"""Names of verses. One form for all sources, that of USFM and vref.txt: ``JHN 3:16``.
+"""Names of verses, for all sources in the form of USFM and vref.txt: ``JHN 3:16``.
 
-The numbers are taken as they stand: versifications are not mapped onto each other (they differ in parts of the
-Old Testament, chiefly the Psalms; not in John).
+Verse numbers are taken as printed: versifications are not mapped onto each other (they differ in parts of the Old
+Testament, chiefly the Psalms; not in John).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BOOKS = tuple(
     2ES MAN PS2 ODA PSS EZA 5EZ 6EZ DAG PS3 2BA LBA JUB ENO 1MQ 2MQ 3MQ REP 4BA LAO
     """.split()
 )
-# the codes of christos-c/bible-corpus where they are not those of USFM
+# codes of christos-c/bible-corpus that differ from USFM's
 ALIASES = dict(
     pair.split("=")
     for pair in """
@@ -30,34 +30,34 @@ _REFERENCE = re.compile(
     r"(?:b\.)?(?P<book>\w{3})[ .](?P<chapter>\d{1,3})[.:]"
     r"(?P<first>\d{1,3})(?P<part>[a-z]?)(?:[-–,](?P<last>\d{1,3})[a-z]?)?"
 )
-_LONGEST = 40  # verses that one range may cover
+_LONGEST = 40  # most verses of one range
 
 
 def parse_reference(text: str) -> tuple[list[str], bool]:
-    """``b.JOH.3.16``, ``JHN.3.16`` or ``JHN 3:16`` into the verse names it covers (``JHN 3:16-17``: two).
+    """Parse ``b.JOH.3.16``, ``JHN.3.16`` or ``JHN 3:16`` to the names of its verses (``JHN 3:16-17``: two).
 
     Returns:
-        The names, and whether this is a part of a verse (``JHN 3:16a``).
+        The names, and whether the reference is a part of a verse (``JHN 3:16a``).
 
     Raises:
-        ValueError: no reference, or an unknown book.
+        ValueError: not a reference, or an unknown book.
     """
-    found = _REFERENCE.fullmatch(text.strip())
-    if not found:
-        raise ValueError(f"{text.strip()[:40]!r} is no verse reference such as JHN 3:16 or b.JHN.3.16")
-    book = ALIASES.get(found["book"].upper(), found["book"].upper())
+    match = _REFERENCE.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"{text.strip()[:40]!r} is not a verse reference such as JHN 3:16 or b.JHN.3.16")
+    book = ALIASES.get(match["book"].upper(), match["book"].upper())
     if book not in _ORDER:
-        raise ValueError(f"unknown book {found['book']!r}; books have the codes of USFM (GEN ... REV)")
-    first = int(found["first"])
-    last = int(found["last"] or first)
+        raise ValueError(f"unknown book {match['book']!r}; use the codes of USFM (GEN ... REV)")
+    first = int(match["first"])
+    last = int(match["last"] or first)
     if not first <= last < first + _LONGEST:
-        raise ValueError(f"{text.strip()!r} is no range of verses")
-    names = [f"{book} {int(found['chapter'])}:{verse}" for verse in range(first, last + 1)]
-    return names, bool(found["part"])
+        raise ValueError(f"{text.strip()!r} is not a range of verses")
+    names = [f"{book} {int(match['chapter'])}:{verse}" for verse in range(first, last + 1)]
+    return names, bool(match["part"])
 
 
 def split_of(verse: str) -> str:
-    """John 1-10 is ``dev``, John 11-21 ``test``, the rest ``train`` (OS A.8)."""
+    """The split of a verse: John 1-10 is ``dev``, John 11-21 ``test``, the rest ``train`` (OS A.8)."""
     book, place = verse.split(" ")
     if book != "JHN":
         return "train"
@@ -65,7 +65,7 @@ def split_of(verse: str) -> str:
 
 
 def place_of(verse: str) -> tuple[int, int, int]:
-    """Sorts verses as a Bible prints them."""
+    """Sort key of a verse in the order of a printed Bible."""
     book, place = verse.split(" ")
     chapter, number = place.split(":")
     return _ORDER[book], int(chapter), int(number)

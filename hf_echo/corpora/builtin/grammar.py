@@ -1,16 +1,16 @@
-"""The meanings of the built-in corpus: what can be said, in which split it is, what it must not be taken for.
+"""Meanings of the built-in corpus, with their splits and hard negatives.
 
-A meaning is a choice of slots, free of any language; the sibling modules (eng.py, fra.py, ...) write it down.
-This file knows no word of any language: its keys only look like English.
+A meaning is a choice of slots, independent of language; the sibling modules (eng.py, fra.py, ...) render it.
+The keys in this file only look like English words.
 
 The space is a union of sentence templates. Each template is a product of slots; a slot is a list of allowed
 tuples of values, so what does not go together ("eat a house", "an old egg") is in no list. There are
 
-* core slots (who, what, to whom, where, when), which decide the split by an integer hash of their index;
-* free slots (tense, polarity, number), which do not: a meaning and its negated, re-tensed or re-counted forms
-  share a split, and a held-out sentence is never one tense away from a training sentence.
+* core slots (who, what, to whom, where, when), which determine the split by an integer hash of their index;
+* free slots (tense, polarity, number), which do not: a meaning and its forms with another tense, number or polarity
+  share a split, so a held-out sentence never differs from a training sentence in tense alone.
 
-The hash works on the index in the lists below: adding a word reshuffles the splits.
+The hash uses the index in the lists below, so adding a word reshuffles the splits.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _DITRANSITIVE = {
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """One thing to say. Slots that a template does not use are None.
+    """One meaning. Slots that its template does not use are None.
 
     template: "act" (S does something to N things), "give" (S gives N things to O), "like" (S likes O's
     thing), "go" (S goes somewhere, with O or at a time), "quality" (the thing in a place is ADJ), "state"
@@ -95,7 +95,7 @@ class Meaning:
 
 
 def adjectives_of(noun: str) -> list[str]:
-    """Those that go with a noun in every language: in Turkish the "old" of cats is not that of books."""
+    """Adjectives that fit a noun in every language: Turkish has different words for old cats and old books."""
     without: tuple[str, ...] = ()
     if noun in ANIMALS:
         without = ("old", "new", "heavy", "light")
@@ -109,7 +109,7 @@ def adjectives_of(noun: str) -> list[str]:
 
 
 def places_of(noun: str) -> list[str]:
-    """The places where a thing can reasonably be: no house in the kitchen."""
+    """Plausible places of a thing: no house in the kitchen."""
     if noun == "house":
         return ["garden", "park", "village"]
     return [p for p in PLACES if noun not in ("car", "horse") or p not in ("school", "kitchen", "library")]
@@ -127,7 +127,7 @@ class _Template(NamedTuple):
     free: list[_Slot]
     cores: int
     frees: int
-    share: float  # part of a sample, as long as the split has so many
+    share: float  # share of a sample, if the split has enough meanings
 
 
 def _slot(fields: str, values) -> _Slot:
@@ -215,7 +215,7 @@ def _decode(index: int, slots: list[_Slot]) -> dict:
 
 
 def _bucket(key: np.ndarray) -> np.ndarray:
-    """0 ... 19 by the SplitMix64 finaliser (Steele et al. 2014); uint64 wraps round, as it should."""
+    """0 ... 19 by the SplitMix64 finaliser (Steele et al. 2014); uint64 overflow is intended."""
     key = key + np.uint64(0x9E3779B97F4A7C15)
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -224,7 +224,7 @@ def _bucket(key: np.ndarray) -> np.ndarray:
 
 @cache
 def _core_splits(template: str) -> np.ndarray:
-    """For each core index of a template the number of its split: 18 of 20 train, 1 dev, 1 test."""
+    """The split number of each core index of a template: 18 of 20 train, 1 dev, 1 test."""
     t = _templates()[template]
     buckets = _bucket(np.arange(t.cores, dtype=np.uint64) + np.uint64(t.number << 32))
     return np.where(buckets == 0, 1, np.where(buckets == 1, 2, 0)).astype(np.int8)
@@ -236,7 +236,7 @@ def _cores_of(template: str, split: str) -> np.ndarray:
 
 
 def meaning_count(split: str | None = None) -> int:
-    """Exact number of distinct meanings, of one split or of all of them."""
+    """Exact number of distinct meanings in one split or in all."""
     if split is None:
         return sum(t.cores * t.frees for t in _templates().values())
     _check_split(split)
@@ -249,10 +249,10 @@ def _check_split(split: str) -> None:
 
 
 def meaning_id(meaning: Meaning) -> int:
-    """The place of a meaning in the space, 0 ... meaning_count() - 1.
+    """The index of a meaning, 0 ... meaning_count() - 1.
 
     Raises:
-        ValueError: the grammar cannot say it.
+        ValueError: the meaning is not in the grammar.
     """
     offset = 0
     for name, t in _templates().items():
@@ -271,7 +271,7 @@ def split_of(meaning: Meaning) -> str:
 
 
 def _quotas(n: int, sizes: dict[str, int]) -> dict[str, int]:
-    """n shared out by the templates' shares; what a small template cannot give is taken from the others."""
+    """Divide n by the templates' shares; what a small template lacks is taken from the others."""
     quota = dict.fromkeys(sizes, 0)
     while rest := n - sum(quota.values()):
         open_ = [name for name in sizes if quota[name] < sizes[name]]
@@ -279,16 +279,16 @@ def _quotas(n: int, sizes: dict[str, int]) -> dict[str, int]:
         for name in open_:
             more = min(int(rest * _templates()[name].share / total), sizes[name] - quota[name])
             quota[name] += more
-        if n - sum(quota.values()) == rest:  # the remainder of the division, fewer than there are templates
+        if n - sum(quota.values()) == rest:  # the remainder of the division, fewer than the templates
             for name in open_[:rest]:
                 quota[name] += 1
     return quota
 
 
 def sample_meanings(n: int, *, seed: int = 0, split: str = "train") -> list[Meaning]:
-    """n different meanings of a split, the same for the same arguments on every machine and in every process.
+    """Sample n different meanings of a split; the same arguments give the same meanings on every machine.
 
-    Templates come in fixed shares, not by the size of their spaces (nearly all would be "act").
+    Templates have fixed shares; in proportion to their sizes nearly all would be "act".
     """
     size = meaning_count(split)
     if not 0 <= n <= size:
@@ -315,7 +315,7 @@ _ENTITIES = {"subject": PERSONS, "other": PERSONS, "noun": NOUNS, "place": PLACE
 
 
 def _variants(m: Meaning, kind: str) -> list[Meaning]:
-    """All changes of one kind, also impossible ones."""
+    """All changes of one kind, including impossible ones."""
     if kind == "tense":
         return [replace(m, tense=t) for t in TENSES if t != m.tense]
     if kind == "negation":
@@ -327,7 +327,7 @@ def _variants(m: Meaning, kind: str) -> list[Meaning]:
     if kind == "antonym":
         words = [(field, ANTONYMS.get(getattr(m, field))) for field in ("adjective", "verb")]
         return [replace(m, **{field: word}) for field, word in words if word]
-    # who did it to whom: rare among so many other entities, so it stands three times in the draw
+    # swapping the persons is rare among so many other entities, so it is drawn with weight three
     changed = [replace(m, subject=m.other, other=m.subject)] * 3 if m.other else []
     for field, values in _ENTITIES.items():
         if (old := getattr(m, field)) is not None:
@@ -336,11 +336,11 @@ def _variants(m: Meaning, kind: str) -> list[Meaning]:
 
 
 def negative_meanings(meaning: Meaning, n: int, *, seed: int = 0) -> list[tuple[Meaning, str]]:
-    """Up to n other meanings, one change away, each with the kind of change; one of each kind comes first.
+    """Up to n hard negatives: meanings that differ in one change, with its kind; the first ones have different kinds.
 
-    Tense, number and polarity stay in the meaning's split by construction. Antonyms and entities of a train
-    meaning are taken from train, so no dev or test sentence is ever seen as a negative; those of other
-    meanings may come from anywhere.
+    Changes of tense, number and polarity stay in the meaning's split by construction. Antonyms and entities of a train
+    meaning come from train, so no dev or test sentence is ever seen as a negative; those of other
+    meanings may come from any split.
     """
     rng = random.Random(f"{seed} {meaning_id(meaning)}")
     train_only = split_of(meaning) == "train"
@@ -349,13 +349,13 @@ def negative_meanings(meaning: Meaning, n: int, *, seed: int = 0) -> list[tuple[
         pool = _variants(meaning, kind)
         rng.shuffle(pool)
         pools.append((kind, iter(pool)))
-    found: dict[Meaning, str] = {}
-    while pools and len(found) < n:
+    negatives: dict[Meaning, str] = {}
+    while pools and len(negatives) < n:
         kind, pool = pools.pop(0)
         for other in pool:
-            if other != meaning and other not in found and _is_meaning(other):
+            if other != meaning and other not in negatives and _is_meaning(other):
                 if not train_only or split_of(other) == "train":
-                    found[other] = kind
+                    negatives[other] = kind
                     pools.append((kind, pool))
                     break
-    return list(found.items())
+    return list(negatives.items())

@@ -125,7 +125,7 @@ def test_scorer_chooses_the_pivot_text(folder, tmp_path):
         rest = {v: world.edition("eng")[v] for v in ("GEN 2:1",)}  # only one source has it
         train = {v: t for v, t in (wanted | rest).items() if v.startswith("GEN")}
         assert english == set(train.values())
-    with pytest.raises(ValueError, match=r"the scorer gave \(1,\) for"):
+    with pytest.raises(ValueError, match=r"the scorer returned shape \(1,\) for"):
         build(folder, tmp_path / "wrong", scorer=lambda *columns: [1.0])
 
 
@@ -216,7 +216,7 @@ def test_broken_files_stop_or_are_skipped_by_flag(folder, tmp_path):
 
 def test_a_source_without_a_language_is_refused(tmp_path):
     (tmp_path / "plain.tsv").write_text("GEN 1:1\thello there\n")
-    with pytest.raises(ValueError, match=r"nothing tells its language; write fra_Latn=.*plain.tsv"):
+    with pytest.raises(ValueError, match=r"unknown language; write fra_Latn=.*plain.tsv"):
         build(tmp_path / "plain.tsv", tmp_path / "out")
 
 

@@ -71,7 +71,7 @@ def test_usfm_books_of_a_folder_are_one_edition(tmp_path):
     source, verses, told = read(folder)
     assert (source.lang, source.name) == ("fra", "LSG")
     assert verses.texts == {"MAT 1:1": "Un", "LUK 1:1": "Deux"}
-    assert told[0][0].endswith("43LUK.SFM") and told[0][1] == 5 and "no verse reference" in told[0][2]
+    assert told[0][0].endswith("43LUK.SFM") and told[0][1] == 5 and "not a verse reference" in told[0][2]
 
 
 def test_usfm_note_that_nobody_closed_does_not_eat_the_next_verse(tmp_path):
@@ -114,7 +114,7 @@ def test_tsv_with_either_form_of_reference(tmp_path):
     assert verses.texts == {"JHN 3:16": "Car Dieu", "JHN 3:17": "Dieu"}
     assert [(line, reason) for _, line, reason in told] == [
         (4, "a second text for JHN 3:17"),
-        (5, "unknown book 'XYZ'; books have the codes of USFM (GEN ... REV)"),
+        (5, "unknown book 'XYZ'; use the codes of USFM (GEN ... REV)"),
     ]
 
 
@@ -123,7 +123,7 @@ def test_tsv_with_either_form_of_reference(tmp_path):
     [
         ("eng-a.tsv", b"GEN 1:1\tx\nGEN 1:2\t\xff\n", r"eng-a.tsv:2: not UTF-8"),
         ("eng-a.tsv", b"GEN 1:1\tx\nGEN 1:2 no tab\n", r"eng-a.tsv:2: no tab"),
-        ("eng-a.usfm", b"hello\n", r"eng-a.usfm:1: not USFM; a book begins with \\id"),
+        ("eng-a.usfm", b"hello\n", r"eng-a.usfm:1: not USFM; a book must begin with \\id"),
         ("eng-a.xml", b"<cesDoc>\n<text>\n</cesDoc>", r"eng-a.xml:3: not XML \(mismatched tag\)"),
         ("eng-a.xml", CES.encode()[:-60], r"eng-a.xml:7: not XML \(unclosed token\)"),
     ],
@@ -137,10 +137,10 @@ def test_a_broken_file_is_named_with_its_line(tmp_path, name, data, message):
 def test_finding_says_what_is_missing(tmp_path):
     with pytest.raises(FileNotFoundError, match="no file or folder"):
         find_sources([tmp_path / "none"])
-    with pytest.raises(FileNotFoundError, match="no edition of the Bible there"):
+    with pytest.raises(FileNotFoundError, match="holds no edition of the Bible"):
         find_sources([tmp_path])
     (tmp_path / "eng-a.txt").write_text("x\n")
-    with pytest.raises(FileNotFoundError, match=r"name it \(--vref\)"):
+    with pytest.raises(FileNotFoundError, match=r"give it \(--vref\)"):
         find_sources([tmp_path])
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
