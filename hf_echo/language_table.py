@@ -1,13 +1,12 @@
-"""Tables behind :mod:`hf_echo.languages`, as Omnilingual SONAR prints them.
+"""Tables of :mod:`hf_echo.languages`, from Omnilingual SONAR.
 
 FAMILIES and HIGH_RESOURCE are Table 32 (204 languages; those not in HIGH_RESOURCE are "low").
 
-COMMON_80 is Table 33, less English. The text extraction of that table shows only one mark on its 202 cells;
-the 81 cells without it are as many as the caption counts as bold ("supported across all compared models"), so
-they are taken to be those. The caption's underlined cells (the 177 speech languages) cannot be told from it,
-and are not here.
+COMMON_80 is Table 33 without English. The text extraction of that table shows only one mark on its 202 cells. The 81
+cells without the mark are as many as the caption counts as bold ("supported across all compared models"), so they are
+taken as these. The underlined cells (the 177 speech languages) cannot be recovered from the extraction and are missing.
 
-The rest maps the codes and names that people write to NLLB codes.
+The other tables map common codes and names to NLLB codes.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ COMMON_80 = frozenset(
     """.split()
 )
 
-# ISO 639-1 -> the variety most written
+# ISO 639-1 -> the most widely written variety
 ISO_639_1 = dict(
     pair.split("=")
     for pair in """
@@ -115,7 +114,7 @@ ISO_639_1 = dict(
 )
 
 
-# ISO 639-3 macrolanguages and the old bibliographic codes of ISO 639-2
+# ISO 639-3 macrolanguages, and the bibliographic codes of ISO 639-2
 OTHER_CODES = dict(
     pair.split("=")
     for pair in """
@@ -129,7 +128,7 @@ OTHER_CODES = dict(
     """.split()
 )
 
-# codes with several scripts, none of them printed without a script in brackets
+# codes with several scripts, all of which have a script in brackets in their names
 MAIN_SCRIPT = dict(
     code.split("_")
     for code in """

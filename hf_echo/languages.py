@@ -1,8 +1,8 @@
-"""The languages: codes, names, scripts, families, resource level and subsets (OS Tables 32 and 33).
+"""Languages: codes, names, scripts, families, resource levels and subsets (OS Tables 32 and 33).
 
-``LANGUAGES["fra_Latn"]`` is a :class:`Language`; ``find_language("French")``, ``("fr")`` and ``("fra")`` give
-its code. A language outside Table 32 (from another corpus, or code and mathematics) has no family and no
-resource level. This module does not know which languages a given checkpoint was trained on.
+``LANGUAGES["fra_Latn"]`` is a :class:`Language`; ``find_language("French")``, ``("fr")`` and ``("fra")`` return its
+code. A language outside Table 32 (from another corpus, or code and mathematics) has no family and no resource level.
+The languages that a checkpoint was trained on are in its configuration.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Language:
 
     Attributes:
         code: NLLB code (``fra_Latn``), a longer relative (``por_Latn_BR``), or ``python``, ``latex`` ...
-        name: English name, unique, as the prompts spell it.
+        name: English name, unique, as used in the prompts.
         script: English name of the script; None for code and mathematics.
-        family: as OS Table 32 prints it; None outside the table.
+        family: as in OS Table 32; None outside the table.
         resource: "high" or "low" (OS Table 32); None outside the table.
         nllb: one of the 204 languages of OS Table 32.
         base: one of the 202 languages that OmniSONAR-200 covers (Table 33: no ``arb_Latn``, ``min_Arab``).
-        common80: supported by every model that OS compares (Table 33, bold), English left out.
+        common80: supported by every model that OS compares (Table 33, bold), without English.
         speech: supported by OmniSONAR-speech. None for every language: the paper underlines 177 cells of
-            Table 33, and the text extraction at hand does not keep which (see ``language_table``).
+            Table 33, which the available text extraction does not show (see ``language_table``).
     """
 
     code: str
@@ -80,7 +80,7 @@ def is_language(code: str) -> bool:
 
 
 def language(code: str) -> Language:
-    """The language of a code. Raises ValueError naming the wrong code and the closest known one."""
+    """The language of a code; ValueError for an unknown code names the closest known one."""
     try:
         return LANGUAGES[code]
     except (KeyError, TypeError):
@@ -88,11 +88,13 @@ def language(code: str) -> Language:
 
 
 def find_language(text: str) -> str:
-    """The NLLB code of a name ("French"), an ISO 639 or BCP 47 code ("fr", "fra", "pt-BR") or an NLLB code.
+    """Find the NLLB code of a name ("French"), an ISO 639 or BCP 47 code ("fr", "fra", "pt-BR") or an NLLB code.
 
-    Case does not matter. A code that covers several varieties gives the one most written ("ar" is
-    ``arb_Arab``, "zh" is ``zho_Hans``); an unknown region is dropped ("fr-CH" is ``fra_Latn``), an unknown
-    script is an error. Raises ValueError naming the text and the closest match.
+    Case does not matter. A code of several varieties gives the most widely written one ("ar" is ``arb_Arab``, "zh"
+    is ``zho_Hans``); an unknown region is dropped ("fr-CH" is ``fra_Latn``), an unknown script is an error.
+
+    Raises:
+        ValueError: an unknown language; the message names the closest match.
     """
     wanted = text.strip().lower() if isinstance(text, str) else ""
     code = _BY_NAME.get(wanted) or _find_code(wanted)
@@ -120,19 +122,19 @@ def _find_code(wanted: str) -> str | None:
 
 
 def _main_code(iso: str) -> str | None:
-    """The code of an ISO 639-3 code: its main script, or the one whose name needs no script in brackets."""
+    """The NLLB code of an ISO 639-3 code: in its main script, or the one whose name has no script in brackets."""
     if iso in MAIN_SCRIPT:
         return f"{iso}_{MAIN_SCRIPT[iso]}"
-    found = (
+    codes = (
         code
         for code, language in LANGUAGES.items()
         if code.startswith(f"{iso}_") and code.count("_") == 1 and not language.name.endswith(")")
     )
-    return next(found, None)
+    return next(codes, None)
 
 
 def _suggestion(text: object) -> str:
-    """ "; did you mean fra_Latn (French)?", or how to find the list when nothing is close."""
+    """ ": did you mean fra_Latn (French)?", or where the known codes are listed, if none is close."""
     known = {code.lower(): code for code in LANGUAGES} | _BY_NAME
     wanted = text.strip().lower() if isinstance(text, str) else ""
     if code := _BY_NAME.get(wanted) or _find_code(wanted):  # "fra", "fr", "French"
@@ -144,7 +146,7 @@ def _suggestion(text: object) -> str:
     return f": did you mean {code} ({LANGUAGES[code].name})?"
 
 
-# the name of a language without its script in brackets means its main script: "Chinese", "Kashmiri"
+# a name without script in brackets means the main script: "Chinese", "Kashmiri"
 for _iso, _script in MAIN_SCRIPT.items():
     _code = f"{_iso}_{_script}"
     _BY_NAME.setdefault(LANGUAGES[_code].name.split(" (")[0].lower(), _code)

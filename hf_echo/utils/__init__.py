@@ -1,1 +1,1 @@
-"""Helpers for files and text that know nothing of the rest of the package."""
+"""Helpers for files and text that are independent of the rest of the package."""

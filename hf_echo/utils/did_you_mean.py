@@ -1,4 +1,4 @@
-"""Suggestions for misspelt names, in the words of an error message."""
+"""Suggestions for misspelt names in error messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
-    """The known name that is spelt most like `word`; None if none is alike."""
+    """The known name with the most similar spelling; None if none is similar."""
     return next(iter(difflib.get_close_matches(str(word), list(known), n=1)), None)
 
 
 def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
-    """The end of an error message about an unknown `word`: the nearest known name, or `otherwise` if none is alike.
+    """The end of an error message about an unknown `word`: the nearest known name, or `otherwise` if none is similar.
 
     Example:
         >>> did_you_mean("lerning_rate", ["learning_rate", "max_steps"])

@@ -1,4 +1,4 @@
-"""Output files: checked before the work starts, written whole or not at all."""
+"""Output files: check before the work starts, write completely or not at all. Also reads .npy files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def write_whole(path: str | Path) -> Iterator[Path]:
-    """Gives a path to write to; the file takes its place under `path` when the block ends without an error.
+    """Give a temporary path to write to; rename the file to `path` if the block ends without an error.
 
-    The folder is created. A link stays a link: the file that it points to is replaced. What is not a regular file
-    (`/dev/stdout`, a pipe) is written directly.
+    Missing folders are created. If `path` is a link, the file that it points to is replaced. If it is not a regular
+    file (`/dev/stdout`, a pipe), it is written directly.
 
     Raises:
         ValueError: `path` is a folder.
@@ -36,7 +36,7 @@ def write_whole(path: str | Path) -> Iterator[Path]:
         return
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
-    # Hidden, and with the same suffix: numpy and matplotlib choose the format by it.
+    # Hidden, and with the same suffix, from which numpy and matplotlib choose the format.
     unfinished = place.with_name(f".{place.stem}.{os.getpid()}.{os.urandom(4).hex()}{place.suffix}")
     try:
         yield unfinished
@@ -48,7 +48,7 @@ def write_whole(path: str | Path) -> Iterator[Path]:
 
 
 def same_place(one: str | Path, other: str | Path) -> bool:
-    """Whether two paths name one file or folder, through symbolic and hard links too; neither has to exist."""
+    """Whether two paths name the same file or folder, also through links; the paths need not exist."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -56,20 +56,20 @@ def same_place(one: str | Path, other: str | Path) -> bool:
 
 
 def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder: bool = False, needed: int = 0) -> None:
-    """Refuses an output that equals an input, or whose place cannot be written. Nothing is left behind.
+    """Check that an output can be written and is not also an input. Leaves nothing behind.
 
     Args:
         folder: the output is a folder, not a file.
-        needed: bytes that must be free, where the size is known.
+        needed: bytes that must be free, if known.
 
     Raises:
-        ValueError: the output is an input; a file where a folder is needed, or a folder where a file is.
-        OSError: the place cannot be written: read-only, no permission, no space.
+        ValueError: the output is also an input, or is a file instead of a folder or vice versa.
+        OSError: the output cannot be written: read-only, no permission, no space.
     """
     path = Path(path)
     for given in inputs:
         if same_place(path, given):
-            raise ValueError(f"{path} is an input too ({given}): it would be overwritten; name another output")
+            raise ValueError(f"{path} is an input too ({given}) and would be overwritten; give another output")
     if path.is_dir() and not folder:
         raise ValueError(f"{path} is a folder; give the name of a file")
     if path.exists() and not path.is_dir():
@@ -93,10 +93,11 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = (), *, folder:
 
 
 def load_npy(path: str | Path) -> np.ndarray:
-    """The array of a .npy file.
+    """Read the array of a .npy file.
 
     Raises:
-        FileNotFoundError: no such file. ValueError: the file is empty, cut off, or not a .npy file of numbers.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is empty, truncated, or not a .npy file of numbers.
     """
     import numpy as np
 
@@ -105,7 +106,7 @@ def load_npy(path: str | Path) -> np.ndarray:
         raise FileNotFoundError(f"no file {path}; give a .npy file")
     try:
         array = np.load(path)
-    except Exception as error:  # EOFError, BadZipFile, UnpicklingError, what a broken header raises
+    except Exception as error:  # EOFError, BadZipFile, UnpicklingError and others for broken headers
         raise ValueError(f"{path} is not a readable .npy file of numbers: {_line(error)}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         kind = f"dtype {array.dtype}" if isinstance(array, np.ndarray) else "an archive of arrays (.npz)"

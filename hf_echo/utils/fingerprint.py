@@ -1,6 +1,6 @@
 """Fingerprint of a model: equal fingerprints mean equal weights, tokenizer, configuration and prompts.
 
-Contents count; names of folders and times of files do not. Training state, cards and results are left out.
+The fingerprint covers file contents, not folder names or file times, and leaves out training state, cards and results.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ FOLDERS_LEFT_OUT = ("checkpoint-", ".", "__pycache__", "runs")
 
 
 def fingerprint(name: str | Path) -> str:
-    """Fingerprint of a model's folder or of one file (``sha256:...``), or of a name on the Hub (``commit:...``).
+    """Fingerprint of a model folder or file (``sha256:...``), or of a name on the Hub (``commit:...``).
 
-    A name on the Hub has the commit that lies in the local cache, and ``commit:unknown`` if it is not there.
+    The commit of a Hub name is that of the local cache, ``commit:unknown`` if it is not cached.
 
     Raises:
-        FileNotFoundError: the folder holds no file of a model.
+        FileNotFoundError: the folder contains no model files.
     """
     path = Path(name)
     if path.is_file():

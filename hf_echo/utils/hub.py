@@ -1,4 +1,4 @@
-"""Whether the Hub can be asked at all."""
+"""Check whether the Hub can be reached."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ FILES = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json
 
 
 def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -> str | None:
-    """Why the Hub cannot be asked for a model that is not in the cache either; None where it answers, whatever it says.
+    """Why the Hub cannot be reached for a model that is not cached; None if it answers or the model is cached.
 
-    `kind` is "model" or "dataset".
+    transformers would try file by file, with retries, for most of a minute.
 
-    transformers would ask file by file, with retries, for most of a minute.
+    Args:
+        kind: "model" or "dataset".
     """
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -24,6 +25,6 @@ def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -
         ask(name, timeout=10)
     except (HfHubHTTPError, HFValidationError, ValueError):
         return None
-    except Exception as error:  # of the HTTP client, of which huggingface_hub has had several
+    except Exception as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
         return (str(error) or type(error).__name__).splitlines()[0]
     return None

@@ -1,13 +1,13 @@
 """Lineage of a checkpoint: `recipe.json` in its folder names the step that made it, its settings and its parents.
 
     stage     the step: a training stage, or an operation such as whiten, swap, prune, llama
-    kind      "operation" for the latter
+    kind      "operation" for operations
     values    its settings
-    from      the lineage of the checkpoint that it started from, and so on; None where that one has none
-    parents   (operations) role -> {name, fingerprint} of every checkpoint and tokenizer that was read
-    data      (operations) role -> {name, sha256} of every data file that was read
+    from      the lineage of the checkpoint that the step started from, recursively; None if that has no lineage
+    parents   (operations) role -> {name, fingerprint} of every checkpoint and tokenizer read
+    data      (operations) role -> {name, sha256} of every data file read
 
-Training (`hf_echo.stages.run`) writes stage, values and from, and whether it is finished.
+Training (`hf_echo.stages.run`) writes stage, values, from, and whether the stage is finished.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def write_lineage(
     parents: Mapping[str, str | Path],
     data: Mapping[str, str | Path | None] | None = None,
 ) -> Path:
-    """Write the lineage of the checkpoint in the folder `out`.
+    """Write the lineage of the checkpoint in the folder `out`; returns its file.
 
     Args:
         stage: name of the operation.
         values: its settings.
         parents: role -> folder, file or Hub name; the first is the checkpoint that the operation started from.
-        data: role -> data file, or a name on the Hub (which has no sha256 here); None is left out.
+        data: role -> data file, or a name on the Hub (without sha256); None entries are dropped.
     """
     parents = {role: str(name) for role, name in parents.items()}
     data = {role: str(name) for role, name in (data or {}).items() if name is not None}
@@ -57,7 +57,7 @@ def write_lineage(
 
 
 def read_lineage(name: str | Path) -> dict[str, Any] | None:
-    """The lineage of a checkpoint's folder; None where there is none (another family's model, a name on the Hub).
+    """Read the lineage of a checkpoint folder; None without one (a model of another family, a name on the Hub).
 
     Raises:
         ValueError: the file is not JSON.
@@ -72,9 +72,9 @@ def read_lineage(name: str | Path) -> dict[str, Any] | None:
 
 
 def steps(lineage: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    """The lineages of all steps that led to a checkpoint, the first one first."""
-    found = []
+    """The lineages of all steps that led to a checkpoint, first step first."""
+    lineages = []
     while lineage is not None:
-        found.append(lineage)
+        lineages.append(lineage)
         lineage = lineage.get("from")
-    return found[::-1]
+    return lineages[::-1]

@@ -1,4 +1,4 @@
-"""Tables as Markdown text; what stands in them is not known here."""
+"""Markdown tables."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Any
 
 
 def cell_text(value: Any, digits: int = 2) -> str:
-    """None is "-", a float has so many digits; all else as `str` has it."""
+    """Format a table cell: "-" for None, a fixed number of digits for floats, `str` for other values."""
     if value is None:
         return "-"
     return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
 
 
 def markdown_table(header: Sequence[Any], rows: Sequence[Sequence[Any]], *, left: bool = False) -> str:
-    """Bars are escaped, line ends become spaces. All columns but the first are set to the right, if not `left`."""
+    """Make a Markdown table: bars are escaped, line ends become spaces, columns after the first are right-aligned.
+
+    Args:
+        left: align all columns to the left.
+    """
     rule = ["---" if left or i == 0 else "---:" for i in range(len(header))]
     return "\n".join(map(_line, [header, rule, *rows]))
 

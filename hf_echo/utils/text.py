@@ -1,4 +1,4 @@
-"""Bytes that should be text: what they are instead, in words that an error can use."""
+"""Check that bytes are text, with reasons for error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CONVERT = "convert the file to UTF-8"
 
 
 def why_not_text(data: bytes) -> str | None:
-    """None where the bytes hold no NUL and no UTF-16 mark; else the likely encoding: "UTF-16 (little-endian), ..."."""
+    """The likely content ("UTF-16 (little-endian), ...") of bytes with NULs or UTF-16 marks; None for text."""
     if data.startswith(b"PK\x03\x04") or data.startswith(b"\x1f\x8b"):
         kind = "gzip file" if data.startswith(b"\x1f\x8b") else "zip file"
         return f"a {kind}, not text; unpack it"
@@ -29,9 +29,10 @@ def why_not_text(data: bytes) -> str | None:
 
 
 def checked_lines(lines: Iterator[bytes], name: str, *, first: int = 1) -> Iterator[bytes]:
-    """The lines as they come; ValueError at the first with NULs, or at a file whose lines end in CR alone.
+    """Yield the lines unchanged, and check them.
 
-    A `\\r` within the first line, and no line after it, is a file of an old Macintosh.
+    Raises:
+        ValueError: a line contains NULs, or the file's lines end in CR alone (a ``\\r`` within the first line).
     """
     for number, line in enumerate(lines, first):
         if number == first or b"\0" in line:
@@ -43,7 +44,7 @@ def checked_lines(lines: Iterator[bytes], name: str, *, first: int = 1) -> Itera
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """Lines without their ends: LF, CR LF, or, where the bytes hold no LF, CR. A BOM is dropped."""
+    """Split into lines without line ends: LF, CR LF, or CR if there is no LF. A BOM is dropped."""
     data = data.removeprefix(BOM)
     end = b"\r" if b"\r" in data and b"\n" not in data else b"\n"
     lines = data.split(end)

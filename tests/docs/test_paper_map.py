@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-COLUMNS = ["paper ref", "what it asks", "where it lives", "shown by", "state"]
+COLUMNS = ["paper ref", "requirement", "files", "tests", "state"]
 STATES = {"works", "measured", "not yet"}
 
 # How many numbered equations, tables and algorithms each paper has.
