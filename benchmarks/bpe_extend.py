@@ -1,15 +1,16 @@
-"""Continued BPE training: ours, the Rust trainer by way of private characters, and plain Python; seconds and memory.
+"""Continued BPE training: seconds and memory of our merger, the Rust trainer on private characters, and plain Python.
 
-    python benchmarks/bpe_extend.py                                  # 1,000,000 made words, 20,000 merges
+    python benchmarks/bpe_extend.py                                  # 1,000,000 generated words, 20,000 merges
     python benchmarks/bpe_extend.py --tokenizer FOLDER --counts counts.parquet --merges 16384
 
-Every run is a process of its own, so that its peak memory is its own; the methods run alternately, each `--repeats`
-times, and the best time counts. All start from words cut into the tokens of the old tokenizer; "whole call" is
-`extend_tokenizer`, cutting included. The merges of all methods are compared.
+Every run is a separate process with its own peak memory. The methods run alternately, `--repeats` times each; the best
+time counts. All start from words split into the old tokenizer's tokens; "whole call" is `extend_tokenizer` including
+this split. The merges of all methods are compared.
 
-Rust (`BpeTrainer`) knows neither old tokens nor counts: an id becomes a private character, a word is fed as often as
-it counts. It is left out where that is more than `--most-fed` words, or the vocabulary has no private characters left.
-Plain Python (a pair index and a heap) runs on a slice, `--slice` words and `--slice-merges` merges, against ours on it.
+Rust (`BpeTrainer`) supports neither old tokens nor counts: an id becomes a private character, and a word is fed as
+often as its count. Rust is skipped if that is more than `--most-fed` words, or if there are too few private characters.
+Plain Python (a pair index and a heap) runs on a slice of `--slice` words and `--slice-merges` merges; so does ours, for
+comparison.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PRIVATE = [*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE), *range(0x100000, 0x
 
 
 def made_counts(n: int, seed: int = 0) -> dict[str, int]:
-    """`n` words of syllables in four alphabets, common and rare ones, with counts from 1 to 50."""
+    """Generate `n` words of syllables in four alphabets, common and rare ones, with counts from 1 to 50."""
     r = random.Random(seed)
     syllables = [
         "".join(r.choice(letters) for _ in range(r.randint(1, 3)))
@@ -98,7 +99,7 @@ def rust(vocabulary, words, segmented, n: int) -> list[tuple[str, str]]:
 
 
 def plain(vocabulary, words, segmented, n: int) -> list[tuple[str, str]]:
-    """Pair index and heap, a word a list of tokens. Knows nothing of tokens that two pairs spell."""
+    """Pair index and heap; a word is a list of tokens. Does not handle tokens that two pairs spell."""
     tokens, lengths = segmented
     rows, end = [], 0
     for length in lengths.tolist():
@@ -187,8 +188,10 @@ def compare(methods: list[str], args: argparse.Namespace, on_slice: bool = False
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tokenizer", help="folder, tokenizer.json or GGUF file; default: 8,000 tokens on made words")
-    parser.add_argument("--counts", help="a file of `hf-echo vocabulary count`; default: made words")
+    parser.add_argument(
+        "--tokenizer", help="folder, tokenizer.json or GGUF file; default: 8,000 tokens from generated words"
+    )
+    parser.add_argument("--counts", help="a file of `hf-echo vocabulary count`; default: generated words")
     parser.add_argument("--words", type=int, default=1_000_000)
     parser.add_argument("--merges", type=int, default=20_000)
     parser.add_argument("--slice", type=int, default=50_000)

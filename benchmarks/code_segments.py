@@ -1,9 +1,9 @@
-"""Snippets of source code: how many a second, and what they look like.
+"""Speed of splitting source code: snippets per second, and their statistics.
 
-    python benchmarks/code_segments.py                        # Python's standard library, its tests left out
+    python benchmarks/code_segments.py                        # Python's standard library without its tests
     python benchmarks/code_segments.py FOLDER --language go --files 100 --json out.json
 
-One process, one thread; seconds are CPU time of `segment_code` alone (parsing included, reading not).
+One process, one thread. Seconds are CPU time of `segment_code` alone, with parsing and without reading files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(sysconfig.get_path("stdlib")))
     parser.add_argument("--language", choices=CODE_LANGUAGES, default="python")
-    parser.add_argument("--files", type=int, help="every n-th, so that these many remain; all by default")
+    parser.add_argument("--files", type=int, help="number of files, taken at equal distances; default: all")
     parser.add_argument("--max-size", type=int, default=100)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

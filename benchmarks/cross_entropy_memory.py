@@ -1,11 +1,11 @@
-"""Peak memory and seconds of forward + backward from hidden states to the token loss, plain against chunked.
+"""Peak memory and seconds of forward + backward from hidden states to the token loss: plain against chunked.
 
     python benchmarks/cross_entropy_memory.py                     # 256k vocabulary, 2,000 tokens, hidden 256
     python benchmarks/cross_entropy_memory.py --bf16 --json out.json
 
-Every row runs in a process of its own and reports the highest resident memory (VmHWM on Linux, ru_maxrss
-elsewhere) after its first step, Python and torch included; seconds are the fastest of the steps. Ratios are
-to the plain loss.
+Every row runs in a separate process and reports the highest resident memory (VmHWM on Linux, ru_maxrss elsewhere)
+after its first step, including Python and torch; seconds are those of the fastest step. Ratios are relative to the
+plain loss.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--chunk-sizes", type=int, nargs="+", default=[1024, 256])
     parser.add_argument("--bf16", action="store_true", help="under bfloat16 autocast (minutes on a CPU without it)")
-    parser.add_argument("--steps", type=int, default=2, help="steps whose fastest gives the seconds")
+    parser.add_argument("--steps", type=int, default=2, help="number of steps; the fastest counts")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", help="also write the result to this file")
     parser.add_argument("--measure", help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
-"""The data engine on generated rows: rows per second of each step, and the most memory that the run ever held.
+"""Data pipeline on generated rows: rows per second of each step, and peak memory of the run.
 
     python benchmarks/data_engine.py --rows 5000000 --work /tmp/data-engine [--executor ray]
 
-Rows are X->eng pairs of random words, a tenth of them duplicates on one side. The recipe: sanity, exact duplicates over
-the whole corpus (two keys a row), a cap, a sample by temperature. Memory is the anonymous memory of this process
-(RssAnon), looked at ten times a second, and its highest total (VmHWM), which counts mapped files too; a run over a
-tenth of the rows goes first, for comparison: flat means that both hold about as much.
+Rows are X->eng pairs of random words, a tenth of them duplicates on one side. The recipe: sanity, exact duplicates in
+the whole corpus (two keys per row), a cap, a temperature sample. Memory is the anonymous memory of this process
+(RssAnon), sampled ten times a second, and its total peak (VmHWM), which includes mapped files. A run on a tenth of the
+rows comes first: memory is flat if both runs need about the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHUNK = 250_000
 
 
 def write_rows(path: Path, rows: int) -> None:
-    """Ten files of pairs of 4 to 16 words."""
+    """Write ten files of pairs of 4 to 16 words."""
     rng = np.random.default_rng(0)
     words = np.array(
         ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), rng.integers(2, 10))) for _ in range(20_000)]
@@ -64,7 +64,7 @@ def write_rows(path: Path, rows: int) -> None:
 
 
 def measure(source: Path, rows: int, executor: str) -> dict:
-    """One run in this process."""
+    """Measure one run in this process."""
     from hf_echo.data.pipeline import LocalExecutor, RayExecutor, read_recipe, run
 
     recipe, out = source.with_suffix(".yaml"), source.with_suffix(".out")
@@ -102,7 +102,7 @@ def measure(source: Path, rows: int, executor: str) -> dict:
 
 
 class Timed:
-    """An executor that notes how long each pass took."""
+    """An executor that records the seconds of each pass."""
 
     def __init__(self, executor) -> None:
         self.executor, self.seconds = executor, {}
@@ -115,7 +115,7 @@ class Timed:
 
 
 def memory(name: str) -> int:
-    """kB of a line of /proc/self/status."""
+    """The value in kB of a line of /proc/self/status."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(name)).split()[1])
 
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--executor", choices=["local", "ray"], default="local")
-    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)  # one size, in a process of its own
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)  # one size, in a separate process
     args = parser.parse_args()
     if args.one:
         print(json.dumps(measure(args.work / f"rows-{args.rows}", args.rows, args.executor)))

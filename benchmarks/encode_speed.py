@@ -1,15 +1,16 @@
-"""Sentences per second: sentence-transformers' paths against `hf_echo.inference.encode`, in one run.
+"""Sentences per second: sentence-transformers against `hf_echo.inference.encode`, in one run.
 
     python benchmarks/encode_speed.py [--model CHECKPOINT] [--english FILE] [--mixed FILE] [--threads 1]
 
-Without files, texts of one to six sentences of the built-in corpus. `mixed` lines may be `code<TAB>text`. Without a
-model, random weights of six layers of 256/1024 with a tokenizer trained on the texts: speed does not depend on weights.
-Rounds are interleaved (A B C, A B C, ...), the best of each is taken: CPU time with one thread (machines are shared),
-wall time with more. Cosines are to the fp32 path of the same model. "Padded" is the forward pass of transformers' Llama
-blocks, as any stock model takes it; `times_st` and `times_st_sorted_by_tokens` are against that path of the same model.
+Without files, the texts have one to six sentences of the built-in corpus. `mixed` lines may be `code<TAB>text`. Without
+a model, random weights are used (six layers of 256/1024) with a tokenizer trained on the texts, because speed does not
+depend on the weights. Rounds are interleaved (A B C, A B C, ...), and the best of each counts: CPU time with one thread
+(machines are shared), wall time with more. Cosines are relative to the fp32 path of the same model. "Padded" is the
+forward pass of transformers' Llama blocks, as in any stock model; `times_st` and `times_st_sorted_by_tokens` compare
+with that path of the same model.
 
-The last line is a bound, not a path: matrix products of real tokens and nothing else, at the fp32 rate of these
-rounds. (What pooling lets the last layer leave out is not taken off: about 15 % of a CLS model of six layers.)
+The last line is a bound: the time of the real tokens' matrix products alone, at the fp32 rate of these rounds. (It
+includes the parts of the last layer that pooling makes unnecessary: about 15 % of a CLS model of six layers.)
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def random_checkpoint(texts: list[str], folder: Path) -> Path:
 def plain_llama(checkpoint: Path, folder: Path, layout: str) -> SentenceTransformer:
     """A bidirectional LlamaModel of the same shape and weights, opened by sentence-transformers with mean pooling.
 
-    `layout`: what its tokenizer puts around a text ($A), e.g. Llama's own "<s> $A".
+    `layout`: the tokenizer's template around a text ($A), e.g. Llama's "<s> $A".
     """
     encoder = AutoModel.from_pretrained(checkpoint)
     names = (
@@ -109,7 +110,7 @@ def plain_llama(checkpoint: Path, folder: Path, layout: str) -> SentenceTransfor
 
 
 def padded_path(run: Callable) -> Callable:
-    """The same call while the encoder leaves its packed forward pass alone."""
+    """The same call without the encoder's packed forward pass."""
 
     def call():
         with patch.object(modeling_echo, "packed_states", lambda *_: None):
@@ -119,7 +120,7 @@ def padded_path(run: Callable) -> Callable:
 
 
 def gigaflops(config, lengths: list[int]) -> float:
-    """Multiplications and additions of the encoder's matrix products over rows of these lengths, in billions."""
+    """Floating-point operations of the encoder's matrix products over rows of these lengths, in billions."""
     head = config.head_dim or config.hidden_size // config.num_attention_heads
     queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
     weights = config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size)
@@ -128,7 +129,7 @@ def gigaflops(config, lengths: list[int]) -> float:
 
 
 def products(config, tokens: int = 1536) -> tuple[Callable, float]:
-    """(a run of fp32 products of the model's up-projection, its billions of multiplications and additions)."""
+    """(a run of fp32 products of the model's up-projection, its operations in billions)."""
     x, w = torch.randn(tokens, config.hidden_size), torch.randn(config.intermediate_size, config.hidden_size)
     out = torch.empty(tokens, config.intermediate_size)
 
@@ -174,7 +175,7 @@ def main() -> None:
             order = np.argsort(lengths)
 
             def by_tokens(prompted=prompted, order=order):
-                # sentence-transformers sorts by characters: batches of equal token length are given one by one
+                # sentence-transformers sorts by characters, so batches of equal token length are passed one by one
                 out = np.empty((len(order), st.get_embedding_dimension()), np.float32)
                 for i in range(0, len(order), 32):
                     out[order[i : i + 32]] = st.encode([prompted[j] for j in order[i : i + 32]], batch_size=32)
@@ -198,7 +199,7 @@ def main() -> None:
                     best[path] = min(best[path], clock() - start)
             rate = multiplied / best[LIMIT]
             best[LIMIT] = gigaflops(encoder.config, lengths) / rate
-            print(f"{name}: {sum(lengths) / len(rows):.1f} tokens a text, products at {rate:.1f} GFLOP/s")
+            print(f"{name}: {sum(lengths) / len(rows):.1f} tokens per text, products at {rate:.1f} GFLOP/s")
             reference = vectors[STOCK]
             report["sets"][name] = {"tokens_a_text": sum(lengths) / len(rows), "gflops": rate}
             for path, seconds in best.items():

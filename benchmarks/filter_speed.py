@@ -1,9 +1,9 @@
-"""Rows per second of each data filter, on a Parquet file of the parallel schema or on the built-in corpus.
+"""Rows per second of each data filter, on a Parquet file in the parallel schema or on the built-in corpus.
 
     OMP_NUM_THREADS=1 python benchmarks/filter_speed.py [TRAIN.parquet] [-n 100000]
 
-Processor time of one thread, best of some rounds; the filters take turns. Exact keys of a plain Python set of the raw
-strings stand beside them as the least that exact deduplication costs.
+Processor time of one thread, best of several rounds; the filters take turns. For comparison, the minimum cost of exact
+deduplication: a plain Python set of the raw strings.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> None:
         runs[json.dumps(spec).strip('"')] = runner(filter_, blocks)
     best = dict.fromkeys(runs, float("inf"))
     for run in runs.values():
-        run()  # models and character tables are opened
+        run()  # warm-up: load models and character tables
     for _ in range(args.rounds):
         for name, run in runs.items():
             start = time.process_time()

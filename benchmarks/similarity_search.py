@@ -1,16 +1,15 @@
-"""xsim with margin: our one-pass exact search against LASER's method, two flat faiss searches and a loop.
+"""xsim with margin: our exact one-pass search against LASER's method (two flat faiss searches and a loop).
 
     python benchmarks/similarity_search.py              # 10,000 x 10,000 x 256 perturbed near-duplicates
     python benchmarks/similarity_search.py x.npy y.npy --json out.json
     python benchmarks/similarity_search.py --rows 100000 --only ours      # seconds and peak memory
 
-Made data: rows in families of five that differ by a small perturbation (what a sentence and its hard
-negatives look like), x a noisier copy of y. Both methods run alternately, each `--repeats` times, with the
-same number of threads (one by default); the best time of each counts. Neighbours are compared in both
-directions. Where they differ, `gain` is [smallest, largest] float64 cosine of our choice less theirs: 0 is an
-exact tie (we take the lowest index), a positive number is a float32 rounding of theirs, a clearly negative
-one would be our mistake. `one_product` is how many times faster than LASER's method the bare float32 product of
-all pairs is, with nothing chosen from it: what a search by float32 products alone could reach at best.
+Generated data: rows in families of five that differ by a small perturbation (as a sentence and its hard negatives do);
+x is a noisier copy of y. Both methods run alternately, `--repeats` times each, with the same number of threads (one by
+default); the best time of each counts. Neighbours are compared in both directions. Where they differ, `gain` is
+[smallest, largest] float64 cosine of our choice minus theirs: 0 is an exact tie (we take the lowest index), a positive
+number is a float32 rounding error of theirs, a clearly negative one would be our error. `one_product` is how many times
+faster than LASER's method the bare float32 product of all pairs is: the upper limit for float32 searches.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def product(x: np.ndarray, y: np.ndarray, k: int) -> None:
 
 
 def disagreement(x: np.ndarray, y: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> dict:
-    """Rows whose neighbours differ; float64 cosine of our choice less theirs at the first differing rank."""
+    """Rows whose neighbours differ; float64 cosine of our choice minus theirs at the first differing rank."""
     rows = np.flatnonzero((ours != theirs).any(axis=1))
     rank = (ours != theirs)[rows].argmax(axis=1)
     x, y = x[rows].astype(np.float64), y.astype(np.float64)
@@ -84,14 +83,16 @@ def timed(function, *arguments):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", help="x.npy and y.npy, row i of one translating row i of the other")
+    parser.add_argument(
+        "files", nargs="*", help="x.npy and y.npy; row i of one is the translation of row i of the other"
+    )
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--dimensions", type=int, default=256)
     parser.add_argument("-k", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", choices=["ours"], help="no comparison: seconds and peak memory of ours")
-    parser.add_argument("--json", help="write the figures here too")
+    parser.add_argument("--only", choices=["ours"], help="seconds and peak memory of our search, without comparison")
+    parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
     if len(options.files) not in (0, 2):
         parser.error(f"give two .npy files or none, got {len(options.files)}")

@@ -1,10 +1,10 @@
-"""Training tokens per second at nano shape: the default recipe's loop against a plain one, in one run.
+"""Training tokens per second at nano shape: the default recipe's loop against a plain loop, in one run.
 
     python benchmarks/train_speed.py --data train.parquet [--steps 6] [--threads 2]
 
-The plain loop: the same model and AdamW, fp32, rows in random order, a fixed number of rows a batch, all padded to the
-longest, logits of the whole vocabulary. Ours: token-budget batches of equal length, chunked cross-entropy, bf16
-autocast where it is native. Both train stage 1 with about the same padded tokens a step; real tokens are counted.
+The plain loop: the same model and AdamW, fp32, rows in random order, a fixed number of rows per batch, padded to the
+longest, logits of the whole vocabulary. Ours: token-budget batches of similar lengths, chunked cross-entropy, bf16
+autocast if native. Both train stage 1 with about the same number of padded tokens per step; real tokens are counted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def main() -> None:
             loss.backward()
             optimizers[i].step()
             optimizers[i].zero_grad()
-            if step:  # the first is a warm-up
+            if step:  # the first step is a warm-up
                 seconds[i] += time.perf_counter() - start
                 tokens[i] += int(batch["attention_mask"].sum()) + int((batch["labels"] != -100).sum())
     rates = tokens / seconds

@@ -4,8 +4,8 @@
     python benchmarks/translate_speed.py --model outputs/demo/release --texts FILE --counting
 
 Held-out sentences of the built-in corpus, or --texts FILE with lines `code<TAB>text`. The fp32 outputs must be equal.
-With --counting the weights are replaced by some that write, for each text, as many tokens as the text has: the lengths
-of real sentences in a model of this shape, whatever it has learnt.
+With --counting, special weights write for each text as many tokens as the text has: the lengths of real sentences in a
+model of this shape, independent of training.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--counting", action="store_true")
     parser.add_argument("-n", type=int, default=512)
-    parser.add_argument("--batch-size", type=int, default=256, help="of greedy_decode; generate has also 64")
+    parser.add_argument("--batch-size", type=int, default=256, help="for greedy_decode; generate also runs with 64")
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -40,7 +40,7 @@ def arguments() -> argparse.Namespace:
 
 
 def read_texts(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """(codes, texts)."""
+    """Read (codes, texts)."""
     if args.texts:
         lines = args.texts.read_text(encoding="utf-8").splitlines()[: args.n]
         return tuple(zip(*(line.split("\t", 1) for line in lines)))
@@ -50,13 +50,16 @@ def read_texts(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 @torch.no_grad()
 def count(decoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tensor:
-    """Gives the decoder weights that write the tokens length, length - 1, ... 1, eos; returns one embedding a length.
+    """Set the decoder's weights so that it writes the tokens length, length - 1, ... 1, eos; one embedding per length.
 
-    Token i calls for i - 1, and more loudly than the sentence calls for its first. All layers work, mostly for nothing.
+    Token i makes token i - 1 the most probable next token, more strongly than the sentence makes its first token
+    probable. All layers run, although most of their work has no effect.
     """
     size, model = max(lengths) + 2, decoder.model
     if min(eos, prompt_end) < size:
-        raise ValueError(f"tokens {eos} and {prompt_end} are wanted for counting to {size}")
+        raise ValueError(
+            f"counting uses the tokens below {size}, which must not include {eos} and {prompt_end}; use shorter texts"
+        )
     torch.manual_seed(0)
     for layer in model.layers:
         for part in (layer.self_attn.o_proj, layer.cross_attn.o_proj, layer.mlp.down_proj):
@@ -64,7 +67,7 @@ def count(decoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tenso
     cross = model.layers[0].cross_attn
     for part in (cross.v_proj, cross.o_proj, model.embedding_projection):
         part.weight.normal_()
-    calls = torch.randn(size, decoder.config.embedding_size)  # row i calls for token i - 1
+    calls = torch.randn(size, decoder.config.embedding_size)  # row i points to token i - 1
     calls /= cross.constant(model.embedding_projection(calls[:, None])).norm(dim=-1)
     states = cross.constant(model.embedding_projection(calls[:, None]))[:, 0]
     model.norm.weight.fill_(1)
@@ -79,7 +82,7 @@ def count(decoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tenso
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
-    clock = time.process_time if args.threads == 1 else time.perf_counter  # other programs may run beside this one
+    clock = time.process_time if args.threads == 1 else time.perf_counter  # CPU time, because other programs may run
     model, tokenizer = load_translator(args.model, dtype="fp32")
     prompt, eos = tokenizer.decoder_prompt_ids("eng_Latn"), tokenizer.eos_token_id
     codes, texts = read_texts(args)
@@ -119,10 +122,10 @@ def main() -> None:
     report = {
         "threads": args.threads,
         "sentences": len(texts),
-        "tokens a sentence": {"mean": round(float(written.mean()), 1), "longest": int(written.max())},
+        "tokens per sentence": {"mean": round(float(written.mean()), 1), "longest": int(written.max())},
         "paths": {},
     }
-    print(report["tokens a sentence"])
+    print(report["tokens per sentence"])
     for name, seconds in best.items():
         report["paths"][name] = {
             "sentences_per_second": round(len(texts) / seconds, 1),
