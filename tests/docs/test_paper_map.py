@@ -1,4 +1,4 @@
-"""docs/paper-map.md stays true: finished rows name things that exist, and no numbered part is left out."""
+"""docs/paper-map.md: finished rows name existing files, and every numbered part has a row."""
 
 from __future__ import annotations
 

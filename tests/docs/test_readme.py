@@ -101,7 +101,7 @@ def release(toy, toy_tokenizer, tmp_path) -> Path:
 
 
 def test_python_blocks_run_in_order(release):
-    """Page by page in a process of their own, with a Hub on this machine; the push brings the decoder too."""
+    """Run each page in a separate process with a local Hub; the upload includes the decoder."""
     hub = runpy.run_path(str(HUB_SERVER))
     server = hub["start"]()
     scripts = []
@@ -191,7 +191,7 @@ def command_of(words: list[str]):
 
 
 def check_command(line: str) -> None:
-    """Command, options and recipes exist; a word in capitals (RECIPE, DATA) stands for something of the reader."""
+    """Command, options and recipes exist; a word in capitals (RECIPE, DATA) is a placeholder."""
     from hf_echo.stages.recipe import RECIPES, find_recipes
 
     words = shlex.split(line)[1:]
@@ -272,7 +272,7 @@ def walks(text: str) -> str:
 
 
 def unknown_names(text: str) -> list[str]:
-    """Names in backticks before (`file.py`) that the file does not define; functions that no file of ours defines."""
+    """Names in backticks before (`file.py`) that the file does not define, and functions that no file defines."""
     of_file = re.findall(r"((?:`[\w.]+`(?:, | and )?)+) (?:\(|in )`([\w/]+\.py)`", text)
     wrong = [
         f"{name} in {file}"
