@@ -249,5 +249,5 @@ def _builtin(
 def _only(options: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
     if unknown := [option for option in options if option not in known]:
         raise ValueError(
-            f"unknown option {unknown[0]!r}: {what}" + (f", which knows {', '.join(known)}" if known else "")
+            f"unknown option {unknown[0]!r}: {what}" + (f", which accepts {', '.join(known)}" if known else "")
         )

@@ -1,4 +1,4 @@
-"""The space of meanings, its splits, the negatives, and the datasets made of them."""
+"""The built-in corpus: meanings, splits, hard negatives, and datasets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_size_and_languages():
 
 
 def test_count_is_that_of_a_search():
-    """The templates counted by trying every combination of words, not by multiplying slots."""
+    """Count the meanings of each template by trying every combination of words instead of multiplying slots."""
     told = {name: t.cores * t.frees for name, t in grammar._templates().items()}
     people, places, times = len(grammar.PERSONS), len(grammar.PLACES), len(grammar.TIMES)
     assert told["go"] == people * (people - 1 + times) * places * 6
@@ -95,7 +95,7 @@ def test_samples_are_without_replacement_and_disjoint():
 
 
 def test_small_templates_give_all_they_have():
-    """A quarter of a million dev meanings are more than the dev split has of the small templates."""
+    """A quarter of a million dev meanings exceed the dev split of the small templates."""
     sizes = {name: len(grammar._cores_of(name, "dev")) * t.frees for name, t in grammar._templates().items()}
     quota = grammar._quotas(250_000, sizes)
     assert sum(quota.values()) == 250_000

@@ -1,4 +1,4 @@
-"""Sentences written by hand, one or more for each rule of agreement; the grammar must write the same."""
+"""The grammar's sentences against sentences written by hand, at least one for each rule of agreement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code snippets: whatever the file, ranges tile it and no snippet is too long; statements stay whole."""
+"""Code snippets: for any file, ranges cover it without overlap, no snippet is too long, statements stay whole."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_every_language_is_tiled(language, max_size):
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(CODE_LANGUAGES), st.data(), st.integers(1, 120))
 def test_broken_source_is_tiled(language, data, max_size):
-    """Pieces of sound source in any order, with what hypothesis thinks of in between."""
+    """Pieces of valid source in any order, with random text in between."""
     piece = st.sampled_from(SOURCES[language].splitlines(keepends=True)) | st.text(max_size=20)
     source = "".join(data.draw(st.lists(piece, max_size=12))).encode()
     assert_tiles(source, segment_code(source, language, max_size=max_size), max_size)
@@ -152,7 +152,7 @@ def test_real_files_are_tiled(language, path):
 
 
 def test_python_comments_are_text_and_tokens_survive():
-    """Against the tokenizer of Python itself: text snippets hold comments and strings only."""
+    """Against Python's own tokenizer: text snippets contain only comments and strings."""
     import io
     import tokenize
 

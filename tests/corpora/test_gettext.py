@@ -1,4 +1,4 @@
-"""Harvest of gettext catalogs: which messages become rows, in which languages, and cleaned how."""
+"""Collecting gettext catalogs: rows, languages and cleaning."""
 
 from __future__ import annotations
 

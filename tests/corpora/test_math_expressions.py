@@ -1,4 +1,4 @@
-"""Mathematics in LaTeX and running text: what is found stands at its range, and breakage costs no more than itself."""
+"""Mathematics in LaTeX and running text: texts match their ranges, and broken LaTeX affects only itself."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_text_without_mathematics_gives_none(text, markdown):
 
 @pytest.mark.parametrize("piece", ["$x ", "\\[ x ", "\\begin{align} x ", "\\begin{verbatim} ", "{$x} ", "`$a "])
 def test_large_broken_documents(piece):
-    """What stays open is given up at once: a quadratic scan would take many minutes here."""
+    """Unclosed expressions are skipped in linear time; a quadratic scan would take many minutes here."""
     for markdown in (False, True):
         assert found(piece * 20_000 + "\n\n$y$", markdown=markdown)[-1] == ("inline", "y")
 

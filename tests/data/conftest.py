@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory, monkeypatch):
-    """Every test has a datasets cache of its own, so that none passes on what another left there."""
+    """Every test has its own datasets cache, so that no test depends on another."""
     cache = tmp_path_factory.mktemp("cache")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
     return cache

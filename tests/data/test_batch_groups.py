@@ -1,4 +1,4 @@
-"""Which rows share a batch: pairs of languages, clusters of near targets on made vectors."""
+"""Groups of rows for batches: language pairs, and clusters of near targets on generated vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bundles(n=6, each=40, rows=500, d=16, noise=0.05):
 
 
 def test_near_texts_share_a_cluster():
-    """Twice as many clusters as bundles: none of them holds texts of two (k-means may cut one, not join any)."""
+    """With twice as many clusters as bundles, no cluster has texts of two bundles (k-means may split one)."""
     targets, each = bundles()
     groups = neighbour_groups(targets, 24)
     assert groups.shape == (500,) and groups.min() >= 0 and groups.max() < 24
@@ -40,7 +40,7 @@ def test_rows_of_one_text_are_one_group():
 
 
 def test_rows_stand_at_their_nearest_centre():
-    """A row is nearer to the mean direction of its own group than to most others': the cosine is what counts."""
+    """By cosine, a row is closer to the mean direction of its group than to those of most others."""
     targets, _ = bundles(noise=1.0)
     groups = neighbour_groups(targets, 8)
     vectors = targets.matrix[targets.index].astype(float)
@@ -73,7 +73,7 @@ def test_without_faiss(monkeypatch):
 
 
 def test_pairs_of_languages():
-    """The same number for the same pair only; directions are pairs of their own."""
+    """Equal language pairs have equal numbers; the two directions of a pair differ."""
     groups = language_groups(["fra", "deu", "fra", "eng", "fra"], ["eng", "eng", "eng", "fra", "deu"])
     assert groups[0] == groups[2] and len(set(groups)) == 4
     with pytest.raises(ValueError):

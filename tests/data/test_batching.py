@@ -1,4 +1,4 @@
-"""The sampler's promises, for any lengths: every row once, the budget, the same count, the ranks agree."""
+"""Batch sampler, for any lengths: every row once, within the budget, constant number of batches, ranks agree."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_rows_of_a_group_stand_side_by_side():
 
 
 def test_groups_within_groups():
-    """Batches of one language each, and in them rows of few of its clusters."""
+    """Each batch has one language and rows of few of its clusters."""
     rng = np.random.default_rng(0)
     language, cluster = rng.permutation(np.repeat(np.arange(5), 800)), rng.integers(0, 20, 4000)
 

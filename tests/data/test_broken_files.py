@@ -1,4 +1,4 @@
-"""Any bytes in a table: rows, or an error that names the file. Bounded, so it takes seconds."""
+"""Files with any bytes give rows or an error that names the file, in bounded time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def whole(suffix: str) -> bytes:
 
 @st.composite
 def damaged(draw, content: bytes) -> bytes:
-    """A whole file cut, with some bytes changed, or in another encoding; or any bytes."""
+    """A valid file truncated, with changed bytes, or in another encoding; or random bytes."""
     kind = draw(st.sampled_from(["cut", "changed", "encoded", "any"]))
     if kind == "cut":
         return content[: draw(st.integers(0, len(content)))]

@@ -1,4 +1,4 @@
-"""Batches: ids are EchoTokenizer's own, labels the shifted targets, negatives where they are said to be."""
+"""Collated batches: ids equal EchoTokenizer's, labels are shifted targets, negatives are at their index."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def unpadded(ids, mask):
 
 
 def test_encoder_ids_are_the_tokenizers(rows, toy_tokenizer):
-    """Sources, then targets, then negatives: each as the tokenizer itself writes the text in its language."""
+    """Sources, then targets, then negatives, each with the ids that the tokenizer gives."""
     batch = TranslationCollator(toy_tokenizer, encode_targets=True, max_negatives=2)(rows)
     texts = [(row["source"], row["source_lang"]) for row in ROWS] + [
         (row["target"], row["target_lang"]) for row in ROWS

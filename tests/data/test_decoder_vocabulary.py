@@ -1,4 +1,4 @@
-"""A decoder that knows the beginning of the vocabulary only: what it reads and what it is asked for."""
+"""A decoder with only the first part of the vocabulary: its inputs and labels."""
 
 from __future__ import annotations
 

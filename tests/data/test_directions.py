@@ -1,4 +1,4 @@
-"""What the teacher-student stages are fed: directions, English to itself, sentences alone, temperature."""
+"""Rows of the teacher-student stages: directions, English with itself, single sentences, temperature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of one group each, every group as often as any other."""
+"""Batch sampler with one group per batch, every group equally often."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_levels_make_groups_together():
 
 
 def test_small_groups_are_one():
-    """A batch of three rows has nobody to be told from."""
+    """Groups with few rows have too few negatives, so they are merged."""
     groups = np.r_[np.zeros(500, int), np.arange(1, LEAST + 5)]
     kinds = [{int(g > 0) for g in groups[batch]} for batch in EqualGroupsSampler(groups, 50)]
     assert {0} in kinds and {1} in kinds and {0, 1} not in kinds
@@ -57,7 +57,7 @@ def test_ranks_share_a_batch():
 
 @pytest.mark.parametrize("world_size", [4, 100])
 def test_small_groups_with_fewer_rows_than_ranks(world_size):
-    """Three rows for four ranks, and groups of LEAST rows for more ranks than that: no rank gets an empty batch."""
+    """No rank gets an empty batch: with three rows for four ranks, and with groups smaller than the number of ranks."""
     sizes = [300, 3, 2 * LEAST, LEAST] if world_size == 100 else [300, 2, 1, 2 * LEAST]
     groups = np.repeat(np.arange(4), sizes)
     ranks = [list(EqualGroupsSampler(groups, 2, rank=r, world_size=world_size)) for r in range(world_size)]

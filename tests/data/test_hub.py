@@ -1,4 +1,4 @@
-"""Hub datasets, from a Hub on the loopback interface, by another process: the address is read on import."""
+"""Hub datasets from a local Hub server, read in another process, because the address is read on import."""
 
 from __future__ import annotations
 

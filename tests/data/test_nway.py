@@ -1,4 +1,4 @@
-"""N-way tables: reading them, and pairs formed on the fly against pairs formed by brute force."""
+"""N-way tables: reading, and pairs formed on the fly against pairs by brute force."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_load_parallel_hands_its_options_on(tmp_path):
         )
         assert sorted(row["source"] for row in pairs) == ["eins", "un"]
         assert len(list(load_parallel(path, id_column="sid", direction="all", limit=1, streaming=streaming))) == 1
-    with pytest.raises(ValueError, match="unknown option 'n': .*c.tsv is an n-way table, which knows id_column"):
+    with pytest.raises(ValueError, match="unknown option 'n': .*c.tsv is an n-way table, which accepts id_column"):
         load_parallel(path, id_column="sid", n=3)
     with pytest.raises(ValueError, match="no columns for source and target; found: sid, lang, text"):
         load_parallel(path)

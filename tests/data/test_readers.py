@@ -1,4 +1,4 @@
-"""`load_parallel` on each kind of file: what went in comes out; what is wrong is named by file and line."""
+"""`load_parallel` on each type of file: the rows come back unchanged; errors name file and line."""
 
 from __future__ import annotations
 

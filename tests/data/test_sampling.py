@@ -1,4 +1,4 @@
-"""Proportions against figures worked out by hand, and what must hold for any sizes."""
+"""Sampling proportions against figures computed by hand, and properties for any sizes."""
 
 from __future__ import annotations
 

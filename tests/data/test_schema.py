@@ -1,4 +1,4 @@
-"""The schema: reasons for bad rows, column names, and that whole columns are judged as single rows are."""
+"""The schema: reasons for bad rows, column names, and equal results for columns and single rows."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_command_writes_a_sentence_a_line(run, tmp_path):
 
 
 def lookup():
-    """English sentences of the built-in corpus, and a translator that knows them."""
+    """English sentences of the built-in corpus, and a translator for them."""
     texts: dict[str, list[str]] = {}
     for row in builtin_nway(40, languages=["eng_Latn", "fra_Latn", "jpn_Jpan"]):
         texts.setdefault(row["lang"], []).append(row["text"])
@@ -296,7 +296,7 @@ def test_count_consistency_is_the_spread_about_the_mean_of_languages():
 
 
 def test_round_trip_bleu_falls_where_cuts_hurt_translation():
-    """A translator that forgets the last word of what it gets: the more cuts, the more is lost."""
+    """A translator that drops the last word of each piece: more cuts lose more words."""
     paragraphs = {"fra_Latn": ["Un chat dort dans la maison. Un chien court dans le jardin."] * 2}
 
     def forgetful(sentences, source_lang, target_lang):

@@ -1,4 +1,4 @@
-"""Token ids on disk: those of the tokenizer, whatever it was called with before; saved, opened, selected."""
+"""Tokenized pairs: ids equal the tokenizer's, independent of its earlier calls; saving, loading, selecting."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_ids_are_the_tokenizers(dataset, toy_tokenizer):
 
 
 def test_what_the_tokenizer_did_before_does_not_matter(dataset, toy, tmp_path):
-    """Fresh, after a padded call, after a truncating call: the same ids, and the same folder of the cache."""
+    """Ids and cache folder are the same for a new tokenizer, after a padded call, and after a truncated call."""
     for call in (
         None,
         dict(text=["a", "a b c d"], padding=True),

@@ -139,7 +139,7 @@ def test_equals_multiple_negatives_ranking_without_margin_and_filter(exclude):
 
 
 def gist_loss(x, y, guide_x, guide_y, **options):
-    """sentence-transformers' GISTEmbedLoss on embeddings that are there already."""
+    """sentence-transformers' GISTEmbedLoss on given embeddings."""
 
     class Stub(torch.nn.Module):
         def __init__(self, columns):

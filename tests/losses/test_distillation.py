@@ -1,4 +1,4 @@
-"""Omnilingual extension: Algorithm 2 written out loop by loop, gradients, and rows of several processes."""
+"""Distillation losses against Algorithm 2 as plain loops; gradients, and rows of several processes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_mse_alone_is_mse_loss(batch):
 
 
 def test_two_halves_with_all_rows_are_the_whole(batch):
-    """What each of two processes computes from its own rows and everybody's, averaged."""
+    """The average of the losses that two processes compute from their own rows and all rows."""
     student, _, _, z, options = batch
     whole = distillation_loss(student, z, **options)
     halves = 0.0
@@ -98,7 +98,7 @@ def test_two_halves_with_all_rows_are_the_whole(batch):
 
 
 def test_excluded_rows_are_no_negatives(batch):
-    """Rows 1 and 3 as copies of one another: as if each stood alone among the others."""
+    """Rows 1 and 3 are copies: with `exclude`, each has the loss that it has without the other."""
     student, _, _, z, options = batch
     exclude = torch.eye(7, dtype=torch.bool)
     exclude[1, 3] = exclude[3, 1] = True

@@ -1,4 +1,4 @@
-"""The sampled softmax: the whole one when everything is drawn, and an unbiased sum otherwise."""
+"""Sampled softmax: equal to the full softmax if all tokens are drawn, otherwise an unbiased sum."""
 
 from __future__ import annotations
 

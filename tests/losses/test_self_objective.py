@@ -1,4 +1,4 @@
-"""Eq. 14 written out token by token; masks, gradients, what cannot be."""
+"""Self-objective loss against Eq. 14 as a loop over tokens; masks, gradients, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunked cross-entropy against numpy and F.cross_entropy: value, gradients, and what it never allocates."""
+"""Chunked cross-entropy against numpy and F.cross_entropy: value, gradients, and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A nano tokenizer and nano models: random weights with a spread that leaves no part without effect."""
+"""A nano tokenizer and nano models with random weights, large enough that every part has an effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is saved can be opened again: training checkpoint, release folder, encoder alone, decoder alone."""
+"""Saved models load again: training checkpoint, release folder, encoder alone, decoder alone."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_options_reach_both_parts(saved):
 
 
 def test_missing_weights_start_as_in_a_new_model(make_config):
-    """A Llama's weights are enough to begin with: projections become the identity, the rest is drawn."""
+    """With Llama's weights alone, projections start as the identity and other weights at random."""
     config = make_config()
     state = {k: v for k, v in EchoForTranslation(config).state_dict().items() if "proj" not in k}
     model = EchoForTranslation.from_pretrained(None, config=config, state_dict=state)

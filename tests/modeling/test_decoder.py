@@ -1,4 +1,4 @@
-"""EchoDecoder and EchoForTranslation: attention to one vector or to all states, with a cache or without."""
+"""EchoDecoder and EchoForTranslation: attention to one vector or all states, with and without cache."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def groups(weight: torch.Tensor) -> torch.Tensor:
 
 
 def test_one_key_makes_attention_a_constant(make_model):
-    """torch's own attention over a memory of one state is what the bottleneck's shortcut computes."""
+    """The bottleneck's shortcut equals torch's attention over a memory of one state."""
     model = make_model({"bottleneck": False, "attention_bias": True})
     short, full = (
         model.decoder.model.layers[0].cross_attn,
@@ -272,7 +272,7 @@ def test_needs_a_decoder_configuration(make_config):
 
 
 def test_bottleneck_can_be_switched(model, batch, prompts):
-    """Stage 1 to stage 2: the same weights, read otherwise."""
+    """Stage 1 to stage 2: the same weights with another attention mode."""
     one = generate(model, **batch, **prompts)
     model.bottleneck = False
     assert not model.decoder.model.layers[0].cross_attn.config.bottleneck

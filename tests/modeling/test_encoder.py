@@ -1,4 +1,4 @@
-"""EchoEncoder: the embedding depends on the tokens alone, not on padding, side, attention kernel or batch."""
+"""EchoEncoder: embeddings depend on the tokens, not on padding, its side, attention kernel or batch."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_eager_equals_sdpa(encoder, batch):
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_first_token_sees_the_last(encoder, batch, attention, masked):
-    """The trap: an unpadded batch has no mask, and SDPA then asks each layer whether it is causal."""
+    """An unpadded batch has no mask, and SDPA then uses the layer's is_causal."""
     encoder.set_attn_implementation(attention)
     ids = batch["input_ids"][:1, : batch["attention_mask"][0].sum()]
     changed = ids.clone()
@@ -126,7 +126,7 @@ def test_pieces_of_a_text_are_averaged_by_tokens(encoder, batch):
 
 
 def test_without_final_norm(make_model, batch):
-    """Then tokens keep their lengths in the mean: with no layer at all it is the bag of embeddings."""
+    """Without final norm, tokens keep their lengths in the mean; without layers it is the mean of token vectors."""
     bag = make_model(pooling="mean", final_norm=False, num_hidden_layers=0).encoder
     for row, mask in enumerate(batch["attention_mask"].bool()):
         mean = bag.embed_tokens.weight[batch["input_ids"][row, mask]].mean(0)

@@ -1,4 +1,4 @@
-"""`greedy_decode` gives the tokens of transformers' `generate`, row by row, wherever each row ends."""
+"""`greedy_decode` gives the tokens of transformers' `generate`, wherever each row ends."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_greedy_is_generate(make_model, embeddings, prompt, changes):
 
 
 def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
-    """Any token may be the end: each of some dozen tokens ends rows here and there, and at last all of them."""
+    """Any token may be the end of sentence: a dozen tokens in turn, then all of them."""
     model = make_model()
     with torch.no_grad():
         for weight in model.decoder.parameters():
@@ -72,7 +72,7 @@ def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
 
 @pytest.mark.parametrize("size", [1, 7, 64, 72, 640, 1000])
 def test_argmax_is_the_first_of_the_best(size):
-    """Whatever the vocabulary's size, and where several logits are equal, as in `torch.argmax` on a CPU."""
+    """Equal to `torch.argmax` on a CPU for any vocabulary size and for equal logits."""
     torch.manual_seed(1)
     logits = torch.randint(0, 9, (50, size)).float() - 20
     assert _argmax(logits).tolist() == [row.index(max(row)) for row in logits.tolist()]

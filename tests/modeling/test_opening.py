@@ -1,4 +1,4 @@
-"""How a checkpoint opens: trust, dtype, training, default target language, damaged files."""
+"""Loading checkpoints: trust, dtype, training, default target language, damaged files."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safete
 @given(st.sampled_from(FILES), st.sampled_from(["cut", "replace", "flip", "remove"]), st.data())
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_corrupted_checkpoint_opens_or_is_refused_by_name(folder, tmp_path, name, how, data):
-    """Either it opens (the same, unless a bit was flipped), or one line names the file or the folder."""
+    """The model loads (unchanged, unless a bit was flipped), or one line names the file or the folder."""
     copy = tmp_path / "fuzz"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy)

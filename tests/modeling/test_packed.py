@@ -1,4 +1,4 @@
-"""PackedEncoder against the Llama blocks' own forward pass, and the cases in which it must stand aside."""
+"""PackedEncoder against the Llama blocks' forward pass, and the cases that it must not handle."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_padding_on_the_left_and_none(encoder, tokenizer, batch):
 
 
 def test_weights_are_read_anew(encoder, batch):
-    """No copies of the weights stay: a model in training is evaluated as it stands."""
+    """No copies of the weights are kept, so a model in training is evaluated with its current weights."""
     with torch.no_grad():
         before = encoder(**batch).sentence_embedding
         encoder.layers[1].mlp.up_proj.weight.mul_(3)
@@ -103,7 +103,7 @@ def test_bf16(encoder, batch):
 @pytest.mark.parametrize("most_scores", [1, 500, 2**20])
 @pytest.mark.parametrize("size", [1, 30, 1000])
 def test_attention_is_that_of_the_formula(encoder, size, most_scores, dtype, monkeypatch):
-    """The softmax written out in float64; at the largest size scores whose exponentials no float holds."""
+    """Against a softmax in float64; the largest scores overflow the exponential in float32."""
     monkeypatch.setattr(packed_echo, "MAX_SCORES", most_scores)
     rng = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(3, tokens, 16, generator=rng) for tokens in (14, 9, 9))
@@ -124,7 +124,7 @@ def test_attention_is_that_of_the_formula(encoder, size, most_scores, dtype, mon
 
 
 def test_scores_beyond_the_range_of_exponentials(make_model, batch):
-    """A model whose queries are 300 times as long: the modules' embeddings, no infinities."""
+    """A model with queries of 300 times the length gives the modules' embeddings, without infinities."""
     encoder = make_model(pooling="mean").encoder
     with torch.no_grad():
         encoder.layers[1].self_attn.q_proj.weight.mul_(300)
@@ -135,7 +135,7 @@ def test_scores_beyond_the_range_of_exponentials(make_model, batch):
 
 
 def test_rows_of_all_lengths(encoder):
-    """Several groups, some of one row, in no order."""
+    """Several groups, some with one row, unsorted."""
     rng = torch.Generator().manual_seed(1)
     lengths = [3, 90, 41, 7, 40, 88, 1, 39, 7, 64]
     rows = [torch.randint(5, 300, (n,), generator=rng).tolist() for n in lengths]

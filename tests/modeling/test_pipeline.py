@@ -26,7 +26,7 @@ def pipe(toy_folders):
 
 @pytest.fixture(scope="module")
 def want(toy_trained, toy_tokenizer):
-    """The translations of `hf_echo.inference`, which other tests hold against `generate`."""
+    """The translations of `hf_echo.inference`, which other tests compare with `generate`."""
 
     def of(langs, target="eng_Latn", **options):
         return translate(toy_trained, toy_tokenizer, TEXTS, langs, target, **options)

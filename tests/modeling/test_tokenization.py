@@ -244,7 +244,7 @@ def test_on_long_is_saved_and_can_be_given_on_loading(own, tmp_path):
 
 
 def test_pair_ids_are_those_of_the_call(tokenizer):
-    """Whatever the text: empty, of spaces, with what looks like a special token."""
+    """Any text: empty, only spaces, or with a spelled-out special token."""
     texts = ["Le chat", "", "  deux  ", "<SEP> a </s>", "Le chat", "日本"]
     langs = ["fra_Latn", "deu_Latn", "fra_Latn", None, "deu_Latn", "jpn_Jpan"]
     prompts, bodies = tokenizer.with_prompts(texts, langs)

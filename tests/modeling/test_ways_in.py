@@ -52,13 +52,13 @@ def folders(make_model, tokenizer, tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def here(folders) -> dict[str, dict]:
-    """The results in this process, where hf_echo is imported and nothing has to be trusted."""
+    """The results in this process, where hf_echo is imported and trust_remote_code is not needed."""
     return {kind: open_all(str(folder)) for kind, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")
 def hub(folders, tmp_path_factory) -> Iterator[dict[str, str]]:
-    """The environment of a Hub on this machine that holds both layouts."""
+    """The environment of a local Hub with both layouts."""
     server = runpy.run_path(str(HERE.parent / "hub_server.py"))["start"]()
     hub = {
         "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
@@ -114,7 +114,7 @@ def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
 
 
 def test_by_name_after_import_it_is_the_same(here, hub, tmp_path):
-    """`import hf_echo` and a name on the Hub: nothing has to be trusted, whichever way in is the first."""
+    """After `import hf_echo`, a Hub name loads without trust_remote_code, whichever class comes first."""
     result = str(tmp_path / "result.pt")
     run(str(HERE / "ways_in.py"), "--installed", result, *ON_HUB, cwd=tmp_path, **hub)
     found, want = torch.load(result), here["training"]

@@ -1,4 +1,4 @@
-"""Output files appear whole or not at all, and a place that cannot be written is refused beforehand."""
+"""Output files are written completely or not at all, and an unwritable output is an error before the work starts."""
 
 from __future__ import annotations
 

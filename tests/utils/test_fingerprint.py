@@ -1,4 +1,4 @@
-"""The fingerprint changes with what a model does, and with nothing else."""
+"""The fingerprint changes with the model's behaviour, and with nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_of_a_folder(model):
     "name", ["model.safetensors", "tokenizer.json", "decoder/model.safetensors", "config_prompts.json"]
 )
 def test_content_counts(model, name):
-    """Also where size and time stay the same: a model that was rebuilt at the same path."""
+    """Also if size and time stay the same: a model rebuilt at the same path."""
     before, file = fingerprint(model), model / name
     old = os.stat(file) if file.exists() else None
     file.write_text(name[::-1])

@@ -1,4 +1,4 @@
-"""Bytes that are not UTF-8 text are told by their likely encoding."""
+"""Errors for bytes that are not UTF-8 text name the likely encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The builder on a small world with planted faults: what goes, what stays, and that the report says so."""
+"""The Bible builder on small editions with known errors: removed verses, kept verses, and the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = "data"
 
 
 def lid(texts):
-    """Knows each language's words; None for a text that has none of them."""
+    """Identify a language by its words; None for a text without known words."""
     known = {code: words(" ".join(world.edition(code).values())) for code in world.CODES}
     found = [{code: len(known[code] & words(text)) for code in known} for text in texts]
     return [max(counts, key=counts.get) if any(counts.values()) else None for counts in found]

@@ -1,4 +1,4 @@
-"""Editions of each format: what is text, what is not, and what a broken file is told."""
+"""Readers of each Bible format: text, markup, and errors for broken files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small Bible in invented languages, written as TSV: every edition knows which verses mean the same."""
+"""A small Bible in invented languages, written as TSV, with known translations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEANINGS = {verse: [_rng.randrange(300) for _ in range(_rng.randint(6, 14))] for
 
 
 def edition(code: str, number: int = 0) -> dict[str, str]:
-    """An edition of a language: source 0 has the usual words, the others have another word for every fourth."""
+    """An edition of a language: source 0 has the usual words; the others replace every fourth word."""
     rng = random.Random(f"{code}{number}")
     letters = "абвгдежзиклмнопрстуфхцчшщэюя" if code == "rus" else "abcdefghijklmnopqrstuvwxyz"
     words = random.Random(code)
@@ -24,7 +24,7 @@ def edition(code: str, number: int = 0) -> dict[str, str]:
 
 
 def garbage(texts: dict[str, str]) -> dict[str, str]:
-    """As an OCR of a bad scan: lengths stay, most letters do not."""
+    """Imitate OCR of a bad scan: lengths stay, most letters change."""
     rng = random.Random(3)
     return {
         verse: "".join(rng.choice("klmnop|1;") if c != " " and rng.random() < 0.6 else c for c in text)

@@ -1,4 +1,4 @@
-"""Key filters, caps and samples against loops written out."""
+"""Key filters, caps and samples against plain loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same recipe on a cluster of two nodes: the same bytes."""
+"""A recipe gives the same bytes on a Ray cluster of two nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes: what they may say, what they are told when they are wrong, those of the package."""
+"""Data recipes: fields, error messages, and the recipes of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs: against a loop over the rows, cut short and gone on with, over bad files."""
+"""Runs of recipes: against a loop over the rows, stopped and resumed, with bad files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of OS A.7, by hand."""
+"""The statistics table of OS A.7 against counts by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small parallel tables, and what an engine does with keys and caps, written out as loops."""
+"""Small parallel tables, and loops that apply keys and caps as the pipeline does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows():
 
 @pytest.fixture
 def first_of_keys():
-    """Row numbers that stay: none of a row's keys was carried by an earlier kept row."""
+    """Numbers of the rows that stay: no earlier kept row has one of their keys."""
 
     def call(filter_, table):
         keys, seen, kept = filter_.keys(table), set(), []

@@ -1,4 +1,4 @@
-"""Keys of duplicates: against loops over strings, and MinHash against exact Jaccard similarity."""
+"""Deduplication keys against loops over strings, and MinHash against exact Jaccard similarity."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_normal_forms():
 
 
 def test_folding_keeps_the_normal_form():
-    """Unicode's toNFKC_Casefold idea: the form of a form is itself, for every character."""
+    """The normal form of a normal form is itself, for every character (Unicode's toNFKC_Casefold)."""
     texts = [f"a{chr(c)}b" for c in range(0x20, 0x30000) if unicodedata.category(chr(c)) not in ("Cs", "Cn")]
     forms = normal_forms(texts)
     assert normal_forms(forms) == forms

@@ -1,4 +1,4 @@
-"""Noise put into the built-in corpus: what was spoilt is known, and the filters find it."""
+"""Noise injected into the built-in corpus: its rows are known, and the filters find them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_mispaired_targets_change_places(corpus):
 
 
 def test_an_oracle_threshold_finds_all_noise(corpus):
-    """A scorer that knows the pairs, with noise of its own, calibrated on other rows."""
+    """A scorer with the right pairs and random noise, calibrated on other rows."""
     right = set(zip(corpus["source"].to_pylist(), corpus["target"].to_pylist()))
     rng = np.random.default_rng(0)
 

@@ -1,4 +1,4 @@
-"""Script, heliport and a fastText model written by hand."""
+"""Language identification by script, by heliport and by a handmade fastText model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_right_labels_stay_and_wrong_ones_go(kept):
 
 
 def test_script_judges_without_an_identifier(kept):
-    """Georgian and N'Ko need no model: only texts that pass by script are named, and here none does."""
+    """The script alone rejects these texts, so the model is not called."""
     assert not any(kept((ENGLISH, "kat_Geor"), (RUSSIAN, "nqo_Nkoo"), (CHINESE, "jpn_Jpan"), (JAPANESE, "zho_Hant")))
 
 
@@ -65,7 +65,7 @@ def test_short_texts_stay(kept):
 
 
 def test_languages_that_the_identifier_does_not_know_stay(kept):
-    """Bambara is not among heliport's languages; its text and any other Latin text stay."""
+    """heliport does not know Bambara, so every text in Latin script stays."""
     pytest.importorskip("heliport")
     assert kept(("Mɔgɔ bɛɛ ka kan ka sɔrɔ ka taa a fɛ.", "bam_Latn"), (FRENCH, "bam_Latn")) == [True, True]
 

@@ -1,4 +1,4 @@
-"""Provenance, caps and sanity on rows made by hand."""
+"""Provenance, cap and sanity filters on handmade rows."""
 
 from __future__ import annotations
 

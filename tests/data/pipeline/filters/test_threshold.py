@@ -1,4 +1,4 @@
-"""mu - k sigma by direction, against numbers worked out by hand."""
+"""Thresholds mu - k sigma per direction, against numbers computed by hand."""
 
 from __future__ import annotations
 
