@@ -60,8 +60,8 @@ def main() -> None:
         if not left_out.intersection(path.relative_to(arguments.folder).parts)
     ]
     files = files[:: max(len(files) // (arguments.files or len(files)), 1)]
-    found = measure(files, arguments.language, arguments.max_size)
-    report = json.dumps({"language": arguments.language, "max_size": arguments.max_size, **found}, indent=2)
+    figures = measure(files, arguments.language, arguments.max_size)
+    report = json.dumps({"language": arguments.language, "max_size": arguments.max_size, **figures}, indent=2)
     print(report)
     if arguments.json:
         arguments.json.write_text(report + "\n")

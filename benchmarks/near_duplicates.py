@@ -44,15 +44,15 @@ def without_marks(text: str) -> str:
 @torch.no_grad()
 def embed(model: SentenceTransformer, texts: list[str], layers: int) -> np.ndarray:
     """Concatenate the token means of each of the last `layers`."""
-    transformer, order, made = model[0], np.argsort([len(text) for text in texts]), [None] * len(texts)
+    transformer, order, embeddings = model[0], np.argsort([len(text) for text in texts]), [None] * len(texts)
     for batch in np.array_split(order, max(1, len(texts) // 64)):
         inputs = transformer.tokenizer([texts[i] for i in batch], padding=True, truncation=True, return_tensors="pt")
         states = transformer.auto_model(**inputs, output_hidden_states=True).hidden_states[-layers:]
         mask = inputs["attention_mask"][..., None].float()
         rows = torch.cat([(state * mask).sum(1) / mask.sum(1) for state in states], dim=1)
         for i, row in zip(batch, rows.float().numpy()):
-            made[i] = row
-    return np.stack(made)
+            embeddings[i] = row
+    return np.stack(embeddings)
 
 
 def main() -> None:

@@ -111,14 +111,14 @@ def main() -> None:
     }
     if has_fast_bf16():
         paths[f"greedy_decode, bf16, {large} rows"] = (large, greedy(copy.deepcopy(model).bfloat16()))
-    best, found = dict.fromkeys(paths, np.inf), {}
+    best, outputs = dict.fromkeys(paths, np.inf), {}
     for _ in range(args.rounds):
         for name, (size, run) in paths.items():
             start = clock()
-            found[name] = [ids for vectors in memory.split(size) for ids in run(vectors)]
+            outputs[name] = [ids for vectors in memory.split(size) for ids in run(vectors)]
             best[name] = min(best[name], clock() - start)
     reference, *_ = paths
-    written = np.array([len(ids) for ids in found[reference]])
+    written = np.array([len(ids) for ids in outputs[reference]])
     report = {
         "threads": args.threads,
         "sentences": len(texts),
@@ -130,7 +130,7 @@ def main() -> None:
         report["paths"][name] = {
             "sentences_per_second": round(len(texts) / seconds, 1),
             "times_generate": round(best[reference] / seconds, 2),
-            "same_outputs": sum(a == b for a, b in zip(found[name], found[reference])),
+            "same_outputs": sum(a == b for a, b in zip(outputs[name], outputs[reference])),
         }
         print(f"{name:34} {report['paths'][name]}")
     if args.json:

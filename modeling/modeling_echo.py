@@ -63,7 +63,7 @@ class EchoEncoderOutput(ModelOutput):
 @dataclass
 class EchoTranslationOutput(ModelOutput):
     """Args:
-    loss: mean cross-entropy over target tokens; None without `labels` and `loss_function`.
+    loss: mean cross-entropy over target tokens, or the result of `loss_function`; None without `labels`.
     logits: (batch, target, vocab) unless `compute_logits=False`.
     decoder_hidden_state: (batch, target, hidden), the input of a chunked loss.
     sentence_embedding: (rows, embedding_size), one for every encoder row.

@@ -119,13 +119,13 @@ def weight_files(name, options: dict | None = None) -> list[Path]:
     if not folder.is_dir():
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(
+        cached = try_to_load_from_cache(
             str(name),
             str(Path(options.get("subfolder") or "") / "model.safetensors"),
             cache_dir=options.get("cache_dir"),
             revision=options.get("revision"),
         )
-        return [Path(found)] if isinstance(found, str) else []
+        return [Path(cached)] if isinstance(cached, str) else []
     return sorted(folder.glob("*.safetensors"))
 
 

@@ -248,11 +248,11 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
         """Load a decoder's own folder, or the decoder of a training checkpoint or release folder."""
         if config is None and pretrained_model_name_or_path is not None:
             hub = {k: kwargs[k] for k in (*HUB_OPTIONS, "subfolder") if k in kwargs}
-            found, _ = EchoConfig.get_config_dict(pretrained_model_name_or_path, **hub)
-            if found.get("model_type") == EchoConfig.model_type and found.get("decoder"):
-                config = EchoDecoderConfig.from_dict(found["decoder"])
+            values, _ = EchoConfig.get_config_dict(pretrained_model_name_or_path, **hub)
+            if values.get("model_type") == EchoConfig.model_type and values.get("decoder"):
+                config = EchoDecoderConfig.from_dict(values["decoder"])
                 kwargs["key_mapping"] = {r"^decoder\.": ""}
-            elif found.get("model_type") == EchoConfig.model_type:
+            elif values.get("model_type") == EchoConfig.model_type:
                 kwargs["subfolder"] = DECODER_FOLDER
         return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
 

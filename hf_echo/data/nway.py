@@ -165,9 +165,7 @@ def pair_tables(
     """The pairs as tables of the parallel schema."""
     langs, sources, targets = plan_pairs(dataset, direction, languages, pivot)
     table = dataset.with_format("arrow")[:]
-    text = (
-        table["text"].cast(pa.large_string()).combine_chunks()
-    )  # rows are in memory once; pairs are never all in memory
+    text = table["text"].cast(pa.large_string()).combine_chunks()  # all rows are in memory, never all pairs
     lang = table["lang"].combine_chunks()
     for source, target in walk_pairs(langs, sources, targets, max_per_id, seed):
         source, target = source[:limit], target[:limit]

@@ -70,7 +70,5 @@ def _other_language(table, chosen: np.ndarray, original, targets, kinds, rng) ->
             candidates = [r for r in drawn if langs[r] != langs[row] and names[langs[r]] != target_langs[row]]
             kind = OTHER_TEXT
         if candidates:
-            targets[row], kinds[row] = (
-                sources[candidates[rng.integers(len(candidates))] if fits else candidates[0]],
-                kind,
-            )
+            chosen_row = candidates[rng.integers(len(candidates))] if fits else candidates[0]
+            targets[row], kinds[row] = sources[chosen_row], kind
