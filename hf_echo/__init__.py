@@ -1,13 +1,13 @@
-"""hf-echo: cross-lingual, cross-modal sentence embeddings (ECHO, Omnilingual SONAR) that live on the Hugging Face Hub.
+"""hf-echo: cross-lingual, cross-modal sentence embeddings (ECHO, Omnilingual SONAR) for the Hugging Face Hub.
 
-After `import hf_echo` these need no trust_remote_code:
+After `import hf_echo` these calls need no trust_remote_code:
 
     AutoModel.from_pretrained(name), SentenceTransformer(name), pipeline("sonar-translation", model=name)
 
-The import itself is light: it imports neither torch nor transformers. transformers finds the class of a configuration
-by its model type; as soon as transformers is imported, before or after this package, it is told the names of ours.
-`hf_echo.modeling`, which brings half of transformers and registers all the rest, is imported when one of these names,
-or a class below, is first asked for. `hf_echo.evaluation`, `hf_echo.hub` and other parts are imported at first use.
+The import is fast, because it loads neither torch nor transformers. It registers the names of the configurations with
+transformers, now or when transformers is imported. `hf_echo.modeling`, which registers all other classes and imports a
+large part of transformers, is loaded when one of these names, or a class below, is first used. `hf_echo.evaluation`,
+`hf_echo.hub` and other parts are imported on first use.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 
 
 def pretrained(name: str) -> Path:
-    """Folder of a checkpoint that comes with the package.
+    """Folder of a checkpoint in the package.
 
-    "echo-nano" knows 53 languages and English, has two layers and a decoder that writes English; "echo-static" is a bag
-    of sub-words for 41 of them, faster.
+    "echo-nano" encodes 53 languages and English with two layers, and its decoder writes English. "echo-static" is
+    faster: static embeddings for 41 of these languages.
 
     Raises:
-        ValueError: there is no such checkpoint.
+        ValueError: the package has no such checkpoint.
 
     Example:
         >>> from sentence_transformers import SentenceTransformer
@@ -60,7 +60,7 @@ def pretrained(name: str) -> Path:
     folder = Path(__file__).parent / "pretrained"
     known = sorted(path.name for path in folder.iterdir() if (path / "modules.json").exists())
     if name not in known:
-        raise ValueError(f"no checkpoint {name!r} comes with the package; there are {', '.join(known)}")
+        raise ValueError(f"the package has no checkpoint {name!r}; it has {', '.join(known)}")
     return folder / name
 
 
@@ -71,7 +71,7 @@ def __getattr__(name: str):
 
 
 def _submodule(package: str, name: str):
-    """A submodule that nobody has imported yet, for the `__getattr__` of its package."""
+    """Import a submodule on first use, for the `__getattr__` of its package."""
     if name not in {module.name for module in pkgutil.iter_modules(sys.modules[package].__path__)}:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     return importlib.import_module(f"{package}.{name}")
@@ -81,7 +81,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *(module.name for module in pkgutil.iter_modules(__path__))})
 
 
-# Registration. transformers looks a model type up in CONFIG_MAPPING: name of the class, and the module that holds it.
+# Registration: transformers looks up a model type in CONFIG_MAPPING, which has the name of the class and its module.
 _AUTO_FOLDER = "transformers.models.auto."
 _AUTO = _AUTO_FOLDER + "configuration_auto"
 
@@ -94,9 +94,9 @@ def _register(configuration_auto) -> None:
 
 
 class _RegisterAfterImport:
-    """Import hook: registers right after transformers' mapping has been imported, whoever imports it.
+    """Import hook that registers our configurations after transformers' mapping has been imported.
 
-    The other modules of the folder count too: torch may import this package while the mapping is half imported.
+    It reacts to all modules of the folder, because torch may import this package while the mapping is half imported.
     """
 
     @staticmethod
@@ -117,7 +117,7 @@ class _RegisterAfterImport:
 
 
 def _register_with_transformers() -> None:
-    """Also an entry point of torch, which calls it at `import torch`: nobody has to import hf_echo first."""
+    """Register now or after the import of transformers. torch calls it at `import torch`, as an entry point."""
     if hasattr(sys.modules.get(_AUTO), "CONFIG_MAPPING"):
         _register(sys.modules[_AUTO])
     elif _RegisterAfterImport not in sys.meta_path:
