@@ -42,7 +42,7 @@ def read_recipe(recipe: str, command: str, options: list[str]) -> dict[str, Any]
     if values.pop("command", None) != command:
         raise ValueError(f"{path} is not a recipe of this command; it must have the line `command: {command}`")
     if unknown := sorted(set(values) - set(options)):
-        raise ValueError(f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(options))}")
+        raise ValueError(f"{path}: unknown field {unknown[0]!r}; choose from {', '.join(sorted(options))}")
     if isinstance(weights := values.get("language_weight"), dict):
         values["language_weight"] = [f"{lang}={weight}" for lang, weight in weights.items()]
     return values

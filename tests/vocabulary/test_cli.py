@@ -201,7 +201,7 @@ def test_package_recipes(run, refused, old, counts, name, command, tmp_path):
 def test_bad_recipes(tmp_path, monkeypatch):
     path = tmp_path / "r.yaml"
     for text, message in {
-        "command: extend\nmerge: 4": "unknown field 'merge'; known are merges",
+        "command: extend\nmerge: 4": "unknown field 'merge'; choose from merges",
         "merges: 4": "must have the line `command: extend`",
         "- a": "must be a mapping of `field: value` lines, not a list",
         "a: [": "is not YAML",
