@@ -45,7 +45,7 @@ def mine(
 
     for path in (source, target):
         if not path.is_file():
-            raise FileNotFoundError(f"no file {path}; give a text file with one sentence a line")
+            raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
     mined = mine_files(
         source,
         target,

@@ -1,4 +1,4 @@
-"""`hf-echo evaluate geometry`, `cost`, `ease`: what the package says of the same model and texts; one-line errors."""
+"""`hf-echo evaluate geometry`, `cost`, `ease`: same results as the package's functions; one-line errors."""
 
 from __future__ import annotations
 

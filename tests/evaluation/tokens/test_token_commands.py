@@ -1,4 +1,4 @@
-"""`hf-echo evaluate tagging` and `wic`: what the package says of the same rows, from files and from public sets."""
+"""`hf-echo evaluate tagging` and `wic`: same results as the package's functions, from files and public sets."""
 
 from __future__ import annotations
 
