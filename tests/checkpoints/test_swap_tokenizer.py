@@ -403,7 +403,7 @@ def test_swap_refuses(model, toy_trained, toy_tokenizer, other_tokenizer):
     refuses("cannot swap the vocabulary of a Linear", subject=torch.nn.Linear(2, 2))
     refuses("method is 'zett'; it must be one of mean, sum, focus, random", method="zett")
     refuses("'focus' needs auxiliary", method="focus")
-    refuses("auxiliary is for method 'focus' alone", method="mean", auxiliary=["a"])
+    refuses("auxiliary is for method 'focus', not 'mean'", method="mean", auxiliary=["a"])
     empty = np.zeros((len(other_tokenizer), 3))
     refuses("none of the .* shared tokens has an auxiliary vector", method="focus", auxiliary=empty)
     refuses(r"auxiliary has shape \(3, 3\); it must have", method="focus", auxiliary=np.eye(3))
