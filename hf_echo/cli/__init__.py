@@ -1,6 +1,6 @@
-"""The command line, thin: it reads arguments, calls the package, prints. Errors are one line, exit code 2.
+"""The command `hf-echo`: read arguments, call the package, print. An error is one line with exit code 2.
 
-One file a family of commands; a command imports what it needs when it runs, so `--help` is quick.
+One file per command group. A command imports what it needs when it runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog=f"{DEBUG}=1 in the environment shows where an error was raised.")
+@app.callback(epilog=f"Set {DEBUG}=1 in the environment to see the traceback of an error.")
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Cross-lingual sentence embeddings (ECHO, Omnilingual SONAR): train, measure, use."""
+    """Train, evaluate and use cross-lingual sentence embeddings (ECHO, Omnilingual SONAR)."""
 
 
 def main() -> None:
-    """Entry point. An error is one line: exit code 2 where the input is wrong, 1 where it may be a bug."""
+    """Run the command line. An error is one line; the exit code is 2 for wrong input and 1 for a possible bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         app()
@@ -64,6 +64,6 @@ def main() -> None:
             message = str(error).strip().splitlines()
             line = message[0] if message else type(error).__name__
         else:
-            line = f"{' '.join(f'{type(error).__name__}: {error}'.split())} (perhaps a bug: {DEBUG}=1 shows where)"
+            line = f"{' '.join(f'{type(error).__name__}: {error}'.split())} (a bug? {DEBUG}=1 shows the traceback)"
         typer.echo(f"hf-echo: {line}", err=True)
         raise SystemExit(2 if expected else 1) from None

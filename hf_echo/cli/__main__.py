@@ -1,4 +1,4 @@
-"""`python -m hf_echo.cli`, for torchrun and accelerate launch."""
+"""Run the command line as `python -m hf_echo.cli`, for torchrun and accelerate launch."""
 
 from . import main
 

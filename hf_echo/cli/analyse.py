@@ -1,4 +1,4 @@
-"""hf-echo evaluate geometry, cost, ease: of a space, of what a model takes, of why a language is easy."""
+"""hf-echo evaluate geometry, cost, ease: geometry of an embedding space, FLOPs and speed, easy and hard languages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .common import AnyModel, Json, example, packaged_model, print_report, read_
 
 
 def add_to(commands: typer.Typer) -> None:
-    """Puts these commands beside the others of `hf-echo evaluate`."""
+    """Add these commands to `hf-echo evaluate`."""
     commands.command(
         "geometry", **example("hf-echo evaluate geometry --model M --data nway.parquet --json geometry.json")
     )(geometry)
@@ -25,15 +25,17 @@ def add_to(commands: typer.Typer) -> None:
 
 def geometry(
     model: AnyModel,
-    data: Annotated[Path, typer.Option(help="n-way table: columns id (or verse_id, index_id), lang, text.")],
-    lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
-    split: Annotated[str | None, typer.Option(help="Only rows whose column `split` says this.")] = None,
-    shrinkage: Annotated[float, typer.Option(help="Of the covariances behind the invariance.")] = 0.01,
+    data: Annotated[Path, typer.Option(help="n-way table with the columns id (or verse_id, index_id), lang, text.")],
+    lang: Annotated[list[str] | None, typer.Option(help="Use only this language; repeatable. Default: all.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Use only rows with this value in the column `split`. Default: all.")
+    ] = None,
+    shrinkage: Annotated[float, typer.Option(help="Shrinkage of the covariances in the invariance, 0 to 1.")] = 0.01,
     out: Json = None,
 ) -> None:
-    """Spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM of the sentences that all languages have.
+    """Measure spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM on the sentences that all languages have.
 
-    The singular values go into the file of --json only."""
+    Only the file of --json contains the singular values."""
     from tempfile import TemporaryDirectory
 
     from ..data import load_nway
@@ -44,10 +46,10 @@ def geometry(
     rows = load_nway(data, split=split)
     with TemporaryDirectory() as folder:
         parts = encode_parallel(any_encoder(model), rows, folder, lang, progress=True)
-        found = evaluate_geometry(parts, shrinkage=shrinkage)
-    by_language = found.by_language().rows
-    curve = found.singular_values.tolist()
-    report = {"model": model, **found.to_row(), "by_language": by_language}
+        result = evaluate_geometry(parts, shrinkage=shrinkage)
+    by_language = result.by_language().rows
+    curve = result.singular_values.tolist()
+    report = {"model": model, **result.to_row(), "by_language": by_language}
     print_report(report, out, file_only={"singular_values": curve})
 
 
@@ -58,20 +60,25 @@ def cost(
             "--model",
             "-m",
             callback=packaged_model,
-            help="Folder, Hub name or echo-nano; without it the grid of OS Figure 8.",
+            help="Folder, Hub name or echo-nano. Default: none, print the grid of OS Figure 8.",
         ),
     ] = None,
     texts: Annotated[
         Path | None,
-        typer.Option(help="Measure the speed on these texts, one a line; by default built-in sentences."),
+        typer.Option(help="Texts to measure the speed on, one per line. Default: built-in sentences."),
     ] = None,
-    lang: Annotated[str | None, typer.Option(help="Their language.")] = None,
-    tokens: Annotated[list[int] | None, typer.Option(help="FLOPs at this length; may be repeated.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds, after one to warm up.")] = 3,
-    plot: Annotated[Path | None, typer.Option(help="Write the heat map of OS Figure 8 here (.png).")] = None,
+    lang: Annotated[
+        str | None, typer.Option(help="Language of the texts. Default: fra_Latn for the built-in ones.")
+    ] = None,
+    tokens: Annotated[
+        list[int] | None,
+        typer.Option(help="Text length in tokens for the FLOPs; repeatable. Default: 20, 128 and 512."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds, after one warm-up round.")] = 3,
+    plot: Annotated[Path | None, typer.Option(help="Write the heat map of OS Figure 8 to this file (.png).")] = None,
     out: Json = None,
 ) -> None:
-    """FLOPs of a text by its length and sentences a second of a model; or, without one, OS Figure 8."""
+    """Count FLOPs by text length and measure sentences per second of a model; without a model, print OS Figure 8."""
     from ..evaluation.benchmarks import cost as flops
 
     report: dict = {}
@@ -83,11 +90,11 @@ def cost(
         except (OSError, ValueError) as error:
             if texts is not None:
                 raise
-            speed = None  # a configuration without weights has FLOPs all the same
+            speed = None  # FLOPs need the configuration only, not the weights
             typer.echo(f"speed not measured: {str(error).splitlines()[0]}", err=True)
         report["speed"] = speed and {"texts": str(texts or "builtin"), "lang": lang, **speed}
     elif texts is not None:
-        raise ValueError(f"--texts {texts} needs --model: nothing to measure")
+        raise ValueError(f"--texts {texts} needs a model to measure: give --model")
     if model is None or plot is not None:
         grid = flops.cost_grid()
         report["grid"] = {
@@ -103,32 +110,34 @@ def cost(
 
 
 def ease(
-    data: Annotated[Path, typer.Option(help="A row a language: lang, the target; table or JSON of evaluate xsim.")],
+    data: Annotated[
+        Path, typer.Option(help="One row per language (lang, target): a table, or the JSON of evaluate xsim --data.")
+    ],
     features: Annotated[
         Path | None,
-        typer.Option(help="Table of lang and features, if --data holds none (TSV, JSONL, Parquet)."),
+        typer.Option(help="Table of lang and features (TSV, JSONL, Parquet). Default: the features of --data."),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="Known feature: family, script, resource; repeatable.")
+        list[str] | None, typer.Option(help="Add a known feature: family, script or resource; repeatable.")
     ] = None,
-    target: Annotated[str, typer.Option(help="Column to explain.")] = "xsim",
-    feature: Annotated[list[str] | None, typer.Option(help="Only this feature; repeatable.")] = None,
-    folds: Annotated[int, typer.Option(help="Parts that languages are held out in.")] = 5,
-    repeats: Annotated[int, typer.Option(help="Shuffles of each feature.")] = 20,
+    target: Annotated[str, typer.Option(help="Column to predict.")] = "xsim",
+    feature: Annotated[list[str] | None, typer.Option(help="Use only this feature; repeatable. Default: all.")] = None,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation over languages.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Permutations per feature.")] = 20,
     out: Json = None,
 ) -> None:
-    """Why is a language easy: gradient boosting on features of languages, with permutation importance (OS Table 17)."""
+    """Explain a score per language from features of languages: boosting, permutation importance (OS Table 17)."""
     from ..evaluation.probes.ease import explain_ease, join_features
 
     rows = _rows_of_languages(data)
     if features or group:
         rows = join_features(rows, target, _rows_of_languages(features) if features else None, group or ())
-    found = explain_ease(rows, target, features=feature or None, folds=folds, repeats=repeats)
-    print_report({**found.to_row(), "features": found.to_table().rows}, out)
+    result = explain_ease(rows, target, features=feature or None, folds=folds, repeats=repeats)
+    print_report({**result.to_row(), "features": result.to_table().rows}, out)
 
 
 def _rows_of_languages(path: Path) -> list[dict]:
-    """A table, whose text that looks like a number is one, or the JSON of a command of `evaluate`."""
+    """Rows of a table (numbers converted from text), or of the JSON of `evaluate xsim --data`."""
     import json
 
     from ..evaluation.labelled_rows import read_rows
@@ -153,7 +162,7 @@ def _number(value):
 
 
 def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
-    """None where the model is no Llama: its FLOPs are not known here."""
+    """{tokens: FLOPs of one text}; None for a model that is not a Llama."""
     from transformers import AutoConfig
 
     from ..evaluation.benchmarks.cost import Stack, encoder_flops
@@ -167,7 +176,7 @@ def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
 
 
 def _builtin_texts(lang: str | None, n: int = 512) -> tuple[list[str], str]:
-    """(sentences, their language) of the built-in corpus; French by default."""
+    """(sentences, language) of the built-in corpus; French by default."""
     from ..corpora.builtin import builtin_parallel
 
     lang = lang or "fra_Latn"

@@ -1,4 +1,4 @@
-"""What every command shares: options, reading of text, printing of reports."""
+"""Shared by all commands: options, reading text lines, printing reports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typer.core import TyperCommand
 from ..utils.files import check_output, write_whole
 from ..utils.text import split_lines, why_not_text
 
-PLAIN = {"rich_markup_mode": None}  # help as plain text: boxes cut long option names off
+PLAIN = {"rich_markup_mode": None}  # plain text: rich's boxes truncate long option names
 
 DEFAULT_MODEL = "echo-nano"
 
 
 def packaged_model(name: str | None) -> str | None:
-    """What a model option means: a folder or Hub name as it stands, or a checkpoint that comes with the package."""
+    """The path of a checkpoint included in the package; any other name is returned unchanged (folder or Hub name)."""
     from .. import pretrained
 
     if not name or Path(name).exists() or "/" in name:
@@ -31,9 +31,9 @@ def packaged_model(name: str | None) -> str | None:
 
 
 def named_model(name: str) -> str:
-    """`packaged_model`; without a name the default model, and a line that says so."""
+    """`packaged_model` of the name. An empty name means the default model; a line on stderr reports it."""
     if not name:
-        typer.echo(f"no model given: {DEFAULT_MODEL}, which comes with the package", err=True)
+        typer.echo(f"no --model: using {DEFAULT_MODEL}, which is included in the package", err=True)
     return packaged_model(name or DEFAULT_MODEL)
 
 
@@ -41,7 +41,7 @@ def _model(what: str) -> typer.models.OptionInfo:
     return typer.Option(
         "--model",
         "-m",
-        help=f"{what}: folder or Hub name. Without: {DEFAULT_MODEL}, of this package.",
+        help=f"{what}: folder or Hub name. Default: {DEFAULT_MODEL}, included in the package.",
         default_factory=str,
         show_default=False,
         callback=named_model,
@@ -51,17 +51,17 @@ def _model(what: str) -> typer.models.OptionInfo:
 Model = Annotated[str, _model("Echo checkpoint or release")]
 AnyModel = Annotated[str, _model("Echo checkpoint or any SentenceTransformer")]
 Translator = Annotated[str, _model("Echo checkpoint or release with a decoder")]
-OnLong = Annotated[str, typer.Option(help="Texts beyond the model's length: warn (cut), error, or split.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the result here as JSON.")]
-Dtype = Annotated[str, typer.Option(help="auto (bf16 where it is native), fp32 or bf16.")]
+OnLong = Annotated[str, typer.Option(help="For texts longer than the model's limit: warn (and cut), error, or split.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the result to this JSON file.")]
+Dtype = Annotated[str, typer.Option(help="Precision: auto (bf16 where the device supports it natively), fp32 or bf16.")]
 
 
-# Names of the parameters that say where a command writes; all its other paths are read.
+# Parameters that name output files; all other paths are inputs.
 OUTPUTS = ("out", "report", "json", "markdown", "plot")
 
 
 class Command(TyperCommand):
-    """A command that looks at its outputs before it works: none may be an input, and each can be written."""
+    """A command that checks its outputs before it runs: no output is an input, and each is writable."""
 
     folder = False  # whether `out` is a folder
 
@@ -84,7 +84,7 @@ class FolderCommand(Command):
 
 
 def _paths(value: Any) -> list[str | Path]:
-    """What a parameter names that exists: a path, a text that is one, `LANGUAGE=PATH`, or a list of them."""
+    """The existing paths in a parameter's value: a path, a string, `LANGUAGE=PATH`, or a list of them."""
     values = value if isinstance(value, (list, tuple)) else [value]
     words = [word for value in values if isinstance(value, (str, Path)) for word in (value, _after_equals(value))]
     return [word for word in words if str(word) and _exists(word)]
@@ -97,25 +97,25 @@ def _after_equals(value: str | Path) -> str:
 def _exists(path: str | Path) -> bool:
     try:
         return Path(path).exists()
-    except (OSError, ValueError):  # too long for a name, or a NUL in it
+    except (OSError, ValueError):  # the name is too long or contains NUL
         return False
 
 
 def example(text: str, *, folder: bool = False) -> dict:
-    """What `commands.command` is given: the example under the help, and the check of the outputs."""
+    """Arguments for `commands.command`: the example under the help, and the class that checks the outputs."""
     return {"epilog": f"Example: {text}", "cls": FolderCommand if folder else Command}
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a file or standard input, without their ends; an empty line is an empty text."""
+    """Lines of a UTF-8 file, or of standard input for "-", without line ends; an empty line is an empty text."""
     if str(path) == "-":
         data, name = sys.stdin.buffer.read(), "standard input"
     else:
         if path.is_dir():
-            raise ValueError(f"{path} is a folder; give a text file with one sentence a line")
+            raise ValueError(f"{path} is a folder; give a text file with one sentence per line")
         if not path.exists():
             raise FileNotFoundError(
-                f"no file {path}; give a text file with one sentence a line, or - for standard input"
+                f"no file {path}; give a text file with one sentence per line, or - for standard input"
             )
         data, name = path.read_bytes(), str(path)
     if reason := why_not_text(data):
@@ -127,12 +127,12 @@ def read_lines(path: Path) -> list[str]:
         except UnicodeDecodeError as error:
             raise ValueError(f"{name}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
     if not texts:
-        raise ValueError(f"{name} is empty: one sentence a line is needed")
+        raise ValueError(f"{name} is empty; it needs one sentence per line")
     return texts
 
 
 def print_report(report: dict, out: Path | None = None, *, file_only: dict | None = None) -> None:
-    """Prints a report; the file of --json also gets `file_only`, what is too long to read on a screen."""
+    """Print a report as JSON. If `out` is given, write it there too, with `file_only` added (too long for a screen)."""
     if out is not None:
         with write_whole(out) as unfinished:
             unfinished.write_text(_as_json(report | (file_only or {})) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`make demo`: stages 1 to 3 at nano size on the built-in corpus, and the three ways to use the result."""
+"""`make demo`: train stages 1 to 3 at nano size on the built-in corpus, then use the result in three ways."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..utils.lineage import write_lineage
 from .tour import run_tour
 
 STAGES = ("lexical", "seq2seq", "contrastive", "hard_negatives")
-HELD_OUT = 300  # meanings of the test split, which no stage trains or picks its checkpoint on
+HELD_OUT = 300  # meanings of the test split: used neither for training nor for checkpoint selection
 
 
 def run_demo(out: Path, *, fresh: bool = False) -> dict:
-    """Train, measure on held-out meanings, release, and show. Writes results.json; returns its content."""
+    """Train, measure on held-out meanings, release and show examples. Writes results.json; returns its content."""
     console = Console()
     rows, previous, warm_up = [], None, None
     test = DevSet(*dev_set(HELD_OUT, split="test"))
@@ -57,13 +57,13 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
     console.print(as_table(rows))
     show(console, release)
     console.print(f"Release: {release}. Results: {out / 'results.json'}")
-    console.rule("echo-nano, trained on real text, comes with the package (hf-echo tour)")
+    console.rule("echo-nano, trained on real text, included in the package (hf-echo tour)")
     run_tour(console)
     return report
 
 
 def measure(checkpoint: Path, test: DevSet) -> dict[str, float]:
-    """xsim and xsim++ over all languages and chrF++ into English, in percent and points."""
+    """xsim and xsim++ (percent) over all languages, and chrF++ (0 to 100) into English."""
     model, tokenizer = load_translator(checkpoint, dtype="fp32")
     metrics = evaluate_sets(model, tokenizer, {"test": test}, prefix="eval")
     english = {row["id"]: row["text"] for row in test.rows if row["lang"] == "eng_Latn"}
@@ -97,7 +97,7 @@ def as_table(rows: list[dict]) -> Table:
 
 
 def show(console: Console, release: Path) -> None:
-    """The three ways in, on a few held-out sentences."""
+    """Use the release on held-out sentences: AutoModel, SentenceTransformer and pipeline("sonar-translation")."""
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers import AutoModel, AutoTokenizer, pipeline
@@ -125,5 +125,5 @@ def show(console: Console, release: Path) -> None:
     console.rule('pipeline("sonar-translation")')
     translator = pipeline("sonar-translation", model=str(release))
     for source, target in (("fra_Latn", "eng_Latn"), ("deu_Latn", "eng_Latn"), ("jpn_Jpan", "eng_Latn")):
-        found = translator(texts[source], src_lang=source, tgt_lang=target, max_new_tokens=40)[0]["translation_text"]
-        console.print(f"{source} {texts[source]}  ->  {found}")
+        english = translator(texts[source], src_lang=source, tgt_lang=target, max_new_tokens=40)[0]["translation_text"]
+        console.print(f"{source} {texts[source]}  ->  {english}")

@@ -1,4 +1,4 @@
-"""hf-echo evaluate: measure a model."""
+"""hf-echo evaluate: xsim, xsim++ and translation scores of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from ..utils.files import load_npy
 from . import analyse, tokens
 from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, print_report, read_lines
 
-commands = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_args_is_help=True, **PLAIN)
+commands = typer.Typer(
+    help="Measure a model: xsim, xsim++, translation, word alignment, probes, geometry, cost.",
+    no_args_is_help=True,
+    **PLAIN,
+)
 
 
 @commands.command(
@@ -22,22 +26,31 @@ commands = typer.Typer(help="Measure a model: xsim, xsim++, translation.", no_ar
 )
 def evaluate_xsim(
     model: AnyModel,
-    source: Annotated[Path | None, typer.Option(help="Texts to search for, one a line.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, line by line: candidates.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Instead: a table of id, lang, text (TSV, JSONL, Parquet).")] = None,
+    source: Annotated[Path | None, typer.Option(help="Query texts, one per line.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Translations, line by line: the candidates.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Table of id, lang, text (TSV, JSONL, Parquet), instead of --source and --target."),
+    ] = None,
     source_lang: Annotated[str | None, typer.Option(help="Language of --source.")] = None,
-    target_lang: Annotated[str | None, typer.Option(help="Language of --target; that of --data's pairs.")] = "eng_Latn",
-    margin: Annotated[str | None, typer.Option(help="ratio or distance; cosine by default (OS 6.1).")] = None,
-    k: Annotated[int, typer.Option(min=1, help="Neighbours of the margin.")] = 4,
-    hard_negatives: Annotated[bool, typer.Option(help="xsim++ too, with hard negatives by rule (English).")] = False,
-    direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, or all pairs.")] = "to",
+    target_lang: Annotated[
+        str | None, typer.Option(help="Language of --target, or the pivot language of --data.")
+    ] = "eng_Latn",
+    margin: Annotated[
+        str | None, typer.Option(help="Margin score: ratio or distance. Default: cosine (OS 6.1).")
+    ] = None,
+    k: Annotated[int, typer.Option(min=1, help="Number of neighbours for the margin.")] = 4,
+    hard_negatives: Annotated[
+        bool, typer.Option(help="Also report xsim++, with rule-based hard negatives (English targets).")
+    ] = False,
+    direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, or all.")] = "to",
     group: Annotated[
         list[str] | None,
-        typer.Option(help="With --data: averages by script, family or resource; repeatable."),
+        typer.Option(help="With --data: average by script, family or resource; repeatable."),
     ] = None,
     out: Json = None,
 ) -> None:
-    """Error rate in percent of finding each line's translation. Any SentenceTransformer will do as model."""
+    """Measure xsim: the percentage of sentences whose nearest candidate is not their translation."""
     from ..inference.any_encoder import any_encoder
 
     if data is not None and source is None and target is None:
@@ -62,8 +75,8 @@ def _xsim_of_lines(open_model, source, target, langs, hard_negatives, margin, k)
     x, y = encoder(sources, langs[0]), encoder(targets, langs[1])
     for vectors, file, lang in ((x, source, langs[0]), (y, target, langs[1])):
         refuse_broken(vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})")
-    found = xsim(x, y, margin=margin, k=k)
-    report = {"source_lang": langs[0], "target_lang": langs[1], **found.to_row()}
+    result = xsim(x, y, margin=margin, k=k)
+    report = {"source_lang": langs[0], "target_lang": langs[1], **result.to_row()}
     if hard_negatives:
         flat = _hard_negatives(targets, target)
         owners, texts, kinds = zip(*flat, strict=True)
@@ -78,7 +91,7 @@ def _xsim_of_table(encoder, data, target_lang, hard_negatives, groups, options) 
 
     rows = load_nway(data)
     if target_lang not in (langs := set(rows["lang"])):
-        raise ValueError(f"{data} has no rows in {target_lang!r}: found {', '.join(sorted(langs))}")
+        raise ValueError(f"{data} has no rows in --target-lang {target_lang!r}; it has {', '.join(sorted(langs))}")
     negatives = None
     if hard_negatives:
         ids, texts = zip(*((r["id"], r["text"]) for r in rows if r["lang"] == target_lang), strict=True)
@@ -96,12 +109,12 @@ def _xsim_of_table(encoder, data, target_lang, hard_negatives, groups, options) 
 
 
 def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
-    """(row, text, kind)"""
+    """[(index of the target, hard negative, kind)] of all targets."""
     from ..synthesis import hard_negatives_for
 
     flat = [(i, text, kind) for i, row in enumerate(hard_negatives_for(list(targets))) for text, kind in row]
     if not flat:
-        raise ValueError(f"no hard negatives could be made from {file}: is it English?")
+        raise ValueError(f"{file}: the rules made no hard negatives; give English targets")
     return flat
 
 
@@ -112,22 +125,29 @@ def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
 def evaluate_translation(
     model: Translator,
     source: Annotated[
-        Path | None, typer.Option(help="Texts, one a line, or their embeddings (.npy), a row a line.")
+        Path | None, typer.Option(help="Texts, one per line, or embeddings (.npy), one row per text.")
     ] = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Instead: a table of id, lang, text (TSV, JSONL, Parquet).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Reference translations, line by line.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Table of id, lang, text (TSV, JSONL, Parquet), instead of --source and --target."),
+    ] = None,
     source_lang: Annotated[str | None, typer.Option(help="Language of --source.")] = None,
-    target_lang: Annotated[str, typer.Option(help="Language of --target; that of --data's directions.")] = "eng_Latn",
-    direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, both, or all pairs.")] = "to",
+    target_lang: Annotated[
+        str, typer.Option(help="Language of --target, or the pivot language of --data.")
+    ] = "eng_Latn",
+    direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, both, or all.")] = "to",
     decoder: Annotated[
         str | None,
-        typer.Option(callback=packaged_model, help="Checkpoint whose decoder is used in place of --model's."),
+        typer.Option(callback=packaged_model, help="Checkpoint to take the decoder from. Default: --model."),
     ] = None,
-    num_beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 1,
-    comet: Annotated[bool, typer.Option(help="COMET too (extra comet); not from embeddings.")] = False,
+    num_beams: Annotated[int, typer.Option(min=1, help="Beams of the beam search; 1 is greedy.")] = 1,
+    comet: Annotated[
+        bool, typer.Option(help="Also report COMET (needs hf-echo[comet]); needs source texts, not embeddings.")
+    ] = False,
     out: Json = None,
 ) -> None:
-    """chrF++ and spBLEU of the decoder, with sacrebleu's signatures."""
+    """Measure chrF++ and spBLEU of the decoder's translations, with sacrebleu's signatures."""
     from .. import inference
     from ..evaluation import comet_scorer, translation_scores
 
@@ -136,7 +156,7 @@ def evaluate_translation(
         raise ValueError("give --source and --target, two files of lines, or --data, one table")
     from_embeddings = source is not None and source.suffix == ".npy"
     if comet and from_embeddings:
-        raise ValueError("--comet compares with the source texts, and --source holds embeddings")
+        raise ValueError(f"--comet needs source texts, but --source {source} holds embeddings: leave --comet out")
     if not tables:
         sources, targets = _embeddings(source) if from_embeddings else read_lines(source), read_lines(target)
         if len(sources) != len(targets):
@@ -146,7 +166,7 @@ def evaluate_translation(
             )
     scorer = comet_scorer() if comet else None
     translator, tokenizer = inference.load_translator(model)
-    if decoder is not None:  # both write and read one space; the texts are tokenized for the encoder
+    if decoder is not None:  # both models share one embedding space; the encoder's tokenizer reads the texts
         translator, tokenizer = _joined(translator, tokenizer, decoder)
 
     def translate(inputs, source_lang, target_lang):
@@ -170,21 +190,21 @@ def _embeddings(path: Path):
 
     vectors = load_npy(path)
     if vectors.ndim != 2:
-        raise ValueError(f"{path} has shape {vectors.shape}, expected (sentences, dimensions)")
+        raise ValueError(f"{path} has shape {vectors.shape}; it must have shape (sentences, embedding size)")
     refuse_broken(vectors, lambda row: f"{path}, row {row + 1}")
     return vectors.astype(np.float32)
 
 
 def _joined(model, tokenizer, decoder: str):
-    """The encoder of one checkpoint with the decoder of another, which must share the vocabulary."""
+    """Join the encoder of one checkpoint and the decoder of another; both must have the same vocabulary."""
     from .. import inference
     from ..modeling import EchoForTranslation
 
     other, other_tokenizer = inference.load_translator(decoder)
     if tokenizer.get_vocab() != other_tokenizer.get_vocab():
         raise ValueError(
-            f"{decoder} has another vocabulary: encode with one model (hf-echo encode) and give --source E.npy "
-            "to the other"
+            f"--decoder {decoder} has another vocabulary: run hf-echo encode with --model, then give --source E.npy "
+            "and this checkpoint as --model"
         )
     return EchoForTranslation.from_parts(model.encoder, other.decoder).eval(), tokenizer
 

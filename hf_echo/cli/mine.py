@@ -1,4 +1,4 @@
-"""hf-echo mine: find the translations in two collections that are not aligned."""
+"""hf-echo mine: find translations in two monolingual files (bitext mining)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,37 @@ commands = typer.Typer()
     **example("hf-echo mine fr.txt en.txt --model M --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv")
 )
 def mine(
-    source: Annotated[Path, typer.Argument(help="Sentences, one a line.")],
-    target: Annotated[Path, typer.Argument(help="Sentences of the other language, in any order.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="TSV of score, source, target, best first.")],
+    source: Annotated[Path, typer.Argument(help="Sentences, one per line.")],
+    target: Annotated[Path, typer.Argument(help="Sentences in the other language, one per line, in any order.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="TSV file of score, source and target, best first.")],
     model: AnyModel,
-    source_lang: Annotated[str | None, typer.Option(help="Language of the first file.")] = None,
-    target_lang: Annotated[str | None, typer.Option(help="Language of the second file.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Leave out pairs that score less.")] = None,
-    retrieval: Annotated[str, typer.Option(help="max, forward, backward or intersection.")] = "max",
-    margin: Annotated[str, typer.Option(help="ratio, distance or cosine.")] = "ratio",
-    k: Annotated[int, typer.Option(min=1, help="Neighbours of the margin, and candidates.")] = 4,
-    dedup: Annotated[bool, typer.Option(help="Of equal lines of a file keep the first.")] = False,
-    index: Annotated[str | None, typer.Option(help="A faiss index, such as IVF1024,Flat; exact without.")] = None,
-    work: Annotated[Path | None, typer.Option(help="Folder of embeddings and neighbours; OUT.work by default.")] = None,
+    source_lang: Annotated[str | None, typer.Option(help="Language of SOURCE.")] = None,
+    target_lang: Annotated[str | None, typer.Option(help="Language of TARGET.")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Lowest margin score of a pair to keep. Default: keep all.")
+    ] = None,
+    retrieval: Annotated[
+        str, typer.Option(help="Pairs to keep: max, forward, backward or intersection of both directions.")
+    ] = "max",
+    margin: Annotated[str, typer.Option(help="Margin score: ratio, distance or cosine.")] = "ratio",
+    k: Annotated[
+        int, typer.Option(min=1, help="Number of neighbours per sentence: for the margin, and as candidates.")
+    ] = 4,
+    dedup: Annotated[bool, typer.Option(help="Remove duplicate lines from each file.")] = False,
+    index: Annotated[
+        str | None, typer.Option(help="faiss index factory string, such as IVF1024,Flat. Default: exact search.")
+    ] = None,
+    work: Annotated[Path | None, typer.Option(help="Folder for embeddings and neighbours. Default: OUT.work.")] = None,
     report: Json = None,
 ) -> None:
-    """Mine bitext by margin score. A stopped run resumes; any SentenceTransformer works as the model."""
+    """Mine pairs of translations from two files by margin score. A stopped run resumes."""
     from ..inference.any_encoder import any_encoder
     from ..mining import mine_files
 
     for path in (source, target):
         if not path.is_file():
-            raise FileNotFoundError(f"no file {path}; give a text file with one sentence a line")
-    found = mine_files(
+            raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
+    mined = mine_files(
         source,
         target,
         out,
@@ -54,4 +62,4 @@ def mine(
         threshold=threshold,
         index=index,
     )
-    print_report(found.to_row(), report)
+    print_report(mined.to_row(), report)

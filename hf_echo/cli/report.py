@@ -1,4 +1,4 @@
-"""hf-echo report: several models on one folder of data, as a page."""
+"""hf-echo report: compare models on a folder of data and write a page."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ commands = typer.Typer(**PLAIN)
     "report", **example("hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/", folder=True)
 )
 def report(
-    data: Annotated[Path, typer.Option(help="Folder of *.parquet: n-way tables (id, lang, text), word alignment.")],
-    out: Annotated[Path, typer.Option(help="Folder for index.html, report.md and report.json.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder of *.parquet files: n-way tables (id, lang, text) and word alignment.")
+    ],
+    out: Annotated[Path, typer.Option(help="Output folder of index.html, report.md and report.json.")],
     target_lang: Annotated[str, typer.Option(help="Language of the candidates.")] = "eng_Latn",
     main: Annotated[
-        str | None, typer.Option(help="Set (file name without .parquet) of map, geometry and examples.")
+        str | None, typer.Option(help="Set for the map, geometry and examples: a file name without .parquet.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=0, help="Wrongly retrieved sentences shown of a model.")] = 2,
+    examples: Annotated[int, typer.Option(min=0, help="Number of retrieval errors to show per model.")] = 2,
     cache: Annotated[
-        Path | None, typer.Option(help="Where embeddings are kept; ~/.cache/hf-echo/reports by default.")
+        Path | None, typer.Option(help="Folder for cached embeddings. Default: ~/.cache/hf-echo/reports.")
     ] = None,
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Embedding spaces",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "Embedding spaces",
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Folders or Hub names of encoders, echo-nano or echo-static; minilm and tfidf are baselines. "
-            "Without: echo-nano, of this package."
+            help="Encoders: folder, Hub name, echo-nano or echo-static, or the baselines minilm and tfidf. "
+            "Default: echo-nano, included in the package."
         ),
     ] = None,
 ) -> None:
-    """Measure models on a folder of data: one page, Markdown and JSON. A second run encodes only what is new."""
+    """Compare models on a folder of data; write HTML, Markdown and JSON. A second run reuses the cached embeddings."""
     from .. import reports
     from ..reports.models import BASELINES, open_models
     from ..reports.plots import check_matplotlib

@@ -1,4 +1,4 @@
-"""hf-echo evaluate alignment, tagging, wic: commands of `evaluate` that look at single tokens."""
+"""hf-echo evaluate alignment, tagging, wic: evaluate token states (word alignment, tagging, word in context)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .common import Json, Model, example, print_report
 
 
 def add_to(commands: typer.Typer) -> None:
-    """Puts these commands beside the others of `hf-echo evaluate`."""
+    """Add these commands to `hf-echo evaluate`."""
     commands.command(
         "alignment",
         **example(
@@ -24,28 +24,31 @@ def add_to(commands: typer.Typer) -> None:
     commands.command("wic", **example("hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn"))(wic)
 
 
-Train = Annotated[Path | None, typer.Option(help="Rows to learn on (Parquet, JSONL).")]
-Test = Annotated[Path | None, typer.Option(help="Rows to measure on, of any languages.")]
-PublicSet = Annotated[str | None, typer.Option("--set", help="Instead of files: a public set's name.")]
-Place = Annotated[Path | None, typer.Option(help="A local copy of --set; from the Hub without.")]
-TrainLang = Annotated[str, typer.Option(help="With --set: the language to learn on.")]
-Langs = Annotated[list[str] | None, typer.Option("--lang", help="With --set: only this; repeatable.")]
-Layer = Annotated[int, typer.Option(help="0: embeddings, -1: last.")]
+Train = Annotated[Path | None, typer.Option(help="Training rows (Parquet, JSONL).")]
+Test = Annotated[Path | None, typer.Option(help="Test rows in any languages (Parquet, JSONL).")]
+PublicSet = Annotated[str | None, typer.Option("--set", help="Name of a public set, instead of --train and --test.")]
+Place = Annotated[Path | None, typer.Option(help="Local copy of --set. Default: download from the Hub.")]
+TrainLang = Annotated[str, typer.Option(help="With --set: language of the training rows.")]
+Langs = Annotated[list[str] | None, typer.Option("--lang", help="With --set: test language; repeatable. Default: all.")]
+Layer = Annotated[int, typer.Option(help="Layer of the token states: 0 is the embeddings, -1 the last layer.")]
 
 
 def alignment(
     model: Model,
-    data: Annotated[Path, typer.Option(help="Parquet or JSONL: src_tokens, tgt_tokens, alignment, possible.")],
+    data: Annotated[Path, typer.Option(help="Table (Parquet, JSONL) of src_tokens, tgt_tokens, alignment, possible.")],
     layers: Annotated[
-        list[int] | None, typer.Option(help="Only this layer; may be repeated. 0: embeddings, -1: last.")
+        list[int] | None,
+        typer.Option(help="Layer to evaluate; repeatable. 0 is the embeddings, -1 the last layer. Default: all."),
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Only rows whose column `split` says this.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Sentence pairs of each two languages.")] = None,
-    iterations: Annotated[int, typer.Option(min=1, help="Rounds of itermax.")] = 2,
-    on_long: Annotated[str, typer.Option(help="Pairs beyond the model's length: error or skip.")] = "error",
+    split: Annotated[
+        str | None, typer.Option(help="Use only rows with this value in the column `split`. Default: all.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Sentence pairs per language pair. Default: all.")] = None,
+    iterations: Annotated[int, typer.Option(min=1, help="Iterations of itermax.")] = 2,
+    on_long: Annotated[str, typer.Option(help="For pairs longer than the model's limit: error or skip.")] = "error",
     out: Json = None,
 ) -> None:
-    """Alignment error rate by layer and language pair, argmax and itermax. Any encoder of transformers will do."""
+    """Measure the alignment error rate of argmax and itermax by layer and language pair."""
     from ..evaluation.tokens.alignment import METHODS, aer_by_layer, evaluate_alignment
     from ..evaluation.tokens.alignment_data import load_alignment
     from ..inference import load_encoder
@@ -69,9 +72,9 @@ def tagging(
     layer: Layer = -1,
     out: Json = None,
 ) -> None:
-    """Span F1 by language of a linear probe on a frozen encoder. Rows: tokens, tags (B-X, I-X, O), lang.
+    """Measure span F1 by language with a linear probe on a frozen encoder.
 
-    Sets: panx, massive_slots."""
+    Rows have tokens, tags (B-X, I-X, O) and lang. Public sets: panx, massive_slots."""
     from ..evaluation.tokens.tagging import COLUMNS, evaluate_tagging
 
     rows = _train_and_test("tagging", COLUMNS, train, test, public_set, path, train_lang, lang)
@@ -89,9 +92,10 @@ def wic(
     layer: Layer = -1,
     out: Json = None,
 ) -> None:
-    """Does a word mean the same in two sentences: accuracy by language of a linear probe, and of a cosine threshold.
+    """Measure word-in-context accuracy by language: a linear probe and a cosine threshold on a frozen encoder.
 
-    Rows: sentence1, start1, end1, sentence2, start2, end2 (characters), label, lang. Sets: wic, xlwic."""
+    Rows have sentence1, start1, end1, sentence2, start2, end2 (in characters), label (same meaning or not) and lang.
+    Public sets: wic, xlwic."""
     from ..evaluation.tokens.wic import COLUMNS, evaluate_wic
 
     rows = _train_and_test("wic", COLUMNS, train, test, public_set, path, train_lang, lang)
@@ -105,13 +109,15 @@ def _train_and_test(shape, columns, train, test, public_set, path, train_lang, l
 
     if public_set is None:
         if train is None or test is None or path is not None:
-            raise ValueError("give --train and --test, two files of rows, or --set, a public set")
+            raise ValueError(
+                "give --train and --test (two files of rows) or --set (a public set, --path for a local copy)"
+            )
         return tuple([row for _, row in read_rows(file, columns, ["lang"])] for file in (train, test))
     if train is not None or test is not None:
-        raise ValueError("--set brings its own rows: leave --train and --test out")
+        raise ValueError(f"--set {public_set} has its own rows: leave --train and --test out")
     fitting = [name for name, known in SETS.items() if known.shape == shape]
     if public_set not in fitting:
-        raise ValueError(f"--set {public_set!r} has no rows of this kind; known are {', '.join(fitting)}")
+        raise ValueError(f"--set {public_set!r} has no rows for {shape}; choose from {', '.join(fitting)}")
     return (
         load_benchmark(public_set, langs=[train_lang], split="train", path=path),
         load_benchmark(public_set, langs=langs, path=path),

@@ -1,4 +1,4 @@
-"""`hf-echo tour`: echo-nano, which comes with the package, on ten languages. No training, no network, seconds."""
+"""`hf-echo tour`: search and translate in ten languages with echo-nano, without training or network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rich.table import Table
 
 from .. import pretrained
 
-# Ten texts, ten languages, ten matters: whatever is found is found by its meaning.
+# Ten texts on ten topics in ten languages: only the meaning connects a query and its text.
 TEXTS = {
     "fra_Latn": "Le parlement a adopté la nouvelle loi mardi soir.",
     "deu_Latn": "Der Zug nach Berlin hat zwanzig Minuten Verspätung.",
@@ -32,7 +32,7 @@ QUERIES = {
     "On which day is the museum closed?": "tur_Latn",
     "Children are playing football in the field.": "swh_Latn",
 }
-SHORT = [  # for the decoder: at this size short everyday sentences come out right, or nearly, and news does not
+SHORT = [  # for the decoder: at this size it translates short everyday sentences, not news
     ("deu_Latn", "Die Datei konnte nicht geöffnet werden."),
     ("deu_Latn", "Ich habe heute keine Zeit."),
     ("fra_Latn", "Je n'ai pas d'argent."),
@@ -41,7 +41,7 @@ SHORT = [  # for the decoder: at this size short everyday sentences come out rig
 
 
 def run_tour(console: Console | None = None, name: str = "echo-nano") -> dict[str, str]:
-    """English sentences against the texts, then texts in English; returns {sentence: language of the nearest text}."""
+    """Search the texts with English queries, then translate; returns {query: language of its nearest text}."""
     from ..inference import encode, load_translator, translate
 
     console = console or Console()
@@ -49,17 +49,17 @@ def run_tour(console: Console | None = None, name: str = "echo-nano") -> dict[st
     texts, languages = list(TEXTS.values()), list(TEXTS)
     embeddings = encode(model, tokenizer, texts, languages, normalize=True)
     scores = encode(model, tokenizer, list(QUERIES), "eng_Latn", normalize=True) @ embeddings.T
-    table = Table(title=f"{name}: English sentences, and the nearest of ten texts in ten languages")
+    table = Table(title=f"{name}: English sentences, and their nearest text of ten languages")
     for heading in ("English", "cosine", "", "nearest text"):
         table.add_column(heading)
-    found = {}
+    nearest = {}
     for query, row in zip(QUERIES, scores):
         best = int(row.argmax())
         lang, text = languages[best], texts[best]
-        found[query] = lang
+        nearest[query] = lang
         table.add_row(query, f"{row[best]:.2f}", "" if lang == QUERIES[query] else "wrong", text)
     console.print(table)
-    table = Table(title=f"{name}'s decoder on four picked sentences (ten unpicked: its card)")
+    table = Table(title=f"{name}'s decoder on four chosen sentences (its card shows ten unselected ones)")
     for heading in ("", "text", "English"):
         table.add_column(heading)
     languages, texts = zip(*SHORT)
@@ -67,4 +67,4 @@ def run_tour(console: Console | None = None, name: str = "echo-nano") -> dict[st
     for lang, text, english in zip(languages, texts, written):
         table.add_row(lang, text, english)
     console.print(table)
-    return found
+    return nearest

@@ -1,4 +1,4 @@
-"""hf-echo encode, translate, release: what is done with a finished model."""
+"""hf-echo encode, translate, tour, release: use a trained model."""
 
 from __future__ import annotations
 
@@ -17,16 +17,21 @@ commands = typer.Typer()
 
 @commands.command(**example("hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy"))
 def encode(
-    source: Annotated[Path, typer.Argument(help="Texts, one a line; - is standard input.")],
-    out: Annotated[Path, typer.Argument(help="out.npy or out.parquet (text and embedding).")],
+    source: Annotated[Path, typer.Argument(help="Texts, one per line; - is standard input.")],
+    out: Annotated[
+        Path,
+        typer.Argument(help="Output file: .npy (float32, texts x embedding size) or .parquet (text and embedding)."),
+    ],
     model: AnyModel,
-    lang: Annotated[str | None, typer.Option(help="Language of the texts; unspecified by default.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Padded tokens of a batch; fits the device.")] = None,
-    normalize: Annotated[bool, typer.Option(help="Divide each embedding by its length.")] = False,
+    lang: Annotated[str | None, typer.Option(help="Language of the texts. Default: unspecified.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Padded tokens per batch. Default: what fits the device.")
+    ] = None,
+    normalize: Annotated[bool, typer.Option(help="Divide each embedding by its L2 norm.")] = False,
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
 ) -> None:
-    """Embed texts, fast: batches of equal token count, bf16 where the machine has it. Rows keep their order."""
+    """Encode texts as sentence embeddings; row i belongs to line i."""
     import numpy as np
 
     from .. import inference
@@ -60,15 +65,17 @@ def encode(
 @commands.command(**example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn"))
 def translate(
     model: Translator,
-    target: Annotated[str, typer.Option("--to", help="Language to write.")] = "eng_Latn",
-    source_lang: Annotated[str | None, typer.Option("--from", help="Language of the texts.")] = None,
-    source: Annotated[Path, typer.Argument(help="Texts, one a line; - is standard input.")] = Path("-"),
-    num_beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 1,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Length limit of a translation.")] = 128,
+    target: Annotated[str, typer.Option("--to", help="Language of the translations.")] = "eng_Latn",
+    source_lang: Annotated[
+        str | None, typer.Option("--from", help="Language of the texts. Default: unspecified.")
+    ] = None,
+    source: Annotated[Path, typer.Argument(help="Texts, one per line; - is standard input.")] = Path("-"),
+    num_beams: Annotated[int, typer.Option(min=1, help="Beams of the beam search; 1 is greedy.")] = 1,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 128,
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
 ) -> None:
-    """Translate line by line through the sentence embedding: one line in, one line out."""
+    """Translate texts line by line through their sentence embeddings."""
     from .. import inference
 
     texts = read_lines(source)
@@ -89,7 +96,7 @@ def translate(
 
 @commands.command(**example("hf-echo tour"))
 def tour() -> None:
-    """Search ten languages and translate a little with echo-nano, which comes with the package: a first look."""
+    """Search and translate example sentences with echo-nano, which is included in the package."""
     from .tour import run_tour
 
     run_tour()
@@ -97,11 +104,11 @@ def tour() -> None:
 
 @commands.command(**example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release", folder=True))
 def release(
-    checkpoint: Annotated[Path, typer.Argument(help="Training checkpoint.")],
-    out: Annotated[Path, typer.Argument(help="Folder of the release.")],
-    dtype: Annotated[str, typer.Option(help="fp32, or bf16: half the size.")] = "fp32",
+    checkpoint: Annotated[Path, typer.Argument(help="Folder of the training checkpoint.")],
+    out: Annotated[Path, typer.Argument(help="Output folder of the release.")],
+    dtype: Annotated[str, typer.Option(help="Precision of the saved weights: fp32 or bf16 (half the size).")] = "fp32",
 ) -> None:
-    """Turn a training checkpoint into a release: encoder in the root, decoder in decoder/."""
+    """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
     from .. import inference
     from ..hub.model_card import checkpoint_card
     from ..utils.lineage import write_lineage
@@ -114,4 +121,4 @@ def release(
         shutil.copy(card, out / "README.md")
     else:
         (out / "README.md").write_text(checkpoint_card(out), encoding="utf-8")
-    typer.echo(f"{out}: AutoModel, SentenceTransformer and pipeline('sonar-translation') open it", err=True)
+    typer.echo(f"{out}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')", err=True)

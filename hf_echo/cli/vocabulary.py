@@ -1,4 +1,4 @@
-"""hf-echo vocabulary: count words, extend or train a tokenizer, move a model onto it, and see what was gained."""
+"""hf-echo vocabulary: count words, extend or train a tokenizer, swap a model's tokenizer, compare tokenizers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import typer
 from ..utils.files import write_whole
 from .common import PLAIN, example, print_report
 
-commands = typer.Typer(help="Tokenizers: count, extend, train, swap, report.", no_args_is_help=True, **PLAIN)
+commands = typer.Typer(help="Tokenizers: count words, extend, train, swap, compare.", no_args_is_help=True, **PLAIN)
 
 
 def use_recipe(context: typer.Context, recipe: str | None) -> str | None:
-    """The fields of a recipe stand in for the options that the command line leaves out."""
+    """Use the fields of a recipe as defaults of the command's options."""
     if recipe:
         context.default_map = read_recipe(recipe, context.info_name, [p.name for p in context.command.params])
     return recipe
 
 
 def read_recipe(recipe: str, command: str, options: list[str]) -> dict[str, Any]:
-    """Options of a YAML file, or of a recipe of the package.
+    """Read the options of a YAML file, or of a recipe included in the package.
 
     Raises:
-        FileNotFoundError: there is no such recipe. ValueError: it is for another command, or has an unknown field.
+        FileNotFoundError: the recipe does not exist. ValueError: it is for another command or has an unknown field.
     """
     import yaml
 
@@ -38,27 +38,34 @@ def read_recipe(recipe: str, command: str, options: list[str]) -> dict[str, Any]
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold `field: value` lines, not a {type(values).__name__}")
+        raise ValueError(f"{path} must be a mapping of `field: value` lines, not a {type(values).__name__}")
     if values.pop("command", None) != command:
-        raise ValueError(f"{path} is no recipe of this command; it must say `command: {command}`")
+        raise ValueError(f"{path} is not a recipe of this command; it must have the line `command: {command}`")
     if unknown := sorted(set(values) - set(options)):
-        raise ValueError(f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(options))}")
+        raise ValueError(f"{path}: unknown field {unknown[0]!r}; choose from {', '.join(sorted(options))}")
     if isinstance(weights := values.get("language_weight"), dict):
         values["language_weight"] = [f"{lang}={weight}" for lang, weight in weights.items()]
     return values
 
 
-Counts = Annotated[Path, typer.Option(help="File of `hf-echo vocabulary count`.")]
-Pattern = Annotated[str | None, typer.Option(help="echo or llama3; by default that of the counts.")]
-Top = Annotated[int, typer.Option(min=1, help="So many of the largest languages get the same share (UniMax).")]
-Upsampling = Annotated[float, typer.Option(min=1, help="The others are repeated at most so often.")]
-Weights = Annotated[
-    list[str] | None, typer.Option(help="LANGUAGE=FACTOR on its share, such as ell_Grek=2; may be repeated.")
+Counts = Annotated[Path, typer.Option(help="Word counts: a file written by `hf-echo vocabulary count`.")]
+Pattern = Annotated[
+    str | None, typer.Option(help="Pre-tokenization pattern: echo or llama3. Default: that of the counts.")
 ]
-MinCount = Annotated[int, typer.Option(min=1, help="Leave out words seen fewer times in a language.")]
+Top = Annotated[int, typer.Option(min=1, help="Number of largest languages that get equal shares (UniMax).")]
+Upsampling = Annotated[float, typer.Option(min=1, help="Largest repetition factor of the smaller languages.")]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(help="LANGUAGE=FACTOR that multiplies a language's share, such as ell_Grek=2; repeatable."),
+]
+MinCount = Annotated[int, typer.Option(min=1, help="Smallest count of a word in a language; rarer words are left out.")]
 Recipe = Annotated[
     str | None,
-    typer.Option(callback=use_recipe, is_eager=True, help="YAML file of these options, or languages_200, omnilingual."),
+    typer.Option(
+        callback=use_recipe,
+        is_eager=True,
+        help="Recipe with defaults of these options: YAML file, languages_200 or omnilingual.",
+    ),
 ]
 
 
@@ -70,7 +77,7 @@ def balanced_counts(
     language_weight: list[str] | None,
     min_count: int,
 ) -> tuple[str, dict[str, int]]:
-    """(pattern, frequency by word) of a balanced sample."""
+    """(pattern, {word: frequency}) of the counts after language balancing (UniMax)."""
     from ..vocabulary.counts import WordCounts
 
     weights = {}
@@ -92,17 +99,23 @@ def balanced_counts(
 def count(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Files or folders: Parquet, TSV, JSONL, or .txt with a language code."),
+        typer.Argument(help="Files or folders: Parquet, TSV, JSONL, or .txt with a language code in the name."),
     ],
-    out: Annotated[Path, typer.Option(help="The counts, a Parquet file.")],
-    pattern: Annotated[str, typer.Option(help="How words are split: echo (ECHO D) or llama3.")] = "echo",
-    kind: Annotated[str | None, typer.Option(help="parallel or monolingual; by default by the columns.")] = None,
-    lang: Annotated[str | None, typer.Option(help="Language of text that names none.")] = None,
-    split: Annotated[str, typer.Option(help="Where a file has splits; all counts every one.")] = "train",
+    out: Annotated[Path, typer.Option(help="Output file of the counts (Parquet).")],
+    pattern: Annotated[str, typer.Option(help="Pre-tokenization pattern: echo (ECHO D) or llama3.")] = "echo",
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of data: parallel or monolingual. Default: decided by the columns.")
+    ] = None,
+    lang: Annotated[str | None, typer.Option(help="Language of text without a language column or code.")] = None,
+    split: Annotated[
+        str, typer.Option(help="Split to count, in files that have splits; all counts every split.")
+    ] = "train",
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out with a warning.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip bad rows with a warning. Default: stop with an error.")
+    ] = False,
 ) -> None:
-    """Word counts by language, pairs and other text apart. An interrupted count resumes."""
+    """Count words by language, separately for parallel and monolingual text. A stopped count resumes."""
     from ..vocabulary.counts import count_words
 
     counts = count_words(
@@ -128,11 +141,15 @@ def count(
     ),
 )
 def extend(
-    tokenizer: Annotated[str, typer.Argument(help="Byte-level BPE: folder, tokenizer.json, GGUF or Hub name.")],
-    out: Annotated[Path, typer.Argument(help="Folder of the extended tokenizer.")],
+    tokenizer: Annotated[
+        str, typer.Argument(help="Byte-level BPE tokenizer: folder, tokenizer.json, GGUF or Hub name.")
+    ],
+    out: Annotated[Path, typer.Argument(help="Output folder of the extended tokenizer.")],
     counts: Counts,
-    merges: Annotated[int | None, typer.Option(min=1, help="Merges to add.")] = None,
-    vocab_size: Annotated[int | None, typer.Option(help="Or: the size to reach.")] = None,
+    merges: Annotated[int | None, typer.Option(min=1, help="Number of merges to add; or give --vocab-size.")] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(help="Vocabulary size to reach, in tokens; or give --merges.")
+    ] = None,
     pattern: Pattern = None,
     top_languages: Top = 126,
     max_upsampling: Upsampling = 100,
@@ -140,7 +157,7 @@ def extend(
     min_count: MinCount = 1,
     recipe: Recipe = None,
 ) -> None:
-    """Continue the training of a tokenizer (ECHO D): every old token keeps its id."""
+    """Extend a BPE tokenizer with new merges (ECHO D); every old token keeps its id."""
     from ..vocabulary.extend import extend_tokenizer
     from ..vocabulary.loading import load_tokenizer
 
@@ -158,11 +175,11 @@ def extend(
     **example("hf-echo vocabulary train outputs/tokenizer --counts counts.parquet --vocab-size 32000", folder=True),
 )
 def train(
-    out: Annotated[Path, typer.Argument(help="Folder of the tokenizer.")],
+    out: Annotated[Path, typer.Argument(help="Output folder of the tokenizer.")],
     counts: Counts,
-    vocab_size: Annotated[int, typer.Option(help="Of the tokenizer, special and reserved tokens included.")],
-    reserved: Annotated[int, typer.Option(min=0, help="Reserved tokens for later use.")] = 16,
-    max_length: Annotated[int, typer.Option(min=8, help="Longest text in tokens.")] = 512,
+    vocab_size: Annotated[int, typer.Option(help="Vocabulary size in tokens, special and reserved tokens included.")],
+    reserved: Annotated[int, typer.Option(min=0, help="Number of reserved tokens.")] = 16,
+    max_length: Annotated[int, typer.Option(min=8, help="Longest text, in tokens (model_max_length).")] = 512,
     pattern: Pattern = None,
     top_languages: Top = 126,
     max_upsampling: Upsampling = 100,
@@ -170,7 +187,7 @@ def train(
     min_count: MinCount = 1,
     recipe: Recipe = None,
 ) -> None:
-    """A byte-level BPE from scratch (the omnilingual tokenizer of OS 4.1)."""
+    """Train a byte-level BPE tokenizer from scratch (as the omnilingual tokenizer of OS 4.1)."""
     from ..vocabulary.train import train_from_counts
 
     pattern, words = balanced_counts(counts, pattern, top_languages, max_upsampling, language_weight, min_count)
@@ -184,15 +201,20 @@ def train(
 )
 def swap(
     model: Annotated[Path, typer.Argument(help="Folder of an Echo checkpoint or release.")],
-    tokenizer: Annotated[Path, typer.Argument(help="Its new tokenizer: folder or tokenizer.json.")],
-    out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
-    init: Annotated[str, typer.Option(help="Of new tokens: mean (ECHO 4.1), sum (bags), focus or random.")] = "mean",
+    tokenizer: Annotated[Path, typer.Argument(help="New tokenizer: folder or tokenizer.json.")],
+    out: Annotated[Path, typer.Argument(help="Output folder of the new checkpoint.")],
+    init: Annotated[
+        str,
+        typer.Option(
+            help="Initial embeddings of new tokens: mean (ECHO 4.1), sum (for static embeddings), focus or random."
+        ),
+    ] = "mean",
     auxiliary: Annotated[
-        Path | None, typer.Option(help="For focus: texts (one a line), or vectors (.vec, .npy).")
+        Path | None, typer.Option(help="For --init focus: texts (one per line), or vectors (.vec, .npy).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of random draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Move a model onto another tokenizer; what both have is copied."""
+    """Replace the tokenizer of a model; tokens in both vocabularies keep their embeddings."""
     from ..checkpoints.swap_tokenizer import swap_checkpoint
 
     print_report(swap_checkpoint(model, tokenizer, out, method=init, auxiliary=auxiliary, seed=seed))
@@ -206,36 +228,43 @@ def swap(
 )
 def report(
     tokenizers: Annotated[
-        list[str], typer.Argument(help="Folder, tokenizer.json, GGUF or Hub name; the first is the base.")
+        list[str],
+        typer.Argument(help="Tokenizers: folder, tokenizer.json, GGUF or Hub name. The first is the baseline."),
     ],
-    data: Annotated[list[Path], typer.Option(help="Table with columns lang and text; may be repeated.")],
-    split: Annotated[str | None, typer.Option(help="Only this split of the data.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out with a warning.")] = False,
-    json: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write tables by script and language here.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw tokens per sentence by language (.png, .svg).")] = None,
+    data: Annotated[list[Path], typer.Option(help="Table with the columns lang and text; repeatable.")],
+    split: Annotated[str | None, typer.Option(help="Use only this split of the data. Default: all.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip bad rows with a warning. Default: stop with an error.")
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the full report to this JSON file.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write tables by script and language to this Markdown file.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a plot of tokens per sentence by language to this file (.png, .svg).")
+    ] = None,
 ) -> None:
-    """Tokens per sentence and more by language and script, tokenizers side by side."""
+    """Compare tokenizers: tokens per sentence and related measures, by language and script."""
     from ..vocabulary.loading import load_tokenizer
     from ..vocabulary.plot import check_plot, plot_report
     from ..vocabulary.report import vocabulary_report
 
     if plot:
-        check_plot(plot)  # now, and not after the work
+        check_plot(plot)  # fail before the work starts
     names = [Path(t).stem if Path(t).is_file() else Path(t).name for t in tokenizers]
     names = tokenizers if len(set(names)) < len(names) else names
     if len(set(names)) < len(names):
-        raise ValueError(f"a tokenizer is given twice: {', '.join(names)}")
+        raise ValueError(f"two tokenizers have one name ({', '.join(names)}): give each tokenizer once")
     loaded = {name: load_tokenizer(source) for name, source in zip(names, tokenizers, strict=True)}
-    found = vocabulary_report(loaded, data, split=split, on_bad_row="skip" if skip_bad else "error")
-    typer.echo(f"{found.to_markdown('all')}\n\n{found.to_markdown()}")
+    comparison = vocabulary_report(loaded, data, split=split, on_bad_row="skip" if skip_bad else "error")
+    typer.echo(f"{comparison.to_markdown('all')}\n\n{comparison.to_markdown()}")
     if json:
-        write(json, found.to_json())
+        write(json, comparison.to_json())
     if markdown:
-        write(markdown, "\n\n".join(found.to_markdown(by) for by in ("all", "script", "language")))
+        write(markdown, "\n\n".join(comparison.to_markdown(by) for by in ("all", "script", "language")))
     if plot:
         with write_whole(plot) as unfinished:
-            plot_report(found, unfinished)
+            plot_report(comparison, unfinished)
 
 
 def write(path: Path, text: str) -> None:

@@ -1,7 +1,6 @@
-"""Measures of an embedding space and of a decoder: arrays or texts in, a result dataclass out.
+"""Evaluation of embedding spaces and decoders: arrays or texts in, a result dataclass out.
 
-No model is loaded here: any SentenceTransformer, any Echo checkpoint and any baseline stand in the same
-table.
+No model is loaded here, so any SentenceTransformer, Echo checkpoint or baseline can be compared in one table.
 """
 
 from __future__ import annotations
@@ -93,4 +92,4 @@ __all__ = [
     "xsimpp",
 ]
 
-__getattr__ = partial(_submodule, __name__)  # rarer parts, and those with dependencies of their own, at first use
+__getattr__ = partial(_submodule, __name__)  # import the rest at first use: some parts have their own dependencies

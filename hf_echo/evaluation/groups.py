@@ -1,4 +1,4 @@
-"""Means of a table by language over scripts, families or resource levels."""
+"""Average a table of languages by script, family or resource level."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ GROUPS = ("script", "family", "resource", "lang", "target_lang")
 
 
 def grouped(table: Table, by: str) -> Table:
-    """The mean of each averaged column over the languages of a group; `languages` says how many rows that is.
+    """Average each averaged column over the languages of a group; `languages` is the number of rows in the group.
 
-    by: "script", "family", "resource" (of the column lang), or a column itself: "lang", "target_lang" (of all
-    pairs). Languages without that property (code, or outside OS Table 32) are the group "none". Groups come in
-    order of first appearance; the average stays the table's own.
+    Args:
+        by: "script", "family" or "resource" of the column lang, or a column: "lang" or "target_lang" (of a table of
+            all pairs). Languages without the property (code, or not in OS Table 32) form the group "none".
 
-    Raises ValueError for an unknown `by`, or a table without averages or that column.
+    Groups are in order of first appearance; the average is the table's own.
+
+    Raises:
+        ValueError: an unknown `by`, or a table without averages or without the column.
     """
     if by not in GROUPS:
-        raise ValueError(f"by is {by!r}, must be one of {', '.join(GROUPS)}")
+        raise ValueError(f"by is {by!r}; it must be one of {', '.join(GROUPS)}")
     column = by if by.endswith("lang") else "lang"
     if not table.average or any(column not in row for row in table.rows):
         raise ValueError(f"grouping by {by} needs a table with an average and a column {column!r}")

@@ -1,4 +1,4 @@
-"""Rows with labels, some to learn on and some to be measured on: checked, named in errors, by language."""
+"""Read and check labelled training and test rows, and group them by language."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
 
 
 def read_rows(path: Path, needed: Sequence[str], optional: Sequence[str] | None = None) -> Iterator[tuple[int, dict]]:
-    """(line or row number, row) of a Parquet, JSONL or TSV file; of the columns `needed` and, if named, `optional`.
+    """Yield (line or row number, row) of a Parquet, JSONL or TSV file.
+
+    Rows have the columns `needed` and, if `optional` is given, those of `optional`; otherwise all columns.
 
     Raises:
-        FileNotFoundError: no such file. ValueError: a column that is missing, a line that cannot be read.
+        FileNotFoundError: the file does not exist. ValueError: a missing column, an unreadable line.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a Parquet, JSONL or TSV file with {', '.join(needed)}")
     part = open_file(path)
     if missing := [name for name in needed if name not in part.columns]:
-        raise ValueError(f"{path} has no {', '.join(missing)}; found: {', '.join(part.columns)}")
+        raise ValueError(f"{path} has no column {', '.join(missing)}; found: {', '.join(part.columns)}")
     wanted = [name for name in part.columns if optional is None or name in (*needed, *optional)]
     for block in part.read(wanted):
         if block.bad:
@@ -46,17 +48,17 @@ def _values(path: Path, block: Block, name: str) -> list:
 
 
 def row_names(rows: Iterable[Mapping[str, Any]], what: str) -> list[str]:
-    """What errors call them: "test row 3 (fra_Latn)"."""
+    """Names of rows for error messages: "test row 3 (fra_Latn)"."""
     return [f"{what} {number} ({row.get('lang') or 'no language'})" for number, row in enumerate(rows, 1)]
 
 
 def checked_rows(
     rows: Iterable[Mapping[str, Any]], what: str, columns: Sequence[str], check: Check
 ) -> list[dict[str, Any]]:
-    """What `check(row, its name)` makes of each row, and its `lang`.
+    """Apply `check(row, name of the row)` to each row and add its `lang`.
 
     Raises:
-        ValueError: no rows, or one without a value in `columns`; whatever `check` raises.
+        ValueError: no rows, or a row without a value in `columns`; whatever `check` raises.
     """
     rows, checked = list(rows), []
     for row, where in zip(rows, row_names(rows, what)):
@@ -65,13 +67,13 @@ def checked_rows(
             raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
         checked.append(check(row, where) | {"lang": row.get("lang")})
     if not checked:
-        raise ValueError(f"no {what}: rows to train on and rows to test on are needed")
+        raise ValueError(f"no {what}: give both training and test rows")
     return checked
 
 
 def rows_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str | None, list[int]]:
-    """{language: numbers of its rows, from 0}, in order of appearance."""
-    found: dict[str | None, list[int]] = {}
+    """{language: indices of its rows}, in order of appearance."""
+    indices: dict[str | None, list[int]] = {}
     for number, row in enumerate(rows):
-        found.setdefault(row["lang"], []).append(number)
-    return found
+        indices.setdefault(row["lang"], []).append(number)
+    return indices

@@ -1,8 +1,6 @@
-"""What an evaluation hands back: a dataclass that knows to become a row, JSON and a table; a table knows its
-average.
+"""Results of evaluations: a dataclass that converts to a row, JSON and a table; tables have averages.
 
-Knows nothing of what is measured. Numbers stay numbers in rows and JSON; rounding happens only where text is
-made.
+Independent of what is measured. Rows and JSON have unrounded numbers; only Markdown rounds.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from ..utils.markdown import cell_text, markdown_table
 
 
 class Result:
-    """Mixin for result dataclasses: arrays stay out of rows and JSON, dicts become "name/key" columns."""
+    """Mixin for result dataclasses: rows and JSON leave arrays out; dicts become "name/key" columns."""
 
     def to_row(self) -> dict[str, Any]:
-        """One flat dict of plain Python values."""
+        """The result as one flat dict of plain Python values."""
         row: dict[str, Any] = {}
         for f in fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
@@ -40,7 +38,7 @@ class Result:
 
 @dataclass
 class Table:
-    """Rows (dicts, not all with the same keys), an optional average row, and notes on how they were made."""
+    """Rows (dicts, keys may differ), an optional average row, and notes about the settings."""
 
     rows: list[dict[str, Any]]
     average: dict[str, Any] | None = None
@@ -48,11 +46,11 @@ class Table:
 
     @classmethod
     def of(cls, results: Iterable[Result], average: Sequence[str] = (), notes: dict[str, Any] | None = None) -> Table:
-        """A row for each result; `average` names the columns whose plain mean over the rows goes below."""
+        """A table with one row per result and an average row for the columns `average`."""
         return cls([r.to_row() for r in results], notes=notes or {}).with_average(average)
 
     def with_average(self, columns: Sequence[str], label: str = "average") -> Table:
-        """The same table with the macro average (each row counts once) of these columns; None is left out."""
+        """The same table with an average row: the mean over rows of these columns, without None."""
         if not columns or not self.rows:
             return self
         average: dict[str, Any] = {self.columns[0]: label}

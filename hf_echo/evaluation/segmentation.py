@@ -1,4 +1,4 @@
-"""Is a segmentation any good? Against known boundaries, and by the two questions of OS A.1, which need none.
+"""Evaluate sentence segmentation: against known boundaries, and without them (OS A.1).
 
 A segmenter is a callable (texts, lang) -> pieces of each text; see `hf_echo.data.segmentation`.
 """
@@ -19,7 +19,7 @@ Segment = Callable[[Sequence[str], str], list[list[str]]]
 
 @dataclass(frozen=True)
 class BoundaryResult(Result):
-    """Inner sentence boundaries of a language (the end of a text is none), 0 to 100."""
+    """Precision, recall and F1 (0 to 100) of the sentence boundaries inside texts."""
 
     lang: str
     texts: int
@@ -30,20 +30,20 @@ class BoundaryResult(Result):
 
 
 def boundary_scores(documents: Sequence[Sequence[str]], segment: Segment, lang: str) -> BoundaryResult:
-    """Segment documents that are given as their true sentences, and compare where pieces end, white space aside.
+    """Join documents given as sentences, segment them, and compare the ends of the pieces, ignoring white space.
 
     Raises:
-        ValueError: no documents, or one without text.
+        ValueError: no documents, or a document without text.
     """
     if not documents:
-        raise ValueError(f"no documents of {lang} to segment")
+        raise ValueError(f"no documents of {lang}; give at least one")
     texts = [join_sentences(document, lang)[0] for document in documents]
-    hits = found = true = 0
+    hits = predicted = true = 0
     for document, pieces in zip(documents, segment(texts, lang), strict=True):
         gold, ours = _inner_ends(document), _inner_ends(pieces)
-        hits, found, true = hits + len(gold & ours), found + len(ours), true + len(gold)
-    precision, recall = hits / max(found, 1), hits / max(true, 1)
-    f1 = 2 * hits / max(found + true, 1)
+        hits, predicted, true = hits + len(gold & ours), predicted + len(ours), true + len(gold)
+    precision, recall = hits / max(predicted, 1), hits / max(true, 1)
+    f1 = 2 * hits / max(predicted + true, 1)
     return BoundaryResult(lang, len(texts), true, 100 * precision, 100 * recall, 100 * f1)
 
 
@@ -54,7 +54,7 @@ def _inner_ends(pieces: Sequence[str]) -> set[int]:
 
 @dataclass(frozen=True)
 class ConsistencyResult(Result):
-    """Sentences of a language's paragraph less the mean over languages: `mean` of it by language, `std` over all."""
+    """Sentences per paragraph minus the mean over languages: `mean` by language, `std` over all paragraphs."""
 
     std: float
     paragraphs: int
@@ -62,20 +62,20 @@ class ConsistencyResult(Result):
 
 
 def count_consistency(paragraphs: Mapping[str, Sequence[str]], segment: Segment) -> ConsistencyResult:
-    """Whether parallel paragraphs have as many sentences in each language; 0 is perfect (OS A.1, Figure 12).
+    """Standard deviation of the sentence counts of parallel paragraphs; 0 is perfect (OS A.1, Figure 12).
 
     Args:
-        paragraphs: language -> texts; text i says the same in every language.
+        paragraphs: language -> texts; texts with the same index are translations.
 
     Raises:
-        ValueError: fewer than two languages, or not the same number of paragraphs in each (with the language).
+        ValueError: fewer than two languages, or different numbers of paragraphs.
     """
     if len(paragraphs) < 2:
-        raise ValueError(f"counts are compared across languages: {len(paragraphs)} is too few")
+        raise ValueError(f"{len(paragraphs)} language: count_consistency needs at least two")
     sizes = {lang: len(texts) for lang, texts in paragraphs.items()}
     first, size = next(iter(sizes.items()))
-    if odd := [lang for lang in sizes if sizes[lang] != size or not size]:
-        raise ValueError(f"{odd[0]} has {sizes[odd[0]]} paragraphs and {first} {size}: they must be parallel")
+    if unequal := [lang for lang in sizes if sizes[lang] != size or not size]:
+        raise ValueError(f"{unequal[0]} has {sizes[unequal[0]]} paragraphs and {first} {size}: they must be parallel")
     counts = np.array([[len(trimmed(pieces)) for pieces in segment(texts, lang)] for lang, texts in paragraphs.items()])
     difference = counts - counts.mean(axis=0)
     return ConsistencyResult(float(difference.std()), size, dict(zip(paragraphs, difference.mean(axis=1).tolist())))
@@ -88,21 +88,22 @@ def round_trip_bleu(
     *,
     pivot: str = "eng_Latn",
 ) -> Table:
-    """BLEU of paragraphs that were segmented, translated to the pivot and back, and joined again (OS A.1).
+    """BLEU of paragraphs after segmentation, translation to the pivot and back, and joining (OS A.1).
 
     Args:
         paragraphs: language -> texts.
-        translate: (sentences, source_lang, target_lang) -> as many translations.
+        translate: (sentences, source_lang, target_lang) -> one translation per sentence.
 
     Returns:
-        A row a language: `lang`, `paragraphs`, `sentences`, `bleu` (0 to 100), `tokenizer`; and the mean BLEU.
+        One row per language: `lang`, `paragraphs`, `sentences`, `bleu` (0 to 100), `tokenizer`; and the mean BLEU.
 
     Raises:
-        ValueError: no paragraphs, a language that is the pivot, a translator that loses lines.
+        ValueError: no paragraphs, the pivot among the languages, a translator that loses lines.
     """
     if not paragraphs or pivot in paragraphs:
         raise ValueError(
-            f"a round trip through {pivot} needs paragraphs of other languages, got {', '.join(paragraphs) or 'none'}"
+            f"a round trip through {pivot} needs paragraphs in other languages only, got "
+            f"{', '.join(paragraphs) or 'none'}"
         )
     rows = []
     for lang, texts in paragraphs.items():
@@ -124,7 +125,9 @@ def round_trip_bleu(
     return Table(rows).with_average(["bleu"])
 
 
-def _same_number(found: Sequence[str], sentences: Sequence[str], lang: str) -> list[str]:
-    if len(found) != len(sentences):
-        raise ValueError(f"the translator gave {len(found)} lines for {len(sentences)} sentences into {lang}")
-    return list(found)
+def _same_number(translations: Sequence[str], sentences: Sequence[str], lang: str) -> list[str]:
+    if len(translations) != len(sentences):
+        raise ValueError(
+            f"the translator returned {len(translations)} lines for {len(sentences)} sentences into {lang}"
+        )
+    return list(translations)

@@ -1,9 +1,8 @@
-"""Translation quality by sacrebleu: chrF++, spBLEU and a BLEU whose tokenizer is named; COMET where it is installed.
+"""Translation quality with sacrebleu: chrF++, spBLEU and BLEU with a named tokenizer; optionally COMET.
 
-Contract: texts in, a TranslationResult out; an n-way table and a callable that translates in, a Table of directions
-out. sacrebleu does the counting; this module chooses its settings, prints its signatures, and never lets one number
-stand for another: spBLEU needs a SentencePiece model that sacrebleu downloads, and where it cannot be had `spbleu` is
-None and `spbleu_missing` says why. Which model translates is not known here.
+Contract: texts in, a TranslationResult out; an n-way table and a callable that translates in, a Table by direction
+out. sacrebleu computes the scores; this module chooses the settings and reports the signatures. spBLEU needs a
+SentencePiece model that sacrebleu downloads; without it `spbleu` is None and `spbleu_missing` gives the reason.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ Translate = Callable[[Any, str, str], Sequence[str]]
 
 Comet = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
 DIRECTIONS = ("to", "from", "both", "all")
-UNSPACED = ("Jpan", "Thai", "Laoo", "Khmr", "Mymr", "Tibt")  # scripts without spaces: BLEU on characters
+UNSPACED = ("Jpan", "Thai", "Laoo", "Khmr", "Mymr", "Tibt")  # scripts without spaces get BLEU on characters
 
 
 @dataclass(frozen=True)
 class TranslationResult(Result):
-    """Corpus scores, 0 to 100, higher is better; `signatures` as sacrebleu prints them."""
+    """Corpus scores, 0 to 100, higher is better; `signatures` are sacrebleu's."""
 
     direction: str
     count: int
@@ -57,32 +56,33 @@ def translation_scores(
 ) -> TranslationResult:
     """chrF++ (word_order=2), spBLEU (flores200 tokenizer) and BLEU of hypotheses[i] against references[i].
 
+    An empty hypothesis counts as a wrong translation, not as an error.
+
     Args:
-        source_lang, target_lang: NLLB codes, for `direction` ("fra_Latn-eng_Latn") and for the tokenizer
-            below.
-        bleu_tokenizer: of the plain BLEU; None takes "zh" for Chinese scripts, "char" for scripts without
-            spaces and "13a" else. An empty hypothesis is a wrong translation, not an error.
-        spbleu: False leaves it out. True loads the model from sacrebleu's folder ($SACREBLEU or ~/.sacrebleu,
-            file models/flores200sacrebleuspm) or downloads it there, giving up after `timeout` seconds (once
-            a process).
+        source_lang, target_lang: NLLB codes, for `direction` ("fra_Latn-eng_Latn") and the default tokenizer.
+        bleu_tokenizer: of BLEU; None is "zh" for Chinese scripts, "char" for scripts without spaces, else "13a".
+        spbleu: False leaves it out. True loads the model from sacrebleu's folder ($SACREBLEU or ~/.sacrebleu, file
+            models/flores200sacrebleuspm) or downloads it there.
+        timeout: seconds to wait for the download, tried once per process.
 
     Raises:
-        ValueError: different numbers of lines, no lines, a single string instead of a list, an unknown
-            tokenizer.
+        ValueError: different numbers of lines, no lines, a string instead of a list, an unknown tokenizer.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise ValueError("hypotheses and references must be lists of sentences, got a single string")
     if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses and {len(references)} references: one of each per sentence")
+        raise ValueError(
+            f"{len(hypotheses)} hypotheses and {len(references)} references: give one of each per sentence"
+        )
     if not len(hypotheses):
-        raise ValueError("no hypotheses: nothing to score")
+        raise ValueError("no hypotheses: give at least one")
     if bleu_tokenizer is not None and bleu_tokenizer not in BLEU.TOKENIZERS:
-        raise ValueError(f"bleu_tokenizer is {bleu_tokenizer!r}, must be one of {', '.join(BLEU.TOKENIZERS)}")
+        raise ValueError(f"bleu_tokenizer is {bleu_tokenizer!r}; it must be one of {', '.join(BLEU.TOKENIZERS)}")
 
     bleu_tokenizer = bleu_tokenizer or _bleu_tokenizer(target_lang)
-    missing = _flores200_missing(timeout) if spbleu else "not asked for"
+    missing = _flores200_missing(timeout) if spbleu else "not requested"
     metrics = {"chrf": CHRF(word_order=2), "bleu": BLEU(tokenize=bleu_tokenizer)}
     if missing is None:
         metrics["spbleu"] = BLEU(tokenize="flores200")
@@ -112,34 +112,32 @@ def evaluate_translation(
     progress: bool = False,
     **score_options: Any,
 ) -> Table:
-    """Translation scores by direction over an n-way table.
+    """Translation scores by direction on an n-way table.
 
     Args:
-        translate: called once a direction with the source's texts (or embeddings) and the two languages. Of a
+        translate: called once per direction with the source texts (or embeddings) and the two languages. For a
             checkpoint: `lambda x, source, target: hf_echo.inference.translate(model, tokenizer, x, source, target)`;
-            with an encoder and a decoder of two checkpoints of one space, `model` is `EchoForTranslation.from_parts`
-            of them.
+            to combine encoder and decoder of two checkpoints of one space, use `EchoForTranslation.from_parts`.
         rows: mappings with id, lang, text.
-        source_langs: the other languages, in this order; default all but the target, in order of appearance.
-        direction: "to" the target (X -> eng), "from" it (eng -> X), "both" of these, or "all" pairs.
-        embeddings: {language: (n, d)}, a row for every row of that language and in their order: `translate` then gets
-            these in place of texts, from whatever encoder of the space they come.
-        comet: scores hypotheses with sources and references, as `comet_scorer` makes; adds the column comet.
+        source_langs: the other languages, in this order; None is all except the target, in order of appearance.
+        direction: "to" the target (X -> eng), "from" it (eng -> X), "both", or "all" ordered pairs.
+        embeddings: {language: (n, d)}, one row per row of that language, in order; `translate` then gets these instead
+            of texts. Any encoder of the space may have made them.
+        comet: scores (sources, hypotheses, references), as from `comet_scorer`; adds the column comet.
         score_options: of `translation_scores` (bleu_tokenizer, spbleu, timeout).
 
-    A direction is over the sentences that both languages have (`count`).
+    A direction uses the sentences that both languages have (`count`).
 
     Returns:
-        Table with direction, source_lang, target_lang and the fields of `TranslationResult`; the plain mean over
-        directions.
+        Table with direction, source_lang, target_lang and the fields of `TranslationResult`; the mean over directions.
 
     Raises:
-        ValueError: columns that are missing, a text twice for an id and language, an unknown direction or language,
-            two languages without a sentence in common, embeddings of another number or with NaN or zeros (with
-            language and id), a translator that loses sentences.
+        ValueError: missing columns, two texts for one id and language, an unknown direction or language, two languages
+            without a common sentence, embeddings of wrong number or with NaN or zero rows, a translator that loses
+            sentences.
     """
     if direction not in DIRECTIONS:
-        raise ValueError(f"direction is {direction!r}, must be one of {', '.join(DIRECTIONS)}")
+        raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(DIRECTIONS)}")
     texts = texts_by_language(rows)
     langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
     for code in (target_lang, *langs):
@@ -153,14 +151,14 @@ def evaluate_translation(
     for source, target in tqdm(_directions(langs, target_lang, direction), desc="Translation", disable=not progress):
         ids = [i for i in texts[source] if i in texts[target]]
         if not ids:
-            raise ValueError(f"{source} and {target} have no sentence in common: no id is in both")
+            raise ValueError(f"{source} and {target} have no id in common")
         originals, references = ([texts[code][i] for i in ids] for code in (source, target))
         if embeddings is None:
-            given = originals
+            inputs = originals
         else:
             places = {i: n for n, i in enumerate(texts[source])}
-            given = embeddings[source][[places[i] for i in ids]]
-        hypotheses = list(translate(given, source, target))
+            inputs = embeddings[source][[places[i] for i in ids]]
+        hypotheses = list(translate(inputs, source, target))
         if len(hypotheses) != len(ids):
             raise ValueError(f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations")
         scores = translation_scores(hypotheses, references, source_lang=source, target_lang=target, **score_options)
@@ -171,10 +169,10 @@ def evaluate_translation(
 
 
 def comet_scorer(model: str = "Unbabel/wmt22-comet-da", *, batch_size: int = 32, gpus: int = 0) -> Comet:
-    """COMET x 100 of (sources, hypotheses, references), by the library `unbabel-comet`, which fetches the model.
+    """A function (sources, hypotheses, references) -> COMET x 100, from `unbabel-comet`, which downloads the model.
 
     Raises:
-        ImportError: it is not installed; its own pins may ask for an environment of its own.
+        ImportError: unbabel-comet is not installed; its pinned dependencies may need a separate environment.
     """
     try:
         from comet import download_model, load_from_checkpoint
@@ -203,7 +201,7 @@ def _sources(langs: Sequence[str], target: str, direction: str) -> list[str]:
 
 def _checked_embeddings(embeddings: Mapping[str, Any], lang: str, texts: Mapping[Any, str]) -> np.ndarray:
     if lang not in embeddings:
-        raise ValueError(f"no embeddings of {lang!r}: given are {', '.join(map(str, embeddings))}")
+        raise ValueError(f"no embeddings of {lang!r}: give them too; found {', '.join(map(str, embeddings))}")
     vectors = np.asarray(embeddings[lang])
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise ValueError(f"embeddings of {lang!r} have shape {vectors.shape}, expected ({len(texts)}, d)")
@@ -221,10 +219,9 @@ def _bleu_tokenizer(target_lang: str) -> str:
 
 @functools.cache
 def _flores200_missing(timeout: float) -> str | None:
-    """None when sacrebleu can load its flores200 model, else the reason. Downloads it if it is not there.
+    """None if sacrebleu can load its flores200 model, else the reason. Downloads the model if it is missing.
 
-    Done here and not by sacrebleu, whose download has no time limit and can leave half a file that it then
-    trusts.
+    sacrebleu's own download has no time limit and can leave an incomplete file that it uses later.
     """
     from sacrebleu.tokenizers import tokenizer_spm
 
@@ -236,11 +233,11 @@ def _flores200_missing(timeout: float) -> str | None:
         if not os.path.exists(path):
             with urllib.request.urlopen(url, timeout=timeout) as answer:
                 content = answer.read()
-            SentencePieceProcessor(model_proto=content)  # a page that is no model must not stay on disk
+            SentencePieceProcessor(model_proto=content)  # raises if the download is not a model, before it is stored
             with write_whole(path) as unfinished:
                 unfinished.write_bytes(content)
         tokenizer_spm.Flores200Tokenizer()
-    except Exception as error:  # no network, a proxy's page for a model, no sentencepiece, no write access
+    except Exception as error:  # no network, a proxy's error page, no sentencepiece, no write access
         reason = str(error).strip().splitlines()
         return f"no flores200 model at {path} ({type(error).__name__}: {reason[0] if reason else ''})"
     return None

@@ -1,4 +1,4 @@
-"""What goes to the Hub beside checkpoints: metrics for the `evaluate` library, cards, datasets."""
+"""For the Hub: metrics of the `evaluate` library, cards, datasets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ METRICS = ("xsim", "xsimpp")
 
 
 def metric_folder(name: str) -> Path:
-    """The folder of an `evaluate` module: `evaluate.load(str(metric_folder("xsim")))`, or push it as a Space.
+    """Folder of an `evaluate` module: for `evaluate.load(str(metric_folder("xsim")))`, or to push as a Space.
 
     Raises:
-        ValueError: no such metric.
+        ValueError: unknown metric.
     """
     if name not in METRICS:
-        raise ValueError(f"no metric {name!r}; there are {', '.join(METRICS)}")
+        raise ValueError(f"no metric {name!r}; choose from {', '.join(METRICS)}")
     return Path(__file__).parent / "metrics" / name
 
 

@@ -1,7 +1,7 @@
-"""A parallel dataset on the Hub: the card made of its statistics, and the push as a version.
+"""Push a parallel dataset to the Hub as a version, with a card made from its statistics.
 
-What is pushed is the folder that `hf-echo data filter` leaves (data/, stats.json, counts.json, recipe.yaml); a tag
-names the version. Nothing is counted here but what stats.json lacks.
+The pushed folder is the output of `hf-echo data filter` (data/, stats.json, counts.json, recipe.yaml); a tag names the
+version. Statistics are computed only if stats.json is missing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PUSHED = [
 def write_card(
     folder: str | Path, *, title: str | None = None, version: str = "1.0", license: str | None = None
 ) -> Path:
-    """README.md of a dataset folder, with the YAML header that `load_dataset` reads.
+    """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads.
 
     Raises:
         FileNotFoundError: the folder has no data/*.parquet.
@@ -73,23 +73,23 @@ def write_card(
 
 
 def push_dataset(folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any) -> str:
-    """Push the folder with its card, tagged ``v{version}``; files of an earlier version leave the main branch.
+    """Push the folder with its card, tagged ``v{version}``; removes data of earlier versions from the main branch.
 
     Returns:
-        The address of the commit.
+        URL of the commit.
 
     Raises:
-        ValueError: the version is no version, or is on the Hub already. FileNotFoundError: no data/*.parquet.
+        ValueError: not a version number, or the version exists. FileNotFoundError: no data/*.parquet.
     """
     from huggingface_hub import HfApi
 
     if not re.fullmatch(r"\d+(\.\d+)*", version):
-        raise ValueError(f"version {version!r} is not like 1.0 or 2.1.3")
+        raise ValueError(f"version {version!r} must be a number such as 1.0 or 2.1.3")
     write_card(folder, version=version, **card)
     api, tag = HfApi(), f"v{version}"
     api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
     if tag in [ref.name for ref in api.list_repo_refs(repo, repo_type="dataset").tags]:
-        raise ValueError(f"{repo} has version {version} already: push another, tags are not moved")
+        raise ValueError(f"{repo} already has version {version}: choose another, because tags are not moved")
     commit = api.upload_folder(
         repo_id=repo,
         repo_type="dataset",
@@ -103,7 +103,7 @@ def push_dataset(folder: str | Path, repo: str, *, version: str = "1.0", private
 
 
 def _languages(statistics: Statistics) -> list[str]:
-    """ISO 639-3 codes; code and mathematics are no languages to the Hub."""
+    """ISO 639-3 codes, without code and mathematics, which the Hub does not count as languages."""
     codes = {code for d in statistics.directions for code in (d.source_lang, d.target_lang)}
     return sorted({code.split("_")[0] for code in codes if language(code).script is not None})
 

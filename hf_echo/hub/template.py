@@ -1,4 +1,4 @@
-"""Cards from the templates in hub_cards/."""
+"""Render cards from the templates in hub_cards/."""
 
 from __future__ import annotations
 

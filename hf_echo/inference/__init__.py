@@ -1,4 +1,4 @@
-"""Using a checkpoint at speed: texts to embeddings, texts or embeddings to translations."""
+"""Fast inference: encode texts as embeddings, translate texts or embeddings."""
 
 from .encode import encode, load_encoder
 from .scorer import EchoScorer

@@ -1,4 +1,4 @@
-"""One callable (texts, lang) -> embeddings for whatever a user names: an Echo checkpoint or any SentenceTransformer."""
+"""Open an Echo checkpoint or any SentenceTransformer as one callable (texts, lang) -> embeddings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[[list[str], str | None], np.ndarray]:
-    """Echo checkpoints take the fast path; other models are opened by sentence-transformers.
+    """Open an encoder: (texts, lang) -> (n, d) embeddings, for an Echo checkpoint or any SentenceTransformer.
 
-    `dtype` ("auto", "bf16", "fp32") is of Echo checkpoints; other models run in the one that they were saved in.
+    Args:
+        name_or_path: folder or Hub name. Echo checkpoints use the fast `encode`.
+        dtype: "auto", "bf16" or "fp32", of Echo checkpoints; other models keep the dtype they were saved in.
+
+    Raises:
+        FileNotFoundError: there is no such model. ValueError: the checkpoint is damaged.
     """
     with opening(name_or_path) as name:
         if is_echo(name):
@@ -42,23 +47,22 @@ def encode_with_other(
     max_tokens: int | None = None,
     on_long: str = "warn",
 ) -> np.ndarray:
-    """(len(texts), d) float32 of a model that is not an Echo checkpoint, opened by sentence-transformers.
+    """Encode texts with a model that is not an Echo checkpoint, with sentence-transformers: (len(texts), d) float32.
 
     Args:
-        dtype: "auto" is the one that the model was saved in.
-        max_tokens: padded tokens of a batch at most: so many texts of the model's full length.
-        on_long: "warn" or "error" at texts beyond the model's length, which it cuts; it cannot "split".
+        dtype: "auto" is the dtype that the model was saved in.
+        max_tokens: most padded tokens per batch; sets the number of texts of the model's full length.
+        on_long: for texts longer than the model's limit, which it truncates: "warn" or "error"; not "split".
 
     Raises:
-        ValueError: an option that this model cannot follow, or a text that is too long under "error".
+        ValueError: an option that this model does not support, or a text that is too long with "error".
     """
     from sentence_transformers import SentenceTransformer
 
     from .encoders import sentence_transformer_encoder
 
     if on_long not in ("warn", "error"):
-        known = "warn or error for a model that is not an Echo checkpoint (split is not possible)"
-        raise ValueError(f"on_long must be {known}, not {on_long!r}")
+        raise ValueError(f"on_long is {on_long!r}; for a model that is not an Echo checkpoint give 'warn' or 'error'")
     check_texts(texts)
     cast = None if dtype == "auto" else pick_dtype(dtype, "cpu")
     with opening(name_or_path) as name:
@@ -67,19 +71,21 @@ def encode_with_other(
         model = model.to(cast)
     limit = getattr(model, "max_seq_length", None)
     if not isinstance(limit, int) and max_tokens is not None:
-        raise ValueError(f"max_tokens={max_tokens} cannot be followed: {name_or_path} has no max_seq_length")
+        raise ValueError(
+            f"max_tokens={max_tokens} needs a max_seq_length, which {name_or_path} does not have: leave it out"
+        )
     if isinstance(limit, int) and (long := _long_rows(model, texts, limit)):
         message = f"{len(long)} of {len(texts)} texts are longer than {limit} tokens, the first is row {long[0] + 1}"
         if on_long == "error":
-            raise ValueError(f"{message}; shorten them, or cut them with on_long='warn'")
-        logger.warning("%s; they are cut", message)
+            raise ValueError(f"{message}; shorten them, or truncate them with on_long='warn'")
+        logger.warning("%s; they are truncated", message)
     batch = {} if max_tokens is None else {"batch_size": max(1, max_tokens // limit)}
     vectors = sentence_transformer_encoder(model, **batch)(texts, lang)
     return np.asarray(vectors, np.float32)
 
 
 def _long_rows(model, texts: list[str], limit: int) -> list[int]:
-    """Rows of more than `limit` tokens. A token holds at least a byte, so few texts have to be counted."""
+    """Rows of more than `limit` tokens. A token has at least one byte, so only long texts are tokenized."""
     candidates = [row for row, text in enumerate(texts) if len(text.encode()) > limit - 8]
     tokenizer = getattr(model, "tokenizer", None)
     if not candidates or not isinstance(tokenizer, PreTrainedTokenizerBase):
@@ -89,11 +95,11 @@ def _long_rows(model, texts: list[str], limit: int) -> list[int]:
 
 
 def is_echo(name: str) -> bool:
-    """An Echo encoder and nothing behind it (a Dense or Normalize of somebody's own)."""
+    """Whether a model is an Echo encoder without further modules (such as Dense or Normalize)."""
     try:
         if AutoConfig.from_pretrained(name).model_type != "echo":
             return False
     except (OSError, ValueError, KeyError):
-        return False  # a SentenceTransformer of other modules may have no config.json in its root
+        return False  # a SentenceTransformer may have no config.json in its root
     modules = cached_file(name, "modules.json", _raise_exceptions_for_missing_entries=False)
     return modules is None or len(json.loads(Path(modules).read_text(encoding="utf-8"))) == 1

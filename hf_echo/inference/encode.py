@@ -1,8 +1,8 @@
-"""Texts to embeddings, fast on the machine at hand: batches of equal token count, bf16 where the CPU or GPU has it.
+"""Encode texts as embeddings, fast: batches by token budget, bf16 where the CPU or GPU supports it natively.
 
-sentence-transformers sorts by characters and pads; on mixed-language text that wastes half the work. Here batches are
-cut by token budget after sorting by tokens, and on a CPU they are not padded (`modeling/packed_echo.py`). Rows come
-back in the order they went in.
+sentence-transformers sorts by characters and pads, which wastes half the work on mixed-language text. Here texts are
+sorted by tokens and divided by token budget; on a CPU batches are not padded (`modeling/packed_echo.py`). Rows are
+returned in the order of the texts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dtype:
-    """ "auto": bf16 where it is native, else fp32."""
+    """The torch dtype of a name: "fp32", "bf16", or "auto", which is bf16 where it is native, else fp32."""
     if isinstance(dtype, torch.dtype):
         return dtype
     names = {
@@ -43,7 +43,7 @@ def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dt
         "float32": torch.float32,
     }
     if dtype not in names:
-        raise ValueError(f"dtype must be one of {', '.join(names)}, not {dtype!r}")
+        raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(names)}")
     return names[dtype]
 
 
@@ -53,10 +53,13 @@ def pick_device(device: str | torch.device | None) -> torch.device:
 
 @contextmanager
 def opening(name_or_path: str | Path):
-    """Gives the name as transformers takes it, and errors that say what could not be opened.
+    """Yield the name for transformers' `from_pretrained`; errors inside the block say which checkpoint and why.
 
-    transformers would ask the Hub for a path that is not there, for most of a minute, and then blame the network; and
-    a Hub that is out of reach, file by file, for minutes.
+    transformers asks the Hub for a missing path, takes most of a minute, and then reports a network problem; with an
+    unreachable Hub it takes minutes, file by file.
+
+    Raises:
+        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
     """
     name = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
@@ -74,7 +77,7 @@ def opening(name_or_path: str | Path):
                 raise
             kind = FileNotFoundError if isinstance(error, OSError) else ValueError
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise kind(f"{name} cannot be opened: {reason}") from error
+            raise kind(f"cannot open {name}: {reason}") from error
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             reason = str(error).splitlines()[0]
             raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}") from error
@@ -82,12 +85,12 @@ def opening(name_or_path: str | Path):
 
 
 def _damage(folder: Path) -> str | None:
-    """One line about the first file of a checkpoint that cannot be read."""
+    """One line about the first unreadable file of a checkpoint; None if all files can be read."""
     for file in sorted([*folder.glob("*.json"), *folder.glob("decoder/*.json")]):
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
             if not isinstance(content, list if file.name == "modules.json" else dict):
-                return f"{file} is damaged: it holds {type(content).__name__}, not an object"
+                return f"{file} is damaged: it contains {type(content).__name__}, not an object"
             if file.name == "tokenizer.json":
                 Tokenizer.from_file(str(file))
         except Exception as error:  # tokenizers raises a bare Exception
@@ -96,22 +99,31 @@ def _damage(folder: Path) -> str | None:
 
 
 def open_tokenizer(name: str):
-    """The EchoTokenizer of a folder or Hub name.
+    """Open the EchoTokenizer of a folder or Hub name.
 
     Raises:
-        ValueError: it is another tokenizer, for example since tokenizer_config.json is missing.
+        ValueError: another kind of tokenizer (for example because tokenizer_config.json is missing), or a missing
+            special token.
     """
     tokenizer = AutoTokenizer.from_pretrained(name)
     if not hasattr(tokenizer, "pair_ids"):
-        raise ValueError(f"the tokenizer of {name} is a {type(tokenizer).__name__}, not an EchoTokenizer")
+        raise ValueError(f"the tokenizer of {name} is a {type(tokenizer).__name__}; give a model with an EchoTokenizer")
     for role in ("cls", "sep", "bos", "eos", "pad"):
         if getattr(tokenizer, f"{role}_token_id") is None:
-            raise ValueError(f"{name}: tokenizer_config.json is missing or names no {role}_token of the vocabulary")
+            raise ValueError(f"{name}: tokenizer_config.json is missing or has no {role}_token of the vocabulary")
     return tokenizer
 
 
 def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
-    """(EchoEncoder, EchoTokenizer) of a folder or Hub name, on the device and in the dtype that is fast there."""
+    """Load (EchoEncoder, EchoTokenizer) from a folder or Hub name.
+
+    Args:
+        device: torch device; None is CUDA if available, else the CPU.
+        dtype: as in `pick_dtype`.
+
+    Raises:
+        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or another tokenizer.
+    """
     device = pick_device(device)
     with opening(name_or_path) as name:
         tokenizer = open_tokenizer(name)
@@ -132,22 +144,23 @@ def encode(
     normalize: bool = False,
     progress: bool = False,
 ) -> np.ndarray:
-    """Sentence embeddings of texts in one or many languages.
+    """Encode texts in one or several languages as sentence embeddings.
 
     Args:
         model, tokenizer: an EchoEncoder (or EchoForTranslation) and its EchoTokenizer.
-        lang: a code for all, one a text, or None ("Unspecified language").
-        max_tokens: padded tokens of a batch; by default 1,536 on a CPU (2,048 in bf16), whose caches hold that much,
-            else 16,384.
-        on_long: "warn" cuts texts beyond the model's length and says how many, "error" refuses them by row number,
-            "split" encodes the pieces and averages them by tokens.
+        lang: one code for all texts, one per text, or None ("Unspecified language").
+        max_tokens: padded tokens per batch; None is 1,536 on a CPU (2,048 in bf16), which fit its caches, else 16,384.
+        max_length: longest text in tokens; None is the model's limit.
+        on_long: for longer texts: "warn" truncates them and logs how many, "error" raises, "split" encodes pieces and
+            averages them, weighted by tokens.
+        normalize: divide embeddings by their L2 norm.
 
     Returns:
-        (len(texts), embedding_size) float32, row i is text i.
+        (len(texts), embedding_size) float32; row i is text i.
 
     Raises:
-        ValueError: an unknown language, a wrong number of languages, a text that is too long under "error", an
-            embedding that holds NaN.
+        ValueError: an unknown language, a wrong number of languages, a text that is too long with "error", an
+            embedding with NaN.
     """
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list of texts")
@@ -179,10 +192,10 @@ def encode(
 
 
 def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.ndarray]:
-    """(rows, embedding_size) of each batch of ids, in order.
+    """Yield (rows, embedding_size) for each batch of ids, in order.
 
-    An Echo model on a CPU, and nothing else, takes them by `PackedEncoder`, one batch a core at a time: products of
-    this size gain less from several cores than batches do.
+    Only an Echo model on a CPU uses `PackedEncoder`, one batch per core: matrix products of this size gain less from
+    several cores than batches do.
     """
     encoder = model.encoder if type(model) is EchoForTranslation else model
     tokens = sum(len(ids) for rows in batches for ids in rows)
@@ -198,35 +211,35 @@ def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.n
 def _embed_padded(model, tokenizer, rows: list[list[int]]) -> np.ndarray:
     ids, mask = padded(rows, tokenizer.pad_token_id)
     mask = None if mask.all() else mask.to(model.device)
-    # The model itself, not its encoder: under FSDP only the outermost forward gathers what is sharded at the root.
+    # Call the model, not its encoder: under FSDP only the outermost forward gathers the root's shards.
     return model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
 
 
 def _embed_in_threads(encoder, batches: list[list[list[int]]], threads: int) -> Iterator[np.ndarray]:
-    mine, before, first = local(), torch.get_num_threads(), PackedEncoder(encoder)
+    per_thread, n_threads, first = local(), torch.get_num_threads(), PackedEncoder(encoder)
 
     def prepare() -> None:
-        torch.set_num_threads(1)  # of this thread
-        mine.embed = PackedEncoder(encoder, like=first).embed
+        torch.set_num_threads(1)  # sets this thread only
+        per_thread.embed = PackedEncoder(encoder, like=first).embed
 
-    @torch.inference_mode()  # is a thread's own, too
+    @torch.inference_mode()  # inference mode is per thread, too
     def embed(rows: list[list[int]]) -> np.ndarray:
-        return mine.embed(rows).float().numpy()
+        return per_thread.embed(rows).float().numpy()
 
     pool = ThreadPoolExecutor(threads, initializer=prepare)
     try:
         yield from pool.map(embed, batches)
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(before)  # what threads to come start with
+        torch.set_num_threads(n_threads)  # the default of new threads
 
 
 def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iterator[tuple[int, list[int]]]:
-    """(row, ids) of every text, or of every piece of it."""
+    """Yield (row, token ids) of every text; with on_long="split" of every piece of it."""
     if on_long not in ("warn", "error", "split"):
-        raise ValueError(f"on_long must be one of warn, error, split, not {on_long!r}")
+        raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
     if not (lang is None or isinstance(lang, str)) and len(lang) != len(texts):
-        raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
+        raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one per text")
     check_texts(texts)
     long = []
     for start in range(0, len(texts), 10_000):
@@ -241,16 +254,19 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
             head = ids.index(tokenizer.sep_token_id) + 1
             room = limit - head - 1
             if room < 1:
-                raise ValueError(f"max_length={limit} leaves no room beside the prompt of {head + 1} tokens")
+                raise ValueError(f"max_length={limit} is too small for the prompt of {head + 1} tokens; give more")
             body = ids[head:-1]
             for i in range(0, len(body) if on_long == "split" else 1, room):
                 yield row, ids[:head] + body[i : i + room] + ids[-1:]
     if long and on_long == "error":
-        raise ValueError(f"{len(long)} texts are longer than {limit} tokens, the first is row {long[0] + 1}; use split")
+        raise ValueError(
+            f"{len(long)} texts are longer than {limit} tokens, the first is row {long[0] + 1}; shorten them, or use "
+            "on_long='split'"
+        )
     if long and on_long == "warn":
         logger.warning(
-            "%d of %d texts are longer than %d tokens and were cut; on_long='split' averages their pieces, "
-            "on_long='error' refuses them",
+            "%d of %d texts are longer than %d tokens and were truncated; on_long='split' averages their pieces, "
+            "on_long='error' raises an error",
             len(long),
             len(texts),
             limit,
@@ -258,7 +274,7 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
 
 
 def padded(rows: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(rows, longest) ids filled up on the right, and their attention mask."""
+    """Right-padded ids and their attention mask, both (rows, longest)."""
     lengths = torch.tensor([len(row) for row in rows])
     ids = torch.full((len(rows), int(lengths.max())), pad)
     for line, row in zip(ids, rows, strict=True):

@@ -1,4 +1,4 @@
-"""Callables (texts, lang) -> embeddings for `evaluate_xsim`: any SentenceTransformer, and a baseline."""
+"""Encoders (texts, lang) -> embeddings: any SentenceTransformer, and the TF-IDF baseline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Encode = Callable[[list[str], str], Any]
 
 
 def sentence_transformer_encoder(model: Any, *, batch_size: int = 32, **encode_arguments: Any) -> Encode:
-    """`encode` of any SentenceTransformer: prompt_name=lang if it has that prompt, else its own default."""
+    """Wrap a SentenceTransformer as encoder; prompt_name is the language if the model has that prompt."""
 
     def encode(texts: list[str], lang: str) -> Any:
         check_texts(texts)
@@ -25,11 +25,10 @@ def sentence_transformer_encoder(model: Any, *, batch_size: int = 32, **encode_a
 
 
 def tfidf_encoder(fit_texts: Iterable[str], *, max_features: int | None = None) -> Encode:
-    """TF-IDF of 2-5 characters within words, lower case: what shared spelling alone can find.
+    """TF-IDF encoder on lower-case character 2- to 5-grams within words: a baseline that uses spelling only.
 
-    The vocabulary and the document frequencies come from `fit_texts` (give the texts of all languages). The
-    embeddings are sparse, and `xsim` searches them as they are: a truncated SVD would be another, weaker
-    baseline.
+    `fit_texts` (texts of all languages) give the vocabulary and document frequencies. The embeddings are sparse, and
+    `xsim` searches them without reduction; with a truncated SVD the baseline would be weaker.
     """
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer

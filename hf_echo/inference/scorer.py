@@ -1,7 +1,7 @@
-"""Pairs to similarities: the cosine of an Echo checkpoint, or of any SentenceTransformer, as a filter's scorer.
+"""Score pairs of sentences by the cosine of an Echo checkpoint or any SentenceTransformer, for filters.
 
-A scorer is opened by name in each process that uses it, so it travels to workers as a few plain fields. Within one call
-every (text, language) is embedded once: in X-to-English data the same English sentence stands in many rows.
+Each process opens the model by name, so that a scorer can be sent to workers. Within one call, each (text, language)
+is encoded once: in X-to-English data the same English sentence occurs in many rows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class EchoScorer:
     """``scorer(sources, targets, source_langs, target_langs) -> (rows,)`` cosines in [-1, 1], float32.
 
     Attributes:
-        model: a checkpoint's folder or a name on the Hub; Echo, or any SentenceTransformer.
+        model: folder or Hub name of an Echo checkpoint or any SentenceTransformer.
         dtype: "auto", "bf16" or "fp32", of Echo checkpoints.
-        batch: rows a block; embeddings of a block are in memory at once.
-        progress: show a bar over blocks.
+        batch: rows per block; the embeddings of one block are in memory.
+        progress: show a progress bar.
     """
 
     model: str
@@ -43,7 +43,9 @@ class EchoScorer:
     ) -> np.ndarray:
         columns = (sources, targets, source_langs, target_langs)
         if len({len(column) for column in columns}) > 1:
-            raise ValueError(f"columns of {', '.join(str(len(c)) for c in columns)} rows: give one length")
+            raise ValueError(
+                f"columns have {', '.join(str(len(c)) for c in columns)} rows: give columns of equal length"
+            )
         scores = np.empty(len(sources), np.float32)
         bar = tqdm(total=len(sources), desc="Scoring", unit="row", disable=not self.progress)
         for start in range(0, len(sources), self.batch):
@@ -54,7 +56,7 @@ class EchoScorer:
         return scores
 
     def _block(self, sources, targets, source_langs, target_langs) -> np.ndarray:
-        by_lang: dict[str, dict[str, int]] = {}  # language -> text -> its number among that language's texts
+        by_lang: dict[str, dict[str, int]] = {}  # language -> text -> index among that language's texts
         for text, lang in zip([*sources, *targets], [*source_langs, *target_langs], strict=True):
             texts = by_lang.setdefault(lang, {})
             texts.setdefault(text, len(texts))

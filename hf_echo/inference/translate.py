@@ -1,4 +1,4 @@
-"""Translation at speed: embeddings by token-budget batches, then greedy decoding in batches of similar length."""
+"""Translate texts or embeddings: encode in token-budget batches, decode in batches of similar length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from .encode import encode, open_tokenizer, opening, padded, pick_device, pick_d
 
 
 def load_translator(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
-    """(EchoForTranslation, EchoTokenizer) of a training checkpoint or release folder, local or on the Hub."""
+    """Load (EchoForTranslation, EchoTokenizer) from a training checkpoint or release, in a folder or on the Hub.
+
+    Args:
+        device: torch device; None is CUDA if available, else the CPU.
+        dtype: as in `pick_dtype`.
+
+    Raises:
+        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or another tokenizer.
+    """
     device = pick_device(device)
     with opening(name_or_path) as name:
         tokenizer = open_tokenizer(name)
@@ -38,19 +46,20 @@ def translate(
     on_long: str = "warn",
     progress: bool = False,
 ) -> list[str]:
-    """Translate texts, or embeddings (n, embedding_size) of any encoder of the space. Order is kept.
+    """Translate texts, or embeddings (n, embedding_size) from any encoder of the space; keeps the order.
 
-    Without beams and through the bottleneck the greedy loop of `modeling/generation_echo.py` is used, which gives the
-    same tokens as `generate`.
+    With num_beams=1 and a bottleneck, the greedy loop of `modeling/generation_echo.py` runs, which gives the same
+    tokens as `generate`.
 
     Args:
-        source_lang: of the texts: a code for all, one a text, or None ("Unspecified language").
-        batch_size: decoder rows at a time; with beams every beam is a row.
-        on_long: as in `encode`; a stage-1 checkpoint, whose decoder reads tokens, cannot "split".
+        source_lang: one code for all texts, one per text, or None ("Unspecified language").
+        max_new_tokens: longest translation in tokens.
+        batch_size: decoder rows at a time; each beam is a row.
+        on_long: as in `encode`; not "split" for a stage-1 checkpoint, whose decoder reads tokens.
 
     Raises:
-        ValueError: an unknown language, or one that the decoder does not know; embeddings of another size, of integers,
-            with NaN, or for a stage-1 checkpoint.
+        ValueError: an unknown language, or one that the decoder does not support; embeddings of wrong size, of
+            integers, with NaN, or for a stage-1 checkpoint.
     """
     prompt = tokenizer.decoder_prompt_ids(target_lang)
     check_target_lang(model.decoder, target_lang)
@@ -65,14 +74,14 @@ def translate(
         _check_embeddings(inputs, model.config.embedding_size)
     if not model.bottleneck:
         if isinstance(inputs, np.ndarray):
-            raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
+            raise ValueError("the decoder of this stage-1 checkpoint reads tokens, not sentence embeddings: give texts")
         options = dict(num_beams=num_beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress)
         return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, on_long, **options)
     if isinstance(inputs, np.ndarray):
         embeddings, order = inputs, np.arange(len(inputs))
     else:
         embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
-        # Rows that end together share a batch.
+        # Texts of similar length share a batch, so that they end at similar steps.
         order = np.argsort([len(text) for text in inputs], kind="stable")
     texts = [""] * len(inputs)
     for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
@@ -95,11 +104,9 @@ def translate(
 
 def _check_embeddings(embeddings: np.ndarray, size: int) -> None:
     if not np.issubdtype(embeddings.dtype, np.floating):
-        raise ValueError(
-            f"embeddings of type {embeddings.dtype} cannot be translated: give the float ones that `encode` returns"
-        )
+        raise ValueError(f"embeddings have type {embeddings.dtype}; give floats, as `encode` returns them")
     if embeddings.ndim != 2 or embeddings.shape[1] != size:
-        raise ValueError(f"the decoder reads embeddings of shape (n, {size}), not {embeddings.shape}")
+        raise ValueError(f"embeddings have shape {embeddings.shape}; the decoder reads (n, {size})")
     check_finite(torch.from_numpy(np.asarray(embeddings, np.float32)))
 
 
@@ -116,9 +123,11 @@ def _generate(model, prompt: list[int], num_beams: int, max_new_tokens: int, **m
 def _translate_tokens(
     model, tokenizer, texts, source_lang, prompt, on_long, *, num_beams, max_new_tokens, batch_size, progress
 ) -> list[str]:
-    """Stage 1: the decoder reads all encoder states."""
+    """Translate with a stage-1 checkpoint, whose decoder reads all encoder states."""
     if on_long == "split":
-        raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'")
+        raise ValueError(
+            "on_long='split' needs a decoder of sentence embeddings: give 'warn' or 'error' for a stage-1 checkpoint"
+        )
     pieces = list(pieces_of(tokenizer, list(texts), source_lang, tokenizer.model_max_length, on_long))
     order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
     out = [""] * len(pieces)

@@ -1,10 +1,10 @@
-"""Several models measured on one folder of data, and one page that shows them side by side.
+"""Compare models on one folder of data and write the report as a page.
 
     models = [open_model(name, data.texts) for name in names]
     measured = measure(models, data, cache)
     write_report(measured, "report/")
 
-A report is made of plain dicts and JSON: `measure` knows no page, and `write_report` measures nothing.
+Results are plain dicts and JSON: `measure` computes them, `write_report` only shows them.
 """
 
 from __future__ import annotations

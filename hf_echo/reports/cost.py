@@ -1,7 +1,7 @@
-"""How fast a model encodes and how much memory it takes, in a process of its own.
+"""Measure speed and memory of a model for the report, in a separate process.
 
-Contract: a name that `open_model` knows and texts in, a plain dict out. In the report's own process the models that
-were opened before would be counted too.
+Contract: a name for `open_model` and texts in, a plain dict out. In the report's own process, memory would include the
+models opened before.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ ROUNDS = 3
 
 
 def measure_cost(name: str, fit_texts: Sequence[str], texts: Sequence[str], lang: str) -> dict[str, Any]:
-    """`SpeedResult` as a row, with `threads`. `peak_memory`: library, weights and the encoding of `texts`, in MiB.
+    """`SpeedResult` as a row, with `threads` and `cores`; `peak_memory` (MiB) is of library, weights and encoding.
 
-    `fit_texts`: what a baseline is fitted on.
+    `fit_texts`: texts to fit a baseline on.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_measure, name, list(fit_texts), list(texts), lang).result()

@@ -1,8 +1,8 @@
-"""A folder of Parquet files as what can be measured on it.
+"""Read the data of a report: a folder of Parquet files.
 
-Contract: a file with id, lang, text is an n-way table (xsim, xsim++, geometry); where it also has `category` and
-`split`, its rows of split "train" train a topic probe and nothing else. A file with src_tokens, tgt_tokens, alignment
-is word alignment. Any other file, and every row that cannot be used, is an error that names file, language and row.
+Contract: a file with id, lang, text is an n-way table (xsim, xsim++, geometry); if it also has `category` and `split`,
+its rows of split "train" only train a topic probe. A file with src_tokens, tgt_tokens, alignment is word alignment. Any
+other file, and every bad row, is an error that names file, language and row.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ALIGNMENT = {"src_tokens", "tgt_tokens", "alignment"}
 
 @dataclass
 class NwayTable:
-    """`rows`: dicts id, lang, text (and category); `train`: those that only train the topic probe; `negatives` by id of
-    the target's sentences, empty where no rule found any."""
+    """An n-way table: `rows` are dicts of id, lang, text (and category); `train` only trains the topic probe;
+    `negatives` are hard negatives by id of the target sentence."""
 
     name: str
     file: str
@@ -41,7 +41,7 @@ class NwayTable:
 
     @property
     def common(self) -> list[Hashable]:
-        """Ids that all languages have, in the order of the first."""
+        """Ids that all languages have, in the order of the first language."""
         first, *others = self.texts.values()
         return [key for key in first if all(key in other for other in others)]
 
@@ -52,7 +52,7 @@ class NwayTable:
 
 @dataclass
 class ReportData:
-    """What one folder holds. `fingerprints` of the alignment files, for results that are kept."""
+    """The data of one folder; `fingerprints` of the alignment files are keys of cached results."""
 
     tables: dict[str, NwayTable]
     alignments: dict[str, list[AlignedPair]]
@@ -65,20 +65,23 @@ class ReportData:
 
 
 def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negatives: int = 5) -> ReportData:
-    """Every *.parquet of a folder. `max_negatives`: by rule, for each sentence of the target language.
+    """Read every *.parquet file of a folder.
+
+    Args:
+        max_negatives: most rule-based hard negatives per target sentence (English only).
 
     Raises:
         FileNotFoundError: no folder, no Parquet file in it, no n-way table among them.
-        ValueError: a file of another shape; an empty cell, a second text for an id and language (with file, row and
-            language); a table without the target language or with nothing else.
+        ValueError: a file of another shape; an empty cell, or two texts for one id and language (with file, row and
+            language); a table without the target language or without another language.
     """
     import pyarrow.parquet as parquet
 
     folder = Path(folder)
     files = sorted(folder.glob("*.parquet"))
     if not files:
-        problem = "holds no *.parquet file" if folder.is_dir() else "is no folder"
-        raise FileNotFoundError(f"{folder} {problem}; a report needs n-way tables with id, lang, text")
+        problem = "has no *.parquet file" if folder.is_dir() else "is not a folder"
+        raise FileNotFoundError(f"{folder} {problem}; give a folder of n-way tables with id, lang, text")
     data = ReportData({}, {}, {}, target_lang)
     for file in files:
         columns = parquet.read_schema(file).names
@@ -93,7 +96,7 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
                 f"); found: {', '.join(columns)}"
             )
     if not data.tables:
-        raise FileNotFoundError(f"{folder} holds no n-way table with id, lang, text: nothing to search in")
+        raise FileNotFoundError(f"{folder} has no n-way table; add one with id, lang, text")
     return data
 
 
@@ -120,12 +123,13 @@ def _nway(file: Path, id_column: str, columns: list[str], target_lang: str, max_
     rows, train = parts[False], parts[True]
     langs = list(dict.fromkeys(row["lang"] for row in rows))
     if target_lang not in langs or len(langs) < 2:
-        beside = " beside those of split 'train'" if train else ""
+        outside = " outside the split 'train'" if train else ""
         raise ValueError(
-            f"{file} needs {target_lang!r} and at least one more language{beside}; found "
-            f"{', '.join(langs) or 'no rows'}"
+            f"{file} needs {target_lang!r} and another language{outside}; found {', '.join(langs) or 'no rows'}"
         )
     own = {row["id"]: row["text"] for row in rows if row["lang"] == target_lang}
-    found = hard_negatives_for(list(own.values()), max_negatives) if target_lang.startswith("eng") else [[]] * len(own)
-    negatives = {key: list(items) for key, items in zip(own, found, strict=True) if items}
+    candidates = (
+        hard_negatives_for(list(own.values()), max_negatives) if target_lang.startswith("eng") else [[]] * len(own)
+    )
+    negatives = {key: list(items) for key, items in zip(own, candidates, strict=True) if items}
     return NwayTable(file.stem, file.name, rows, train, negatives)

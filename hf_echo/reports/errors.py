@@ -1,4 +1,4 @@
-"""Wrongly retrieved sentences beside the right ones (ECHO Table 16, OS C.4).
+"""Examples of retrieval errors, with the correct sentence (ECHO Table 16, OS C.4).
 
 Contract: an encoder and an n-way table with hard negatives in, a few plain dicts out.
 """
@@ -16,15 +16,14 @@ READABLE = 160  # characters of a sentence shown as an example
 
 
 def error_examples(encode: Encode, table: NwayTable, target_lang: str, count: int = 2) -> list[dict]:
-    """Sentences whose own hard negative won in xsim++: lang, id, kind, source, desired, retrieved.
+    """Sentences for which xsim++ chose their own hard negative: lang, id, kind, source, desired, retrieved.
 
-    At most one a language, and of a kind of error not shown yet while there is one; short sentences first. Fewer than
-    `count` where there are fewer errors.
+    At most one per language, of kinds not yet shown if possible, short sentences first. May return fewer than `count`.
     """
-    found = [_of_language(encode, table, lang, target_lang) for lang in table.langs if lang != target_lang]
-    found = [examples for examples in found if examples]
+    by_lang = [_of_language(encode, table, lang, target_lang) for lang in table.langs if lang != target_lang]
+    by_lang = [examples for examples in by_lang if examples]
     shown: list[dict] = []
-    for examples in found:
+    for examples in by_lang:
         if len(shown) == count:
             break
         kinds = {example["kind"] for example in shown}

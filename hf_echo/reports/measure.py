@@ -1,7 +1,7 @@
-"""Everything that a folder of data allows, of every model: plain dicts that JSON can hold.
+"""Measure models on a folder of data: everything that the data allows, as JSON-compatible dicts.
 
-Contract: models (`models`) and data (`data`) in, one dict out; how it looks is not known here (`tables`, `plots`).
-What could not be measured stands under "skipped", with the reason. Shape of the result:
+Contract: models (`models`) and data (`data`) in, one dict out; `tables` and `plots` show it. "skipped" lists what could
+not be measured, with the reason. Shape of the result:
 
     models            [{label, about}]
     sets              {set: {file, languages, sentences, negatives}}
@@ -41,9 +41,9 @@ from .models import ReportModel
 from .space import negative_cosines, sentence_map
 
 GROUPS = ("family", "script", "resource")
-MOST_FOR_PAIRS = 40  # languages: 1,560 searches
+MOST_FOR_PAIRS = 40  # languages (40 languages are 1,560 searches)
 MOST_FOR_SPEED = 500  # sentences
-FEWEST_ROWS = 20  # of a set in all languages, for its geometry to mean anything
+FEWEST_ROWS = 20  # sentences in all languages, for a meaningful geometry
 TRAINING_LANGS = ("fra_Latn", "eng_Latn")
 
 
@@ -59,12 +59,12 @@ def measure(
     """Measure every model on every set.
 
     Args:
-        cache: folder of embeddings and alignment results, kept between runs.
-        main: the set for heat map, geometry, map and examples; default the one with most sentences in all languages.
-        examples: wrongly retrieved sentences a model.
+        cache: folder of cached embeddings and alignment results.
+        main: set for heat map, geometry, map and examples; None is the one with most sentences in all languages.
+        examples: number of retrieval errors per model.
 
     Raises:
-        ValueError: what an evaluation refuses, with the file and the model before it; a `main` that is no set.
+        ValueError: errors of an evaluation, with the file and the model; an unknown `main`.
     """
     main = _main_set(data, main)
     result: dict[str, Any] = {
@@ -94,7 +94,7 @@ def measure(
     for model, (file, what, step) in bar:
         bar.set_description(f"{model.label}: {file} {what}")
         if model.label not in encoders:
-            encoders = {  # one model's embeddings in memory at a time
+            encoders = {  # only one model's embeddings are in memory
                 model.label: cached_encoder(model.encode, cache, model.model_id, progress=progress)
             }
         with _naming(file, model.label):
@@ -103,7 +103,7 @@ def measure(
 
 
 def _steps(model: ReportModel, data: ReportData, main: str) -> Iterable[tuple[str, str, Callable]]:
-    """(file, what, function(result, model, encode, data, cache, examples))"""
+    """Yield (file, name of the step, function(result, model, encode, data, cache, examples))."""
     for name, table in data.tables.items():
         yield table.file, "xsim", _on(_xsim, table)
         if table.has_topics:
@@ -122,15 +122,15 @@ def _on(function: Callable, subject: Any) -> Callable:
 
 
 def _xsim(table: NwayTable, result, model, encode, data, cache, examples) -> None:
-    found = evaluate_xsim(
+    table_of_langs = evaluate_xsim(
         encode,
         table.rows,
         target_lang=data.target_lang,
         negatives=table.negatives or None,
         same_text_is_right=True,
     )
-    result["xsim"].setdefault(table.name, {})[model.label] = _plain(found)
-    result["groups"].setdefault(table.name, {})[model.label] = {by: grouped(found, by).rows for by in GROUPS}
+    result["xsim"].setdefault(table.name, {})[model.label] = _plain(table_of_langs)
+    result["groups"].setdefault(table.name, {})[model.label] = {by: grouped(table_of_langs, by).rows for by in GROUPS}
 
 
 def _families(table: NwayTable, result, model, encode, data, cache, examples) -> None:
@@ -142,13 +142,15 @@ def _families(table: NwayTable, result, model, encode, data, cache, examples) ->
             f"more than {MOST_FOR_PAIRS}",
         )
         return
-    found = evaluate_xsim(encode, table.rows, target_lang=data.target_lang, direction="all", same_text_is_right=True)
+    all_pairs = evaluate_xsim(
+        encode, table.rows, target_lang=data.target_lang, direction="all", same_text_is_right=True
+    )
     cells: dict[tuple[str, str], list[float]] = {}
-    for row in found.rows:
+    for row in all_pairs.rows:
         cells.setdefault((_family(row["lang"]), _family(row["target_lang"])), []).append(row["xsim"])
     names = list(dict.fromkeys(_family(lang) for lang in table.langs))
     matrix = [[_mean(cells.get((a, b))) for b in names] for a in names]
-    average = found.average["xsim"] if found.average else None
+    average = all_pairs.average["xsim"] if all_pairs.average else None
     result["families"][model.label] = {"names": names, "matrix": matrix, "average": average}
 
 
@@ -164,9 +166,9 @@ def _topics(table: NwayTable, result, model, encode, data, cache, examples) -> N
     if model.probe_encode:
         encode = cached_encoder(model.probe_encode, cache, f"{model.model_id}-probe")
     for lang in wanted:
-        found = evaluate_classification(encode, train, test, train_lang=lang)
+        accuracies = evaluate_classification(encode, train, test, train_lang=lang)
         place = result["topics"].setdefault(table.name, {}).setdefault(lang, {})
-        place[model.label] = _plain(found)
+        place[model.label] = _plain(accuracies)
 
 
 def _examples(table: NwayTable, result, model, encode, data, cache, examples) -> None:
@@ -175,7 +177,7 @@ def _examples(table: NwayTable, result, model, encode, data, cache, examples) ->
 
 def _space(table: NwayTable, result, model, encode, data, cache, examples) -> None:
     if model.sparse:
-        _skip(result, model, "geometry, singular values and map: its embeddings are sparse")
+        _skip(result, model, "geometry, singular values and map: sparse embeddings")
         return
     ids = table.common
     if len(ids) < FEWEST_ROWS:
@@ -183,13 +185,13 @@ def _space(table: NwayTable, result, model, encode, data, cache, examples) -> No
             result,
             model,
             f"geometry, singular values and map: {table.file} has {len(ids)} sentences in all "
-            f"languages, and {FEWEST_ROWS} are needed",
+            f"languages, fewer than {FEWEST_ROWS}",
         )
         return
     parts = {lang: encode([table.texts[lang][key] for key in ids], lang) for lang in table.langs}
-    found = evaluate_geometry(parts)
-    result["geometry"][model.label] = found.to_row()
-    curve = found.singular_values / found.singular_values[0]
+    geometry = evaluate_geometry(parts)
+    result["geometry"][model.label] = geometry.to_row()
+    curve = geometry.singular_values / geometry.singular_values[0]
     result["singular_values"][model.label] = [float(f"{value:.4g}") for value in curve]
     result["cosines"][model.label] = negative_cosines(encode, table, data.target_lang)
     result["map"][model.label] = sentence_map(encode, table, data.target_lang)
@@ -198,12 +200,12 @@ def _space(table: NwayTable, result, model, encode, data, cache, examples) -> No
 def _alignment(subject, result, model, encode, data, cache, examples) -> None:
     name, pairs = subject
     if model.tokens is None:
-        _skip(result, model, f"word alignment of {name}.parquet: it has no token states")
+        _skip(result, model, f"word alignment of {name}.parquet: no token states")
         return
 
     def make() -> list[dict]:
-        found = evaluate_alignment(*model.tokens(), pairs, methods=("itermax",), on_long="skip", progress=True)
-        return [row | found.notes for row in aer_by_layer(found).rows]
+        alignment = evaluate_alignment(*model.tokens(), pairs, methods=("itermax",), on_long="skip", progress=True)
+        return [row | alignment.notes for row in aer_by_layer(alignment).rows]
 
     rows = cached_result(cache, ["alignment", model.model_id, data.fingerprints[name]], make)
     result["alignment"].setdefault(name, {})[model.label] = rows
@@ -211,7 +213,7 @@ def _alignment(subject, result, model, encode, data, cache, examples) -> None:
 
 def _cost(table: NwayTable, result, model, encode, data, cache, examples) -> None:
     if model.name is None:
-        _skip(result, model, "speed and memory: it has no name to be opened by alone")
+        _skip(result, model, "speed and memory: the model cannot be opened by name")
         return
     texts = list(table.texts[data.target_lang].values())[:MOST_FOR_SPEED]
     key = ["cost", model.model_id, data.target_lang, texts]

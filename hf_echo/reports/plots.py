@@ -1,7 +1,7 @@
-"""The figures of a report as SVG text. Needs matplotlib (extra `plots`).
+"""Figures of a report as SVG text. Needs matplotlib (extra `plots`).
 
-Contract: `measure`'s dict in, {name: (caption, [svg, ...])} out; each SVG stands within a page and takes the page's
-text colour, so that one drawing serves a light and a dark page. A figure without data is left out.
+Contract: `measure`'s dict in, {name: (caption, [svg, ...])} out. Each SVG uses the text colour of its page, so that one
+figure serves light and dark pages. Figures without data are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INK = "#010203"  # becomes currentColor
 COLOURS = ("#3b82d6", "#e07b18", "#2a9d62", "#c8508f", "#8b6fd1", "#9a8a2a", "#1f9aa8", "#b5523b")
 STYLE = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "hf-echo",  # ids hang on what is drawn, so that a second report is the same
+    "svg.hashsalt": "hf-echo",  # ids depend on the content only, so that reports are reproducible
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,
@@ -28,53 +28,53 @@ STYLE = {
 
 
 def check_matplotlib() -> None:
-    """Raises ImportError, naming the extra, before anything long is measured."""
+    """Raise ImportError, with the extra to install, before long measurements."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ImportError("a report draws with matplotlib: pip install 'hf-echo[plots]'") from None
+        raise ImportError("a report needs matplotlib: pip install 'hf-echo[plots]'") from None
 
 
 def figures(measured: dict[str, Any]) -> dict[str, tuple[str, list[str]]]:
-    """Every figure that there is data for."""
+    """{name: (caption, SVGs)} of every figure with data."""
     labels = [model["label"] for model in measured["models"]]
     colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
-    found: dict[str, tuple[str, list[str]]] = {}
+    drawings: dict[str, tuple[str, list[str]]] = {}
     for name, tables in measured["xsim"].items():
         svgs = [_bars(tables, colours, m) for m in ("xsim", "xsimpp") if _has(tables, m)]
-        found[f"xsim-{name}"] = (f"{name}: error rate in percent by language, lower is better.", svgs)
+        drawings[f"xsim-{name}"] = (f"{name}: error rate in percent by language, lower is better.", svgs)
         if _has(tables, "xsimpp"):
-            found[f"kinds-{name}"] = (
-                f"{name}: what won instead of the translation in xsim++, in percent of all sentences.",
+            drawings[f"kinds-{name}"] = (
+                f"{name}: wrong choices of xsim++ by kind, in percent of all sentences.",
                 [_kinds(tables, colours)],
             )
     main = measured["main"]
     if measured["families"]:
         svgs = [_heat(label, content) for label, content in measured["families"].items()]
-        found["families"] = (
+        drawings["families"] = (
             f"{main}: xsim in percent from a family (row) to a family (column), mean of its pairs of languages.",
             svgs,
         )
     if measured["map"]:
         svgs = [_map(label, content, measured["target_lang"]) for label, content in measured["map"].items()]
         method = next(iter(measured["map"].values()))["method"]
-        found["map"] = (
+        drawings["map"] = (
             f"{main}: {method} of sentences in all languages. Colours: three sentences with their translations "
-            "(dots), the English one (star) and its hard negatives (crosses); grey: other sentences. Good: dots round "
+            "(dots), the English one (star) and its hard negatives (crosses); grey: other sentences. Good: dots around "
             "their star, crosses outside. Distances between clusters mean nothing.",
             svgs,
         )
     if measured["singular_values"]:
-        found["singular"] = (
+        drawings["singular"] = (
             f"{main}: singular values of all embeddings, as shares of the largest.",
             [_singular(measured["singular_values"], colours)],
         )
     for name, tables in measured["alignment"].items():
-        found[f"aer-{name}"] = (
+        drawings[f"aer-{name}"] = (
             f"{name}: alignment error rate by layer (itermax), mean of the language pairs; 0 is the embeddings.",
             [_aer(tables, colours)],
         )
-    return found
+    return drawings
 
 
 def _has(tables: dict, column: str) -> bool:
@@ -100,7 +100,7 @@ def _draw(draw: Callable, width: float, height: float) -> str:
         count=1,
     )
     text = text.replace("<svg", f'<svg style="max-width:{width * 96:.0f}px" role="img"', 1)
-    text = re.sub(r' id="[A-Za-z0-9.]*_\d+"', "", text)  # groups, the same in every figure
+    text = re.sub(r' id="[A-Za-z0-9.]*_\d+"', "", text)  # remove ids of groups, which are equal in all figures
     return re.sub(r"(\d+\.\d{2})\d+", r"\1", text)
 
 
@@ -218,7 +218,7 @@ def _map(label: str, content: dict, target_lang: str) -> str:
 def _singular(curves: dict[str, list[float]], colours: dict[str, str]) -> str:
     def draw(axis) -> None:
         for label, curve in curves.items():
-            values = [v for v in curve if v > 1e-7]  # below is rounding (`spectrum`)
+            values = [v for v in curve if v > 1e-7]  # smaller values are rounding error (`singular_values`)
             axis.plot(range(1, len(values) + 1), values, color=colours[label], label=label, linewidth=1.8)
         axis.set_yscale("log")
         axis.set_xlabel("singular value, largest first")

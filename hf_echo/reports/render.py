@@ -1,7 +1,7 @@
-"""`measure`'s dict as one HTML page, Markdown and JSON.
+"""Write a report as one HTML page, Markdown and JSON.
 
-Contract: three files, index.html, report.md and report.json. The page holds its style and drawings itself and asks the
-network for nothing; it follows the reader's light or dark setting, and wide tables scroll sideways on a phone.
+Contract: `measure`'s dict in; the files index.html, report.md and report.json out. The page includes its style and
+figures and needs no network. It follows the reader's light or dark setting; wide tables scroll on a phone.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LIMIT = 2_000_000  # bytes of a page
 
 
 def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces") -> list[Path]:
-    """Write the report into a folder; gives the files, the page first.
+    """Write the report into a folder; return the files, the page first.
 
     Raises:
-        ImportError: matplotlib is missing. ValueError: a page above 2 MB (too many languages or models for one).
+        ImportError: matplotlib is missing. ValueError: a page above 2 MB (too many languages or models).
     """
     out = Path(out)
     parts, drawings = sections(measured), figures(measured)
     page = render_html(parts, drawings, title)
     if len(page.encode()) > LIMIT:
         raise ValueError(
-            f"the page would be {len(page.encode()):,} bytes, above {LIMIT:,}: split the sets or the models into "
+            f"the page has {len(page.encode()):,} bytes, more than {LIMIT:,}: split the sets or the models into "
             "several reports"
         )
     content = {
@@ -53,7 +53,7 @@ def render_html(parts: list[Section], drawings: dict[str, tuple[str, list[str]]]
 
 
 def render_markdown(parts: list[Section], title: str) -> str:
-    """The same tables; figures are on the page only."""
+    """The sections as Markdown, with the same tables and without figures."""
     lines = [f"# {title}", ""]
     for part in parts:
         lines += [f"## {part.title}", ""]

@@ -1,7 +1,7 @@
-"""Translations against hard negatives: a two-dimensional map (OS Figure 17) and the cosines that it cannot show.
+"""Translations and hard negatives in an embedding space: a two-dimensional map (OS Figure 17) and cosines.
 
-Contract: an encoder and an n-way table in, plain dicts out. Which sentences are shown hangs on the table and the seed
-alone, so the maps of several models show the same ones.
+Contract: an encoder and an n-way table in, plain dicts out. The choice of sentences depends only on the table and the
+seed, so that the maps of several models show the same sentences.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ ROLES = ("other", "translation", "target", "negative")
 def sentence_map(
     encode: Encode, table: NwayTable, target_lang: str, *, sentences: int = 40, focus: int = 3, seed: int = 0
 ) -> dict:
-    """Some sentences in all languages, and the hard negatives of `focus` of them, in two dimensions.
+    """Project some sentences in all languages, and the hard negatives of `focus` of them, to two dimensions.
 
     Returns:
         method (UMAP with the extra umap, else t-SNE with scikit-learn, else PCA), focus (texts), points: [x, y, role,
-        focus] with role an index of ROLES and focus -1 for the sentences round about.
+        focus], where role is an index of ROLES and focus is -1 for the other sentences.
     """
     ids = list(table.common)
     random.Random(seed).shuffle(ids)
@@ -46,8 +46,8 @@ def sentence_map(
 
 
 def negative_cosines(encode: Encode, table: NwayTable, target_lang: str) -> dict:
-    """Mean cosine of target sentences with their translations and with their own hard negatives, and `nearer`, the
-    percentage of translations that are nearer than every hard negative. None where there are no negatives."""
+    """Mean cosine of target sentences with their translations and with their own hard negatives; `nearer`: percentage
+    of translations nearer than every hard negative. None without negatives."""
     ids = [key for key in table.common if table.negatives.get(key)]
     if not ids:
         return {"translations": None, "negatives": None, "nearer": None}
@@ -70,7 +70,7 @@ def negative_cosines(encode: Encode, table: NwayTable, target_lang: str) -> dict
 
 
 def project(rows: np.ndarray, seed: int = 0) -> tuple[str, np.ndarray]:
-    """(what made it, (n, 2)); rows of length 1, of which the nearest should stay near."""
+    """Project rows of length 1 to (name of the method, (n, 2)): UMAP, else t-SNE, else PCA."""
     try:
         from umap import UMAP
 

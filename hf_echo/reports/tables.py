@@ -1,6 +1,6 @@
-"""What `measure` found as sections of tables and figures, in the order of a page. Rounding happens here.
+"""Sections of a report: the tables and figures of `measure`'s dict, in page order. Numbers are rounded here.
 
-Contract: plain dicts in, `Section`s of text cells out; HTML and Markdown are made from the same sections (`render`).
+Contract: plain dicts in, `Section`s of text cells out; `render` makes HTML and Markdown from them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ..languages import LANGUAGES
 
 @dataclass
 class Grid:
-    """A table of text: the first column is left, the others right (all left where `prose`); `best` cells (row, column)
-    are the lowest or highest of their group; the last row is an average where `average`."""
+    """A table of text. The first column is left-aligned, the others right-aligned; with `prose` all are left-aligned.
+    `best`: cells (row, column) with the best value of their group. `average`: the last row is an average."""
 
     caption: str
     header: list[str]
@@ -27,7 +27,7 @@ class Grid:
 
 @dataclass
 class Section:
-    """A heading, a text, tables, and names of figures (`plots.figures`)."""
+    """A heading, a text, tables, and names of figures (keys of `plots.figures`)."""
 
     title: str
     text: str
@@ -36,34 +36,34 @@ class Section:
 
 
 def sections(measured: dict[str, Any]) -> list[Section]:
-    """The page, without what was not measured."""
-    found = [_summary(measured), _data(measured)]
-    found += [_set(measured, name) for name in measured["xsim"]]
+    """The sections of the page that have data."""
+    parts = [_summary(measured), _data(measured)]
+    parts += [_set(measured, name) for name in measured["xsim"]]
     main = measured["main"]
     if measured["families"]:
         rows = [[label, _number(content["average"])] for label, content in measured["families"].items()]
-        found.append(
+        parts.append(
             Section(
                 f"Between families ({main})",
-                "Every language to every other one, no hard negatives.",
+                "All ordered pairs of languages, without hard negatives.",
                 [Grid("Mean xsim over all pairs, %", ["model", "xsim"], rows)],
                 ["families"],
             )
         )
     if measured["map"]:
-        found.append(_cosines(measured))
+        parts.append(_cosines(measured))
     if any(measured["examples"].values()):
-        found.append(_examples(measured))
-    found += [_topics(name, by_lang) for name, by_lang in measured["topics"].items()]
+        parts.append(_examples(measured))
+    parts += [_topics(name, by_lang) for name, by_lang in measured["topics"].items()]
     if measured["geometry"]:
-        found.append(_geometry(measured))
-    found += [_alignment(name, tables) for name, tables in measured["alignment"].items()]
+        parts.append(_geometry(measured))
+    parts += [_alignment(name, tables) for name, tables in measured["alignment"].items()]
     if measured["cost"]:
-        found.append(_cost(measured))
+        parts.append(_cost(measured))
     if measured["skipped"]:
         rows = [line.split(": ", 1) for line in measured["skipped"]]
-        found.append(Section("Not measured", "", [Grid("", ["model", "what and why"], rows, prose=True)]))
-    return found
+        parts.append(Section("Not measured", "", [Grid("", ["model", "measure and reason"], rows, prose=True)]))
+    return parts
 
 
 def language(code: str) -> str:
@@ -83,7 +83,7 @@ def _summary(measured: dict) -> Section:
             for measure, title in (
                 ("accuracy", "topic accuracy"),
                 ("clt", "CLT"),
-            ):  # a weak probe moves well too
+            ):  # a weak probe can also have a high CLT
                 values = {label: content["average"][measure] for label, content in tables.items()}
                 columns.append((f"{name} {title} from {lang} ↑", values, False))
     for name, tables in measured["alignment"].items():
@@ -97,7 +97,7 @@ def _summary(measured: dict) -> Section:
     about = " ".join(f"{m['label']}: {m['about']}." for m in measured["models"] if m["about"])
     text = (
         f"xsim: how often the nearest {measured['target_lang']} sentence by cosine is not the translation; xsim++: the "
-        f"same with hard negatives by rule among the candidates. ↓ lower is better, ↑ higher. {about}"
+        f"same with rule-based hard negatives among the candidates. ↓ lower is better, ↑ higher. {about}"
     )
     return Section("Summary", text.strip(), [grid])
 
@@ -151,10 +151,10 @@ def _cosines(measured: dict) -> Section:
         for label, c in measured["cosines"].items()
     ]
     header = ["model", "with translations", "with hard negatives", "translation nearer, %"]
-    caption = "Mean cosine of an English sentence; and how often a translation is nearer than every hard negative"
+    caption = "Mean cosine of a target sentence; share of translations nearer than every hard negative"
     return Section(
         f"Translations against hard negatives ({measured['main']})",
-        "After OS Figure 17.",
+        "As in OS Figure 17.",
         [Grid(caption, header, rows)],
         ["map"],
     )
@@ -163,11 +163,11 @@ def _cosines(measured: dict) -> Section:
 def _examples(measured: dict) -> Section:
     rows = [
         [label, language(e["lang"]), e["kind"], e["source"], e["desired"], e["retrieved"]]
-        for label, found in measured["examples"].items()
-        for e in found
+        for label, errors in measured["examples"].items()
+        for e in errors
     ]
     header = ["model", "language", "kind", "source", "desired", "retrieved"]
-    text = "Sentences for which a model preferred a hard negative to the translation, after ECHO Table 16."
+    text = "Sentences for which a model chose a hard negative instead of the translation (as in ECHO Table 16)."
     return Section(f"Errors of xsim++ ({measured['main']})", text, [Grid("", header, rows, prose=True)])
 
 
@@ -190,7 +190,7 @@ def _topics(name: str, by_lang: dict) -> Section:
             grid.rows.append([title, *map(_number, numbers)])
         grids.append(grid)
     text = "A linear probe on frozen embeddings, in percent; CLT: accuracy as a share of the training language's own, "
-    text += "so it says little where that is low."
+    text += "so it says little if that is low."
     return Section(f"{name}: topics", text, grids)
 
 
@@ -207,7 +207,7 @@ def _geometry(measured: dict) -> Section:
     }
     tables = measured["geometry"]
     rows = [[title, *(_number(row[key], 3) for row in tables.values())] for key, title in names.items()]
-    text = "Invariance hangs on the number of dimensions: compare it between models of one size only."
+    text = "Invariance depends on the number of dimensions: compare only models of equal embedding size."
     return Section(f"Geometry ({measured['main']})", text, [Grid("", ["measure", *tables], rows)], ["singular"])
 
 
@@ -222,14 +222,14 @@ def _alignment(name: str, tables: dict) -> Section:
         grid.rows.append([key, *map(_number, numbers)])
     grid.average = True
     skipped = sum(rows[0].get("skipped_too_long", 0) for rows in tables.values())
-    text = f"{skipped} pairs were longer than a model's limit and are left out." if skipped else ""
+    text = f"{skipped} pairs are longer than a model's limit and are left out." if skipped else ""
     return Section(f"{name}: word alignment", text, [grid], [f"aer-{name}"])
 
 
 def _cost(measured: dict) -> Section:
     rows = measured["cost"].values()
     first = next(iter(rows))
-    header = ["model", "sentences a second", "seconds, fastest to slowest round", "peak memory, MiB"]
+    header = ["model", "sentences per second", "seconds, fastest to slowest round", "peak memory, MiB"]
     lines = [
         [
             label,
@@ -243,13 +243,15 @@ def _cost(measured: dict) -> Section:
     fastest = _best([row["sentences_per_second"] for row in rows], 0, False, shift=0)
     grid.best |= {(at, 1) for _, at in fastest}
     text = f"{first['sentences']} sentences of {measured['main']} in {measured['target_lang']}, median of "
-    text += f"{first['rounds']} rounds after one to warm up, {first['threads']} of {first['cores']} cores, each model "
-    text += "in a process of its own: the memory is the process's, library and weights included."
+    text += (
+        f"{first['rounds']} rounds after one warm-up round, {first['threads']} of {first['cores']} cores, each model "
+    )
+    text += "in a separate process; memory is that of the process, with library and weights."
     return Section("Cost", text, [grid])
 
 
 def _best(values: Iterable[float | None], row: int, low: bool, shift: int = 1) -> set[tuple[int, int]]:
-    """Places of the best value, none where there is nothing to compare."""
+    """Cells (row, column) of the best value; none for fewer than two values."""
     known = [(value, at) for at, value in enumerate(values) if value is not None]
     if len(known) < 2:
         return set()

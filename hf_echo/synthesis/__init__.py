@@ -1,4 +1,4 @@
-"""Data made by rules: hard negatives for English sentences."""
+"""Synthetic data: rule-based hard negatives for English, and rows written by a language model (`llm`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Antonyms: one word of the sentence for its opposite, where its neighbours show that the opposite fits."""
+"""Antonym rule for hard negatives: replace a word by its opposite if its neighbours show that it fits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PERSONS = frozenset(
     "player".split()
 )
 _SIDES = frozenset("left right front back top bottom".split())
-# other parts of speech too: behind "be" or an article and not in front of an object
+# words with other parts of speech too: only after "be" or an article, not before an object
 _ALSO_VERBS = frozenset(
     "open clean empty dry clear complete direct separate lower free warm cool close kind even mine "
     "last major "
@@ -36,7 +36,7 @@ _ALSO_VERBS = frozenset(
 _PREPOSITIONAL = frozenset(
     "with without inside outside above below over under despite behind including excluding".split()
 )
-# verbs and adjectives that ask for "with": without it they say nothing
+# verbs and adjectives that need "with"
 _ASK_FOR_WITH = frozenset(
     "agree agreed deal comply cope start begin along associated compared filled covered married met replaced "
     "started began up out wrong".split()
@@ -60,7 +60,7 @@ _CANDIDATES = (
 
 
 def antonym(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Replaces one word by its antonym; prepositions and man/woman come last."""
+    """Yield edits that replace one word by its antonym; prepositions and man/woman come last."""
     later: list[Edits] = []
     for k, low in enumerate(s.low[: len(s)]):
         if low not in _CANDIDATES:
@@ -143,7 +143,7 @@ def _verb_antonym(s: Sentence, k: int, low: str) -> Edits | None:
     if before in DETERMINERS or before == "'s" and not low.endswith("ing"):
         return None
     if s.low[k + 1] in ("up", "out", "off", "away", "down"):
-        return None  # "caught up": a verb of its own
+        return None  # "caught up" is another verb
     form = _form_here(s, k, forms)
     base = forms.get(form)
     opposite = VERB_ANTONYMS.get(base)
@@ -155,7 +155,7 @@ def _verb_antonym(s: Sentence, k: int, low: str) -> Edits | None:
         return None
     if form in ("base", "s"):
         subject = before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts
-        if before == "and":  # "bread and drink": only behind another verb
+        if before == "and":  # "bread and drink": "and" counts only after another verb
             subject = s.before(k, 2) in FORMS
         if not (subject or form == "s" and s.is_name(k - 1)):
             return None
@@ -172,7 +172,7 @@ def _verb_antonym(s: Sentence, k: int, low: str) -> Edits | None:
 
 
 def _form_here(s: Sentence, k: int, forms: dict[str, str]) -> str:
-    """The form that a word has here: "finished" is a participle behind "have" or "be", else a past."""
+    """The form of a verb in this place: "finished" is a participle after "have" or "be", else a past."""
     if "past" in forms and "participle" in forms:
         near = s.low[max(0, k - 3) : k]
         perfect = any(word in HAVE or word in BE or word in ("be", "been", "being", "'s") for word in near)

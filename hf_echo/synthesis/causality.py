@@ -1,4 +1,4 @@
-"""Negation, modal verb and tense: rules on the finite verb of a sentence, each yielding edits."""
+"""Rules for hard negatives on the finite verb of a sentence: negation, modal verb, tense."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Edits = dict[int, str]
 
 _CONTRACTED = {"can": "can't", "will": "won't", "shall": "shan't"}
 _POLARITY = {"any": "some", "anything": "something", "anyone": "someone", "anybody": "somebody"}
-# with these behind it a sentence cannot lose its "not"
+# before these words, "not" cannot be removed
 _NEEDS_NEGATION = frozenset("yet either anymore ever longer much until but nor neither at".split())
 _AFTER_NOT = frozenset("only just even until to necessarily yet all so".split())
 # adverbs that stand between the auxiliary and "not"
@@ -21,7 +21,7 @@ _MIDDLE = frozenset("also still probably likely certainly currently apparently c
 
 
 def negation(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Adds a negation, with do-support where English wants it, or takes one away."""
+    """Yield edits that add a negation (with do-support if English needs it) or remove one."""
     for verb in finite_verbs(s):
         edits = _affirm(s, verb) if verb.negated else _negate(s, verb)
         if edits:
@@ -54,7 +54,7 @@ def _negate(s: Sentence, v: Verb) -> Edits | None:
 
 
 def _with_support(s: Sentence, k: int, support: str, verb: str, behind: str = "") -> Edits:
-    """An auxiliary in front of a verb and of its adverb: "quickly ran" -> "did not quickly run"."""
+    """Insert an auxiliary before a verb and its adverb: "quickly ran" -> "did not quickly run"."""
     verb = f"{behind} {verb}" if behind else verb
     adverb = s.before(k)
     if k - 1 in s.starts or not adverb.endswith("ly") or len(adverb) < 5 or adverb in _MIDDLE | {"only", "finally"}:
@@ -63,7 +63,7 @@ def _with_support(s: Sentence, k: int, support: str, verb: str, behind: str = ""
 
 
 def _behind_middle(s: Sentence, k: int) -> int:
-    """The first position behind k that holds no adverb such as "also"."""
+    """The first position after k without an adverb such as "also"."""
     k += 1
     while s.low[k] in _MIDDLE:
         k += 1
@@ -71,13 +71,13 @@ def _behind_middle(s: Sentence, k: int) -> int:
 
 
 def _asks_for_a_thing(s: Sentence, v: Verb) -> bool:
-    """ "Who is he?", "How much is it?": the answer is no yes or no, a negation would make no sense."""
+    """Whether a question asks for a thing ("Who is he?", "How much is it?"), so that negation makes no sense."""
     asks = {"how"} if v.kind != "be" else {"how", "what", "who", "which", "whose"}
     return any(s.low[start] in asks for start in s.starts if start < v.k)
 
 
 def _coordinated(s: Sentence, k: int) -> bool:
-    """ "saw or heard": do-support, a modal or "will" would need two edits."""
+    """Whether the verb is coordinated ("saw or heard"), where do-support, a modal or "will" needs two edits."""
     return s.low[k + 1] in ("and", "or", ",") and s.low[k + 2] in FORMS
 
 
@@ -122,7 +122,7 @@ _MODAL_CHANGES = {
 
 
 def modal(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Changes the modal verb, or turns a statement into a possibility or an obligation ("is" -> "may be")."""
+    """Yield edits that change the modal verb, or add one for possibility or obligation ("is" -> "may be")."""
     verbs = finite_verbs(s)
     for v in verbs:
         if v.kind == "modal" and (edits := _change_modal(s, v, rng)):
@@ -147,7 +147,7 @@ def _change_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
 
 def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
     if not v.base:
-        return None  # "he's gone": is or has
+        return None  # "he's gone" may be "is" or "has"
     k, word = v.k, s.tokens[v.k]
     past = v.tense == "past"
     new = "might" if past else rng.choice(("may", "should", "might"))
@@ -178,7 +178,7 @@ def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
 
 # --- tense --------------------------------------------------------------------------------------------------
 
-# a sentence that names its time would contradict itself
+# with these words another tense would contradict the sentence
 _TIME_WORDS = frozenset(
     "yesterday today tomorrow tonight now ago last next currently since recently soon already used "
     "later once when if until while as before after every always usually often never born".split()
@@ -187,9 +187,9 @@ _BE_TENSE = {"is": "was", "are": "were", "am": "was", "'m": " was", "'s": " was"
 
 
 def tense(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Moves the only finite verb of a sentence to another tense (present to past, past to present or future).
+    """Yield edits that change the tense of the only finite verb (present to past, past to present or future).
 
-    Sentences with a word of time, a year or a second finite verb are left alone: one edit would not do.
+    Sentences with a time expression, a year or a second finite verb are skipped, because one edit is not enough.
     """
     if not _TIME_WORDS.isdisjoint(s.low) or any(token.isdigit() and len(token) == 4 for token in s.low):
         return

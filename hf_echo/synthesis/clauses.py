@@ -1,7 +1,7 @@
-"""Finds the finite verbs of an English sentence by word lists and neighbours, without a tagger.
+"""Find the finite verbs of an English sentence with word lists and neighbouring words, without a tagger.
 
-Precision before recall: where a word may be a noun or a participle ("plans", "found"), it counts as a verb
-only when what stands in front of it or behind it says so. It does not know which clause is the main one.
+Precision comes before recall: a word that may be a noun or participle ("plans", "found") counts as a verb only if the
+words before or after it show that. Main and subordinate clauses are not distinguished.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ADVERBS = frozenset(
 )
 QUESTION_WORDS = frozenset("why where when what which who how whom whose".split())
 _NAMES = frozenset(MALE_NAMES + FEMALE_NAMES + SURNAMES + COUNTRIES + CITIES + BIBLE_NAMES)
-# after these a pronoun is an object and the verb behind it has no tense: "let it go", "to help you find"
+# after these a pronoun is an object and the next verb has no tense: "let it go", "to help you find"
 _CAUSATIVES = frozenset(
     "let lets make makes made making help helps helped helping see saw seen sees hear heard watch "
     "watched have had "
@@ -89,7 +89,7 @@ _CLOSED = (
         "of",
     }
 )
-# a verb form without tense may follow these at some distance: "to let users create"
+# these may have a verb form without tense some words later: "to let users create"
 _BARE = _CAUSATIVES | MODALS | {"to", "do", "does", "did", "and", "or", "enable"} - {"with", "of", "for", "than"}
 _NEGATIVE = frozenset("never no nor neither none nothing nobody hardly nowhere without n't not unless".split())
 
@@ -106,7 +106,7 @@ class Verb(NamedTuple):
 
 
 def finite_verbs(s: Sentence) -> list[Verb]:
-    """The finite verbs of a sentence from left to right, found once a sentence."""
+    """The finite verbs of a sentence from left to right; cached per sentence."""
     if s.verbs is None:
         s.verbs = list(_find(s))
     return s.verbs
@@ -129,14 +129,14 @@ def _find(s: Sentence) -> Iterator[Verb]:
 
 
 def after_adverbs(s: Sentence, k: int) -> int:
-    """The first position from k on that holds no adverb."""
+    """The first position from k on without an adverb."""
     while s.low[k] in ADVERBS or s.low[k].endswith("ly") and len(s.low[k]) > 4 and s.low[k] not in FORMS:
         k += 1
     return k
 
 
 def subject_position(s: Sentence, k: int) -> int:
-    """The last position before k that holds no adverb; -1 at the start."""
+    """The last position before k without an adverb; -1 at the start."""
     k -= 1
     while k >= 0 and (s.low[k] in ADVERBS or s.low[k].endswith("ly") and len(s.low[k]) > 4):
         k -= 1
@@ -206,7 +206,7 @@ def _auxiliary(s: Sentence, k: int, word: str) -> Verb | None:
 
 
 def _contracted_is(s: Sentence, k: int) -> Verb | None:
-    """The 's of "it's"; with a participle behind it, it may be "has" too, and the base is unknown ("")."""
+    """The 's of "it's"; before a participle it may also be "has", and the base is unknown ("")."""
     if s.before(k) not in ("he", "she", "it", "that", "there", "everything", "everyone", "here"):
         return None
     negated = s.low[k + 1] == "not"
@@ -215,7 +215,7 @@ def _contracted_is(s: Sentence, k: int) -> Verb | None:
 
 
 def _has_subject(s: Sentence, k: int, inverted: bool) -> bool:
-    """have/had after a modal or "to" is an infinitive: "may have gone"."""
+    """Whether have/had has a subject; after a modal or "to" it is an infinitive: "may have gone"."""
     before = s.low[subject_position(s, k)] if k else ""
     return inverted or before not in MODALS and before not in ("to", "not", "n't", "'d", "having")
 
@@ -248,13 +248,13 @@ def _lexical(s: Sentence, k: int, word: str, last_auxiliary: int) -> Verb | None
     thing = behind in DETERMINERS or behind in OBJECTS or behind == "that"
     if before in ("to", "not", "n't") or before in MODALS or (j >= 1 and s.low[j - 1] in MODALS | DO):
         return None
-    close = k - last_auxiliary <= 4  # a participle or infinitive may hang on that auxiliary
+    close = k - last_auxiliary <= 4  # a participle or infinitive may belong to that auxiliary
     name = j >= 0 and (s.is_name(j) or s.tokens[j] in _NAMES)
     noun = before.isalpha() and before not in _CLOSED
     sure = word not in AMBIGUOUS
 
     if "s" in forms and k in s.starts and (behind in DETERMINERS or sure and thing):
-        return Verb(k, "lexical", "s", forms["s"])  # "Returns the number": the style of manuals
+        return Verb(k, "lexical", "s", forms["s"])  # "Returns the number", as in manuals
     if "s" in forms and not close:
         if pronoun and before not in SUBJECTS_PLURAL:
             return Verb(k, "lexical", "s", forms["s"])

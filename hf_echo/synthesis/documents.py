@@ -1,6 +1,6 @@
-"""Parallel documents that are nearly right (OS 10.2): five ways to spoil one, for xsim++ beyond sentences.
+"""Make hard negatives of documents (OS 10.2): five kinds of changed documents, for xsim++ beyond sentences.
 
-A document is its sentences in order. What is made is never equal to the document itself.
+A document is a list of its sentences. A negative is never equal to its document.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ KINDS = ("drop_last", "replace_last", "drop_random", "replace_random", "shuffle"
 def document_negatives(
     sentences: Sequence[str], others: Sequence[str], *, seed: int = 0, kinds: Sequence[str] = KINDS
 ) -> list[tuple[list[str], str]]:
-    """(sentences, kind) of each kind that the document allows (OS 10.2).
+    """Make hard negatives (sentences, kind) of a document, one of each kind that it allows (OS 10.2).
 
     Args:
-        sentences: of one document; `drop_...` and `shuffle` need two.
-        others: sentences of other documents in the same language, from which replacements are drawn.
-        seed: the same document, others and seed give the same negatives.
+        sentences: of one document; `drop_...` and `shuffle` need at least two.
+        others: sentences of other documents in the same language, as replacements.
+        seed: equal document, others and seed give equal negatives.
 
     Raises:
         ValueError: an unknown kind.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise ValueError(f"unknown kind {unknown[0]!r}; known are {', '.join(KINDS)}")
-    rng, whole, made = random.Random(f"{seed} {' '.join(sentences)}"), list(sentences), []
+        raise ValueError(f"unknown kind {unknown[0]!r}; choose from {', '.join(KINDS)}")
+    rng, whole, negatives = random.Random(f"{seed} {' '.join(sentences)}"), list(sentences), []
     for kind in kinds:
         negative = _spoil(kind, whole, others, rng)
-        if negative and negative != whole and negative not in [n for n, _ in made]:
-            made.append((negative, kind))
-    return made
+        if negative and negative != whole and negative not in [n for n, _ in negatives]:
+            negatives.append((negative, kind))
+    return negatives
 
 
 def _spoil(kind: str, whole: list[str], others: Sequence[str], rng: random.Random) -> list[str]:
-    """Empty where the kind asks more than there is."""
+    """Apply one kind of change; an empty list if the document has too few sentences for it."""
     n = len(whole)
     what, _, where = kind.partition("_")
     if what == "shuffle":
         order = list(range(n))
-        for _ in range(8):  # by lot the old order may come out again
+        for _ in range(8):  # a shuffle may give the old order
             rng.shuffle(order)
             if (shuffled := [whole[i] for i in order]) != whole:
                 return shuffled
@@ -55,15 +55,15 @@ def _spoil(kind: str, whole: list[str], others: Sequence[str], rng: random.Rando
 def paragraphs(
     rows: Sequence[tuple[str, Sequence[str], Sequence[str]]], max_sentences: int, *, seed: int = 0
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Parallel documents, (name, sentences, their translations), cut into stretches of 2 to `max_sentences`.
+    """Divide parallel documents (name, sentences, translations) into paragraphs of 2 to `max_sentences` sentences.
 
-    Lengths are drawn, so that a model sees them all; a rest of one sentence joins the stretch before it.
+    Lengths are random, so that a model sees all of them; a rest of one sentence joins the paragraph before it.
 
     Raises:
-        ValueError: the two sides of a document differ in length, or `max_sentences` is below 2.
+        ValueError: a document with different numbers of sentences and translations, or `max_sentences` below 2.
     """
     if max_sentences < 2:
-        raise ValueError(f"max_sentences={max_sentences} is below 2: that is a sentence, not a paragraph")
+        raise ValueError(f"max_sentences={max_sentences} is below 2; a paragraph has at least 2 sentences")
     rng = random.Random(seed)
     for name, source, target in rows:
         if len(source) != len(target):

@@ -1,4 +1,4 @@
-"""Entity alterations of xSIM++: names and words of one kind (places, people, colours), and pronouns."""
+"""Entity rules for hard negatives (xSIM++): names, words of one kind (places, people, colours), pronouns."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def _groups() -> dict[str, tuple[str, ...]]:
         words.SHORT_COUNTRIES,
         words.SURNAMES,
     ]
-    found: dict[str, tuple[str, ...]] = {}
+    group_of: dict[str, tuple[str, ...]] = {}
     for names in lists:
         unique = tuple(dict.fromkeys(names))
         for name in unique:
-            found.setdefault(name, unique)
-    return found
+            group_of.setdefault(name, unique)
+    return group_of
 
 
 _NAMES = _groups()
 _LONG_NAMES = {name.split()[0] for name in _NAMES if " " in name}
 _SURNAMES = tuple(words.SURNAMES)
 _SIBLINGS = {word: tuple(line.split()) for line in words.SIBLINGS for word in line.split()}
-# names that are ordinary words too: not at the start of a sentence, and not alone
+# names that are also ordinary words: not replaced at the start of a sentence or alone
 _ALSO_WORDS = frozenset("Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split())
 _SPOKEN = tuple(words.SPOKEN)
 _SPEAKING = frozenset("learn learns learned learning speak speaks spoke speaking understand study into".split())
@@ -49,7 +49,7 @@ _ALTERNATIVES = 3
 
 
 def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Swaps a name, everywhere it stands, for another of its type; then a noun or colour for a sibling."""
+    """Yield edits that replace a name, wherever it occurs, by one of its type; then nouns and colours."""
     spans = list(_name_spans(s))
     rng.shuffle(spans)
     for start, end, group in spans:
@@ -74,7 +74,7 @@ def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _is_noun_here(s: Sentence, k: int) -> bool:
-    """Words such as "book", "train", "head" only behind a determiner, an adjective or a number."""
+    """Whether a word such as "book" or "train" is a noun: after a determiner, an adjective or a number."""
     if s.before(k) in SUBJECTS or s.before(k) in ("to", "not", "n't", "will", "can", "'ll"):
         return False
     if s.low[k] not in FORMS:
@@ -86,7 +86,7 @@ _ADJECTIVES = frozenset(("red", "blue", "green", "white", "black", "old", "new",
 
 
 def _others(name: str, group: tuple[str, ...], s: Sentence, rng: Random) -> list[str]:
-    """A few other members of the group that the sentence does not hold yet."""
+    """A few other members of the group that do not occur in the sentence."""
     chosen = rng.sample(group, min(len(group), _ALTERNATIVES + 4))
     held = set(s.low)
     return [new for new in chosen if new != name and new.split()[0].lower() not in held][:_ALTERNATIVES]
@@ -141,11 +141,11 @@ def _span_at(s: Sentence, k: int, token: str) -> tuple[int, tuple[str, ...]] | N
     if title and first_name and not following_name:
         return k + 1, _SURNAMES
     if after_name and not (s.tokens[k - 1] in _NAMES and _NAMES[s.tokens[k - 1]][0] in ("Tom", "Mary")):
-        return None  # the tail of a longer name: "West Virginia", "Bank of England" is taken apart by "of"
+        return None  # the end of a longer name ("West Virginia"); "of" separates "Bank of England"
     if after_name and first_name:
         return k + 1, _SURNAMES
     if following_name and not first_name and group is not _NAMES["French"]:
-        return None  # the head of a longer name: "London Bridge"
+        return None  # the beginning of a longer name: "London Bridge"
     return k + 1, group
 
 
@@ -166,9 +166,9 @@ _FEMALE_OBJECT_ENDS = frozenset(
 
 
 def pronoun(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Replaces a person's pronouns all through the sentence, with the verb forms that follow from it."""
+    """Yield edits that replace a person's pronouns in the whole sentence, and adapt the verb forms."""
     present = set(s.low)
-    # "A girl lays her head": the pronoun is the girl's, who is changed with it by the antonym rule
+    # "A girl lays her head": the antonym rule changes the girl and her pronoun together
     bound = not present & {"he", "she"} and not present.isdisjoint(words.GENDER)
     if not bound and present & {"he", "him", "his", "himself"} and not present & {"she", "her"}:
         yield _male_to_female(s)
@@ -244,7 +244,7 @@ def _you_to_they(s: Sentence) -> Edits | None:
 
 
 def swap_gender(s: Sentence, k: int) -> Edits:
-    """A man for a woman or the other way, with the pronouns that agree with the noun."""
+    """Replace a man by a woman or a woman by a man, with the pronouns that agree."""
     female = words.GENDER[s.low[k]]
     edits = {k: cased(female, s.tokens[k])}
     present = set(s.low)
@@ -253,7 +253,7 @@ def swap_gender(s: Sentence, k: int) -> Edits:
         present & {"she", "her", "herself"},
     )
     if s.before(k) in ("his", "her", "my", "your", "our", "their"):
-        return edits  # "her brother": the pronouns are hers
+        return edits  # "her brother": the pronouns belong to her
     if male_pronouns and not female_pronouns:
         edits |= _male_to_female(s)
     elif female_pronouns and not male_pronouns:

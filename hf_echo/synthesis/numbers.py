@@ -1,4 +1,4 @@
-"""Number alterations of xSIM++: quantities, dates and times, percentages."""
+"""Number rules for hard negatives (xSIM++): quantities, dates and times, percentages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MULTIPLES = "hundreds thousands millions billions".split()
 _TIMES = {"twice": ("three times", "four times"), "once": ("twice", "three times")}
 _WORDS = frozenset([*_CARDINALS, *_TEENS, *_TENS, *_SCALES, *_MULTIPLES, *_ORDINALS, "first", "all", "twice", "once"])
 _WORDS |= {"half", "double", "triple", "dozen"}
-# behind the conjunction "once", which is no number
+# before these words, "once" is a conjunction and not a number
 _AFTER_CONJUNCTION = frozenset("the you a an upon it again they he she we i your this that more".split())
 _FRACTIONS = {
     "half": ("a third", "a quarter"),
@@ -56,7 +56,7 @@ _ORDINAL = re.compile(r"(\d+)(st|nd|rd|th)$")
 
 
 def percentage(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """15% -> 22%, "ten percent" -> "seven percent"."""
+    """Yield edits of percentages: 15% -> 22%, "ten percent" -> "seven percent"."""
     for k, low in enumerate(s.low[: len(s)]):
         if _is_percent(s, k + 1) and not (s.before(k) == "-" or s.low[k] == "%"):
             if _NUMBER.match(low):
@@ -70,7 +70,7 @@ def _is_percent(s: Sentence, k: int) -> bool:
 
 
 def number(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Another quantity: digits keep their shape (1,250 -> 1,730), words stay words (three -> seven)."""
+    """Yield edits of quantities: digits keep their format (1,250 -> 1,730), words stay words (three -> seven)."""
     for k, low in enumerate(s.low[: len(s)]):
         if _NUMBER.match(low):
             if not (_is_percent(s, k + 1) or _is_year(s, k) or _is_day_of_month(s, k) or _is_time(s, k)):
@@ -81,7 +81,7 @@ def number(s: Sentence, rng: Random) -> Iterator[Edits]:
 
 
 def _glued(s: Sentence, k: int) -> bool:
-    """Whether the number goes on behind a sign: "2-3", "1/2"."""
+    """Whether the number continues after a sign: "2-3", "1/2"."""
     behind = s.low[k + 1]
     return behind in _GLUE_BEHIND or behind == "-" and s.low[k + 2][:1].isdigit()
 
@@ -124,12 +124,12 @@ def _other_number_word(s: Sentence, k: int, low: str, rng: Random) -> str | None
 
 
 def _is_fraction(s: Sentence, k: int) -> bool:
-    """ "two-thirds": another numerator may pass one."""
+    """Whether the token belongs to a fraction ("two-thirds"), where another numerator may exceed one."""
     return s.low[k + 1] == "-" and s.low[k + 2].rstrip("s") in ("half", "third", "quarter", *_ORDINALS)
 
 
 def date(s: Sentence, rng: Random) -> Iterator[Edits]:
-    """Another year, month, weekday, day, time of day, or unit of time."""
+    """Yield edits of years, months, weekdays, days, times of day and units of time."""
     for k, low in enumerate(s.low[: len(s)]):
         token = s.tokens[k]
         if low[:1].isdigit():
@@ -159,9 +159,9 @@ def _other_date_number(s: Sentence, k: int, low: str, rng: Random) -> str | None
         return ":".join([str(_shifted(int(hour), 1, 12 if int(hour) <= 12 else 23, rng)), *rest])
     if _is_time(s, k):
         return str(_shifted(int(low), 1, 12, rng)) if low.isdecimal() else None
-    found = _ORDINAL.match(low)
-    if found and (s.low[k + 1] in ("century", "of", "-") or s.before(k).title() in MONTHS):
-        value = _shifted(int(found[1]), 2, 20, rng, low=2)
+    ordinal = _ORDINAL.match(low)
+    if ordinal and (s.low[k + 1] in ("century", "of", "-") or s.before(k).title() in MONTHS):
+        value = _shifted(int(ordinal[1]), 2, 20, rng, low=2)
         return f"{value}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(value % 10 if value // 10 != 1 else 0, 'th') }"
     return None
 
@@ -229,7 +229,7 @@ def _other(word: str, group: list[str], rng: Random) -> str:
 
 
 def _shifted(value: int, least: int, most: int, rng: Random, low: int | None = None) -> int:
-    """Another whole number between least (or ``low``) and most."""
+    """A random other integer between least (or ``low``) and most."""
     start = low if low is not None else least
     while True:
         new = rng.randint(start, max(most, start + 1))
@@ -238,13 +238,13 @@ def _shifted(value: int, least: int, most: int, rng: Random, low: int | None = N
 
 
 def _other_numbers(text: str, rng: Random, top: int | None = None) -> list[str]:
-    """Two different ones."""
+    """Two different results of `_other_number`."""
     return list(dict.fromkeys(_other_number(text, rng, top) for _ in range(4)))[:2]
 
 
 def _other_number(text: str, rng: Random, top: int | None = None) -> str:
-    """A number of the same length and punctuation, another value; below ``top`` where one is given."""
-    if text.count(".") + text.count(":") > 1:  # a version number: its last part
+    """A number of the same length and punctuation with another value, below ``top`` if given."""
+    if text.count(".") + text.count(":") > 1:  # a version number: change its last part
         head, mark, last = text.rpartition(".")
         return f"{head}{mark}{_shifted(int(last), 0, 9, rng)}" if last.isdecimal() else text
     whole = re.split(r"[.,:]", text)[0]
@@ -253,7 +253,7 @@ def _other_number(text: str, rng: Random, top: int | None = None) -> str:
         return str(rng.randint(top // 20, top - 5))
     if text == whole and len(text) <= 2:
         return str(_shifted(value, *((2, 12) if value <= 12 else (13, 99)), rng))
-    if text == whole and text.endswith("0") and len(text) <= 4:  # round stays round
+    if text == whole and text.endswith("0") and len(text) <= 4:  # round numbers stay round
         step = 100 if text.endswith("00") else 10
         least = 10 ** (len(text) - 1) // step
         return str(_shifted(value // step, least, 10 * least - 1, rng) * step)

@@ -1,4 +1,4 @@
-"""Steps of a data recipe that fill a column: ``score`` (quality), ``hard_negatives``. See `hf_echo.data.pipeline`."""
+"""Data recipe steps that fill a column: ``score`` (quality), ``hard_negatives``. See `hf_echo.data.pipeline`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hf_echo.data.pipeline.recipe import make
 
 @dataclass(frozen=True)
 class Score:
-    """``- score: CHECKPOINT``: the column quality, the cosine by an Echo checkpoint or any SentenceTransformer.
+    """``- score: CHECKPOINT``: fill the column quality with the cosine of an Echo checkpoint or SentenceTransformer.
 
     Attributes:
         model: folder or Hub name.
         dtype: "auto", "bf16" or "fp32".
-        batch: rows whose embeddings are in memory at once.
-        again: score rows that have a quality too; otherwise they keep it.
-        gpus: GPUs of a task on a Ray cluster; one process takes what torch finds.
+        batch: rows per block; the embeddings of one block are in memory.
+        again: also score rows that already have a quality.
+        gpus: GPUs per task on a Ray cluster; a local process uses the GPU that torch finds.
     """
 
     model: str
@@ -30,7 +30,9 @@ class Score:
     batch: int = 16_384
     again: bool = False
     gpus: float = 0
-    identity: str = field(default="", init=False)  # of a folder: another checkpoint there is another step
+    identity: str = field(
+        default="", init=False
+    )  # fingerprint of a folder: another checkpoint there makes another step
 
     def __post_init__(self) -> None:
         files = sorted(path for path in Path(self.model).glob("*") if path.is_file())
@@ -46,7 +48,7 @@ class Score:
 
 @dataclass(frozen=True)
 class RuleNegatives:
-    """``- hard_negatives: rules``: up to ``max_negatives`` by rule for each English target that has none yet."""
+    """``- hard_negatives: rules``: add up to ``max_negatives`` rule-based negatives to English targets without any."""
 
     method: str = "rules"
     max_negatives: int = 5
@@ -54,7 +56,7 @@ class RuleNegatives:
 
     def __post_init__(self) -> None:
         if self.method != "rules":
-            raise ValueError(f"hard_negatives: {self.method!r} is not 'rules', the only kind a recipe can make")
+            raise ValueError(f"hard_negatives: {self.method!r} is unknown; the only kind is 'rules'")
 
     def add(self, table: pa.Table) -> pa.Table:
         from .rules import rule_based_hard_negatives
@@ -63,8 +65,8 @@ class RuleNegatives:
         columns = (table[name].to_pylist() for name in ("target", "target_lang", "hard_negatives"))
         for text, lang, there in zip(*columns):
             if lang.startswith("eng_Latn") and not there:
-                found = rule_based_hard_negatives(text, self.max_negatives, seed=self.seed)
-                there = [negative for negative, _ in found]
+                by_rule = rule_based_hard_negatives(text, self.max_negatives, seed=self.seed)
+                there = [negative for negative, _ in by_rule]
             lists.append(there or [])
         place = table.column_names.index("hard_negatives")
         return table.set_column(place, "hard_negatives", pa.array(lists, pa.list_(pa.string())))
@@ -80,5 +82,5 @@ def _negatives(spec: Mapping[str, Any]) -> RuleNegatives:
     return make(RuleNegatives, {"method": spec.pop("hard_negatives"), **spec}, "hard_negatives")
 
 
-#: for `read_recipe(path, STEPS)`
+#: steps for `read_recipe(path, STEPS)`
 STEPS = {"score": _score, "hard_negatives": _negatives}

@@ -1,9 +1,8 @@
-"""Hard negatives by rule: English sentences that say something else in nearly the same words.
+"""Rule-based hard negatives: English sentences with another meaning in nearly the same words.
 
-After xSIM++ (Chen et al. 2023) and the prompt of OS Figure 15: causality (negation, antonym, modal; tense
-beside them), entities (names, pronouns), numbers (quantities, dates, percentages). There is no tagger and no
-parser behind it: word lists and neighbours decide, and a rule that is not sure writes nothing. It knows
-English only, and does not know whether a negative happens to be true as well.
+After xSIM++ (Chen et al. 2023) and the prompt of OS Figure 15: causality (negation, antonym, modal, and also tense),
+entities (names, pronouns), numbers (quantities, dates, percentages). The rules use word lists and neighbouring words,
+without tagger or parser; a rule that is not sure makes no negative. English only. A negative may happen to be true.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .entities import entity, pronoun
 from .numbers import date, number, percentage
 from .sentence import Sentence
 
-#: kind -> rule: (Sentence, Random) -> edits {token position: new text}, one dict a negative
+#: kind -> rule: (Sentence, Random) -> edits {token position: new text}, one dict per negative
 RULES: dict[str, Callable[[Sentence, Random], Iterator[dict[int, str]]]] = {
     "negation": negation,
     "antonym": antonym,
@@ -37,22 +36,22 @@ _NOT_LETTERS = re.compile(r"[\W_]+")
 
 
 def normal_form(text: str) -> str:
-    """The letters and digits of a text in lower case: two texts with the same normal form count as equal."""
+    """Letters and digits of a text in lower case; texts with the same normal form count as equal."""
     return _NOT_LETTERS.sub(" ", text.lower()).strip()
 
 
 def rule_based_hard_negatives(
     text: str, max_negatives: int = 5, *, exclude: Container[str] | None = None, seed: int = 0
 ) -> list[tuple[str, str]]:
-    """Up to ``max_negatives`` sentences that differ from ``text`` in meaning, as (sentence, kind).
+    """Make up to ``max_negatives`` sentences that differ from ``text`` in meaning, as (sentence, kind).
 
-    Kinds are the keys of :data:`RULES`. One of each kind comes first, in an order drawn from ``seed`` and the
-    text; further ones of the same kind follow when there is room. The same text and seed give the same list.
+    Kinds are the keys of :data:`RULES`. First comes one of each kind, in an order drawn from ``seed`` and the text,
+    then further ones of the same kinds. Equal text and seed give an equal list.
 
     Args:
-        text: English; one or a few sentences. An empty text gives an empty list.
-        max_negatives: at most so many; 0 gives an empty list.
-        exclude: texts that no negative may equal, by spelling or by :func:`normal_form` (put in either).
+        text: English, one or a few sentences. An empty text gives an empty list.
+        max_negatives: largest number; 0 gives an empty list.
+        exclude: texts that no negative may equal (as texts or as :func:`normal_form`).
 
     Raises:
         ValueError: max_negatives is negative.
@@ -96,10 +95,13 @@ def _next_new(
 def hard_negatives_for(
     targets: Sequence[str], max_negatives: int = 5, *, seed: int = 0, num_proc: int = 1
 ) -> list[list[tuple[str, str]]]:
-    """Hard negatives of every target of a corpus; none equals any target (:func:`normal_form`).
+    """Make hard negatives of every target of a corpus; none equals any target (:func:`normal_form`).
 
-    Returns a list as long as ``targets``, in the same order and with the same content whatever ``num_proc``
-    is. One core makes some two thousand a second; worker processes are spawned, so they pay from 100,000 on.
+    Returns a list with one entry per target, in order, equal for every ``num_proc``. One core makes about two thousand
+    per second; worker processes need time to start, so they pay off from 100,000 targets.
+
+    Raises:
+        ValueError: num_proc is below 1.
     """
     if num_proc < 1:
         raise ValueError(f"num_proc must be 1 or more, not {num_proc}")
@@ -114,7 +116,7 @@ def hard_negatives_for(
         return pool.map(_in_worker, targets, chunksize=1000)
 
 
-_worker_options: dict[str, object] = {}  # filled once a worker process: the set is too large to send with each task
+_worker_options: dict[str, object] = {}  # filled once per worker process: the set is too large to send with each task
 
 
 def _in_worker(target: str) -> list[tuple[str, str]]:

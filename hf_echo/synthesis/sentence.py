@@ -1,7 +1,7 @@
-"""An English sentence as tokens that can be edited in place: casing, spacing and "a"/"an" are kept right.
+"""An English sentence as tokens that can be edited: casing, spacing and "a"/"an" stay correct.
 
-Clitics are tokens of their own: "don't" is ``do`` ``n't``, "Tom's" is ``Tom`` ``'s``.
-``Sentence(text).render({})`` is the text itself, character for character.
+Clitics are separate tokens: "don't" is ``do`` ``n't``, "Tom's" is ``Tom`` ``'s``. ``Sentence(text).render({})`` is
+exactly the text.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _CONSONANT_SOUND = re.compile(r"(?:eu|one\b|once\b|ubiq|ur[ai])", re.IGNORECASE)
 
 
 def article_for(word: str) -> str:
-    """ "a" or "an", by the sound that the word begins with."""
-    if len(word) > 1 and word.isupper() and word[0] in "FHLMNRSXU":  # spelt out: an MRI, a UN
+    """The article "a" or "an", by the first sound of the word."""
+    if len(word) > 1 and word.isupper() and word[0] in "FHLMNRSXU":  # spelled out: an MRI, a UN
         return "an" if word[0] != "U" and word[1] not in "AEIOUY" else "a"
     return "an" if _VOWEL_SOUND.match(word) and not _CONSONANT_SOUND.match(word) else "a"
 
 
 def cased(word: str, like: str) -> str:
-    """``word`` in the casing of ``like``: all capitals, first capital, or as it is."""
+    """``word`` in the casing of ``like``: all capitals, first capital, or unchanged."""
     if len(like) > 1 and like.isupper() and like not in ("I'M",):
         return word.upper()
     if like[:1].isupper():
@@ -50,15 +50,15 @@ class Sentence:
 
     Attributes:
         tokens: words, numbers, clitics and single punctuation marks.
-        low: the tokens in lower case with straight apostrophes, and four empty strings behind the last.
+        low: the tokens in lower case with straight apostrophes, followed by four empty strings.
         starts: positions that begin a sentence.
     """
 
     def __init__(self, text: str):
         self.text = text
-        found = _TOKEN.findall(text)
-        self.spaces = [space for space, _ in found]
-        self.tokens = [token for _, token in found]
+        pairs = _TOKEN.findall(text)
+        self.spaces = [space for space, _ in pairs]
+        self.tokens = [token for _, token in pairs]
         self.tail = text[sum(map(len, self.spaces)) + sum(map(len, self.tokens)) :]
         self.low = [token.lower().replace("’", "'") for token in self.tokens] + [""] * 4
         self.starts = self._sentence_starts()
@@ -72,7 +72,7 @@ class Sentence:
         return self.low[k - steps] if k >= steps else ""
 
     def is_name(self, k: int) -> bool:
-        """Whether token k is capitalised without standing at the start of a sentence."""
+        """Whether token k is capitalised and not at the start of a sentence."""
         return 0 <= k < len(self) and self.tokens[k][0].isupper() and k not in self.starts and self.low[k] != "i"
 
     def in_code(self, k: int) -> bool:
@@ -85,7 +85,7 @@ class Sentence:
         return self.low[k + 1] in ("/", "_", "=", "(", "\\") or dotted and self.tokens[k + 2][0].isalnum()
 
     def render(self, edits: Mapping[int, str]) -> str:
-        """The text with tokens replaced: {position: new text}, "" drops one. Articles in front are mended."""
+        """The text with tokens replaced: {position: new text}; "" removes a token. Adapts the article before it."""
         tokens = self.tokens.copy()
         spaces = self.spaces.copy()
         for k, new in edits.items():
@@ -101,7 +101,7 @@ class Sentence:
         return "".join(parts) + self.tail
 
     def _drop(self, k: int, tokens: list[str], spaces: list[str], edits: Mapping[int, str]) -> None:
-        """Takes the space of a dropped token away, and hands its capital on when it began a sentence."""
+        """Remove a token's space, and capitalise the next token if it began a sentence."""
         if k in self.starts and k + 1 < len(tokens):
             following = next((j for j in range(k + 1, len(tokens)) if edits.get(j) != ""), None)
             if following is not None:
@@ -118,6 +118,6 @@ class Sentence:
                     starts.add(k)
                 fresh = False
             elif token in ".!?:" or token in '“"‘' and (k == 0 or self.spaces[k]):
-                # a quotation mark with a space in front opens direct speech
+                # a quotation mark after a space opens direct speech
                 fresh = True
         return frozenset(starts)

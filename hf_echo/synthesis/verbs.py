@@ -1,13 +1,13 @@
-"""A small English verb lexicon: the forms of some six hundred frequent verbs, and which form a word is.
+"""English verb lexicon: the forms of some six hundred frequent verbs, and the form of a given word.
 
-``FORMS["went"] == {"past": "go"}``, ``FORMS["put"] == {"base": "put", "past": "put", "participle": "put"}``.
-Words that are far more often nouns in running text (``time``, ``point``, ``place``) are left out on purpose:
-a rule that takes a noun for a verb writes bad English, a rule that misses a verb writes nothing.
+``FORMS["went"] == {"past": "go"}``, ``FORMS["put"] == {"base": "put", "past": "put", "participle": "put"}``. Words that
+are mostly nouns in running text (``time``, ``point``, ``place``) are left out: a rule that takes a noun for a verb
+writes bad English, while a rule that misses a verb writes nothing.
 """
 
 from __future__ import annotations
 
-# base past participle; a participle that equals the past is left out
+# base, past, participle; a participle equal to the past is left out
 _IRREGULAR = """
 arise arose arisen, awake awoke awoken, bear bore borne, beat beat beaten, become became become, begin began
 begun, bend bent, bind bound, bite bit bitten, bleed bled, blow blew blown, break broke broken, breed bred,
@@ -73,7 +73,7 @@ permit plan plug prefer refer regret rob rub ship shop skip slap slip snap step 
 transfer trap travel trip wrap
 """
 
-# forms that running text uses as another part of speech most of the time
+# forms that are mostly another part of speech in running text
 _AMBIGUOUS = frozenset(
     """
     bound found fell bore lay saw rose felt lit ground left kind ring rest state present sound like mean
@@ -152,5 +152,5 @@ for _base, _forms in VERBS.items():
     for _form, _word in _forms.items():
         FORMS.setdefault(_word, {}).setdefault(_form, _base)
 
-#: words that are verbs, but not often enough to take them for one without a pronoun in front
+#: words that are rarely verbs: they count as verbs only after a pronoun
 AMBIGUOUS: frozenset[str] = _AMBIGUOUS

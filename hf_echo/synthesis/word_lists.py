@@ -1,8 +1,8 @@
-"""Word lists of the rules: antonyms, and words of one kind that can stand for each other. Written by hand."""
+"""Hand-written word lists of the rules: antonyms, and words of one kind that can replace each other."""
 
 from __future__ import annotations
 
-# Each pair works both ways unless it is written with ">"; the first listed antonym of a word is used.
+# Each pair works both ways unless written with ">"; the first antonym of a word is used.
 _ADJECTIVES = """
 good-bad better-worse best-worst big-small bigger-smaller biggest-smallest large-small larger-smaller
 largest-smallest great-terrible high-low higher-lower highest-lowest long-short longer-shorter
@@ -75,7 +75,7 @@ hero>coward desert>sea mountain-valley mountains-valleys city>village cities>vil
 foreigner>native hill>valley
 """
 
-# verbs whose forms are made by hf_echo.synthesis.verbs
+# verbs; hf_echo.synthesis.verbs makes their forms
 _VERBS = """
 accept-reject add-remove admit-deny agree-disagree allow-forbid appear-disappear arrive>depart
 attack-defend begin-end buy-sell
@@ -94,7 +94,7 @@ install>uninstall float>sink sink>float freeze>melt melt>freeze whisper>shout
 shout>whisper
 """
 
-# woman for man: swapped together with the pronouns
+# man and woman: replaced together with the pronouns
 GENDER_PAIRS = """
 man-woman men-women boy-girl boys-girls father-mother fathers-mothers brother-sister brothers-sisters
 son-daughter sons-daughters husband-wife husbands-wives king-queen kings-queens prince-princess uncle-aunt
@@ -103,7 +103,7 @@ gentleman-lady gentlemen-ladies dad-mom dads-moms boyfriend-girlfriend businessm
 chairman-chairwoman spokesman-spokeswoman policeman-policewoman policemen-policewomen
 """.split()
 
-# a word of these lists can stand for any other of the same list (OS Table 31: psychologist -> sociologist)
+# words of one list can replace each other (OS Table 31: psychologist -> sociologist)
 SIBLINGS = """
 red blue green yellow purple pink brown gray
 dog cat horse cow sheep rabbit goat pig
@@ -204,7 +204,7 @@ Pennsylvania|North Carolina|South Carolina|New Jersey|Maryland|Connecticut|Hawai
     .split("|")
 )
 
-# with "the" in front
+# with "the" before them
 THE_COUNTRIES = [
     "United States",
     "United Kingdom",
@@ -268,23 +268,23 @@ WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 
 
 def _pairs(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    opposites: dict[str, str] = {}
     for entry in text.split():
         one_way = ">" in entry
         left, right = entry.split(">" if one_way else "-")
-        found.setdefault(left, right.replace("_", " "))
+        opposites.setdefault(left, right.replace("_", " "))
         if not one_way:
-            found.setdefault(right, left)
-    return found
+            opposites.setdefault(right, left)
+    return opposites
 
 
-#: word -> antonym that can stand in the same place
+#: word -> antonym that fits in the same place
 ANTONYMS: dict[str, str] = _pairs(_ADJECTIVES) | _pairs(_OTHER)
 #: base form -> antonym's base form; some antonyms are regular verbs outside the lexicon
 VERB_ANTONYMS: dict[str, str] = _pairs(_VERBS)
 GENDER: dict[str, str] = _pairs(" ".join(GENDER_PAIRS))
 
-# a word keeps its meaning in these, or has no antonym there
+# phrases in which a word has no antonym
 FIXED_PHRASES: frozenset[tuple[str, ...]] = frozenset(
     tuple(phrase.split())
     for phrase in """

@@ -1,4 +1,4 @@
-"""Tokenizers for Echo models: count words, extend a tokenizer or train one, report."""
+"""Tokenizers for Echo models: count words, extend or train a tokenizer, compare tokenizers."""
 
 from .counts import Source, WordCounts, count_words
 from .extend import extend_tokenizer

@@ -1,8 +1,8 @@
-"""Auxiliary token vectors for FOCUS: which tokens of the new vocabulary stand in the same company.
+"""Auxiliary token vectors for FOCUS: similar vectors for tokens that occur in similar contexts.
 
-The paper trains fastText on text tokenized by the new tokenizer. fastText has to be compiled; here the vectors are
-the truncated SVD of a PPMI matrix over the same windows, which is what such a model factorises (Levy and Goldberg
-2014). Vectors of fastText itself are read from a .vec file.
+The paper trains fastText on text tokenized by the new tokenizer. fastText needs a compiler; here the vectors are the
+truncated SVD of a PPMI matrix over the same windows, which such a model factorises (Levy and Goldberg 2014). Vectors
+from fastText can be read from a .vec file.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from tqdm.auto import tqdm
 
 from ..utils.files import load_npy
 
-_TEXTS = 4096  # tokenized at a time
-_PAIRS = 20_000_000  # held before equal ones are merged
+_TEXTS = 4096  # texts tokenized at a time
+_PAIRS = 20_000_000  # pairs in memory before equal ones are merged
 
 
 def auxiliary_vectors(source, tokenizer, *, seed: int = 0) -> torch.Tensor:
-    """(tokenizer size, dim) from whatever is at hand; a token without a vector has a row of zeros.
+    """Auxiliary vectors (tokenizer size, dim) from an array, a file or texts; a token without a vector has a zero row.
 
     Args:
         source: an array or tensor of that shape, row i for token i; a .npy file of one; a .vec file of fastText or
-            word2vec, trained on lines of tokens as the tokenizer spells them; any other file: texts, one a line; or
-            an iterable of texts. Vectors are trained from texts.
+            word2vec, trained on lines of tokens as the tokenizer spells them; another file with one text per line; or
+            an iterable of texts. Vectors are trained from texts (`train_auxiliary`).
 
     Raises:
-        ValueError: another number of rows than tokens; a .vec file that names none of them; no text.
+        FileNotFoundError: the file does not exist. ValueError: not one row per token; a .vec file without any token
+            of the tokenizer; no text.
     """
     size = max(tokenizer.get_vocab().values()) + 1
     if isinstance(source, (str, Path)):
         path = Path(source)
         if not path.is_file():
-            raise FileNotFoundError(f"no file {path}; auxiliary is a .npy, a .vec or a text file")
+            raise FileNotFoundError(f"no file {path}; give a .npy, .vec or text file")
         if path.suffix == ".vec":
             return _read_vec(path, tokenizer.get_vocab(), size)
         if path.suffix != ".npy":
@@ -46,9 +47,7 @@ def auxiliary_vectors(source, tokenizer, *, seed: int = 0) -> torch.Tensor:
     if isinstance(source, (np.ndarray, torch.Tensor)):
         vectors = torch.as_tensor(source).float()
         if vectors.ndim != 2 or len(vectors) != size:
-            raise ValueError(
-                f"auxiliary has shape {tuple(vectors.shape)}, but the new tokenizer {size} tokens: one row each"
-            )
+            raise ValueError(f"auxiliary has shape {tuple(vectors.shape)}; it must have {size} rows, one per token")
         return vectors
     return train_auxiliary(source, tokenizer, seed=seed)
 
@@ -66,24 +65,27 @@ def _read_vec(path: Path, vocabulary: dict[str, int], size: int) -> torch.Tensor
                 vectors = torch.zeros(size, len(vector)) if vectors is None else vectors
                 vectors[vocabulary[token]] = vector
             except (ValueError, RuntimeError):
-                raise ValueError(f"{path}:{number}: not a token and its numbers") from None
+                raise ValueError(f"{path}:{number}: the line is not a token followed by numbers") from None
     if vectors is None:
-        raise ValueError(f"{path} names none of the tokenizer's tokens; train it on lines of its tokens")
+        raise ValueError(f"{path} has no token of the tokenizer; train it on lines of its tokens")
     return vectors
 
 
 def train_auxiliary(
     texts: Iterable[str], tokenizer, *, dim: int = 100, window: int = 5, min_count: int = 10, seed: int = 0
 ) -> torch.Tensor:
-    """Vectors of the tokens that occur at least `min_count` times: PPMI over windows, truncated SVD.
+    """Train vectors of tokens that occur at least `min_count` times: PPMI over windows, truncated SVD.
 
     Args:
-        texts: a text is a sentence or a line; windows do not cross its ends.
-        dim, min_count: as in the FOCUS package.
-        window: tokens on either side, fastText's default.
+        texts: sentences or lines; windows do not cross their ends.
+        dim, min_count: defaults as in the FOCUS package.
+        window: tokens on either side; default as in fastText.
 
     Returns:
         (tokenizer size, dim); rows of rarer tokens are zero.
+
+    Raises:
+        ValueError: no texts, or too little text.
     """
     from scipy.sparse import csr_matrix  # comes with sentence-transformers
 
@@ -95,7 +97,7 @@ def train_auxiliary(
         raise ValueError(
             f"auxiliary: no two tokens of the texts occur {min_count} times near each other; give more text"
         )
-    smoothed = np.bincount(right, count, size) ** 0.75  # Levy et al. 2015: rare contexts count for less
+    smoothed = np.bincount(right, count, size) ** 0.75  # Levy et al. 2015: reduces the weight of rare contexts
     pmi = np.log(count / np.bincount(left, count, size)[left] / (smoothed / smoothed.sum())[right])
     seen = pmi > 0
     matrix = csr_matrix((pmi[seen].astype(np.float32), (left[seen], right[seen])), (size, size))
@@ -106,7 +108,7 @@ def train_auxiliary(
 
 
 def _left_vectors(matrix, rank: int, seed: int, rounds: int = 4) -> np.ndarray:
-    """U sqrt(S) of the truncated SVD, (rows, rank), by randomised power iteration (Halko et al. 2011)."""
+    """U sqrt(S) of the truncated SVD, (rows, rank), with randomised power iteration (Halko et al. 2011)."""
     other = matrix.T.tocsr()
     basis = np.random.default_rng(seed).standard_normal((matrix.shape[1], rank), np.float32)
     for _ in range(rounds):
@@ -117,7 +119,7 @@ def _left_vectors(matrix, rank: int, seed: int, rounds: int = 4) -> np.ndarray:
 
 
 def _count_pairs(texts, tokenizer, size: int, window: int):
-    """Token pairs within `window` in either order: (left, right, count), each (pairs,); and counts a token."""
+    """Count token pairs within `window`, in both orders: (left, right, count), each (pairs,), and token counts."""
     frequency = np.zeros(size, np.int64)
     keys, counts, held = [], [], 0
     bar = tqdm(desc="Auxiliary vectors", unit=" texts", leave=False)

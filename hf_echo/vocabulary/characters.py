@@ -1,9 +1,9 @@
-"""A byte-level BPE whose tokens are whole characters in all scripts; what is in Latin, Greek and Cyrillic stays.
+"""Retrain the non-Latin part of a byte-level BPE from whole characters; Latin, Greek and Cyrillic tokens stay.
 
-Trained on bytes, a BPE joins what is frequent, not what belongs together: Hebrew letters share their first byte, so
-that "the second byte of one letter and the first of the next" are merged before either letter, and a rare Chinese
-character stays three bytes. A bag of such tokens knows little. Here the characters of the texts are put together
-first, and the merges after that are learnt anew.
+A BPE on bytes merges frequent bytes, not characters: Hebrew letters share their first byte, so "the second byte of one
+letter and the first of the next" is merged before either letter, and a rare Chinese character stays three bytes. Static
+embeddings of such tokens carry little meaning. Here the characters of the texts are assembled first; the merges after
+them are learned again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, normalizers
 from ..modeling import EchoTokenizer
 from .extend import MAX_TOKEN_BYTES, byte_characters, check_byte_level, grow
 
-# Without Latin, Greek and Cyrillic, whose letters a BPE on bytes did find (docs/trials/vocabulary.md).
+# Without Latin, Greek and Cyrillic, whose letters a BPE on bytes does find (docs/trials/vocabulary.md).
 BLOCKS = ((0x530, 0x1C80), (0x1C90, 0x1D00), (0x2E80, 0xA640), (0xA800, 0xFB00), (0xFB13, 0x20000))
 DIGITS = "٠١٢٣٤٥٦٧٨٩", "۰۱۲۳۴۵۶۷۸۹", "०१२३४५६७८९", "০১২৩৪৫৬৭৮৯", "௦௧௨௩௪௫௬௭௮௯", "０１２３４５６７８９"
 
@@ -31,19 +31,19 @@ def whole_characters(
     min_count: int = 2,
     progress: bool = True,
 ) -> EchoTokenizer:
-    """Learn the vocabulary of all scripts but Latin, Greek and Cyrillic anew, from whole characters.
+    """Learn the vocabulary of all scripts except Latin, Greek and Cyrillic again, from whole characters.
 
-    Tokens without a character of those scripts keep their merges, and so do the first `keep` ids; what follows them
-    moves up. Digits of other scripts are read as 0-9 (a normalizer), so that a number is the same token everywhere.
+    Tokens without a character of those scripts keep their merges, and so do the first `keep` ids; later ids move up. A
+    normalizer maps digits of other scripts to 0-9, so that a number has the same tokens everywhere.
 
     Args:
-        counts: word, with its leading space -> frequency, of text in the scripts that are learnt anew.
+        counts: word, with its leading space -> frequency, of text in the scripts to learn.
         vocab_size: of the result.
-        keep: the first ids stay as they are, whatever they spell (a decoder's; `used_first`).
-        min_count: characters that count less stay bytes; pairs that count less are not merged.
+        keep: number of first ids that do not change (those of a decoder; `used_first`).
+        min_count: rarer characters stay bytes; rarer pairs are not merged.
 
     Raises:
-        ValueError: it is not a byte-level BPE; vocab_size leaves no room beside what stays; the counts are too few.
+        ValueError: not a byte-level BPE; vocab_size too small for the tokens that stay; too few counts.
     """
     backend = tokenizer.backend_tokenizer
     check_byte_level(backend)
@@ -58,8 +58,8 @@ def whole_characters(
     spelt = [*old, *(token for token in joined if token not in stay)]
     if vocab_size <= len(spelt):
         raise ValueError(
-            f"vocab_size must be above {len(spelt):,} ({len(old):,} tokens that stay, {len(spelt) - len(old):,}"
-            f" characters and their beginnings), not {vocab_size:,}"
+            f"vocab_size must be above {len(spelt):,} ({len(old):,} old tokens, {len(spelt) - len(old):,}"
+            f" characters and their first bytes), not {vocab_size:,}"
         )
     known, first = set(spelt), set(steps)
     model["vocab"] = {token: i for i, token in enumerate(spelt)}
@@ -89,23 +89,23 @@ def in_blocks(character: str) -> bool:
 
 
 def _other(token: str) -> bool:
-    """Whether a token spells, or is a piece of, a character of the scripts that are learnt anew."""
+    """Whether a token contains a character, or a part of one, of the scripts that are learned again."""
     raw = bytes(_BYTES[c] for c in token)
     text = raw.decode("utf-8", errors="replace")
     return any(c == "\ufffd" or in_blocks(c) for c in text)
 
 
 def _with_parts(tokens: Collection[str], merges: list[tuple[str, str]]) -> set[str]:
-    """The tokens and all those that merges make them of."""
-    made: dict[str, list[tuple[str, str]]] = {}
+    """The tokens, and all tokens that merges build them from."""
+    parts_of: dict[str, list[tuple[str, str]]] = {}
     for left, right in merges:
-        made.setdefault(left + right, []).append((left, right))
-    found, todo = set(tokens), list(tokens)
+        parts_of.setdefault(left + right, []).append((left, right))
+    result, todo = set(tokens), list(tokens)
     while todo:
-        for part in {part for pair in made.get(todo.pop(), ()) for part in pair} - found:
-            found.add(part)
+        for part in {part for pair in parts_of.get(todo.pop(), ()) for part in pair} - result:
+            result.add(part)
             todo.append(part)
-    return found
+    return result
 
 
 def _latin_digits(counts: Mapping[str, int]) -> Counter[str]:
@@ -116,7 +116,7 @@ def _latin_digits(counts: Mapping[str, int]) -> Counter[str]:
 
 
 def _characters(counts: Mapping[str, int], min_count: int) -> list[str]:
-    """Those of the blocks, the most frequent first."""
+    """Characters of the scripts to learn (`BLOCKS`), most frequent first."""
     seen: Counter[str] = Counter()
     for word, count in _latin_digits(counts).items():
         for character in word:
@@ -126,7 +126,7 @@ def _characters(counts: Mapping[str, int], min_count: int) -> list[str]:
 
 
 def _assemble(characters: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """(merges from bytes to characters, what they make), beginnings of three bytes before their ends."""
+    """(merges from bytes to characters, the tokens they make), shorter prefixes first."""
     merges: dict[tuple[str, str], None] = {}
     for size in range(2, 5):
         for character in characters:

@@ -1,9 +1,8 @@
 """Count the words of corpora, by language and kind of text, into one file (`counts_file.WordCounts`).
 
-The main process reads (blocks of rows of any file that the package reads), worker processes split and count; a shard of
-blocks that is finished lies on disk next to `out` and is not counted again when an interrupted count is started once
-more. Neither the corpora nor the tables need to fit into memory: the tables of a worker are bounded, and in the end
-they are summed language by language.
+The main process reads blocks of rows; worker processes split and count. A finished shard of blocks is stored next to
+`out`, and an interrupted count resumes after it. Neither the corpora nor the tables have to fit into memory: the tables
+of a worker are bounded, and the final sum works language by language.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = ["KINDS", "Source", "WordCounts", "count_words"]
 
 logger = logging.getLogger(__name__)
 
-SHARD_BLOCKS = 10  # of formats.BLOCK rows, fewer where the texts are long documents
+SHARD_BLOCKS = 10  # blocks of formats.BLOCK rows, fewer for long documents
 SHARD_CHARACTERS = 64_000_000
 
 
@@ -59,38 +58,38 @@ def count_words(
 
     Args:
         sources: files or folders (Parquet, JSONL, TSV of pairs or of lang and text; .txt, see `counts_sources`),
-            `Source` where one needs other settings than the rest, or iterables of (lang, text).
-        out: the Parquet file to write. Finished shards lie in ``<out>.parts`` until it is there; the same call again
-            resumes an interrupted count (iterables are counted anew). More sources may be added then.
+            `Source` for one with its own settings, or iterables of (lang, text).
+        out: the Parquet file to write. Finished shards are stored in ``<out>.parts`` until it is complete; the same
+            call resumes an interrupted count (iterables are counted again), also with more sources.
         pattern: the pre-tokenizer, one of `pretokenizer.PATTERNS`.
         kind: "parallel" or "monolingual" for all sources; None: pairs are parallel, the rest monolingual.
-        lang: of plain text whose file name has no language code, and of tables without a column for it.
-        split: what to count of files with a column ``split``, and of folders whose file names tell splits apart.
-        processes: 1 counts in this process.
-        max_word_length: longer words are cut into pieces of so many characters.
-        max_words: different words (with their punctuation) that a process holds before it writes them out, some
+        lang: of plain text whose file name has no language code, and of tables without a language column.
+        split: value of the column ``split``, or split in file names, to count; None counts all.
+        processes: worker processes; 1 counts in this process.
+        max_word_length: longer words are divided into pieces of this many characters.
+        max_words: distinct words (with punctuation) that a process holds in memory before it writes them, some
             hundred bytes each.
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
-        FileNotFoundError: no such file. ValueError: bad rows (file:line), a file without rows, unknown columns or
-            language codes, a file that changed since the interrupted count, an unknown pattern.
+        FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), a file without rows, unknown
+            columns or language codes, a file that changed since the interrupted count, an unknown pattern.
         ChildProcessError: a worker process was killed.
     """
     if pattern not in PATTERNS:
-        raise ValueError(f"pattern={pattern!r} is not one of {', '.join(PATTERNS)}")
+        raise ValueError(f"pattern={pattern!r} must be one of {', '.join(PATTERNS)}")
     for name, value in {
         "processes": processes,
         "max_word_length": max_word_length,
         "max_words": max_words,
     }.items():
         if value < 1:
-            raise ValueError(f"{name}={value} is not 1 or more")
+            raise ValueError(f"{name}={value} must be 1 or more")
     out, bad = Path(out), BadRows(on_bad_row)
     opened = open_sources(sources, kind, lang, split)
     parts = out.with_name(f"{out.name}.parts")
-    how = {"pattern": pattern, "regex": PATTERNS[pattern], "max_word_length": max_word_length}
-    _resume(parts, {**how, "shard_blocks": SHARD_BLOCKS, "on_bad_row": on_bad_row}, opened)
+    counting = {"pattern": pattern, "regex": PATTERNS[pattern], "max_word_length": max_word_length}
+    _resume(parts, {**counting, "shard_blocks": SHARD_BLOCKS, "on_bad_row": on_bad_row}, opened)
     settings = Settings(parts, pattern, max_word_length, max_words, on_bad_row == "skip")
     with tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
         for counted in _count_all(_shards(opened, parts, bar), partial(count_shard, settings=settings), processes):
@@ -100,30 +99,30 @@ def count_words(
                 bad.report(" so far")
             bar.update(counted.rows)
     bad.report()
-    counts = _merge(opened, parts, out, how, progress)
+    counts = _merge(opened, parts, out, counting, progress)
     shutil.rmtree(parts)
     if unknown := [code for code in counts.languages if not is_language(code)]:
         logger.warning("counted %d languages outside the table: %s", len(unknown), ", ".join(unknown[:20]))
     return counts
 
 
-def _resume(parts: Path, how: dict[str, Any], opened: Sequence[Opened]) -> None:
-    """Make the folder of parts, or check that what it holds was counted from these files in this way."""
+def _resume(parts: Path, counting: dict[str, Any], opened: Sequence[Opened]) -> None:
+    """Create the folder of parts, or check that its parts come from the same files and settings."""
     manifest = parts / "manifest.json"
     known: dict[str, Any] = {}
     if manifest.exists():
         earlier = json.loads(manifest.read_text(encoding="utf-8"))
-        mend = f"call it as before, or delete {parts} to count everything anew"
-        if changed := [name for name in how if earlier["how"].get(name) != how[name]]:
-            raise ValueError(f"{parts} holds an interrupted count with another {changed[0]}: {mend}")
+        fix = f"use the old settings and files, or delete {parts} to count again"
+        if changed := [name for name in counting if earlier["how"].get(name) != counting[name]]:
+            raise ValueError(f"{parts} has an interrupted count with another {changed[0]}: {fix}")
         known = earlier["sources"]
         for source in opened:
             before, now = known.get(source.label), source.identity
             if before and now and (changed := [name for name in now if before[name] != now[name]]):
-                raise ValueError(f"{source.label} has changed ({changed[0]}) since its count was interrupted: {mend}")
+                raise ValueError(f"{source.label} has changed ({changed[0]}) since its count was interrupted: {fix}")
     sources = known | {source.label: source.identity for source in opened if source.identity}
     with write_whole(manifest) as unfinished:
-        unfinished.write_text(json.dumps({"how": how, "sources": sources}), encoding="utf-8")
+        unfinished.write_text(json.dumps({"how": counting, "sources": sources}), encoding="utf-8")
     for source in opened:
         if source.identity is None:
             for file in parts.glob(f"{source.key}-*"):
@@ -131,7 +130,7 @@ def _resume(parts: Path, how: dict[str, Any], opened: Sequence[Opened]) -> None:
 
 
 def _shards(opened: Sequence[Opened], parts: Path, bar: tqdm) -> Iterator[Shard]:
-    """What is not yet counted, read as it is asked for."""
+    """Yield the shards that are not counted yet; read them when they are requested."""
     for source in opened:
         done = finished_parts(parts, source.key)
         bar.update(sum(part.figures["rows_read"] for part in done.values()))
@@ -169,7 +168,7 @@ def _next_blocks(blocks: Iterator[Block]) -> list[Block]:
 
 
 def _count_all(shards: Iterator[Shard], count, processes: int) -> Iterator[Counted]:
-    """In worker processes, with no more shards in memory than keep them busy."""
+    """Count shards in worker processes, with at most one waiting shard in memory."""
     if processes == 1:
         yield from map(count, shards)
         return
@@ -184,15 +183,15 @@ def _count_all(shards: Iterator[Shard], count, processes: int) -> Iterator[Count
         yield from (future.result() for future in running)
     except BrokenProcessPool:
         raise ChildProcessError(
-            "a counting process was killed (out of memory?): the same call resumes; fewer processes or a smaller"
-            " max_words need less"
+            "a counting process was killed (out of memory?): repeat the call to resume, with fewer processes or a"
+            " smaller max_words"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _end_with_parent() -> None:
-    """A worker would wait for work for ever after a kill -9 of the main process."""
+    """End this worker when the main process dies; after kill -9 it would wait for work forever."""
 
     def watch(parent: int = os.getppid()) -> None:
         while os.getppid() == parent:
@@ -202,19 +201,19 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _merge(opened: Sequence[Opened], folder: Path, out: Path, how: dict[str, Any], progress: bool) -> WordCounts:
+def _merge(opened: Sequence[Opened], folder: Path, out: Path, counting: dict[str, Any], progress: bool) -> WordCounts:
     readers: dict[tuple[str, str], list] = {}
     sentences: dict[tuple[str, str], int] = {}
     for source in opened:
         parts = finished_parts(folder, source.key).values()
         if not sum(part.figures["rows"] for part in parts):
             of_split = f" of split {source.split!r}" if source.split is not None else ""
-            raise ValueError(f"{source.label}: no row{of_split} to count; leave it out (what is counted is kept)")
+            raise ValueError(f"{source.label}: no row{of_split} to count; leave it out (finished counts are kept)")
         for part in parts:
             for lang, rows in part.figures["sentences"].items():
                 sentences[lang, source.kind] = sentences.get((lang, source.kind), 0) + rows
             for file in part.files:
                 for batch, lang in enumerate(part_meta(file)["langs"]):
                     readers.setdefault((lang, source.kind), []).append(partial(read_part, file, batch))
-    write_counts(out, readers, sentences, how, progress=progress)
+    write_counts(out, readers, sentences, counting, progress=progress)
     return WordCounts.load(out)

@@ -1,9 +1,8 @@
-"""The file of word counts: kept, merged, and balanced over languages (ECHO D, OS 4.1).
+"""The file of word counts: load, merge, and balance over languages (ECHO D, OS 4.1).
 
-One Parquet file with the columns lang, kind, word, count: the languages in order of their code, the words of a
-language and kind by falling count, equal counts by code point. Its metadata says which pre-tokenizer made the words,
-and how many characters and sentences each language had. Everything here goes language by language; only `balanced`,
-whose result holds all words, needs memory for all of them.
+One Parquet file with the columns lang, kind, word, count, ordered by language code, kind, descending count and code
+point. Its metadata has the pre-tokenizer and the numbers of characters and sentences of each language. All operations
+work language by language; only `balanced` needs memory for all words, because its result has them.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from .pretokenizer import PATTERNS
 
 @dataclass(frozen=True)
 class WordCounts:
-    """An open file of counts; the words stay on disk until they are asked for.
+    """Word counts in a file; words are read from disk on request.
 
     Attributes:
         path: the file.
-        pattern: name of the pre-tokenizer ("echo", "llama3"); `regex` is what it stood for then.
-        max_word_length: longer words were cut into pieces of so many characters.
+        pattern: name of the pre-tokenizer ("echo", "llama3"); `regex`: its expression at that time.
+        max_word_length: longer words were divided into pieces of this many characters.
         entries: figures by language and kind.
     """
 
@@ -44,7 +43,7 @@ class WordCounts:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> WordCounts:
-        """Raises FileNotFoundError: no such file; ValueError: not a file of counts, or of a newer version."""
+        """Open a file of counts; raises FileNotFoundError, or ValueError for another file or version."""
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file of counts (working folder {Path.cwd()})")
@@ -54,7 +53,7 @@ class WordCounts:
         except pa.ArrowInvalid as error:
             raise ValueError(f"{path} is not a Parquet file ({error}): {advice}") from None
         if META.encode() not in metadata:
-            raise ValueError(f"{path} is a Parquet file, but not one of word counts: {advice}")
+            raise ValueError(f"{path} is a Parquet file, but not of word counts: {advice}")
         meta = json.loads(metadata[META.encode()])
         if meta["version"] != VERSION:
             raise ValueError(f"{path} has version {meta['version']} of the counts, not {VERSION}: {advice}")
@@ -67,24 +66,24 @@ class WordCounts:
 
     @property
     def characters(self) -> dict[str, int]:
-        """By language, both kinds together."""
+        """Number of characters by language, both kinds together."""
         return {lang: sum(e.characters for e in self.entries if e.lang == lang) for lang in self.languages}
 
     def table(self, lang: str | None = None, kind: str | None = None) -> pa.Table:
-        """The rows (lang, kind, word, count), of one language or kind if asked."""
+        """The rows (lang, kind, word, count), optionally of one language or kind."""
         file = pq.ParquetFile(self.path)
         wanted = [e for e in self.entries if lang in (None, e.lang) and kind in (None, e.kind)]
         groups = [g for e in wanted for g in e.groups]
         return file.read_row_groups(groups) if groups else SCHEMA.empty_table()
 
     def check_pattern(self, pattern: str, what: str = "the tokenizer") -> None:
-        """Raises ValueError unless `pattern` (a name or a regular expression) is what made these words."""
+        """Raise ValueError unless the words were made with `pattern` (a name or a regular expression)."""
         if PATTERNS.get(pattern, pattern) != self.regex:
             name = next((n for n, r in PATTERNS.items() if r == PATTERNS.get(pattern, pattern)), None)
-            mend = f"count again with pattern {name!r}, or take" if name else "take"
+            fix = f"count again with pattern {name!r}, or use" if name else "use"
             raise ValueError(
                 f"{self.path} was counted with the pre-tokenizer {self.pattern!r}{self._outdated()}, {what} has"
-                f" {repr(name) if name else 'one of its own'}: {mend} a tokenizer that splits as the counts do"
+                f" {repr(name) if name else 'another'}: {fix} a tokenizer with the counts' pre-tokenizer"
             )
 
     def _outdated(self) -> str:
@@ -98,20 +97,20 @@ class WordCounts:
         *,
         progress: bool = True,
     ) -> WordCounts:
-        """Sum several files into `out`, language by language.
+        """Merge several files of counts into `out` by summing.
 
         Raises:
             ValueError: no files, or files of different pre-tokenizers.
         """
         loaded = [c if isinstance(c, WordCounts) else cls.load(c) for c in counts]
         if not loaded:
-            raise ValueError("no counts to merge: name at least one file")
+            raise ValueError("no counts to merge: give at least one file")
         first, *others = loaded
         for other in others:
             if (other.regex, other.max_word_length) != (first.regex, first.max_word_length):
                 raise ValueError(
-                    f"{first.path} was counted with {first._how()}, {other.path} with {other._how()}:"
-                    " such counts cannot be merged, count one of them again"
+                    f"{first.path} was counted with {first._counting()}, {other.path} with {other._counting()}:"
+                    " count one of them again with the other's settings"
                 )
         readers: dict[tuple[str, str], list[Callable[[], pa.Table]]] = {}
         sentences: dict[tuple[str, str], int] = {}
@@ -121,11 +120,11 @@ class WordCounts:
                 key = entry.lang, entry.kind
                 sentences[key] = sentences.get(key, 0) + entry.sentences
                 readers.setdefault(key, []).extend(_reader(file, group) for group in entry.groups)
-        how = {"pattern": first.pattern, "regex": first.regex, "max_word_length": first.max_word_length}
-        write_counts(Path(out), readers, sentences, how, progress=progress)
+        counting = {"pattern": first.pattern, "regex": first.regex, "max_word_length": first.max_word_length}
+        write_counts(Path(out), readers, sentences, counting, progress=progress)
         return cls.load(out)
 
-    def _how(self) -> str:
+    def _counting(self) -> str:
         return f"the pre-tokenizer {self.pattern!r}{self._outdated()} and max_word_length={self.max_word_length}"
 
     def shares(
@@ -135,8 +134,14 @@ class WordCounts:
         max_upsampling: float = 100,
         language_weights: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
-        """Language -> share of the characters of the balanced sample: UniMax over the characters of a language (both
-        kinds together), times its weight (default 1; 0 leaves it out before UniMax), summing to 1.
+        """Share of each language in the balanced sample, in characters, summing to 1.
+
+        UniMax over the characters of a language (both kinds together), times its weight (default 1; weight 0 removes
+        the language before UniMax).
+
+        Args:
+            top_n: number of largest languages that UniMax treats equally. max_upsampling: largest repetition factor.
+            language_weights: language -> factor on its share.
 
         Raises:
             ValueError: a weight for a language without counts or below 0; a language without a character.
@@ -146,17 +151,17 @@ class WordCounts:
         for lang, weight in weights.items():
             if lang not in sizes:
                 raise ValueError(
-                    f"language_weights names {lang!r}, which {self.path} does not hold: count text in it or drop it"
+                    f"language_weights has {lang!r}, which {self.path} does not have: count text in it or leave it out"
                 )
             if not 0 <= weight < math.inf:
-                raise ValueError(f"language_weights: {lang} has weight {weight}, not a number from 0 on")
+                raise ValueError(f"language_weights: {lang} has weight {weight}; it must be a number >= 0")
         sizes = {lang: size for lang, size in sizes.items() if weights.get(lang, 1) > 0}
         if empty := [lang for lang, size in sizes.items() if size <= 0]:
             raise ValueError(
                 f"{self.path}: {empty[0]} is empty (no characters): give it text, or the weight 0 in language_weights"
             )
         if not sizes:
-            raise ValueError(f"{self.path}: language_weights leaves no language")
+            raise ValueError(f"{self.path}: language_weights leaves no language: give one a weight above 0")
         shares = unimax(sizes, max_upsampling=max_upsampling, top_n=top_n)
         weighted = {lang: share * weights.get(lang, 1) for lang, share in shares.items()}
         total = math.fsum(weighted.values())
@@ -171,24 +176,24 @@ class WordCounts:
         min_count: int = 1,
         total: int = 1_000_000_000,
     ) -> dict[str, int]:
-        """Word -> whole-numbered frequency in a balanced sample (ECHO D, OS 4.1).
+        """Word -> integer frequency in a balanced sample (ECHO D, OS 4.1).
 
-        The sample holds of each language as many characters as its share says (see `shares`), half of them parallel
-        and half monolingual text; a language with one kind uses what it has. So a word that stands c times in a
-        language and kind of C characters counts ``share * c / C / kinds``, summed over languages and kinds.
+        Each language has the share of characters that `shares` gives, half of it parallel and half monolingual text; a
+        language with one kind uses that. A word with count c in a language and kind of C characters gets
+        ``share * c / C / kinds``, summed over languages and kinds.
 
         Args:
-            min_count: leave out, in each language, words seen fewer times there (kinds together). Where words are
-                written without spaces most are seen once: keep 1 for those.
-            total: what the frequencies sum to, but for rounding. The default keeps all counts of pairs below
-                2**31, which is where the `BpeTrainer` of tokenizers overflows.
+            min_count: per language (kinds together), leave out words with a smaller count. In scripts without
+                spaces most words occur once: keep 1 for those.
+            total: sum of the frequencies, except for rounding. The default keeps all counts of pairs below 2**31,
+                where the `BpeTrainer` of tokenizers overflows.
 
         Returns:
-            Frequencies rounded to the nearest whole number, halves up; words that come to 0 are left out.
-            The order is that of falling frequency, equal ones by code point.
+            Frequencies rounded to the nearest integer, halves up, without words of frequency 0; by descending
+            frequency, then code point.
 
         Raises:
-            ValueError: as `shares`; nothing is left of min_count.
+            ValueError: as `shares`; no word has min_count.
         """
         shares = self.shares(top_n=top_n, max_upsampling=max_upsampling, language_weights=language_weights)
         words = summed(self._weighted(shares, min_count), "frequency")
@@ -201,7 +206,7 @@ class WordCounts:
         return dict(zip(words["word"].to_pylist(), words["count"].to_pylist(), strict=True))
 
     def _weighted(self, shares: Mapping[str, float], min_count: int) -> Iterator[pa.Table]:
-        """For each language its words and their share of the sample."""
+        """Yield, per language, its words and their share of the sample."""
         file = pq.ParquetFile(self.path)
         for lang, share in shares.items():
             entries = [e for e in self.entries if e.lang == lang and e.characters > 0]

@@ -1,8 +1,8 @@
-"""Counting one shard: blocks of rows -> tables (word, count) by language, in files that survive an interruption.
+"""Count one shard: blocks of rows -> tables (word, count) by language, in files that survive an interruption.
 
-A shard becomes one or more Arrow files in the folder of parts: a piece whenever the table has reached its bound, and a
-last one, which makes the shard complete and lists its figures. Files appear under their names only when they are whole.
-This is what a worker process runs; it knows neither the other shards nor the final file.
+A shard is one or more Arrow files in the folder of parts: one piece each time the table reaches its limit, and a last
+one that completes the shard and has its totals. Files are renamed to their final names when they are complete. A worker
+process runs this code; it is independent of other shards and of the final file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .counts_sources import Side, rows_of
 from .pretokenizer import split_words
 
 META = b"hf_echo"
-CHUNK = 2_000  # texts counted between two looks at the bound
+CHUNK = 2_000  # texts counted between two checks of the limit
 PART_SCHEMA = pa.schema({"word": pa.large_string(), "count": pa.int64()})
 
 
@@ -53,19 +53,19 @@ class Counted(NamedTuple):
 
 
 def count_shard(shard: Shard, settings: Settings) -> Counted:
-    """Count and write the parts; with bad rows that are errors, write nothing."""
+    """Count a shard and write its parts; write nothing if bad rows are errors."""
     tables, bad = [], dict[int, str]()
     for block in shard.blocks:
         bad.update(block.bad)
         for side in shard.sides:
-            table, wrong = rows_of(block, side, shard.split)
+            table, bad_rows = rows_of(block, side, shard.split)
             tables.append(table)
-            for line, reason in wrong:
+            for line, reason in bad_rows:
                 bad.setdefault(line, reason)
     read = sum(len(block.lines) for block in shard.blocks)
-    found = Counted(shard.label, read, sorted(bad.items()))
+    counted = Counted(shard.label, read, sorted(bad.items()))
     if bad and not settings.skip_bad:
-        return found
+        return counted
     texts = pa.concat_tables(tables)
     writer = _PartWriter(shard, settings)
     of_lang = texts.group_by("lang", use_threads=False).aggregate([("text", "list")])
@@ -74,23 +74,22 @@ def count_shard(shard: Shard, settings: Settings) -> Counted:
             writer.add(lang, column[start : start + CHUNK])
     sentences = {v["values"]: v["counts"] for v in pc.value_counts(texts["lang"]).to_pylist()}
     writer.finish({"last": shard.last, "rows_read": read, "rows": len(texts), "sentences": sentences})
-    return found
+    return counted
 
 
 def word_groups(text: str) -> list[str]:
-    """Pieces of a text that are split into words independently: `split_words` of each, one after the other, is that
-    of the text.
+    """Divide a text at spaces into pieces whose `split_words`, concatenated, are those of the text.
 
-    Cut at the spaces: no word has a space behind its first character, and none looks beyond the next space. With other
-    white space, or several spaces in a row, the text stays whole. Most groups are seen again and again, and the
-    regular expression, which is what costs time, need not.
+    This is correct because no word contains a space after its first character, and none depends on text after the next
+    space. Text with other white space, or several spaces in a row, stays whole. Most pieces occur often, so the
+    regular expression, the slow part, runs once for each.
     """
     groups = text.split()
     return groups if " ".join(groups) == text.strip() else [text]
 
 
 class _PartWriter:
-    """Word groups by language, split and written out whenever they are `max_words` different ones together."""
+    """Collects word groups by language; splits and writes them whenever there are `max_words` distinct ones."""
 
     def __init__(self, shard: Shard, settings: Settings) -> None:
         self.stem, self.settings = f"{shard.key}-{shard.number:06d}", settings
@@ -136,8 +135,8 @@ class _PartWriter:
 
 
 def _cut_long(words: defaultdict[str, int], length: int) -> dict[str, int]:
-    """Words beyond `length` characters in pieces of it. No sub-word is that long, so nothing is lost to BPE but the
-    merges across a cut; a line of base64 does not stay a word of its own."""
+    """Divide words longer than `length` characters into pieces. BPE tokens are shorter, so only merges across a cut are
+    lost; a line of base64 does not stay one word."""
     for word in [word for word in words if len(word) > length]:
         count = words.pop(word)
         for start in range(0, len(word), length):
@@ -146,14 +145,14 @@ def _cut_long(words: defaultdict[str, int], length: int) -> dict[str, int]:
 
 
 class Part(NamedTuple):
-    """A complete shard on disk."""
+    """A complete shard on disk: its files and totals."""
 
     files: list[Path]
     figures: dict[str, Any]  # last, rows read, rows counted, sentences by language
 
 
 def finished_parts(folder: Path, key: str) -> dict[int, Part]:
-    """Shard number -> part, of one source; pieces of a shard that was not finished are not among them."""
+    """{shard number: part} of a source's complete shards."""
     parts = {}
     for last in folder.glob(f"{key}-[0-9]*.arrow"):
         stem, *piece = last.name.removesuffix(".arrow").split(".")

@@ -1,9 +1,9 @@
-"""What may be counted, as blocks of raw columns: files of the package's readers, plain text, pairs (lang, text).
+"""Sources of words to count, as blocks of raw columns: files of the package's readers, plain text, (lang, text) pairs.
 
-Any file with the texts and languages of pairs is parallel text, and both sides count; any other table with the columns
-lang and text (n-way tables among them) is monolingual, unless the caller says otherwise. A plain text has a sentence a
-line, and its language in its name (``fra_Latn.txt``, ``news.fra_Latn.txt.gz``) or given. Nothing is read here before
-the blocks are asked for, but the beginning of a file.
+A file with texts and languages of pairs is parallel text, and both sides count. Another table with the columns lang and
+text (such as an n-way table) is monolingual, unless the caller says otherwise. A plain text file has one sentence per
+line and its language in its name (``fra_Latn.txt``, ``news.fra_Latn.txt.gz``) or as an argument. Opening reads only the
+beginning of a file; blocks are read on request.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ CODE_SHAPE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}(_([A-Z]{2}|[0-9]{3}))?")
 
 
 class Source(NamedTuple):
-    """Something to count, where it needs more than a path.
+    """A source with its own settings.
 
     Attributes:
         data: a file, a folder, or an iterable of (lang, text).
-        kind: "parallel" or "monolingual"; None: parallel for files of pairs, else monolingual.
-        lang: of all rows, where a file names none.
-        split: of a file with a column ``split``, of a folder whose file names tell splits apart; None reads all.
+        kind: "parallel" or "monolingual"; None is parallel for files of pairs, else monolingual.
+        lang: of all rows, for a file without languages.
+        split: value of the column ``split``, or split in the file names of a folder; None reads all.
     """
 
     data: str | os.PathLike | Iterable[tuple[str, str]]
@@ -49,7 +49,7 @@ class Source(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One column of texts, and the column of its languages or the language of all."""
+    """A column of texts, and the column of its languages or its one language."""
 
     text: str
     lang_column: str | None
@@ -57,11 +57,11 @@ class Side(NamedTuple):
 
 
 class Opened(NamedTuple):
-    label: str  # what errors call it
-    identity: dict[str, Any] | None  # changes when the content or the reading does; None: cannot be known
+    label: str  # name in errors
+    identity: dict[str, Any] | None  # changes with content or settings; None: unknown
     kind: str
     sides: tuple[Side, ...]
-    split: str | None  # the value that the column `split` must have; None: there is no such column, or all count
+    split: str | None  # required value of the column `split`; None: no such column, or all count
     blocks: Callable[[], Iterator[Block]]
 
     @property
@@ -72,43 +72,43 @@ class Opened(NamedTuple):
 
 @cache
 def code_error(code: str) -> str | None:
-    """Why this is no language code. A code outside the table (`hf_echo.languages`) is fine if it has the form of one:
-    corpora know thousands of languages."""
+    """Why a code is not a language code; None if it is. Codes that `hf_echo.languages` does not know are valid if they
+    have the form of one, because corpora have thousands of languages."""
     if is_language(code) or CODE_SHAPE.fullmatch(code):
         return None
     try:
         language(code)
     except ValueError as error:
-        return f"{error} (a language outside the table is spelled like xyz_Latn or xyz_Latn_BR)"
+        return f"{error} (write an unlisted language as xyz_Latn or xyz_Latn_BR)"
 
 
 def open_sources(sources: Any, kind: str | None, lang: str | None, split: str | None) -> list[Opened]:
-    """Every file and iterable of `sources`; `kind`, `lang`, `split` are those of sources that say nothing else.
+    """Open every file and iterable of `sources`; `kind`, `lang`, `split` are their default settings.
 
     Raises:
-        FileNotFoundError: no such file. ValueError: a file without text and languages (it says which columns were
-            found), a file given twice, an unknown kind.
+        FileNotFoundError: the file does not exist. ValueError: a file without texts and languages, a file given twice,
+            an unknown kind.
     """
     if isinstance(sources, (str, os.PathLike, Source)):
         sources = [sources]
     opened: list[Opened] = []
     for number, source in enumerate(sources, 1):
         if isinstance(source, tuple) and not isinstance(source, Source):
-            raise ValueError(f"sources holds the tuple {source!r:.80}: put pairs (lang, text) in a list of their own")
+            raise ValueError(f"sources has the tuple {source!r:.80}: put (lang, text) pairs into a list")
         if not isinstance(source, Source):
             source = Source(source, kind, lang, split)
         opened += _open_source(source, number)
     labels = [each.label for each in opened]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
-        raise ValueError(f"{twice} is given twice, and would count twice: name it once")
+        raise ValueError(f"{twice} is given twice: give it once")
     if not opened:
-        raise ValueError("no sources: there is nothing to count")
+        raise ValueError("no sources: give at least one file")
     return opened
 
 
 def _open_source(source: Source, number: int) -> Iterator[Opened]:
     if source.kind not in (None, *KINDS):
-        raise ValueError(f"kind={source.kind!r} is not one of {', '.join(KINDS)}")
+        raise ValueError(f"kind={source.kind!r} must be one of {', '.join(KINDS)}")
     if source.lang is not None and (reason := code_error(source.lang)):
         raise ValueError(reason)
     if not isinstance(source.data, (str, os.PathLike)):
@@ -139,19 +139,19 @@ def _open_table(path: Path, source: Source) -> Opened:
 
 
 def _sides(part: formats.Part, lang: str | None) -> tuple[tuple[Side, ...], str]:
-    """The columns of text and the kind that they speak for."""
-    found = part.columns
-    paired = any(set(pair) <= set(found) for pair in schema.TEXT_ALIASES)
-    if not paired and (find_nway_columns(found) or {"lang", "text"} <= set(found)):
+    """(text columns, kind of text) of a table."""
+    columns = part.columns
+    paired = any(set(pair) <= set(columns) for pair in schema.TEXT_ALIASES)
+    if not paired and (find_nway_columns(columns) or {"lang", "text"} <= set(columns)):
         return (Side("text", "lang", None),), "monolingual"
-    if not paired and "text" in found and lang is not None:
+    if not paired and "text" in columns and lang is not None:
         return (Side("text", None, lang),), "monolingual"
     try:
-        mapping = schema.find_columns(found, where=part.label)
+        mapping = schema.find_columns(columns, where=part.label)
     except ValueError:
         raise ValueError(
             f"{part.label} has neither source, source_lang, target, target_lang nor lang and text"
-            f" (found: {', '.join(found) or 'none'}): rename its columns"
+            f" (found: {', '.join(columns) or 'none'}): rename its columns"
         ) from None
     return tuple(Side(mapping[s], mapping[f"{s}_lang"], None) for s in ("source", "target")), "parallel"
 
@@ -159,7 +159,7 @@ def _sides(part: formats.Part, lang: str | None) -> tuple[tuple[Side, ...], str]
 def _open_text(path: Path, source: Source) -> Opened:
     lang = source.lang or next((p for p in path.name.split(".")[:-1] if not code_error(p) and "_" in p), None)
     if lang is None:
-        raise ValueError(f"{path}: which language? Name the file like fra_Latn.txt, or give lang")
+        raise ValueError(f"{path}: unknown language: name the file like fra_Latn.txt, or give lang")
     kind = source.kind or "monolingual"
     sides = (Side("text", None, lang),)
     return Opened(
@@ -168,7 +168,7 @@ def _open_text(path: Path, source: Source) -> Opened:
 
 
 def _blocks_of_lines(path: Path) -> Iterator[Block]:
-    """A sentence a line; empty lines are no rows."""
+    """Yield blocks of lines, one sentence per line; skip empty lines."""
     with formats.open_lines(path) as file:
         numbered = enumerate(file, 1)
         while lines := list(islice(numbered, formats.BLOCK)):
@@ -197,18 +197,18 @@ def _blocks_of_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[Block]:
 
 def rows_of(block: Block, side: Side, split: str | None) -> tuple[pa.Table, list[tuple[int, str]]]:
     """Good rows (lang, text) of one side of a block, and (line, reason) of the bad ones."""
-    text, odd_text = schema.text_array(block.columns[side.text])
+    text, bad_texts = schema.text_array(block.columns[side.text])
     if side.lang_column:
-        lang, odd_lang = schema.text_array(block.columns[side.lang_column])
+        lang, bad_langs = schema.text_array(block.columns[side.lang_column])
     else:
-        lang, odd_lang = pa.repeat(pa.scalar(side.lang, pa.string()), len(text)), {}
+        lang, bad_langs = pa.repeat(pa.scalar(side.lang, pa.string()), len(text)), {}
     codes = pc.unique(lang).to_pylist()
-    if wrong := [code for code in codes if code is None or code_error(code)]:
-        rows = pc.indices_nonzero(pc.is_in(lang, pa.array(wrong, pa.string())))
-        odd_lang = dict(zip(rows.to_pylist(), lang.take(rows).to_pylist(), strict=True)) | odd_lang
+    if wrong_codes := [code for code in codes if code is None or code_error(code)]:
+        rows = pc.indices_nonzero(pc.is_in(lang, pa.array(wrong_codes, pa.string())))
+        bad_langs = dict(zip(rows.to_pylist(), lang.take(rows).to_pylist(), strict=True)) | bad_langs
     table = pa.table({"lang": lang, "text": text, "row": pa.array(range(len(text)), pa.int64())})
-    odd = {"lang": odd_lang, "text": odd_text}
-    table, bad = schema.keep_good(table, odd, partial(_check_row, side), texts=("text",), languages=())
+    bad_values = {"lang": bad_langs, "text": bad_texts}
+    table, bad = schema.keep_good(table, bad_values, partial(_check_row, side), texts=("text",), languages=())
     if split is not None:
         chosen = pa.array([value == split for value in as_list(block.columns["split"])], pa.bool_())
         table = table.filter(chosen.take(table["row"]))

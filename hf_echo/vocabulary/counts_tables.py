@@ -1,5 +1,6 @@
-"""Tables (word, count): summed, put in order, written as one Parquet file with a row group or more for each language
-and kind. See `counts_file` for what the file promises."""
+"""Tables (word, count): sum, sort, and write as one Parquet file with at least one row group per language and kind.
+
+`counts_file` describes the file."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ SCHEMA = pa.schema(
     }
 )
 ROW_GROUP = 1_000_000
-PENDING = 4_000_000  # rows that wait for being summed
+PENDING = 4_000_000  # rows in memory before they are summed
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The figures of one language and kind."""
+    """Totals of one language and kind."""
 
     lang: str
     kind: str
@@ -53,7 +54,7 @@ class Entry:
 
 
 def sum_by_word(table: pa.Table) -> pa.Table:
-    """One row a word, the other columns summed in the order of the rows (so floats come out the same each time)."""
+    """One row per word, other columns summed in row order (so that float sums are reproducible)."""
     words = table["word"].combine_chunks().dictionary_encode()  # several times faster than Table.group_by
     rows, columns = words.indices.to_numpy(), {}
     for name in table.column_names:
@@ -65,7 +66,7 @@ def sum_by_word(table: pa.Table) -> pa.Table:
 
 
 def summed(tables: Iterable[pa.Table], column: str = "count") -> pa.Table:
-    """One row a word. Memory: the different words, and `PENDING` rows at most that wait."""
+    """Sum tables to one row per word. Memory: the distinct words and at most `PENDING` rows."""
     kind = pa.int64() if column == "count" else pa.float64()
     total = pa.table({"word": pa.array([], pa.large_string()), column: pa.array([], kind)})
     pending, rows = [], 0
@@ -85,11 +86,11 @@ def write_counts(
     out: Path,
     readers: Mapping[tuple[str, str], Sequence[Callable[[], pa.Table]]],
     sentences: Mapping[tuple[str, str], int],
-    how: Mapping[str, Any],
+    counting: Mapping[str, Any],
     *,
     progress: bool,
 ) -> None:
-    """Sum the tables (word, count) of each (lang, kind) and write them one after the other."""
+    """Sum the tables (word, count) of each (lang, kind) and write them to `out`, with `counting` as metadata."""
     entries, group = [], 0
     with write_whole(out) as unfinished, pq.ParquetWriter(unfinished, SCHEMA, compression="zstd") as writer:
         for lang, kind in tqdm(sorted(readers), desc="Merging counts", unit="table", disable=not progress):
@@ -113,5 +114,5 @@ def write_counts(
                 )
             )
             group += groups
-        meta = {"version": VERSION, "hf_echo": hf_echo.__version__, "normalisation": "NFC", **how}
+        meta = {"version": VERSION, "hf_echo": hf_echo.__version__, "normalisation": "NFC", **counting}
         writer.add_key_value_metadata({META: json.dumps(meta | {"entries": [asdict(e) for e in entries]})})

@@ -1,9 +1,8 @@
-"""Continued BPE training (ECHO D, OS 4.1): more merges for a byte-level BPE tokenizer that keeps all it has.
+"""Extend a byte-level BPE tokenizer with more merges (continued BPE training; ECHO D, OS 4.1).
 
-Old ids, merges and special tokens stay as they are; new tokens get the ids above the highest old one. Text whose words
-the old tokenizer wrote with tokens that no new merge joins gets the same ids as before. `merges` states the rule by
-which pairs are chosen. Words are taken in NFC, as they were counted; a tokenizer without a normalizer (Llama 3) does
-not gain one.
+Old ids, merges and special tokens do not change; new tokens get ids above the highest old one. Words without a new
+merge get the same ids as before. `merges` describes the choice of pairs. Words are in NFC, as they were counted; a
+tokenizer without a normalizer (Llama 3) does not get one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from .pretokenizer import with_pattern, word_regex
 AnyTokenizer = TypeVar("AnyTokenizer", Tokenizer, PreTrainedTokenizerFast)
 NEVER_IN_UTF8 = {0xC0, 0xC1, *range(0xF5, 0x100)}
 MAX_TOKEN_BYTES = 48
-CHUNK = 10_000  # words that go to the Rust side at a time
+CHUNK = 10_000  # words per call of the Rust tokenizer
 
 
 def extend_tokenizer(
@@ -44,24 +43,24 @@ def extend_tokenizer(
     """Extend a byte-level BPE tokenizer by the most frequent merges of counted words.
 
     Args:
-        tokenizer: not changed. A path (folder, tokenizer.json, GGUF file) or Hub name is read as a fast tokenizer.
-        counts: word, with its leading space -> frequency. Words that the tokenizer itself would cut are cut. Of a
-            file of counts (`WordCounts`) the balanced frequencies are taken.
-        n_merges: by how many tokens the vocabulary grows. Byte tokens that it lacks come first and count too;
-            merges that spell a token it has already are made besides.
+        tokenizer: not changed. A path (folder, tokenizer.json, GGUF file) or Hub name is opened as a fast tokenizer.
+        counts: word, with its leading space -> frequency; words are divided as the tokenizer divides them. For
+            `WordCounts` the balanced frequencies are used.
+        n_merges: number of tokens to add. Missing byte tokens come first and count too; merges that spell an
+            existing token do not count.
         vocab_size: instead of `n_merges`, the highest id + 1 of the result.
-        pattern: "echo" or "llama3" replaces the word pattern (`with_pattern`); None keeps the tokenizer's own.
-            Old merges stay valid, though another pattern may cut, and so write, some words otherwise.
-        min_count: pairs that count less are not merged.
-        max_token_bytes: longer tokens are not made; None makes any.
+        pattern: "echo" or "llama3" replaces the word pattern (`with_pattern`); None keeps the tokenizer's own. Old
+            merges stay valid, but another pattern may divide some words differently.
+        min_count: rarer pairs are not merged.
+        max_token_bytes: longest new token in bytes; None is no limit.
 
     Returns:
-        A tokenizer of the same kind. Of classes that would rebuild themselves on loading and lose the pattern
+        A tokenizer of the same kind; for classes that rebuild themselves on loading and would lose the pattern
         (GPT2Tokenizer, LlamaTokenizer ...) a PreTrainedTokenizerFast.
 
     Raises:
-        ValueError: it is not a byte-level BPE; the counts are empty, of another pre-tokenizer, or allow fewer
-            merges; n_merges or vocab_size leaves nothing to add.
+        ValueError: not a byte-level BPE; counts that are empty, of another pre-tokenizer, or too few; n_merges or
+            vocab_size adds nothing.
     """
     if isinstance(tokenizer, (str, Path)):
         tokenizer = load_tokenizer(tokenizer)
@@ -72,7 +71,7 @@ def extend_tokenizer(
     if n_merges is None:
         n_merges = vocab_size - size
         if n_merges <= 0:
-            raise ValueError(f"vocab_size {vocab_size} must be above the {size} that the tokenizer has already")
+            raise ValueError(f"vocab_size {vocab_size} must be above the {size} tokens of the tokenizer")
     elif n_merges <= 0:
         raise ValueError(f"n_merges must be at least 1, not {n_merges}")
 
@@ -96,7 +95,7 @@ def extend_tokenizer(
 
 
 def check_byte_level(backend: Tokenizer) -> None:
-    """Raises ValueError unless this is a byte-level BPE."""
+    """Raise ValueError unless the tokenizer is a byte-level BPE."""
     content = json.loads(backend.to_str())
     model = content["model"]
     kind = model["type"]
@@ -106,8 +105,8 @@ def check_byte_level(backend: Tokenizer) -> None:
             return
         kind = "SentencePiece-like BPE" if model.get("byte_fallback") else "BPE over characters"
     raise ValueError(
-        f"only a byte-level BPE can be extended (Llama 3, Qwen, SmolLM2 ...), this tokenizer is {kind}:"
-        " take another, or train one from scratch"
+        f"only a byte-level BPE can be extended (Llama 3, Qwen, SmolLM2 ...), but this tokenizer is {kind}:"
+        " use another one, or train one from scratch"
     )
 
 
@@ -120,11 +119,11 @@ def grow(
     max_token_bytes: int | None = MAX_TOKEN_BYTES,
     progress: bool = True,
 ) -> tuple[Tokenizer, int]:
-    """(the tokenizer with up to `n` more tokens, how many it got), see `extend_tokenizer`."""
+    """Add up to `n` tokens; return (tokenizer, number of tokens added). See `extend_tokenizer`."""
     content = json.loads(backend.to_str())
     model = content["model"]
     ids = dict(model["vocab"])
-    # In the model's vocabulary too, or `tokenizers` would number the added tokens anew when it loads the result.
+    # Also put added tokens into the model's vocabulary; otherwise `tokenizers` renumbers them on loading.
     added = {token["content"]: token["id"] for token in content["added_tokens"]}
     ids.update(added)
     new_ids = range(_size(backend), _size(backend) + n)
@@ -148,35 +147,35 @@ def grow(
 
 
 def utf8_alphabet() -> list[str]:
-    """The characters that stand for bytes in byte-level tokens, without those that no UTF-8 text holds."""
+    """Characters that stand for bytes in byte-level tokens, without bytes that do not occur in UTF-8."""
     return [c for byte, c in sorted(byte_characters().items()) if byte not in NEVER_IN_UTF8]
 
 
 def byte_characters() -> dict[int, str]:
-    """GPT-2's table: printable bytes are themselves, the others follow from U+0100 on."""
+    """GPT-2's table byte -> character: printable bytes are themselves, the others start at U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
 def _cut(counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: bool) -> dict[str, int]:
-    """Words as the tokenizer cuts and writes them (in byte characters), none with a space that was not counted."""
+    """Words divided and spelled as in the tokenizer (byte characters), without added leading spaces."""
     if not counts:
-        raise ValueError("the counts are empty: count some text first")
+        raise ValueError("the counts are empty: give at least one word")
     content = json.loads(json.dumps(pre_tokenizer).replace('"add_prefix_space": true', '"add_prefix_space": false'))
     bare = json.loads(Tokenizer(models.BPE()).to_str()) | {"pre_tokenizer": content}
     split = Tokenizer.from_str(json.dumps(bare)).pre_tokenizer.pre_tokenize_str
     words: dict[str, int] = {}
     for word, count in tqdm(counts.items(), desc="words", disable=not progress, mininterval=0.5):
         if count < 0 or count != int(count):
-            raise ValueError(f"counts must be whole numbers from 0 on: {word!r} has {count}")
+            raise ValueError(f"counts must be integers >= 0: {word!r} has {count}")
         for piece, _ in split(word):
             words[piece] = words.get(piece, 0) + int(count)
     return words
 
 
 def _segmented(vocabulary: Vocabulary, words: Mapping[str, int], progress: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens of all words in a row, number of tokens of each word), by the merges so far."""
+    """(tokens of all words in one array, number of tokens of each word), with the current merges."""
     model = models.BPE(
         vocab=vocabulary.ids, merges=vocabulary.merges, ignore_merges=vocabulary.ignore_merges, fuse_unk=False
     )
@@ -197,12 +196,12 @@ def _size(backend: Tokenizer) -> int:
 
 def _like(backend: Tokenizer, content: dict[str, Any]) -> Tokenizer:
     changed = Tokenizer.from_str(json.dumps(content))
-    changed.encode_special_tokens = backend.encode_special_tokens  # which tokenizer.json does not keep
+    changed.encode_special_tokens = backend.encode_special_tokens  # not saved in tokenizer.json
     return changed
 
 
 def _dressed(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer) -> PreTrainedTokenizerFast:
-    """The same transformers tokenizer round another backend."""
+    """The same transformers tokenizer with another backend."""
     if "__init__" in type(tokenizer).__dict__ and type(tokenizer) is not PreTrainedTokenizerFast:
         return PreTrainedTokenizerFast(
             tokenizer_object=backend,

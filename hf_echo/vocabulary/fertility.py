@@ -1,7 +1,7 @@
-"""Counts one tokenizer's tokens, words, characters, bytes, unused entries and round-trip failures by language.
+"""Count a tokenizer's tokens, words, characters, bytes, unused entries and round-trip failures by language.
 
-The text itself is counted, without special or layout tokens. Texts pass in blocks; of each language a few sums and
-one bit for each token are kept. `report` puts tokenizers side by side.
+Only the text itself is counted, without special or layout tokens. Texts are read in blocks; memory holds a few sums and
+one bit per token for each language. `report` compares tokenizers.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 ALL = "all"
 CHUNK = 1000  # texts encoded at once
-EXAMPLES = 3  # failures kept
+EXAMPLES = 3  # failures to keep
 MEANS = ("tokens_per_sentence", "tokens_per_word", "tokens_per_character", "bytes_per_token")
-# Writing that puts no space between words (or only between phrases, or after each syllable): no tokens per word.
+# Scripts without spaces between words (or only between phrases, or after each syllable): no tokens per word.
 NO_WORDS = {"Hans", "Hant", "Jpan", "Khmr", "Laoo", "Mymr", "Thai", "Tibt", "Yiii"}
 
 
 @dataclass
 class Fertility:
-    """One tokenizer on one language, one script, or all.
+    """Figures of one tokenizer on one language, one script, or all.
 
     Attributes:
-        level: "language", "script" or "all". `name` is then the code, the script's English name, or "all".
-        languages, sentences: how many were counted.
+        level: "language", "script" or "all"; `name` is then the code, the script's English name, or "all".
+        languages, sentences: numbers counted.
         tokens_per_sentence: the fertility of ECHO D and OS Table 16.
-        tokens_per_word: words as white space divides them; None where the script writes no such words. For a script
-            or all, over the languages that have them.
-        tokens_per_character: characters are code points of the NFC text, white space among them.
-        bytes_per_token: UTF-8 bytes of the NFC text for each token; 1 is a tokenizer of bytes.
-        unused: share of the vocabulary (special tokens left out) that no text of these languages used.
-        failures: texts that decode(encode(text)) does not give back. Compared in NFC and without outer white space,
-            which is never counted (layouts strip it, or put a space in front).
-        ratio: tokens_per_sentence over that of the report's first tokenizer.
+        tokens_per_word: words are separated by white space; None for scripts without such words. For a script or
+            all, the mean over languages that have it.
+        tokens_per_character: characters are code points of the NFC text, white space included.
+        bytes_per_token: UTF-8 bytes of the NFC text per token; 1 for a tokenizer of bytes.
+        unused: share of the vocabulary (without special tokens) that no text of these languages uses.
+        failures: number of texts where decode(encode(text)) differs from the text, compared in NFC and without outer
+            white space, which layouts strip or add.
+        ratio: tokens_per_sentence divided by that of the report's first tokenizer.
         examples: the first failures (lang, text, decoded), at most three.
     """
 
@@ -69,7 +69,7 @@ class Fertility:
 
 
 def texts_by_language(data: Any, split: str | None, on_bad_row: str, progress: bool) -> Iterator[tuple[str, list[str]]]:
-    """(language, at most CHUNK texts of it) in order of the blocks of the files; of pairs both sides."""
+    """Yield (language, at most CHUNK of its texts) in file order; pairs give both sides."""
     bad, seen = BadRows(on_bad_row), 0
     sources = open_sources(_sources(data), None, None, split)
     with tqdm(desc="Tokenizing", unit=" texts", unit_scale=True, disable=not progress) as bar:
@@ -77,8 +77,8 @@ def texts_by_language(data: Any, split: str | None, on_bad_row: str, progress: b
             for line, reason in block.bad:
                 bad.add(source.label, line, reason)
             for side in source.sides:
-                table, wrong = rows_of(block, side, source.split)
-                for line, reason in wrong:
+                table, bad_rows = rows_of(block, side, source.split)
+                for line, reason in bad_rows:
                     bad.add(source.label, line, reason)
                 if not bad.skip:
                     bad.report(" so far")
@@ -89,11 +89,11 @@ def texts_by_language(data: Any, split: str | None, on_bad_row: str, progress: b
     bad.report()
     if not seen:
         of_split = f" of split {split!r}" if split else ""
-        raise ValueError(f"{sources[0].label}: no row{of_split} to report on")
+        raise ValueError(f"{sources[0].label}: no row{of_split}; give rows of lang and text")
 
 
 def _sources(data: Any) -> list[Any]:
-    """As `open_sources` wants them: a Dataset is an iterable of (lang, text) to it."""
+    """Convert Datasets to iterables of (lang, text) for `open_sources`."""
     each = [data] if isinstance(data, (str, PathLike)) or hasattr(data, "features") else list(data)
     for source in each:
         names = getattr(source, "column_names", None) or ("lang", "text")
@@ -106,12 +106,12 @@ def _by_language(table: pa.Table) -> Iterator[tuple[str, list[str]]]:
     texts: dict[str, list[str]] = {}
     for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
         texts.setdefault(lang, []).append(text)
-    for lang, those in texts.items():
-        yield from ((lang, those[i : i + CHUNK]) for i in range(0, len(those), CHUNK))
+    for lang, of_lang in texts.items():
+        yield from ((lang, of_lang[i : i + CHUNK]) for i in range(0, len(of_lang), CHUNK))
 
 
 def script_of(lang: str) -> str:
-    """English name of a language's script; the four letters of its code where the table does not know them."""
+    """English name of a language's script; the four letters of its code for an unknown script."""
     if "_" not in lang:
         return "none (code)"
     code = lang.split("_")[1]
@@ -119,7 +119,7 @@ def script_of(lang: str) -> str:
 
 
 class _Counts:
-    """Sums over the texts of one language, and one bit for each token that occurred."""
+    """Sums over the texts of one language, and one bit per token that occurred."""
 
     def __init__(self, size: int) -> None:
         self.sentences = self.tokens = self.words = self.characters = self.bytes = self.failures = 0
@@ -128,12 +128,12 @@ class _Counts:
 
 
 class Probe:
-    """One tokenizer and its counts by language; the tokenizer itself is not changed."""
+    """A tokenizer and its counts by language; the tokenizer is not changed."""
 
     def __init__(self, name: str, tokenizer: PreTrainedTokenizerFast | Tokenizer) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not isinstance(backend, Tokenizer):
-            raise ValueError(f"tokenizer {name!r} is a {type(tokenizer).__name__}, not a fast tokenizer")
+            raise ValueError(f"tokenizer {name!r} is a {type(tokenizer).__name__}; give a fast tokenizer")
         self.name, self.backend = name, copy.deepcopy(backend)
         self.backend.no_truncation()
         self.backend.no_padding()
@@ -166,7 +166,7 @@ class Probe:
                     counts.examples.append({"lang": lang, "text": text, "decoded": back})
 
     def rows(self) -> list[Fertility]:
-        """Languages by code, then scripts, then all. A script and all are plain means over their languages."""
+        """Rows of languages by code, then scripts, then all; scripts and all are means over their languages."""
         languages = [self._language(lang, counts) for lang, counts in sorted(self.counts.items())]
         scripts: dict[str, list[Fertility]] = {}
         for row in languages:
@@ -186,7 +186,7 @@ class Probe:
             tokens_per_sentence=counts.tokens / counts.sentences,
             tokens_per_word=counts.tokens / counts.words if has_words else None,
             tokens_per_character=counts.tokens / counts.characters,
-            bytes_per_token=counts.bytes / max(counts.tokens, 1),  # a lossy tokenizer may find none
+            bytes_per_token=counts.bytes / max(counts.tokens, 1),  # a lossy tokenizer may produce no token
             unused=self._unused(counts.used),
             failures=counts.failures,
             examples=counts.examples,

@@ -1,8 +1,8 @@
-"""Embeddings of a new vocabulary from those of an old one: copied, averaged, interpolated (FOCUS) or drawn.
+"""Initialise the embeddings of a new vocabulary from an old one: copy, average, FOCUS or random.
 
-A `TokenMatch` says which old token a new one is, or which old tokens spell it; everything here is arithmetic on rows.
-All methods copy what both vocabularies have. What no method can know (a special token without a counterpart, an id
-that no token has) gets the mean of all old rows: its logit is then the mean of the old logits (Hewitt 2021).
+A `TokenMatch` says which old token a new token is, or which old tokens spell it. All methods copy tokens of both
+vocabularies. Tokens without either (a special token without a counterpart, an unused id) get the mean of all old rows,
+so that their logit is the mean of the old logits (Hewitt 2021).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ METHODS = ("mean", "sum", "focus", "random")
 
 @dataclass
 class TokenMatch:
-    """
-    Args:
-        old_size, size: rows of the old and the new vocabulary; ids run below them.
-        copied: new id -> the old id of the same token.
-        pieces: new id -> old ids that spell the token, in order; only tokens that are not in `copied`.
+    """How the tokens of a new vocabulary correspond to those of an old one.
+
+    Attributes:
+        old_size, size: rows of the old and the new vocabulary; ids are smaller.
+        copied: new id -> old id of the same token.
+        pieces: new id -> old ids that spell the token, in order; only for tokens not in `copied`.
     """
 
     old_size: int
@@ -43,19 +44,20 @@ def initialise(
     auxiliary: torch.Tensor | None = None,
     seed: int = 0,
 ) -> torch.Tensor:
-    """(old rows, width) -> (match.size, width), in float32. Several matrices may stand side by side in the width.
+    """New embeddings (match.size, width) in float32 from `old` (old rows, width); the width may join several matrices.
 
     Args:
-        method: of the tokens that only the new vocabulary has:
+        method: for tokens of the new vocabulary only:
             "mean"    mean of the old tokens that spell it (ECHO 4.1; Gee et al. 2022);
-            "sum"     their sum, for a bag: texts that are cut anew keep the directions of their embeddings;
+            "sum"     their sum, for static embeddings: texts keep the directions of their embeddings;
             "focus"   mean of the shared tokens, weighted by the sparsemax of the cosine of their auxiliary vectors
-                      (Dobler and de Melo 2023); a token without such a vector gets "mean" instead;
+                      (Dobler and de Melo 2023); a token without such a vector gets "mean";
             "random"  a draw from the normal distribution with the old rows' mean and deviation in each dimension.
-        auxiliary: (match.size, dim) for "focus"; a row of zeros is a token without a vector.
+        auxiliary: (match.size, dim) for "focus"; a zero row is a token without a vector.
+        seed: of "random".
 
     Raises:
-        ValueError: no such method; "focus" without auxiliary vectors, or none of a shared token.
+        ValueError: unknown method; "focus" without auxiliary vectors, or with none of a shared token.
     """
     check_method(method, auxiliary is not None)
     old = old[: match.old_size].float()
@@ -86,15 +88,15 @@ def initialise(
 
 def check_method(method: str, has_auxiliary: bool) -> None:
     if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+        raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
     if method == "focus" and not has_auxiliary:
         raise ValueError("method 'focus' needs auxiliary: texts, an array or a file (.npy, .vec, text)")
     if method != "focus" and has_auxiliary:
-        raise ValueError(f"auxiliary is for method 'focus' alone, not for {method!r}")
+        raise ValueError(f"auxiliary is for method 'focus', not {method!r}: leave it out")
 
 
 def of_pieces(old: torch.Tensor, pieces: list[list[int]], mode: str) -> torch.Tensor:
-    """(len(pieces), width): the mean or sum of each list's rows; a piece that comes twice counts twice."""
+    """Mean or sum of the rows of each list of ids, (len(pieces), width); repeated ids count repeatedly."""
     lengths = torch.tensor([0, *map(len, pieces[:-1])])
     flat = torch.tensor([i for ids in pieces for i in ids])
     return F.embedding_bag(flat.to(old.device), old, lengths.cumsum(0).to(old.device), mode=mode)
@@ -103,10 +105,11 @@ def of_pieces(old: torch.Tensor, pieces: list[list[int]], mode: str) -> torch.Te
 def focus(
     anchors: torch.Tensor, anchor_auxiliary: torch.Tensor, auxiliary: torch.Tensor, *, chunk: int = 256
 ) -> torch.Tensor:
-    """Convex combinations of the anchors' rows for tokens that resemble them (Dobler and de Melo 2023).
+    """FOCUS: convex combinations of the anchors' rows for similar tokens (Dobler and de Melo 2023).
 
-    The arithmetic of their package, deepfocus 1.0.1. That one compares tokens as decoded text, so that all halves of
-    characters look alike: it copies 868 of 32,000 tokens of a byte-level vocabulary from another token of the same.
+    Same arithmetic as the authors' package deepfocus 1.0.1. That package compares tokens as decoded text, where all
+    parts of characters look alike: it copies 868 of 32,000 tokens of a byte-level vocabulary from another token of the
+    same vocabulary.
 
     Args:
         anchors: (shared, width), rows of the shared tokens.
@@ -125,13 +128,13 @@ def focus(
 
 
 def sparsemax(scores: torch.Tensor, *, guess: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
-    """The nearest point of the simplex to each row of (rows, n) (Martins and Astudillo 2016, algorithm 1).
+    """Sparsemax: nearest point of the simplex to each row of (rows, n) (Martins and Astudillo 2016, algorithm 1).
 
-    It is max(score - t, 0), where t follows from the largest scores alone, as many as are above it: only so many are
-    sorted, more where the guess was too small.
+    The result is max(score - t, 0), where t depends only on the largest scores, those above it. So only `guess` scores
+    are sorted, and more if that is too few.
 
     Returns:
-        (weights, index), both (rows, k): a row's weights sum to 1, those that are not there are 0.
+        (weights, index), both (rows, k): the weights of a row sum to 1; weights not listed are 0.
     """
     while True:
         top, index = scores.topk(min(guess, scores.shape[1]), dim=1)

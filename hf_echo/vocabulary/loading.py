@@ -1,4 +1,4 @@
-"""Opens a tokenizer wherever it lies: a folder, a tokenizer.json, a GGUF file, or a name on the Hub."""
+"""Open a tokenizer from a folder, a tokenizer.json, a GGUF file or the Hub."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..utils.sources import locate, read_pretrained
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
-    """A fast tokenizer.
+    """Open a fast tokenizer from a folder, a tokenizer.json, a GGUF file or a Hub name.
 
     Raises:
-        FileNotFoundError: there is none at `source`. ValueError: what is there is no tokenizer, or not a fast one.
+        FileNotFoundError: there is no tokenizer at `source`. ValueError: it is not a tokenizer, or not a fast one.
     """
     path = Path(source)
     if path.is_file() and path.suffix == ".json":
@@ -21,12 +21,12 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
             return PreTrainedTokenizerFast(tokenizer_file=str(path))
         except Exception as error:  # tokenizers raises plain Exceptions
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ValueError(f"{path} is no tokenizer.json: {reason}") from None
+            raise ValueError(f"{path} is not a tokenizer.json: {reason}") from None
     if path.is_dir() and (path / "tokenizer.json").is_file():
         place, options = str(path), {}
     else:
         place, options = locate(source)
     tokenizer = read_pretrained(AutoTokenizer, source, place, **options)
     if not hasattr(tokenizer, "backend_tokenizer"):
-        raise ValueError(f"{source} is a {type(tokenizer).__name__}; a fast tokenizer (tokenizer.json) is needed")
+        raise ValueError(f"{source} is a {type(tokenizer).__name__}; give a fast tokenizer (tokenizer.json)")
     return tokenizer

@@ -1,14 +1,14 @@
-"""Learning byte-pair merges from weighted words, one most frequent pair after the other, exactly.
+"""Learn byte-pair merges from weighted words: always the most frequent pair, with exact counts.
 
-The rule. At each step the words stand as the tokenizer segments them by then; the pair of neighbouring tokens with the
-highest weighted count is merged; of equal counts the smallest (left id, right id) wins. A pair that spells an existing
-token is merged into that token and makes no new one. A pair that spells a special token, or more than
+Rule: each step merges the pair of neighbouring tokens with the highest weighted count, with words segmented as the
+tokenizer segments them at this step; of equal counts the smallest (left id, right id) wins. A pair that spells an
+existing token is merged into it and adds no token. A pair that spells a special token, or is longer than
 `max_token_bytes`, is never merged.
 
-How. All words lie in one row of token ids, linked to their neighbours, so that a merge is a dozen numpy calls over the
-places of its pair. Only the pairs that may still win are kept in Python (`_recount`), so memory is some 40 bytes a
-token of the distinct words, whatever their counts. One thread; the Rust trainer wants a word repeated as often as it
-counts and knows no old tokens (docs: `benchmarks/bpe_extend.py` compares the two).
+Implementation: one array has the token ids of all words, linked to their neighbours, so that a merge is a dozen numpy
+calls over the positions of its pair. Python objects exist only for pairs that may still win (`_recount`), so memory is
+about 40 bytes per token of the distinct words, whatever their counts. One thread. The Rust trainer needs each word
+repeated as often as it counts and cannot start from old tokens.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from tqdm.auto import tqdm
 
-NONE = -1  # no neighbour; a place whose token was merged into its left neighbour
-TRACKED = 200_000  # so many pairs are kept in Python
+NONE = -1  # no neighbour, or a token that was merged into its left neighbour
+TRACKED = 200_000  # number of pairs with Python objects
 
 
 @dataclass
 class Vocabulary:
-    """What a byte-level BPE knows: spellings in byte characters, and merges by rank. Grows in place."""
+    """Tokens (in byte characters) and ranked merges of a byte-level BPE. Grows in place."""
 
     ids: dict[str, int]
     merges: list[tuple[str, str]]
     forbidden: Collection[str] = ()
-    ignore_merges: bool = False  # a word that is a token is that token, whatever the merges say (Llama 3)
+    ignore_merges: bool = False  # a word that is a token is not segmented (Llama 3)
     ranks: dict[tuple[int, int], tuple[int, int]] = field(init=False)  # (left, right) -> (rank, result)
 
     def __post_init__(self):
@@ -42,7 +42,7 @@ class Vocabulary:
         """Apply merges to the tokens of one word, lowest rank first, then leftmost, as the tokenizer does.
 
         Returns:
-            The tokens, for each the index of the old token that it begins with, and what the merges made.
+            The tokens; for each, the index of the old token that it begins with; the tokens that merges made.
         """
         first, made = list(range(len(symbols))), set()
         while True:
@@ -66,20 +66,21 @@ def learn_merges(
     max_token_bytes: int | None = None,
     progress: bool = True,
 ) -> int:
-    """Add the most frequent pairs to `vocabulary` until all `new_ids` are given away; returns how many were.
+    """Add the most frequent pairs to `vocabulary` until all `new_ids` are used; return the number used.
 
     Args:
         words: word in byte characters -> its count.
-        segmented: (tokens of all words in a row, number of tokens of each word), as `vocabulary` segments them.
-        min_count: a pair that counts less is not merged.
+        segmented: (tokens of all words in one array, number of tokens of each word), segmented by `vocabulary`.
+        min_count: rarer pairs are not merged.
+        max_token_bytes: longest new token in bytes; None is no limit.
     """
     learner = _Learner(vocabulary, words, segmented, new_ids, min_count, max_token_bytes)
     given = 0
     with tqdm(total=len(new_ids), desc="merges", disable=not progress, mininterval=0.5) as bar:
         while given < len(new_ids) and (pair := learner.most_frequent()):
-            made = learner.merge(*pair, new_ids[given])
-            given += made
-            bar.update(made)
+            is_new = learner.merge(*pair, new_ids[given])
+            given += is_new
+            bar.update(is_new)
     return given
 
 
@@ -107,7 +108,7 @@ class _Learner:
     # --- choosing
 
     def most_frequent(self) -> tuple[int, int] | None:
-        """The pair to merge next, or None when none counts `min_count`."""
+        """The next pair to merge; None if no pair has `min_count`."""
         while True:
             while self.heap:
                 count, key = heapq.heappop(self.heap)
@@ -125,10 +126,10 @@ class _Learner:
             self._recount()
 
     def _recount(self) -> None:
-        """Close the gaps in the row, count all pairs, and keep the most frequent ones, all those of `threshold` up.
+        """Remove gaps in the array, count all pairs, and keep those with a count of at least `threshold`.
 
-        A pair below the threshold cannot win before those above it are used up, and it can only grow through a merge
-        into an existing token, which counts that token's pairs anew (`_count_around`).
+        A pair below the threshold cannot win while pairs above it remain. It can only grow through a merge into an
+        existing token, after which `_count_around` counts that token's pairs again.
         """
         alive = self.symbols != NONE
         self.symbols, self.word = self.symbols[alive], self.word[alive]
@@ -151,7 +152,7 @@ class _Learner:
             self._push(int(keys[i]), int(totals[i]), groups(i).copy())
 
     def _pairs_at(self, places: np.ndarray):
-        """The pairs that begin at `places`: (keys, their counts, a function from the index of a key to its places)."""
+        """Pairs that begin at `places`: (keys, counts, function from the index of a key to its places)."""
         left, right = self.symbols[places], self.symbols[self.next[places]]
         allowed = self.bytes[left] + self.bytes[right] <= self.max_bytes
         places = places[allowed]
@@ -169,7 +170,7 @@ class _Learner:
     # --- merging
 
     def merge(self, left: int, right: int, new_id: int) -> bool:
-        """Merge a pair everywhere; True where that made the new token."""
+        """Merge a pair everywhere; return whether this used the new id."""
         spelling = self.spelling[left] + self.spelling[right]
         result = self.vocabulary.ids.setdefault(spelling, new_id)
         self.vocabulary.ranks[left, right] = (len(self.vocabulary.merges), result)
@@ -194,7 +195,7 @@ class _Learner:
         places = places[(after != NONE) & (self.symbols[after] == right)]
         if left != right or len(places) < 2:
             return places
-        # Of a run "aaaa" every other place, from its left end.
+        # In a run "aaaa" take every other place, from the left.
         inner = np.zeros(len(places), dtype=bool)
         inner[1:] = self.next[places[:-1]] == places[1:]
         index = np.arange(len(places))
@@ -202,7 +203,7 @@ class _Learner:
         return places[(index - begin) % 2 == 0]
 
     def _merge_into_new(self, places: np.ndarray, left: int, right: int, new: int) -> None:
-        """The new token is nowhere else, so all its pairs are new, and counted here once and for all."""
+        """Merge into a new token. It occurs nowhere else, so that all its pairs are counted here."""
         gone = self.next[places]
         after = self.next[gone]
         before = self.previous[places]
@@ -213,7 +214,7 @@ class _Learner:
         self.previous[after[inside]] = places[inside]
 
         before = before[before != NONE]
-        before = before[self.symbols[before] != NONE]  # else it was merged too: the pair is the other's right one
+        before = before[self.symbols[before] != NONE]  # else it was merged too, and its right pair is this pair
         followed = places[inside]
         for neighbours, starts_pair in ((before, True), (after[inside], False)):
             symbols = self.symbols[neighbours]
@@ -236,14 +237,14 @@ class _Learner:
                     self._push(key, total, at[start:end])
 
     def _merge_into_old(self, places: np.ndarray) -> None:
-        """The result may take part in merges that the tokenizer knows, which then apply at once."""
-        made: set[int] = set()
+        """Merge into an existing token; the tokenizer's merges of that token then apply at once."""
+        merged: set[int] = set()
         for word in np.unique(self.word[places]).tolist():
             old = self._read(word)
             symbols, first, of_word = self.vocabulary.segment(self.symbols[old].tolist())
             self._rewrite(word, old, symbols, first)
-            made |= of_word
-        self._count_around(made)
+            merged |= of_word
+        self._count_around(merged)
 
     def _read(self, word: int) -> list[int]:
         places = []
@@ -254,7 +255,7 @@ class _Learner:
         return places
 
     def _rewrite(self, word: int, places: list[int], symbols: list[int], first: list[int]) -> None:
-        """Give a word other tokens, each at the place of the old token `first` that it begins with."""
+        """Replace the tokens of a word; each new token gets the place of its first old token (`first`)."""
         weight = int(self.weights[word])
         old = self.symbols[places].tolist()
         for row, change in ((old, -weight), (symbols, weight)):
@@ -268,7 +269,7 @@ class _Learner:
         self.previous[kept] = [NONE, *kept[:-1]]
 
     def _count_around(self, tokens: set[int]) -> None:
-        """Count all pairs anew that one of these tokens is in."""
+        """Count all pairs with one of these tokens again."""
         if not tokens:
             return
         hits = np.flatnonzero(np.logical_or.reduce([self.symbols == token for token in tokens]))
@@ -283,7 +284,7 @@ class _Learner:
 
 
 def _grouped(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(order that brings equal values together, where each group begins); places stay ascending in a group."""
+    """(stable sort order, start of each group of equal values)."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     first = np.ones(len(values), dtype=bool)

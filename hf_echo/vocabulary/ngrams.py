@@ -1,4 +1,4 @@
-"""Character n-grams of a vocabulary's tokens: what "Trump", "trumps" and "Трамп" have in common."""
+"""Character n-grams of a vocabulary's tokens, shared by spelling variants ("Trump", "trumps", "Трамп")."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ BYTE_SPACE = "\u0120"  # a byte-level token's space
 
 
 def token_ngrams(tokenizer) -> list[list[int]]:
-    """Of each token the numbers of its n-grams, lower case, a word's beginning marked; those of other scripts also in
-    Latin letters (anyascii), so that names meet across scripts. N-grams of a single token are left out: they say no
-    more than the token itself. Tokens that are no whole characters, and special ones, have none.
+    """N-gram numbers of each token: lower case, with a mark at the beginning of a word.
+
+    Tokens in other scripts also have the n-grams of their Latin transliteration (anyascii), so that names match across
+    scripts. N-grams of only one token are left out. Special tokens, and tokens that are not whole characters, have
+    none.
     """
     special = set(tokenizer.all_special_ids)
     names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    found = [
+    ngrams = [
         set() if i in special else _ngrams(tokenizer.decode([i]).strip(), name.startswith(BYTE_SPACE))
         for i, name in enumerate(names)
     ]
     counts: dict[str, int] = {}
-    for row in found:
+    for row in ngrams:
         for ngram in row:
             counts[ngram] = counts.get(ngram, 0) + 1
     shared = {ngram: i for i, ngram in enumerate(sorted(ngram for ngram, n in counts.items() if n > 1))}
-    return [sorted(shared[ngram] for ngram in row if ngram in shared) for row in found]
+    return [sorted(shared[ngram] for ngram in row if ngram in shared) for row in ngrams]
 
 
 def _ngrams(token: str, begins_a_word: bool) -> set[str]:

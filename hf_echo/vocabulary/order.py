@@ -1,4 +1,4 @@
-"""Which tokens come first: those of one language, so that its decoder needs only the beginning of the vocabulary."""
+"""Reorder a vocabulary so that the tokens of one language come first, for a decoder with fewer rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ BATCH = 10_000
 
 
 def used_first(tokenizer: EchoTokenizer, texts: Iterable[str], lang: str) -> tuple[EchoTokenizer, int]:
-    """The same tokenizer with other numbers: special and byte tokens, then what `texts` and the decoder's prompts into
-    `lang` use, the most frequent first, then the rest as it was. Texts are cut as before; merges do not change.
+    """Renumber the tokens of a tokenizer so that those used by one language come first.
+
+    The order is: special and byte tokens, the tokens in the decoder's prompts for `lang`, those in `texts` by
+    descending frequency, then the rest in the old order. Tokenization and merges do not change.
 
     Returns:
-        the tokenizer, and how many of its first ids `texts` and prompts need.
+        (tokenizer, number of first ids that `texts` and prompts need).
 
     Example:
-        `used_first(tokenizer, english, "eng_Latn")`, and a decoder of that many rows.
+        `used_first(tokenizer, english, "eng_Latn")`, then a decoder with that many rows.
     """
     counts: Counter[int] = Counter()
     texts = iter(texts)
@@ -33,12 +35,14 @@ def used_first(tokenizer: EchoTokenizer, texts: Iterable[str], lang: str) -> tup
         for ids in tokenizer(batch, add_special_tokens=False)["input_ids"]:
             counts.update(ids)
     prompts = [decoder_prompt(lang, provenance) for provenance in PROVENANCES]
-    asked = {i for prompt in prompts for i in tokenizer.encode(prompt, add_special_tokens=False)}
+    in_prompts = {i for prompt in prompts for i in tokenizer.encode(prompt, add_special_tokens=False)}
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     vocab = state["model"]["vocab"]
-    last_byte = max(vocab[character] for character in byte_characters().values())  # reserved tokens lie before
+    last_byte = max(vocab[character] for character in byte_characters().values())  # reserved tokens come before
     fixed = [i for i in sorted(vocab.values()) if i <= last_byte]
-    used = [i for i in sorted({*counts, *asked}, key=lambda i: (i not in asked, -counts[i], i)) if i not in fixed]
+    used = [
+        i for i in sorted({*counts, *in_prompts}, key=lambda i: (i not in in_prompts, -counts[i], i)) if i not in fixed
+    ]
     first = [*fixed, *used]
     place = {old: new for new, old in enumerate([*first, *sorted(set(vocab.values()) - set(first))])}
     state["model"]["vocab"] = {token: place[i] for token, i in sorted(vocab.items(), key=lambda x: place[x[1]])}

@@ -1,4 +1,4 @@
-"""Draws a vocabulary report: tokens per sentence by language, old against new. Needs matplotlib (extra `plots`)."""
+"""Plot a vocabulary report: tokens per sentence by language and tokenizer (needs matplotlib, extra `plots`)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from .report import VocabularyReport
 
-ROWS = 70  # languages under one another; more stand in further columns
-SCRIPTS = 9  # as many get a colour, the others are grey
+ROWS = 70  # languages per column
+SCRIPTS = 9  # number of scripts with a colour; the others are grey
 MARKERS = "osD^vPX*"
 OTHER = "0.4"
 
 
 def check_plot(path: str | Path) -> Path:
-    """The path, where a plot can be drawn to it; see `plot_report`."""
+    """Return the path if a plot can be saved there; raises as `plot_report`."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError:
@@ -25,13 +25,12 @@ def check_plot(path: str | Path) -> Path:
 
 
 def plot_report(report: VocabularyReport, path: str | Path) -> None:
-    """Languages from the highest fertility of the base down; the base is the open circle, others are filled.
+    """Plot languages by descending fertility of the base tokenizer (open circles; the others are filled marks).
 
-    Colour is the script, of which the code at the left has the abbreviation too. The suffix of `path` decides the
-    format (.png, .svg, .pdf).
+    Colours show scripts, as do the codes at the left. The suffix of `path` decides the format (.png, .svg, .pdf).
 
     Raises:
-        ImportError: matplotlib is missing. ValueError: a suffix that matplotlib does not know.
+        ImportError: matplotlib is missing. ValueError: a suffix that matplotlib does not support.
     """
     path = check_plot(path)
     from matplotlib.figure import Figure
@@ -84,7 +83,7 @@ def plot_report(report: VocabularyReport, path: str | Path) -> None:
 
 
 def _marker(i: int) -> str:
-    """The base and the second tokenizer are both circles: one open, one filled."""
+    """Marker of tokenizer i; the base and the second tokenizer are circles, one open, one filled."""
     return MARKERS[max(i - 1, 0) % len(MARKERS)]
 
 
@@ -93,7 +92,7 @@ def _label(report: VocabularyReport, name: str) -> str:
 
 
 def _colours(report: VocabularyReport) -> dict[str, str]:
-    """The scripts of most languages have colours of their own."""
+    """Colours of the scripts with most languages."""
     from matplotlib import colormaps
 
     palette = [c for i, c in enumerate(colormaps["tab10"].colors) if i != 7]  # tab10's 7th is grey

@@ -1,15 +1,15 @@
-"""Words before sub-words: the Llama 3 regular expression, and the extended one of ECHO D and OS 4.1.
+"""Pre-tokenization into words: the regular expression of Llama 3, and the extended one of ECHO D and OS 4.1.
 
-Llama 3 cuts a word at every combining mark and at every joiner, so that a vowel sign, a virama or a harakat can
-never be merged with its letter. `ECHO_PATTERN` differs from it in two character classes, and in nothing else:
+Llama 3 ends a word at every combining mark and joiner, so that a vowel sign, a virama or a harakat is never merged with
+its letter. `ECHO_PATTERN` differs in two character classes only:
 
-* what may begin a word: letters, and the signs that a script spells words with although Unicode files them elsewhere
+* characters that may begin a word: letters, and signs that spell words although Unicode files them elsewhere
   (`LETTERS`);
-* what may stand inside a word, after its first letter: also marks, ZWNJ and ZWJ, and signs written upon or between
-  the letters of one word (`INSIDE`).
+* characters that may follow the first letter of a word: also marks, ZWNJ and ZWJ, and signs written on or between the
+  letters of a word (`INSIDE`).
 
-Latin, Greek and Cyrillic text without combining marks, and code, are split as by Llama 3. Emoji sequences too: marks
-and joiners that follow no letter stay with their symbols. The words of a text, joined, are the text.
+Latin, Greek and Cyrillic text without combining marks, and code, are split as by Llama 3. So are emoji sequences: marks
+and joiners that do not follow a letter stay with their symbols. The words of a text, concatenated, are the text.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ PATTERNS = {"llama3": LLAMA3_PATTERN, "echo": ECHO_PATTERN}
 
 
 def pre_tokenizer(pattern: str = "echo") -> pre_tokenizers.PreTokenizer:
-    """The pre-tokenizer of a byte-level BPE: words by `pattern`, then bytes as visible characters."""
+    """Pre-tokenizer of a byte-level BPE: split words by `pattern`, then map bytes to visible characters."""
     return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(_regex(pattern)), "isolated"),
@@ -62,12 +62,12 @@ def pre_tokenizer(pattern: str = "echo") -> pre_tokenizers.PreTokenizer:
 
 
 def split_words(text: str, pattern: str = "echo") -> list[str]:
-    """Words of a text as an Echo tokenizer sees them, in plain Unicode, each with its leading space.
+    """Split a text into words as an Echo tokenizer does, in plain Unicode, each with its leading space.
 
-    The text is stripped, put in NFC, and a space stands in front of it. The words, joined, are that text.
+    The text is first stripped, normalised to NFC, and gets a leading space; the words, concatenated, are that text.
 
     Raises:
-        ValueError: no such pattern.
+        ValueError: unknown pattern.
     """
     find, newer, rust = _engines(pattern)
     text = unicodedata.normalize("NFC", " " + text.strip())
@@ -80,20 +80,23 @@ def split_words(text: str, pattern: str = "echo") -> list[str]:
 
 def _regex(pattern: str) -> str:
     if pattern not in PATTERNS:
-        raise ValueError(f"pattern must be one of {', '.join(PATTERNS)}, not {pattern!r}")
+        raise ValueError(f"pattern is {pattern!r}; it must be one of {', '.join(PATTERNS)}")
     return PATTERNS[pattern]
 
 
 @lru_cache
 def _engines(pattern: str):
-    """`regex` is two to four times as fast as the Rust splitter, which decides where their Unicode versions differ."""
+    """(fast `regex` splitter, characters it treats differently, Rust splitter for texts with those).
+
+    `regex` is two to four times as fast as the Rust splitter but may have another Unicode version.
+    """
     rust = pre_tokenizers.Split(Regex(_regex(pattern)), "isolated")
     return regex.compile(PATTERNS[pattern]).findall, _newer(), rust
 
 
 @lru_cache
 def _newer() -> frozenset[str]:
-    """Characters that `regex` knows (a newer Unicode) and `tokenizers` takes for unassigned."""
+    """Characters assigned in the Unicode version of `regex` but not in that of `tokenizers`."""
     newer = set()
     every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
     for kind in (r"\p{L}", r"\p{M}", r"\p{N}"):
@@ -103,10 +106,10 @@ def _newer() -> frozenset[str]:
 
 
 def word_regex(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> str:
-    """The regular expression by which a byte-level tokenizer cuts words; see `with_pattern` for how it is found.
+    """The regular expression of a byte-level tokenizer's words; `with_pattern` describes where it is.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the tokenizer has no such expression.
     """
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     steps = _steps(json.loads(backend.to_str())["pre_tokenizer"])
@@ -114,14 +117,15 @@ def word_regex(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> str:
         return steps[split]["pattern"]["Regex"]
     if any(step["type"] == "ByteLevel" and step["use_regex"] for step in steps):
         return GPT2_PATTERN
-    raise ValueError("this tokenizer cuts its words by no regular expression")
+    raise ValueError("this tokenizer has no regular expression for words; give a byte-level BPE")
 
 
 def with_pattern(content: dict | None, pattern: str) -> dict:
-    """The `pre_tokenizer` entry of a tokenizer.json with another word pattern, all its other steps as they were.
+    """The `pre_tokenizer` entry of a tokenizer.json with another word pattern; other steps do not change.
 
-    The last `Split` by a regular expression gets the new one (Llama 3, Qwen). Without such a step the GPT-2 expression
-    within `ByteLevel` is switched off, and a `Split` stands before it; what stood before (SmolLM2's `Digits`) stays.
+    The pattern replaces that of the last `Split` by a regular expression (Llama 3, Qwen). Without such a step, the
+    GPT-2 expression in `ByteLevel` is switched off and a `Split` is inserted before it; earlier steps (SmolLM2's
+    `Digits`) stay.
     """
     steps = [dict(step) for step in _steps(content)]
     new = {"type": "Split", "pattern": {"Regex": _regex(pattern)}, "behavior": "Isolated", "invert": False}

@@ -1,10 +1,10 @@
-"""How well tokenizers fit languages: tokens per sentence (fertility) and what goes with it, old against new.
+"""Compare tokenizers on languages: tokens per sentence (fertility) and related measures, by language and script.
 
     vocabulary_report({"llama3": old, "ours": new}, "dev.parquet").to_markdown()
 
-A language is one row a tokenizer; a script, and "all", are plain means over their languages, each counting once, as
-the papers average over the 200 languages of FLORES (ECHO D: 79 -> 44 tokens per sentence). It knows nothing of how a
-tokenizer was made; `loading` opens them, `fertility` counts, `plot` draws.
+There is one row per language and tokenizer. A script and "all" are means over their languages, as the papers average
+over the 200 languages of FLORES (ECHO D: 79 -> 44 tokens per sentence). `loading` opens tokenizers, `fertility` counts,
+`plot` draws.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MEASURES = (*MEANS, "unused", "failures")
 
 @dataclass
 class VocabularyReport:
-    """Rows for each tokenizer and language, script, and all; `sizes` are the vocabularies' sizes, the base first."""
+    """Rows per tokenizer and language, script, and all; `sizes`: vocabulary sizes, the base tokenizer first."""
 
     sizes: dict[str, int]
     rows: list[Fertility]
@@ -39,14 +39,14 @@ class VocabularyReport:
         return next(iter(self.sizes))
 
     def get(self, tokenizer: str, name: str = ALL) -> Fertility:
-        """The row of a tokenizer and a language code, a script's English name, or "all"."""
+        """The row of a tokenizer and a language code, a script's English name, or "all"; ValueError if missing."""
         for row in self.rows:
             if row.tokenizer == tokenizer and row.name == name:
                 return row
-        raise ValueError(f"the report has no row for tokenizer {tokenizer!r} and {name!r}")
+        raise ValueError(f"no row for tokenizer {tokenizer!r} and {name!r}; give names of the report")
 
     def level(self, level: str) -> dict[str, dict[str, Fertility]]:
-        """{name: {tokenizer: row}} of "language", "script" or "all"; the base's highest fertility comes first."""
+        """{name: {tokenizer: row}} of "language", "script" or "all", by descending fertility of the base."""
         table: dict[str, dict[str, Fertility]] = {}
         for row in self.rows:
             if row.level == level:
@@ -54,7 +54,7 @@ class VocabularyReport:
         return dict(sorted(table.items(), key=lambda item: -item[1][self.base].tokens_per_sentence))
 
     def to_row(self) -> dict[str, Any]:
-        """The means over all languages as one flat dict, `measure/tokenizer`."""
+        """Means over all languages as one flat dict with keys `measure/tokenizer`."""
         overall = self.level(ALL)[ALL]
         base = overall[self.base]
         row: dict[str, Any] = {"languages": base.languages, "sentences": base.sentences}
@@ -67,16 +67,18 @@ class VocabularyReport:
         return json.dumps(content, ensure_ascii=False, indent=indent)
 
     def to_markdown(self, by: str = "script", measure: str = "tokens_per_sentence", digits: int = 1) -> str:
-        """A table with tokenizers side by side: scripts (or languages) as rows, the last one over all languages.
-        `by="all"`: every measure as a row, over all languages.
+        """Markdown table with one column per tokenizer and one row per script (or language); the last is over all.
+
+        Args:
+            by: "script", "language", or "all" (measures as rows, over all languages).
 
         Raises:
-            ValueError: `by` is not script, language or all, or there is no such measure.
+            ValueError: unknown `by` or measure.
         """
         if by not in ("script", "language", ALL):
-            raise ValueError(f"by={by!r} is not script, language or all")
+            raise ValueError(f"by={by!r} must be script, language or all")
         if measure not in MEASURES:
-            raise ValueError(f"measure={measure!r} is not one of {', '.join(MEASURES)}")
+            raise ValueError(f"measure={measure!r} must be one of {', '.join(MEASURES)}")
         overall = self.level(ALL)[ALL]
         if by == ALL:
             rows: list[list[Any]] = [["tokens in all", *self.sizes.values()]]
@@ -105,21 +107,21 @@ def vocabulary_report(
     on_bad_row: str = "error",
     progress: bool = True,
 ) -> VocabularyReport:
-    """Measure tokenizers on the same texts; the first one is the base that the others are compared with.
+    """Measure tokenizers on the same texts; the first one is the base that ratios refer to.
 
     Args:
-        tokenizers: name -> fast tokenizer of transformers, or of `tokenizers`. They are not changed.
+        tokenizers: name -> fast tokenizer of transformers or of `tokenizers`; they are not changed.
         data: files or folders (Parquet, TSV, JSONL, and .txt with the language in the name; see `counts_sources`),
-            or Datasets, with the columns lang and text. Of a file of pairs both sides are measured.
-        split: of a folder whose file names tell splits apart, or of a table with a column `split`; None reads all.
+            or Datasets, with the columns lang and text. Both sides of pairs are measured.
+        split: value of the column ``split``, or split in the file names of a folder; None reads all.
         on_bad_row: "error", or "skip" with one warning.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: no tokenizer or one that is not fast, no texts and languages, a bad row, no row at all.
+        FileNotFoundError: the file does not exist.
+        ValueError: no tokenizer or a slow one, no texts and languages, a bad row, no row.
     """
     if not tokenizers:
-        raise ValueError("no tokenizer to report on: give at least one")
+        raise ValueError("no tokenizers: give at least one")
     probes = [Probe(name, tokenizer) for name, tokenizer in tokenizers.items()]
     for lang, texts in texts_by_language(data, split, on_bad_row, progress):
         texts = [unicodedata.normalize("NFC", text.strip()) for text in texts]

@@ -1,7 +1,7 @@
-"""A byte-level BPE tokenizer from scratch, in the Echo layout (OS 4.1).
+"""Train a byte-level BPE tokenizer from scratch, in the Echo layout (OS 4.1).
 
-Fixed places, whatever the size: 0 `<CLS>`, 1 `<s>`, 2 `<SEP>`, 3 `</s>`, 4 `<pad>`, then `<reserved_0>` and its
-like, then the 256 bytes, then the merges, the most frequent first. Pairs are chosen by the rule in `merges`.
+Fixed ids for any size: 0 `<CLS>`, 1 `<s>`, 2 `<SEP>`, 3 `</s>`, 4 `<pad>`, then `<reserved_0>` and further reserved
+tokens, then the 256 bytes, then merges by descending frequency. `merges` describes the choice of pairs.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def train_from_counts(
     max_token_bytes: int | None = MAX_TOKEN_BYTES,
     progress: bool = True,
 ) -> EchoTokenizer:
-    """Train a tokenizer of `vocab_size` entries, special, reserved and byte tokens included.
+    """Train a tokenizer of `vocab_size` tokens, including special, reserved and byte tokens.
 
     Args:
-        counts: word, with its leading space -> frequency, cut by `pattern`. Of a file of counts (`WordCounts`) the
-            balanced frequencies are taken.
-        n_reserved: special tokens `<reserved_0>` ... for later use.
+        counts: word, with its leading space -> frequency, split by `pattern`. For `WordCounts` the balanced
+            frequencies are used.
+        n_reserved: number of special tokens `<reserved_0>` ... for later use.
         max_length: the tokenizer's `model_max_length`.
-        min_count: pairs that count less are not merged.
-        max_token_bytes: longer tokens are not made; None makes any.
+        min_count: rarer pairs are not merged.
+        max_token_bytes: longest token in bytes; None is no limit.
 
     Raises:
-        ValueError: no such pattern; the counts are empty, of another pre-tokenizer, or too few; vocab_size leaves
-            no room beside the special and byte tokens.
+        ValueError: unknown pattern; counts that are empty, of another pre-tokenizer, or too few; vocab_size not above
+            the number of special, reserved and byte tokens.
     """
     if isinstance(counts, WordCounts):
         counts.check_pattern(PATTERNS.get(pattern, pattern), "the new tokenizer")
@@ -69,9 +69,9 @@ def train_tokenizer(
     max_length: int = 512,
     progress: bool = True,
 ) -> EchoTokenizer:
-    """As `train_from_counts`, from texts in the balance that the vocabulary should have; may be a generator.
+    """Train as `train_from_counts`, from texts whose language balance the vocabulary should have; may be a generator.
 
-    Of little text the vocabulary is smaller than asked for, and a warning says so.
+    With too little text the vocabulary is smaller than requested, and a warning says so.
     """
     counts = Counter()
     for text in tqdm(texts, desc="texts", disable=not progress, mininterval=0.5):
@@ -103,7 +103,7 @@ def _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, max_t
 
 
 def _start(n_reserved: int, pattern: str) -> Tokenizer:
-    """The tokenizer before its first merge."""
+    """The tokenizer without merges."""
     special = [*SPECIAL, *(f"<reserved_{i}>" for i in range(n_reserved))]
     tokens = [*special, *sorted(byte_characters().values())]
     backend = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=[]))

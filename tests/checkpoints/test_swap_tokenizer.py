@@ -380,7 +380,7 @@ def test_checkpoint_refuses(toy_folders, tmp_path):
     with pytest.raises(FileNotFoundError, match="no tokenizer at"):
         swap_checkpoint(folder, tmp_path / "none", tmp_path / "out")
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="tokenizer.json is no tokenizer.json: "):
+    with pytest.raises(ValueError, match="tokenizer.json is not a tokenizer.json: "):
         swap_checkpoint(folder, tmp_path / "tokenizer.json", tmp_path / "out")
 
 
@@ -401,10 +401,10 @@ def test_swap_refuses(model, toy_trained, toy_tokenizer, other_tokenizer):
     wrong = rf"encoder.embed_tokens has 400 rows, but the old tokenizer {len(other_tokenizer)} tokens"
     refuses(wrong, old=other_tokenizer)
     refuses("cannot swap the vocabulary of a Linear", subject=torch.nn.Linear(2, 2))
-    refuses("method must be one of mean, sum, focus, random, not 'zett'", method="zett")
+    refuses("method is 'zett'; it must be one of mean, sum, focus, random", method="zett")
     refuses("'focus' needs auxiliary", method="focus")
-    refuses("auxiliary is for method 'focus' alone", method="mean", auxiliary=["a"])
+    refuses("auxiliary is for method 'focus', not 'mean'", method="mean", auxiliary=["a"])
     empty = np.zeros((len(other_tokenizer), 3))
     refuses("none of the .* shared tokens has an auxiliary vector", method="focus", auxiliary=empty)
-    refuses(r"auxiliary has shape \(3, 3\), but the new tokenizer", method="focus", auxiliary=np.eye(3))
+    refuses(r"auxiliary has shape \(3, 3\); it must have", method="focus", auxiliary=np.eye(3))
     assert_same(model, toy_trained)

@@ -312,7 +312,7 @@ def one_line(err: str) -> str:
             "encode --model M a.txt out.npy --lang fra_Lat",
             "unknown language code 'fra_Lat'; codes look like fra_Latn",
         ),
-        ("encode --model M a.txt out.npy --dtype fp64", "dtype must be one of auto"),
+        ("encode --model M a.txt out.npy --dtype fp64", "it must be one of auto"),
         (
             "encode --model M long.txt out.npy --on-long error",
             "1 texts are longer than 64 tokens, the first is row 2",

@@ -134,7 +134,7 @@ def test_models_of_the_package_have_short_names(hf_echo_cli, tmp_path):
     (tmp_path / "b.txt").write_text("a cat\nhello\n")
     lines = ("--source", tmp_path / "a.txt", "--source-lang", "fra_Latn", "--target", tmp_path / "b.txt")
     code, out, err = hf_echo_cli("evaluate", "xsim", *lines)
-    assert code == 0 and json.loads(out)["count"] == 2 and "no model given: echo-nano" in err
+    assert code == 0 and json.loads(out)["count"] == 2 and "no --model: using echo-nano" in err
     code, out, _ = hf_echo_cli("evaluate", "cost", "--model", "echo-nano", "--rounds", "1")
     report = json.loads(out)
     assert code == 0 and report["encoder_flops"]["20"] > 0

@@ -49,7 +49,7 @@ def test_translate_uses_it(hf_echo_cli, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("Le parlement a adopté la loi.\n", encoding="utf-8")
     _, out, err = hf_echo_cli("translate", texts, "--from", "fra_Latn")
-    assert "no model given: echo-nano" in err and out.strip()
+    assert "no --model: using echo-nano" in err and out.strip()
 
 
 def test_tour():
@@ -67,7 +67,7 @@ def test_it_is_used_where_no_model_is_given(run, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(TEXTS.values()) + "\n", encoding="utf-8")
     _, _, err = run(texts, tmp_path / "out.npy", "--normalize")
-    assert "no model given: echo-nano, which comes with the package" in err
+    assert "no --model: using echo-nano, which is included in the package" in err
     run("--model", "echo-nano", "--normalize", texts, tmp_path / "named.npy")
     np.testing.assert_allclose(np.load(tmp_path / "named.npy"), np.load(tmp_path / "out.npy"), atol=1e-6)
     run("--model", "echo-static", texts, tmp_path / "static.npy")

@@ -1,4 +1,4 @@
-"""`hf-echo evaluate geometry`, `cost`, `ease`: what the package says of the same model and texts; one-line errors."""
+"""`hf-echo evaluate geometry`, `cost`, `ease`: same results as the package's functions; one-line errors."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_ease_of_languages(run, languages, tmp_path):
 
 def test_ease_says_what_is_wrong(refused, languages, tmp_path):
     data, features = tmp_path / "xsim.json", tmp_path / "features.tsv"
-    refused("group is 'size', must be one of script, family, resource", "ease", "--data", data, "--group", "size")
+    refused("group is 'size'; it must be one of script, family, resource", "ease", "--data", data, "--group", "size")
     refused("no column 'chrf' in the results", "ease", "--data", data, "--group", "script", "--target", "chrf")
     text = features.read_text().splitlines()
     features.write_text("\n".join(text[:-1]))
@@ -142,7 +142,7 @@ def test_ease_says_what_is_wrong(refused, languages, tmp_path):
     features.write_text("\n".join([*text, text[1]]))
     refused("has two rows of features", "ease", "--data", data, "--features", features)
     features.write_text("code\texamples\nfra_Latn\t1\n")
-    refused("features.tsv has no lang; found: code, examples", "ease", "--data", data, "--features", features)
+    refused("features.tsv has no column lang; found: code, examples", "ease", "--data", data, "--features", features)
     data.write_text("[]")
     refused("has no rows by language", "ease", "--data", data)
     refused("no file", "ease", "--data", tmp_path / "none.json")
@@ -150,7 +150,7 @@ def test_ease_says_what_is_wrong(refused, languages, tmp_path):
 
 def test_errors_are_one_line(run, tmp_path):
     for arguments, message in (
-        (("cost", "--texts", "a.txt"), "needs --model"),
+        (("cost", "--texts", "a.txt"), "give --model"),
         (("cost", "--model", tmp_path / "none"), "none"),
         (("geometry", "--model", "m", "--data", tmp_path / "none.parquet"), "none.parquet"),
     ):

@@ -97,7 +97,7 @@ def test_spbleu_is_never_replaced_silently(offline):
     translation_scores(HYPOTHESES, REFERENCES)
     assert len(offline) == 1 and offline[0][1] == 20.0  # asked once a process, with a limit
     assert json.loads(result.to_json())["spbleu"] is None
-    assert translation_scores(HYPOTHESES, REFERENCES, spbleu=False).spbleu_missing == "not asked for"
+    assert translation_scores(HYPOTHESES, REFERENCES, spbleu=False).spbleu_missing == "not requested"
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_an_empty_hypothesis_scores_zero(offline):
         (["a"], ["a", "b"], {}, "1 hypotheses and 2 references"),
         ([], [], {}, "no hypotheses"),
         ("a", ["a"], {}, "got a single string"),
-        (["a"], ["a"], {"bleu_tokenizer": "moses"}, "bleu_tokenizer is 'moses', must be one of"),
+        (["a"], ["a"], {"bleu_tokenizer": "moses"}, "bleu_tokenizer is 'moses'; it must be one of"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(hypotheses, references, options, words, offline):
@@ -239,9 +239,9 @@ def test_comet_is_a_callable_and_an_extra(offline, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"direction": "up"}, "direction is 'up', must be one of to, from, both, all"),
+        ({"direction": "up"}, "direction is 'up'; it must be one of to, from, both, all"),
         ({"target_lang": "ita_Latn"}, "no rows in 'ita_Latn': found deu_Latn, fra_Latn, eng_Latn"),
-        ({"embeddings": {"deu_Latn": np.ones((3, 2))}}, "no embeddings of 'fra_Latn': given are deu_Latn"),
+        ({"embeddings": {"deu_Latn": np.ones((3, 2))}}, "no embeddings of 'fra_Latn': give them too; found deu_Latn"),
         ({"embeddings": {"deu_Latn": np.ones((2, 2))}}, r"'deu_Latn' have shape \(2, 2\), expected \(3, d\)"),
         ({"embeddings": {"deu_Latn": np.diag([1.0, 0, 1])}}, "embedding of 'deu_Latn', id 1: a NaN, infinite or zero"),
         ({"translate": lambda x, source, target: ["one"]}, "deu_Latn-eng_Latn: 3 sentences but 1 translations"),
@@ -251,7 +251,7 @@ def test_bad_tables_are_refused_in_one_line(options, words, offline):
     with pytest.raises(ValueError, match=words) as error:
         evaluate_translation(**{"translate": by_rule, "rows": NWAY} | options)
     assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match="no sentence in common"):
+    with pytest.raises(ValueError, match="have no id in common"):
         evaluate_translation(by_rule, [{"id": lang, "lang": lang, "text": "x"} for lang in ("fra_Latn", "eng_Latn")])
 
 

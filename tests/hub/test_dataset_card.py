@@ -56,7 +56,7 @@ def test_card(folder):
 def test_wrong_folder_and_version(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="no data/"):
         write_card(tmp_path)
-    with pytest.raises(ValueError, match="version 'one' is not like"):
+    with pytest.raises(ValueError, match="version 'one' must be a number such as 1.0"):
         push_dataset(folder, "me/pairs", version="one")
 
 
@@ -90,4 +90,4 @@ def test_push_twice_and_read_both_versions(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["v1.0"] == [f"s{i}" for i in range(10)] and found["v1.1"] == found["main"] == found["v1.0"][:5]
-    assert found["error"].startswith("tester/strict has version 1.1 already")
+    assert found["error"].startswith("tester/strict already has version 1.1")

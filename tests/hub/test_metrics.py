@@ -46,5 +46,5 @@ def test_xsimpp(load, space):
 
 
 def test_unknown_metric():
-    with pytest.raises(ValueError, match="no metric 'bleu'; there are xsim, xsimpp"):
+    with pytest.raises(ValueError, match="no metric 'bleu'; choose from xsim, xsimpp"):
         metric_folder("bleu")

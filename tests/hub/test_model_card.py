@@ -36,7 +36,7 @@ def test_header_and_journey():
     ]
     rows = [line for line in card.text.splitlines() if line.startswith("| ")]
     assert "| news | 1.25 | 30.00 |" in rows and "| short | 2.50 |  |" in rows
-    assert not [row for row in rows if "1.88" in row]  # the mean over sets is no set
+    assert not [row for row in rows if "1.88" in row]  # the mean over sets is not a set
 
 
 def test_without_teacher_and_figures():

@@ -173,7 +173,7 @@ def test_long_texts_are_cut_with_a_warning(model, toy_tokenizer, caplog):
     with caplog.at_level(logging.WARNING):
         have = encode(model, toy_tokenizer, ["un", long, "deux", long + "x"], "fra_Latn")
     warnings = [r.getMessage() for r in caplog.records if r.name.startswith("hf_echo")]
-    assert len(warnings) == 1 and warnings[0].startswith("2 of 4 texts are longer than 64 tokens and were cut")
+    assert len(warnings) == 1 and warnings[0].startswith("2 of 4 texts are longer than 64 tokens and were truncated")
     tokenizer_cuts = toy_tokenizer([long], lang="fra_Latn", truncation=True, return_tensors="pt")
     with torch.no_grad():
         want = model.encoder(**tokenizer_cuts).sentence_embedding[0].numpy()
@@ -181,7 +181,7 @@ def test_long_texts_are_cut_with_a_warning(model, toy_tokenizer, caplog):
 
 
 def test_long_texts_are_refused(model, toy_tokenizer):
-    with pytest.raises(ValueError, match="2 texts are longer than 64 tokens, the first is row 2; use split"):
+    with pytest.raises(ValueError, match="2 texts are longer than 64 tokens, the first is row 2; shorten them"):
         encode(model, toy_tokenizer, ["un", "un " * 90, "un " * 90], on_long="error")
 
 
@@ -208,7 +208,7 @@ def test_own_max_length(model, toy_tokenizer):
     b = encode(model, toy_tokenizer, ["un"], "fra_Latn")
     assert len(toy_tokenizer.text_ids(["un"])[0]) == 1
     np.testing.assert_allclose(a, b, atol=1e-5)
-    with pytest.raises(ValueError, match="max_length=4 leaves no room beside the prompt"):
+    with pytest.raises(ValueError, match="max_length=4 is too small for the prompt"):
         encode(model, toy_tokenizer, ["un deux"], "fra_Latn", max_length=4)
 
 
@@ -222,7 +222,7 @@ def test_own_max_length(model, toy_tokenizer):
         (["un"], {"lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
         (["un", "deux"], {"lang": ["fra_Latn"]}, "2 texts but 1 languages"),
         (["un"], {"lang": ["fra_Latn", "fra_Latn"]}, "1 texts but 2 languages"),
-        (["un"], {"on_long": "cut"}, "on_long must be one of warn, error, split"),
+        (["un"], {"on_long": "cut"}, "it must be 'warn', 'error' or 'split'"),
     ],
 )
 def test_wrong_arguments(model, toy_tokenizer, texts, options, message):
@@ -234,7 +234,7 @@ def test_dtypes():
     assert pick_dtype("fp32", "cpu") is torch.float32 and pick_dtype("bf16", "cpu") is torch.bfloat16
     assert pick_dtype(torch.float16, "cpu") is torch.float16
     assert pick_dtype("auto", "cpu") in (torch.float32, torch.bfloat16)
-    with pytest.raises(ValueError, match="dtype must be one of auto, bf16"):
+    with pytest.raises(ValueError, match="it must be one of auto, bf16"):
         pick_dtype("fp64", "cpu")
 
 

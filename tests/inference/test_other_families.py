@@ -63,9 +63,9 @@ def test_options_are_followed(bert, caplog, monkeypatch):
     ("options", "message"),
     [
         (["--on-long", "error"], "1 of 3 texts are longer than 8 tokens, the first is row 3"),
-        (["--on-long", "split"], "split is not possible"),
-        (["--on-long", "cut"], "on_long must be warn or error"),
-        (["--dtype", "fp64"], "dtype must be one of auto"),
+        (["--on-long", "split"], "is not an Echo checkpoint give 'warn' or 'error'"),
+        (["--on-long", "cut"], "give 'warn' or 'error'"),
+        (["--dtype", "fp64"], "it must be one of auto"),
     ],
 )
 def test_options_that_cannot_be_followed_are_refused(run, bert, tmp_path, options, message):

@@ -184,7 +184,7 @@ def test_the_command(folder, model, tmp_path, monkeypatch, capfd):
     assert code == 0, printed.err
     assert {f.name for f in (tmp_path / "out").iterdir()} == {"index.html", "report.md", "report.json"}
     for arguments, words in (
-        (["tfidf", "--data", tmp_path / "nowhere"], "is no folder"),
+        (["tfidf", "--data", tmp_path / "nowhere"], "is not a folder"),
         (["tfidf", "tfidf", "--data", folder], "'tfidf' is given twice"),
         (["./no-model", "--data", folder], "no folder ./no-model"),
         (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),

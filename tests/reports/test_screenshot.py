@@ -18,7 +18,7 @@ from hf_echo.reports.models import open_models
 pytestmark = pytest.mark.slow
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
-# What the page says of itself, with everything opened; a table may scroll within its own frame.
+# Sizes that the page reports, with everything opened; a table may scroll within its own frame.
 LOOK = """<script>addEventListener("load", () => {
   document.querySelectorAll("details").forEach(d => { d.open = true; });
   const wide = [...document.body.querySelectorAll("*")].filter(e => {
@@ -64,7 +64,7 @@ def dense(texts, lang):
 
 
 def look(page, tmp_path, width: int, dark: bool) -> tuple[dict, np.ndarray]:
-    """What the page says of itself, and its picture."""
+    """Sizes that the page reports, and its screenshot."""
     (page / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
     options = [
         "--headless",

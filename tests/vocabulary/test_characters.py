@@ -1,4 +1,4 @@
-"""A vocabulary of whole characters: what stays, what is learnt anew, and what a text becomes."""
+"""A vocabulary of whole characters: tokens that stay, tokens that are learned again, tokenized texts."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_tokenizers_of_one_name(run, refused, old, texts, tmp_path):
     (tmp_path / "b" / "old").symlink_to(old)
     code, out, _ = run("report", old, tmp_path / "b" / "old", "--data", tmp_path / "dev.tsv")
     assert code == 0 and f"| {old} | {tmp_path / 'b' / 'old'} |" in out
-    refused("a tokenizer is given twice", "report", old, old, "--data", tmp_path / "dev.tsv")
+    refused("give each tokenizer once", "report", old, old, "--data", tmp_path / "dev.tsv")
 
 
 # Recipes
@@ -189,7 +189,7 @@ def test_package_recipes(run, refused, old, counts, name, command, tmp_path):
         arguments.insert(0, old)
     refused("kor_Hang", command, *arguments)
     refused(
-        f"no recipe of this command; it must say `command: {'train' if command == 'extend' else 'extend'}`",
+        f"it must have the line `command: {'train' if command == 'extend' else 'extend'}`",
         *("train", tmp_path / "t") if command == "extend" else ("extend", old, tmp_path / "t"),
         "--recipe",
         name,
@@ -201,9 +201,9 @@ def test_package_recipes(run, refused, old, counts, name, command, tmp_path):
 def test_bad_recipes(tmp_path, monkeypatch):
     path = tmp_path / "r.yaml"
     for text, message in {
-        "command: extend\nmerge: 4": "unknown field 'merge'; known are merges",
-        "merges: 4": "must say `command: extend`",
-        "- a": "must hold `field: value` lines, not a list",
+        "command: extend\nmerge: 4": "unknown field 'merge'; choose from merges",
+        "merges: 4": "must have the line `command: extend`",
+        "- a": "must be a mapping of `field: value` lines, not a list",
         "a: [": "is not YAML",
     }.items():
         path.write_text(text)

@@ -189,7 +189,7 @@ def test_a_killed_process_is_told_and_resumes(corpus, tmp_path, monkeypatch):
     whole = count(corpus, tmp_path / "whole.parquet")
     with monkeypatch.context() as patch:
         patch.setattr(counting, "count_shard", die_at_the_second)
-        with pytest.raises(ChildProcessError, match="the same call resumes"):
+        with pytest.raises(ChildProcessError, match="repeat the call to resume"):
             count(corpus, tmp_path / "c.parquet", processes=2)
     assert count(corpus, tmp_path / "c.parquet").path.read_bytes() == whole.path.read_bytes()
 
@@ -204,7 +204,7 @@ def interrupted(monkeypatch, corpus, out) -> None:
 def test_a_changed_input_is_an_error(corpus, tmp_path, monkeypatch):
     out = tmp_path / "c.parquet"
     interrupted(monkeypatch, corpus, out)
-    with pytest.raises(ValueError, match=r"parts holds an interrupted count with another pattern: .* delete"):
+    with pytest.raises(ValueError, match=r"parts has an interrupted count with another pattern: .* delete"):
         count(corpus, out, pattern="llama3")
     with pytest.raises(ValueError, match=r"pairs.parquet has changed \(kind\) since its count was interrupted"):
         count([Source(corpus[0], kind="monolingual"), *corpus[1:]], out)
@@ -241,7 +241,7 @@ def test_counts_of_different_patterns_do_not_merge(corpus, tmp_path):
     a.check_pattern(PATTERNS["echo"])
     with pytest.raises(ValueError, match="'echo', the tokenizer has 'llama3': count again with pattern 'llama3'"):
         a.check_pattern(PATTERNS["llama3"])
-    with pytest.raises(ValueError, match="'echo', toy has one of its own"):
+    with pytest.raises(ValueError, match="'echo', toy has another"):
         a.check_pattern("[a-z]+", "toy")
 
 
@@ -364,7 +364,7 @@ def write(path, text):
         ("a.tsv", "lang\ttext\n", r"a\.tsv: no row to count"),
         ("a.tsv", "lang\ttext\tsplit\nfra_Latn\tun\tdev\n", r"a\.tsv: no row of split 'train' to count"),
         ("a.tsv", "langue\ttexte\nfra_Latn\tun\n", r"neither source, .* nor lang and text \(found: langue, texte\)"),
-        ("a.txt", "un\n", r"a\.txt: which language\? Name the file like fra_Latn\.txt"),
+        ("a.txt", "un\n", r"a\.txt: unknown language: name the file like fra_Latn\.txt"),
         ("a.fra_Latn.txt", "\n\n", r"a\.fra_Latn\.txt: no row to count"),
     ],
 )
@@ -389,7 +389,7 @@ def test_bad_rows_can_be_skipped(tmp_path, caplog):
 
 
 def test_an_error_keeps_what_was_counted(corpus, tmp_path):
-    """A wrong file among good ones: mended, the count goes on."""
+    """A wrong file among good ones: after it is fixed, the count resumes."""
     whole, out = count(corpus, tmp_path / "whole.parquet"), tmp_path / "c.parquet"
     empty = write(tmp_path / "empty.fra_Latn.txt", "\n")
     with pytest.raises(ValueError, match="empty.fra_Latn.txt: no row"):
@@ -400,8 +400,8 @@ def test_an_error_keeps_what_was_counted(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pattern": "gpt2"}, "pattern='gpt2' is not one of llama3, echo"),
-        ({"kind": "web"}, "kind='web' is not one of parallel, monolingual"),
+        ({"pattern": "gpt2"}, "pattern='gpt2' must be one of llama3, echo"),
+        ({"kind": "web"}, "kind='web' must be one of parallel, monolingual"),
         ({"processes": 0}, "processes=0"),
         ({"lang": "french"}, "unknown language code 'french'"),
         ({"on_bad_row": "ignore"}, "on_bad_row='ignore'"),
@@ -420,7 +420,7 @@ def test_wrong_sources(corpus, tmp_path):
         count([corpus[1], corpus[1]], out)
     with pytest.raises(ValueError, match="no sources"):
         count([], out)
-    with pytest.raises(ValueError, match="put pairs .* in a list of their own"):
+    with pytest.raises(ValueError, match="put .* pairs into a list"):
         count([("fra_Latn", "un chat")], out)
     with pytest.raises(ValueError, match=r"pairs 1:2: 'un chat' is not a pair"):
         count([[("fra_Latn", "un"), "un chat"]], out)
@@ -428,7 +428,7 @@ def test_wrong_sources(corpus, tmp_path):
 
 def test_wrong_weights_and_empty_languages(tmp_path):
     counts = hand_made(tmp_path)
-    with pytest.raises(ValueError, match="'ell_Grek', which .*hand.parquet does not hold"):
+    with pytest.raises(ValueError, match="'ell_Grek', which .*hand.parquet does not have"):
         counts.balanced(language_weights={"ell_Grek": 2})
     with pytest.raises(ValueError, match="fra_Latn has weight -1"):
         counts.balanced(language_weights={"fra_Latn": -1})
@@ -446,7 +446,7 @@ def test_wrong_weights_and_empty_languages(tmp_path):
 def test_not_a_file_of_counts(corpus, tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file of counts"):
         WordCounts.load(tmp_path / "nothing.parquet")
-    with pytest.raises(ValueError, match="not one of word counts"):
+    with pytest.raises(ValueError, match="not of word counts"):
         WordCounts.load(corpus[0])
     with pytest.raises(ValueError, match="not a Parquet file"):
         WordCounts.load(corpus[1])

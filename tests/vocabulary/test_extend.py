@@ -96,7 +96,7 @@ def random_case(seed: int):
 
 
 def reference(ids, old, words, forbidden, ignore_merges, n, min_count, max_bytes):
-    """Tokenize all words anew at each step, count the pairs, take the most frequent."""
+    """Tokenize all words again at each step, count the pairs, take the most frequent."""
     ids, known = dict(ids), list(old)
     next_id, free, last = max(ids.values()) + 1, 0, max(ids.values()) + n
     while next_id <= last:
@@ -312,7 +312,7 @@ def other_kinds():
 
 @pytest.mark.parametrize("kind", other_kinds())
 def test_not_byte_level(kind):
-    with pytest.raises(ValueError, match=f"only a byte-level BPE can be extended .* this tokenizer is {kind}: take"):
+    with pytest.raises(ValueError, match=f"only a byte-level BPE can be extended .* this tokenizer is {kind}: use"):
         extend_tokenizer(other_kinds()[kind], {" a": 1}, 1, progress=False)
 
 
@@ -323,15 +323,15 @@ def test_not_byte_level(kind):
         (
             {" a": 1},
             {"vocab_size": 293},
-            "vocab_size 293 must be above the 293 that the tokenizer has already",
+            "vocab_size 293 must be above the 293 tokens of the tokenizer",
         ),
         ({" a": 1}, {"vocab_size": 100}, "vocab_size 100 must be above the 293"),
         ({" a": 1}, {}, "give either n_merges or vocab_size"),
         ({" a": 1}, {"n_merges": 1, "vocab_size": 400}, "give either n_merges or vocab_size"),
-        ({" a": 1}, {"n_merges": 1, "pattern": "gpt"}, "pattern must be one of llama3, echo, not 'gpt'"),
-        ({}, {"n_merges": 1}, "the counts are empty: count some text first"),
-        ({" a": 1.5}, {"n_merges": 1}, "whole numbers from 0 on: ' a' has 1.5"),
-        ({" a": -1}, {"n_merges": 1}, "whole numbers from 0 on: ' a' has -1"),
+        ({" a": 1}, {"n_merges": 1, "pattern": "gpt"}, "pattern is 'gpt'; it must be one of llama3, echo"),
+        ({}, {"n_merges": 1}, "the counts are empty: give at least one word"),
+        ({" a": 1.5}, {"n_merges": 1}, "counts must be integers >= 0: ' a' has 1.5"),
+        ({" a": -1}, {"n_merges": 1}, "counts must be integers >= 0: ' a' has -1"),
         (
             {" xyz": 2, " q": 1},
             {"n_merges": 9},

@@ -189,7 +189,7 @@ def test_loading(tmp_path):
         tokenizer = load_tokenizer(source)
         assert tokenizer.encode("cat", add_special_tokens=False)[-2:] == backend.encode("cat").ids
     (tmp_path / "broken.json").write_text("{}")
-    with pytest.raises(ValueError, match="broken.json is no tokenizer.json") as error:
+    with pytest.raises(ValueError, match="broken.json is not a tokenizer.json") as error:
         load_tokenizer(tmp_path / "broken.json")
     assert "\n" not in str(error.value)
     with pytest.raises(FileNotFoundError, match="nowhere"):
@@ -221,9 +221,9 @@ def test_bad_rows_can_be_skipped(caplog):
 
 def test_other_errors(tmp_path):
     tokenizers = {"bytes": byte_tokenizer()}
-    with pytest.raises(ValueError, match="no tokenizer to report on"):
+    with pytest.raises(ValueError, match="no tokenizers: give at least one"):
         report({})
-    with pytest.raises(ValueError, match="'slow' is a str, not a fast tokenizer"):
+    with pytest.raises(ValueError, match="'slow' is a str; give a fast tokenizer"):
         report({"slow": "gpt2"})
     with pytest.raises(FileNotFoundError, match="no.parquet: no such file"):
         vocabulary_report(tokenizers, tmp_path / "no.parquet")

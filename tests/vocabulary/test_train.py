@@ -119,7 +119,7 @@ def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
         ),
         ({" ab": 2}, 277, {"n_reserved": 16}, r"must be above 277 \(256 bytes, 5 special and 16 reserved"),
         ({" ab": 2}, 300, {"n_reserved": -1}, "n_reserved must be 0 or more, not -1"),
-        ({" ab": 2}, 300, {"pattern": "gpt"}, "pattern must be one of llama3, echo, not 'gpt'"),
+        ({" ab": 2}, 300, {"pattern": "gpt"}, "pattern is 'gpt'; it must be one of llama3, echo"),
         ({}, 300, {}, "the counts are empty"),
     ],
 )

@@ -1,4 +1,4 @@
-"""hf-echo data: from raw collections to what each stage is fed. One file a family of commands."""
+"""hf-echo data: prepare training data. One file per group of commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import typer
 from ..common import PLAIN
 from . import code, engine, generate, mined, sources
 
-commands = typer.Typer(help="Data: filter, count, harvest, segment, generate, mine.", no_args_is_help=True, **PLAIN)
+commands = typer.Typer(
+    help="Training data: filter, sample, count, collect, segment, generate, mine.", no_args_is_help=True, **PLAIN
+)
 for family in (engine, sources, code, generate, mined):
     commands.add_typer(family.commands)

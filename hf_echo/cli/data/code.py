@@ -1,4 +1,4 @@
-"""hf-echo data code, math: snippets of source files, expressions of LaTeX."""
+"""hf-echo data code, math: extract snippets from source code and expressions from LaTeX."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from ..common import PLAIN, example, print_report
 
 commands = typer.Typer(**PLAIN)
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="JSON lines: id, language, text, class, start, end.")]
-OnBad = Annotated[str, typer.Option(help="error or skip: what to do at a file that cannot be read.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="Output file, JSON lines: id, language, text, class, start, end.")
+]
+OnBad = Annotated[str, typer.Option(help="For files that cannot be read: error or skip.")]
 
 
 def _write(rows: Iterable[dict[str, Any]], out: Path) -> None:
-    """Writes the rows and prints how many there are of each class."""
+    """Write the rows as JSON lines and print their number per class."""
     classes: Counter[str] = Counter()
     with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8") as file:
         for row in rows:
@@ -31,13 +33,16 @@ def _write(rows: Iterable[dict[str, Any]], out: Path) -> None:
 
 @commands.command(**example("hf-echo data code src/ tools/run.py --language python --out snippets.jsonl"))
 def code(
-    files: Annotated[list[Path], typer.Argument(help="Source files, and folders of them.")],
-    language: Annotated[str, typer.Option("--language", "-l", help="python, java, javascript, go, c, cpp or ruby.")],
+    files: Annotated[list[Path], typer.Argument(help="Source files or folders.")],
+    language: Annotated[
+        str,
+        typer.Option("--language", "-l", help="Programming language: python, java, javascript, go, c, cpp or ruby."),
+    ],
     out: Out,
-    max_size: Annotated[int, typer.Option(min=1, help="Non-blank characters of a snippet at most.")] = 100,
+    max_size: Annotated[int, typer.Option(min=1, help="Largest snippet, in non-blank characters.")] = 100,
     on_bad: OnBad = "error",
 ) -> None:
-    """Source code into sentence-sized snippets along its syntax tree (OS A.3, Algorithm 1)."""
+    """Split source code along its syntax tree into sentence-sized snippets (OS A.3, Algorithm 1)."""
     from hf_echo.corpora.code_segments import snippet_rows
 
     _write(snippet_rows(files, language, max_size=max_size, on_bad=on_bad), out)
@@ -48,16 +53,16 @@ def math(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="LaTeX (.tex), running text (.md, .txt), tables with a column text (.parquet, .jsonl), and folders."
+            help="LaTeX (.tex), text (.md, .txt), tables with a column text (.parquet, .jsonl), or folders."
         ),
     ],
     out: Out,
-    min_length: Annotated[int, typer.Option(min=1, help="Characters of an expression at least.")] = 20,
-    max_length: Annotated[int, typer.Option(min=1, help="Characters of an expression at most.")] = 150,
-    sentences: Annotated[bool, typer.Option(help="Also the sentences that hold an expression.")] = True,
+    min_length: Annotated[int, typer.Option(min=1, help="Shortest expression, in characters.")] = 20,
+    max_length: Annotated[int, typer.Option(min=1, help="Longest expression, in characters.")] = 150,
+    sentences: Annotated[bool, typer.Option(help="Also extract the sentences that contain an expression.")] = True,
     on_bad: OnBad = "error",
 ) -> None:
-    """Mathematical expressions and the sentences that hold them, each text once (OS A.3, Table 30)."""
+    """Extract mathematical expressions and the sentences that contain them, without duplicates (OS A.3, Table 30)."""
     from hf_echo.corpora.math_expressions import math_rows, read_documents
 
     documents = read_documents(files, on_bad=on_bad)

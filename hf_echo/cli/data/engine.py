@@ -1,4 +1,4 @@
-"""hf-echo data filter, sample, calibrate, stats, push: run a recipe over parallel collections, count what it leaves."""
+"""hf-echo data filter, sample, calibrate, stats, push: filter, sample, count and publish parallel data."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from ..common import PLAIN, Json, Model, example, print_report
 
 commands = typer.Typer(**PLAIN)
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the result: data/, counts, statistics.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Output folder: data/, counts and statistics.")]
 Executor = Annotated[
-    str, typer.Option(help="local (one process) or ray (the cluster of RAY_ADDRESS, or this machine).")
+    str, typer.Option(help="Where to run: local (one process) or ray (the cluster at RAY_ADDRESS, or this machine).")
 ]
 OnBadRow = Annotated[
-    str, typer.Option(help="error: stop and name file and line; skip: leave out and list in counts.json.")
+    str, typer.Option(help="For bad rows: error (stop and name file and line) or skip (and list them in counts.json).")
 ]
-Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Go on with a stopped run, or forget it.")]
-Overwrite = Annotated[bool, typer.Option(help="Replace the result of another recipe in OUT.")]
+Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Resume a stopped run, or start again.")]
+Overwrite = Annotated[bool, typer.Option(help="Replace another recipe's result in OUT.")]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", help="NAME=FOUND: a schema column under another name; or source_lang=fra_Latn."),
+    typer.Option(
+        "--column",
+        help="NAME=COLUMN for a schema column with another name, or source_lang=fra_Latn for one language; repeatable.",
+    ),
 ]
 
 
@@ -32,16 +35,18 @@ Columns = Annotated[
     **example("hf-echo data filter nano_real_strict --out outputs/strict --on-bad-row skip", folder=True),
 )
 def filter_(
-    recipe: Annotated[str, typer.Argument(help="YAML file, or the name of a recipe of the package.")],
+    recipe: Annotated[str, typer.Argument(help="Recipe: a YAML file, or the name of an included recipe.")],
     out: Out,
     executor: Executor = "local",
     on_bad_row: OnBadRow = "error",
     resume: Resume = True,
     overwrite: Overwrite = False,
-    keep_work: Annotated[bool, typer.Option(help="Keep every stage's rows, for variants of the recipe.")] = False,
-    block: Annotated[int, typer.Option(min=1, help="Rows that a worker holds at once.")] = 50_000,
+    keep_work: Annotated[
+        bool, typer.Option(help="Keep the rows of every step, to run variants of the recipe faster.")
+    ] = False,
+    block: Annotated[int, typer.Option(min=1, help="Rows per block, held in memory by one worker.")] = 50_000,
 ) -> None:
-    """Run a recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
+    """Run a data recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
     from ...data.pipeline import read_recipe, run
     from ...synthesis.recipe_steps import STEPS
 
@@ -65,20 +70,26 @@ def filter_(
     )
 )
 def sample(
-    paths: Annotated[list[str], typer.Argument(help="Files, folders or Hub datasets; each is one source.")],
+    paths: Annotated[
+        list[str], typer.Argument(help="Files, folders or Hub datasets of parallel rows; each is one source.")
+    ],
     out: Out,
-    method: Annotated[str, typer.Option(help="natural, temperature, two_step or unimax.")] = "natural",
-    exponent: Annotated[float | None, typer.Option(help="Of temperature, or of two_step (0.5).")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Rows in all; as many as there are by default.")] = None,
-    by: Annotated[str, typer.Option(help="source_lang, target_lang or direction.")] = "source_lang",
-    seed: Annotated[int, typer.Option(help="Which rows.")] = 0,
-    shards: Annotated[int | None, typer.Option(min=1, help="Files; one for each million rows by default.")] = None,
+    method: Annotated[str, typer.Option(help="Sampling method: natural, temperature, two_step or unimax.")] = "natural",
+    exponent: Annotated[
+        float | None, typer.Option(help="Exponent of temperature (required), or of two_step (default 0.5).")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Number of rows to draw. Default: all rows.")] = None,
+    by: Annotated[str, typer.Option(help="Column to balance: source_lang, target_lang or direction.")] = "source_lang",
+    seed: Annotated[int, typer.Option(help="Random seed of the draw.")] = 0,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Number of output files. Default: one per million rows.")
+    ] = None,
     executor: Executor = "local",
     on_bad_row: OnBadRow = "error",
     resume: Resume = True,
     overwrite: Overwrite = False,
 ) -> None:
-    """Draw rows in exact proportions; a language with too few repeats them evenly."""
+    """Sample rows in exact proportions by language; rows of languages with too few are repeated evenly."""
     from ...data.pipeline import Output, Recipe, Sampling, run
     from ...data.pipeline.recipe import source_of
 
@@ -93,23 +104,26 @@ def sample(
 
 @commands.command(**example("hf-echo data calibrate dev_flores.parquet --model outputs/nano-real/3 --out flores.json"))
 def calibrate(
-    paths: Annotated[list[str], typer.Argument(help="Clean parallel or n-way data.")],
+    paths: Annotated[list[str], typer.Argument(help="Clean parallel or n-way data: files, folders or Hub datasets.")],
     model: Model,
-    out: Annotated[Path, typer.Option("--out", "-o", help="JSON for the field calibrated of the filter threshold.")],
-    direction: Annotated[str | None, typer.Option(help="Of n-way data: x_eng, eng_x or all.")] = None,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Output JSON file, for the field `calibrated` of the filter `threshold`."),
+    ],
+    direction: Annotated[str | None, typer.Option(help="Directions of n-way data: x_eng, eng_x or all.")] = None,
 ) -> None:
-    """Mean and deviation of the scores of clean pairs, by direction (OS 3.5)."""
+    """Compute mean and standard deviation of the scores of clean pairs, by direction (OS 3.5)."""
     from ...data.pipeline.filters.threshold import calibrate as fit
     from ...data.pipeline.sources import read_unit, units_of
     from ...data.tables import BadRows
     from ...inference.scorer import EchoScorer
 
-    how = {"direction": direction} if direction else {}
-    units = units_of([{"path": path, "label": path, **how} for path in paths])
-    found = fit((table for unit in units for table in read_unit(unit, BadRows("error"))), EchoScorer(model))
+    options = {"direction": direction} if direction else {}
+    units = units_of([{"path": path, "label": path, **options} for path in paths])
+    threshold = fit((table for unit in units for table in read_unit(unit, BadRows("error"))), EchoScorer(model))
     with write_whole(out) as unfinished:
-        found.save(unfinished)
-    typer.echo(f"{len(found.calibrated)} directions calibrated: {out}")
+        threshold.save(unfinished)
+    typer.echo(f"{len(threshold.calibrated)} directions calibrated: {out}")
 
 
 @commands.command(**example("hf-echo data stats outputs/strict/data --markdown table.md"))
@@ -117,34 +131,34 @@ def stats(
     paths: Annotated[list[str], typer.Argument(help="Files, folders or Hub datasets of parallel rows.")],
     column: Columns = None,
     report: Json = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the table here as Markdown.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
     executor: Executor = "local",
     on_bad_row: OnBadRow = "error",
 ) -> None:
-    """Pairs, directions, languages and characters by provenance, as in OS Table 34."""
+    """Count pairs, directions, languages and characters by provenance (as in OS Table 34)."""
     from ...data.pipeline import collect_statistics
 
-    found = collect_statistics(paths, executor=_executor(executor), on_bad_row=on_bad_row, **_columns(column))
+    statistics = collect_statistics(paths, executor=_executor(executor), on_bad_row=on_bad_row, **_columns(column))
     if markdown is not None:
         with write_whole(markdown) as unfinished:
-            unfinished.write_text(found.to_markdown(), encoding="utf-8")
+            unfinished.write_text(statistics.to_markdown(), encoding="utf-8")
     if report is not None:
-        print_report(found.to_json(), report)
+        print_report(statistics.to_json(), report)
     else:
-        typer.echo(found.to_markdown(), nl=False)
+        typer.echo(statistics.to_markdown(), nl=False)
 
 
 @commands.command(**example("hf-echo data push outputs/strict me/strict-pairs --version 1.1 --license cc-by-4.0"))
 def push(
-    folder: Annotated[Path, typer.Argument(help="What `hf-echo data filter` left.")],
-    repo: Annotated[str, typer.Argument(help="OWNER/NAME on the Hub.")],
-    version: Annotated[str, typer.Option(help="Becomes the tag vVERSION.")] = "1.0",
-    title: Annotated[str | None, typer.Option(help="Of the card; the folder's name by default.")] = None,
-    license: Annotated[str | None, typer.Option(help="Hub licence identifier.")] = None,
-    private: Annotated[bool, typer.Option(help="Create the repository as a private one.")] = False,
-    card_only: Annotated[bool, typer.Option(help="Write README.md into the folder, push nothing.")] = False,
+    folder: Annotated[Path, typer.Argument(help="Output folder of `hf-echo data filter`.")],
+    repo: Annotated[str, typer.Argument(help="Dataset repository on the Hub, OWNER/NAME.")],
+    version: Annotated[str, typer.Option(help="Version; the repository gets the tag vVERSION.")] = "1.0",
+    title: Annotated[str | None, typer.Option(help="Title of the card. Default: the folder's name.")] = None,
+    license: Annotated[str | None, typer.Option(help="Licence identifier of the Hub, such as cc-by-4.0.")] = None,
+    private: Annotated[bool, typer.Option(help="Create a private repository.")] = False,
+    card_only: Annotated[bool, typer.Option(help="Only write README.md into the folder; do not push.")] = False,
 ) -> None:
-    """Push a versioned dataset with a card made of its statistics."""
+    """Push a versioned dataset to the Hub, with a card made from its statistics."""
     from ...hub.dataset_card import push_dataset, write_card
 
     if card_only:
@@ -157,19 +171,19 @@ def _executor(name: str):
     from ...data.pipeline import LocalExecutor, RayExecutor
 
     if name not in ("local", "ray"):
-        raise ValueError(f"--executor {name!r} is not local or ray")
+        raise ValueError(f"unknown --executor {name!r}; choose local or ray")
     return LocalExecutor() if name == "local" else RayExecutor()
 
 
 def _columns(given: list[str] | None) -> dict:
-    """``source=src`` names a column, ``source_lang=fra_Latn`` is one value for all rows."""
+    """Parse --column: ``source=src`` names a column, ``source_lang=fra_Latn`` is one value for all rows."""
     from ...languages import is_language
 
     columns, constants = {}, {}
     for item in given or []:
         name, equals, value = item.partition("=")
         if not equals:
-            raise ValueError(f"--column {item!r} is not NAME=FOUND")
+            raise ValueError(f"--column {item!r} must be NAME=COLUMN, such as source=src")
         (constants if name.endswith("_lang") and is_language(value) else columns)[name] = value
     return {**constants, **({"columns": columns} if columns else {})}
 
@@ -178,4 +192,4 @@ def _tell(done) -> None:
     from ...data.pipeline import counts
 
     typer.echo(counts.steps_table(done.steps))
-    typer.echo(f"{done.rows:,} rows in {done.folder / 'data'}; counts.md and stats.md beside it say what they are")
+    typer.echo(f"{done.rows:,} rows in {done.folder / 'data'}; see counts.md and stats.md beside it")

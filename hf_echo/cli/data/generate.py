@@ -1,4 +1,4 @@
-"""hf-echo data describe, back-translate, negatives: rows that a language model writes."""
+"""hf-echo data describe, back-translate, negatives: generate rows with a language model."""
 
 from __future__ import annotations
 
@@ -15,42 +15,53 @@ from ..common import PLAIN, Json, example, print_report
 
 commands = typer.Typer(**PLAIN)
 
-Rows = Annotated[Path, typer.Argument(help="Table: .jsonl, .parquet or .tsv.")]
-Out = Annotated[Path, typer.Argument(help="OUT.jsonl; failures go to OUT.failed.jsonl.")]
+Rows = Annotated[Path, typer.Argument(help="Input table: .jsonl, .parquet or .tsv.")]
+Out = Annotated[Path, typer.Argument(help="Output file OUT.jsonl; failed rows go to OUT.failed.jsonl.")]
 FewShots = Annotated[
-    Path | None, typer.Option(help="JSON or YAML: a list of {input, output}, or {examples, user, system}.")
+    Path | None,
+    typer.Option(help="Few-shot examples (JSON or YAML): a list of {input, output}, or {examples, user, system}."),
 ]
-OnBadRow = Annotated[str, typer.Option(help="A bad row of the table: error or skip.")]
+OnBadRow = Annotated[str, typer.Option(help="For bad rows of the table: error or skip.")]
 Only = Annotated[
-    str | None, typer.Option(help="Only rows of this class: code, inline, sentence ... (of data code, math).")
+    str | None,
+    typer.Option(help="Use only rows of this class (column of data code and data math): code, inline, sentence ..."),
 ]
 
 
 @dataclass(frozen=True)
 class Asking:
-    """The options that every command here has: who is asked, and how."""
+    """Options of all commands here: the language model and how to query it."""
 
     model: Annotated[
         str,
-        typer.Option("--model", "-m", help="Name that the endpoint knows; or folder, GGUF file or Hub name."),
+        typer.Option(
+            "--model", "-m", help="Language model: its name at --endpoint, or a folder, GGUF file or Hub name."
+        ),
     ]
     endpoint: Annotated[
         str | None,
-        typer.Option(help="OpenAI-compatible address, such as http://localhost:8000/v1; without, the model runs here."),
+        typer.Option(help="OpenAI-compatible address, such as http://localhost:8000/v1. Default: load the model here."),
     ] = None
-    api_key_env: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = "OPENAI_API_KEY"
-    timeout: Annotated[float, typer.Option(help="Seconds without an answer.")] = 120
-    retries: Annotated[int, typer.Option(min=0, help="After time-outs, dropped connections, 429 and 5xx.")] = 5
-    concurrency: Annotated[int, typer.Option(min=1, help="Questions under way at a time.")] = 8
-    attempts: Annotated[int, typer.Option(min=1, help="Questions for a row until a reply is valid.")] = 3
-    temperature: Annotated[float, typer.Option(min=0, help="Of the first attempt; 0.7 or more afterwards.")] = 0.0
-    max_tokens: Annotated[int, typer.Option(min=1, help="Length limit of a reply.")] = 512
-    seed: Annotated[int, typer.Option(help="Each further attempt adds 1.")] = 0
-    cache: Annotated[Path | None, typer.Option(help="File of all replies; OUT.replies.jsonl by default.")] = None
-    on_fail: Annotated[str, typer.Option(help="A row without a good answer: skip or stop.")] = "skip"
-    price_in: Annotated[float, typer.Option(help="Price of a million prompt tokens.")] = 0.0
-    price_out: Annotated[float, typer.Option(help="Price of a million completion tokens.")] = 0.0
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show one prompt and count; ask nothing.")] = False
+    api_key_env: Annotated[str, typer.Option(help="Environment variable with the API key.")] = "OPENAI_API_KEY"
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120
+    retries: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Retries of a request after time-outs, dropped connections, and status 408, 409, 429 or 5xx."
+        ),
+    ] = 5
+    concurrency: Annotated[int, typer.Option(min=1, help="Number of requests at a time.")] = 8
+    attempts: Annotated[int, typer.Option(min=1, help="Attempts per row to get a valid reply.")] = 3
+    temperature: Annotated[
+        float, typer.Option(min=0, help="Sampling temperature of the first attempt; later ones use at least 0.7.")
+    ] = 0.0
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 512
+    seed: Annotated[int, typer.Option(help="Random seed; each further attempt adds 1.")] = 0
+    cache: Annotated[Path | None, typer.Option(help="File of cached replies. Default: OUT.replies.jsonl.")] = None
+    on_fail: Annotated[str, typer.Option(help="For rows without a valid reply: skip or stop.")] = "skip"
+    price_in: Annotated[float, typer.Option(help="Price per million prompt tokens, for the report.")] = 0.0
+    price_out: Annotated[float, typer.Option(help="Price per million completion tokens, for the report.")] = 0.0
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show one prompt and the counts; send no request.")] = False
     report: Json = None
 
     def write(self, jobs: Iterable[Any], out: Path, total: int) -> None:
@@ -87,7 +98,7 @@ class Asking:
 
 
 def asks(command: Callable) -> Callable:
-    """Gives a command the options of `Asking`; it receives them as the argument ``asking``."""
+    """Decorator: add the options of `Asking` to a command, which receives them as the argument ``asking``."""
     hints, own = get_type_hints(command, include_extras=True), inspect.signature(command).parameters
     shared = get_type_hints(Asking, include_extras=True)
     parameters = [p.replace(annotation=hints[p.name]) for p in own.values() if p.name != "asking"]
@@ -111,7 +122,7 @@ def asks(command: Callable) -> Callable:
 
 
 def _with_language(names: list[str]) -> list[tuple[str, str]]:
-    """Pairs of text and language columns, the schema's first."""
+    """Candidate pairs of text and language columns, those of the schema first."""
     return [(name, lang) for name in names for lang in (f"{name}_lang", "lang", "language")]
 
 
@@ -123,13 +134,15 @@ def describe(
     rows: Rows,
     out: Out,
     asking: Asking,
-    column: Annotated[str | None, typer.Option(help="Column of the code; source, code or text.")] = None,
-    lang: Annotated[str | None, typer.Option(help="python, latex ... where no column says.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column of the code. Default: source, code or text.")] = None,
+    lang: Annotated[
+        str | None, typer.Option(help="Language of the snippets, such as python or latex. Default: the table's column.")
+    ] = None,
     only: Only = None,
     few_shots: FewShots = None,
     on_bad_row: OnBadRow = "error",
 ) -> None:
-    """Describe code and LaTeX in English (OS A.3, Figure 13): rows code -> English."""
+    """Describe code and LaTeX in English with a language model (OS A.3, Figure 13): rows code -> English."""
     from ...synthesis import llm
 
     names = [column] if column else ["source", "code", "text"]
@@ -158,13 +171,15 @@ def back_translate(
     rows: Rows,
     out: Out,
     asking: Asking,
-    to: Annotated[list[str] | None, typer.Option(help="Language; repeat it. The paper's seven.")] = None,
-    column: Annotated[str | None, typer.Option(help="Column of English text; target or text.")] = None,
+    to: Annotated[
+        list[str] | None, typer.Option(help="Target language; repeatable. Default: the seven of the paper.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="Column of the English text. Default: target or text.")] = None,
     only: Only = None,
     few_shots: FewShots = None,
     on_bad_row: OnBadRow = "error",
 ) -> None:
-    """Translate English into other languages (OS A.3): rows language -> English, provenance back_translation."""
+    """Translate English into other languages with a language model (OS A.3): rows language -> English."""
     from ...synthesis import llm
 
     names = [column] if column else ["target", "text"]
@@ -183,11 +198,11 @@ def negatives(
     rows: Rows,
     out: Out,
     asking: Asking,
-    kinds: Annotated[bool, typer.Option("--kinds", help="Ask for the kind of each, too.")] = False,
+    kinds: Annotated[bool, typer.Option("--kinds", help="Also ask for the kind of each negative.")] = False,
     few_shots: FewShots = None,
     on_bad_row: OnBadRow = "error",
 ) -> None:
-    """Write xsim++ hard negatives of English targets (OS A.4, Figure 15) into the column hard_negatives."""
+    """Generate xsim++ hard negatives of English targets with a language model (OS A.4, Figure 15)."""
     from ...data import load_parallel
     from ...synthesis import llm
 

@@ -1,4 +1,4 @@
-"""hf-echo data mine-negatives, consistency, segment: rows that an encoder or a segmenter makes."""
+"""hf-echo data mine-negatives, consistency, segment: rows made with an encoder or a sentence segmenter."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from ..common import PLAIN, Json, example, print_report, read_lines
 
 commands = typer.Typer(**PLAIN)
 
-Pairs = Annotated[str, typer.Argument(help="Parallel rows: a file, a folder, builtin, or a Hub dataset.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Parquet file of the rows.")]
-Encoder = Annotated[str, typer.Option("--model", "-m", help="Echo checkpoint or any SentenceTransformer.")]
-Index = Annotated[str, typer.Option(help="A faiss index, such as IVF1024,Flat; Flat is exact.")]
-Work = Annotated[Path | None, typer.Option(help="Folder of embeddings and neighbours; OUT.work by default.")]
-Seed = Annotated[int, typer.Option(help="Draws the pool.")]
-All = Annotated[int, typer.Option(min=0, help="Texts of the pool in each language; 0 is all.")]
+Pairs = Annotated[str, typer.Argument(help="Parallel rows: file, folder, builtin, or Hub dataset.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Output file (Parquet).")]
+Encoder = Annotated[
+    str, typer.Option("--model", "-m", help="Echo checkpoint or any SentenceTransformer: folder or Hub name.")
+]
+Index = Annotated[str, typer.Option(help="faiss index factory string, such as IVF1024,Flat; Flat is exact.")]
+Work = Annotated[Path | None, typer.Option(help="Folder for embeddings and neighbours. Default: OUT.work.")]
+Seed = Annotated[int, typer.Option(help="Random seed of the pool.")]
+All = Annotated[int, typer.Option(min=0, help="Pool size in texts per language; 0 is all.")]
 
 
 @commands.command("mine-negatives", **example("hf-echo data mine-negatives code.parquet --model M --out mined.parquet"))
@@ -27,17 +29,19 @@ def negatives(
     out: Out,
     model: Encoder,
     pool: Annotated[
-        str | None, typer.Option(help="Parallel rows whose targets are the candidates; PAIRS by default.")
+        str | None, typer.Option(help="Parallel rows whose targets are the candidates. Default: PAIRS.")
     ] = None,
-    k: Annotated[int, typer.Option(min=1, help="Negatives a row.")] = 5,
-    max_cosine: Annotated[float, typer.Option(help="Closer to the row's target is the same text.")] = 0.95,
+    k: Annotated[int, typer.Option(min=1, help="Negatives per row.")] = 5,
+    max_cosine: Annotated[
+        float, typer.Option(help="Highest cosine of a negative to the row's target; above it counts as the same text.")
+    ] = 0.95,
     pool_size: All = 200_000,
     index: Index = "Flat",
     work: Work = None,
     seed: Seed = 0,
     report: Json = None,
 ) -> None:
-    """Mine hard negatives for code and mathematics. A stopped run resumes."""
+    """Mine hard negatives for code and mathematics: near texts of a pool. A stopped run resumes."""
     from ...data import load_parallel
     from ...inference.any_encoder import any_encoder
     from ...mining.hard_negatives import mine_negatives
@@ -45,7 +49,7 @@ def negatives(
     _parquet(out)
     rows = load_parallel(pairs)
     candidates = None if pool is None else load_parallel(pool)
-    found = mine_negatives(
+    counts = mine_negatives(
         rows,
         any_encoder(model),
         out,
@@ -58,7 +62,7 @@ def negatives(
         model=model,
         seed=seed,
     )
-    print_report(found.to_row(), report)
+    print_report(counts.to_row(), report)
 
 
 @commands.command("consistency", **example("hf-echo data consistency described.parquet --model M --out kept.parquet"))
@@ -66,21 +70,21 @@ def consistency(
     pairs: Pairs,
     out: Out,
     model: Encoder,
-    snippets: Annotated[str, typer.Option(help="Side of the snippets: source or target.")] = "source",
+    snippets: Annotated[str, typer.Option(help="Column of the snippets: source or target.")] = "source",
     pool_size: All = 100_000,
     index: Index = "Flat",
     work: Work = None,
     seed: Seed = 0,
     report: Json = None,
 ) -> None:
-    """Keep the descriptions that find their own snippet first among those of its language."""
+    """Keep descriptions whose nearest snippet is their own, among snippets of one language (OS A.3, ECHO A.1.5)."""
     from ...data import load_parallel
     from ...inference.any_encoder import any_encoder
     from ...mining.consistency import check_side, filter_consistent
 
     _parquet(out)
     check_side(snippets)
-    found = filter_consistent(
+    counts = filter_consistent(
         load_parallel(pairs),
         any_encoder(model),
         out,
@@ -91,30 +95,34 @@ def consistency(
         model=model,
         seed=seed,
     )
-    print_report(found.to_row(), report)
+    print_report(counts.to_row(), report)
 
 
 @commands.command("segment", **example("hf-echo data segment in.txt --lang fra_Latn --out sentences.txt"))
 def segment(
-    source: Annotated[Path, typer.Argument(help="Texts, one a line; - is standard input.")],
+    source: Annotated[Path, typer.Argument(help="Texts, one per line; - is standard input.")],
     lang: Annotated[str, typer.Option(help="Language of the texts.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Text file of one sentence a line.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output text file, one sentence per line.")],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="SaT model: name (sat-12l-sm) or folder; rules without."),
+        typer.Option(
+            "--model", "-m", help="SaT model: name such as sat-12l-sm, or folder. Default: rules, without a model."
+        ),
     ] = None,
-    threshold: Annotated[float | None, typer.Option(help="Probability of a sentence end, for --model.")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="With --model: lowest probability of a sentence end. Default: the model's own.")
+    ] = None,
 ) -> None:
-    """Cut texts into sentences, by a SaT model or by rules that need no download."""
+    """Split texts into sentences with a SaT model or with rules."""
     from tqdm.auto import tqdm
 
     from ...data.segmentation import rule_segmenter, sat_segmenter, trimmed
 
     if model is None and threshold is not None:
-        raise ValueError("--threshold is a SaT model's: name one with --model")
+        raise ValueError(f"--threshold {threshold} needs a SaT model: give --model")
     texts = read_lines(source)
     segmenter = sat_segmenter(model, threshold=threshold) if model else rule_segmenter
-    segmenter([], lang)  # an unknown language is refused before anything is written
+    segmenter([], lang)  # raises for an unknown language before a file is written
     count = 0
     with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         for start in tqdm(range(0, len(texts), 1_000), desc="Segmenting", unit="block"):

@@ -1,4 +1,4 @@
-"""hf-echo data bible, gettext: parallel rows from verse-keyed texts and message catalogs."""
+"""hf-echo data bible, gettext: make parallel rows from Bible texts and message catalogs."""
 
 from __future__ import annotations
 
@@ -16,35 +16,45 @@ commands = typer.Typer(**PLAIN)
 def bible(
     sources: Annotated[
         list[str],
-        typer.Argument(help="Files or folders of USFM, CES XML, vref text or TSV, each with LANG= in front or not."),
+        typer.Argument(help="Files or folders of USFM, CES XML, vref text or TSV; optionally LANG=PATH."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result.")],
-    vref: Annotated[Path | None, typer.Option(help="The list of verses that .txt files follow.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")],
+    vref: Annotated[
+        Path | None, typer.Option(help="List of verses (vref.txt) that .txt sources follow line by line.")
+    ] = None,
     lid: Annotated[
         str | None,
-        typer.Option(help="Relabel by heliport, or by a fastText model file; without, as declared."),
+        typer.Option(
+            help="Identify languages with heliport or a fastText model file. Default: the declared languages."
+        ),
     ] = None,
     scorer: Annotated[
         str | None,
-        typer.Option(help="Encoder whose cosine picks the pivots' texts; without, the best source."),
+        typer.Option(help="Encoder that chooses the pivot texts by cosine. Default: the source of best quality."),
     ] = None,
     pivots: Annotated[
-        str | None, typer.Option(help="Languages to pair with, with commas; default the paper's five.")
+        str | None, typer.Option(help="Pivot languages, comma-separated. Default: the five of the paper.")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Share of the mean length that sources of a language may differ by.")
+        float,
+        typer.Option(min=0, help="Largest length difference between sources of one language, as a share of the mean."),
     ] = 0.4,
-    sigmas: Annotated[float, typer.Option(min=0, help="The same across languages, in deviations.")] = 3.0,
+    sigmas: Annotated[
+        float, typer.Option(min=0, help="Largest length difference across languages, in standard deviations.")
+    ] = 3.0,
     minimum_quality: Annotated[
-        float, typer.Option(min=0, max=1, help="Remove sources below this share of the best one's chrF++.")
+        float,
+        typer.Option(
+            min=0, max=1, help="Lowest chrF++ of a source, as a share of the best source's; sources below are removed."
+        ),
     ] = 0.75,
     sample: Annotated[
-        int, typer.Option(min=0, help="Verses that sources are compared and relabelled by; 0: all.")
+        int, typer.Option(min=0, help="Verses sampled for quality and language identification; 0 is all.")
     ] = 500,
-    on_bad: Annotated[str, typer.Option(help="error or skip: what to do at broken files and rows.")] = "error",
-    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
+    on_bad: Annotated[str, typer.Option(help="For broken files and rows: error or skip.")] = "error",
+    seed: Annotated[int, typer.Option(help="Random seed of --sample.")] = 0,
 ) -> None:
-    """Build a parallel Bible: n-way table, pairs with five pivots, what was removed and why (OS A.8)."""
+    """Build a parallel Bible: n-way table, pairs with the pivots, list of removed texts with reasons (OS A.8)."""
     from hf_echo.corpora.bible import PIVOTS, build_bible, find_sources
     from hf_echo.languages import find_language
 
@@ -77,13 +87,13 @@ def bible(
 
 @commands.command(**example("hf-echo data gettext /usr/share/locale django.whl --out interface.parquet"))
 def gettext(
-    paths: Annotated[list[Path], typer.Argument(help="Catalogs, folders, wheels and other zip files.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file of the parallel schema.")],
-    keep_equal: Annotated[bool, typer.Option(help="Keep rows whose two texts are equal.")] = False,
-    strip_html: Annotated[bool, typer.Option(help="Take HTML tags and entities out.")] = False,
-    on_bad: Annotated[str, typer.Option(help="skip or error: what to do at unreadable catalogs.")] = "skip",
+    paths: Annotated[list[Path], typer.Argument(help="Catalogs (.po, .mo), folders, wheels or other zip files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output file of parallel rows (Parquet).")],
+    keep_equal: Annotated[bool, typer.Option(help="Keep rows with equal source and target.")] = False,
+    strip_html: Annotated[bool, typer.Option(help="Remove HTML tags and decode entities.")] = False,
+    on_bad: Annotated[str, typer.Option(help="For catalogs that cannot be read: skip or error.")] = "skip",
 ) -> None:
-    """Harvest translated messages from .po and .mo catalogs; counts stand beside the file in OUT.counts.json."""
+    """Extract translated messages from .po and .mo catalogs; counts go to OUT.counts.json."""
     from hf_echo.corpora.gettext import harvest
 
     counts = harvest(paths, out, keep_equal=keep_equal, strip_html=strip_html, on_bad=on_bad)

@@ -1,12 +1,12 @@
-"""FLOPs of an encoder, a tower and a decoder (OS 9.1 "FLOPs Analysis", Figure 8), counted from their shapes.
+"""FLOPs of an encoder, a SONAR tower and a decoder, computed from their shapes (OS 9.1 "FLOPs Analysis", Figure 8).
 
-Contract: a `Stack` (the shape of Llama layers) and lengths in, floating-point operations out; nothing is run. A
-multiply-add is two operations; only matrix products count (linear layers, attention scores and values), as in
-torch.utils.flop_counter: norms, activations and the rotary angles are left out. The paper gives no formula, only
-what is compared; these are the usual ones. What a model really takes is measured in `speed`.
+Contract: a `Stack` (the shape of Llama layers) and lengths in, floating-point operations out; no model runs. A
+multiply-add is two operations. Only matrix products count (linear layers, attention scores and values), as in
+torch.utils.flop_counter; norms, activations and rotary embeddings do not. The paper gives no formula; these are the
+usual ones. `speed` measures real models.
 
-Causal attention counts the keys a query may see, n (n + 1) / 2 pairs: so many with a cache, and in a fused kernel. An
-eager prefill computes the whole square.
+Causal attention counts the keys that a query sees, n (n + 1) / 2 pairs, as a key-value cache or a fused kernel
+computes them. An eager prefill computes the full square.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from ..results import Result
 
 @dataclass(frozen=True)
 class Stack:
-    """The shape of `layers` Llama layers. `vocabulary`: columns of the output head (0: none). `embedding`: size of
-    the sentence embeddings that an encoder writes, a tower or decoder reads (0: none)."""
+    """Shape of a stack of Llama layers.
+
+    `vocabulary`: columns of the output head (0: no head). `embedding`: size of the sentence embeddings that an encoder
+    writes, or a tower or decoder reads (0: none).
+    """
 
     layers: int
     hidden: int
@@ -37,25 +40,25 @@ class Stack:
 
     @classmethod
     def of(cls, config: Any) -> Stack:
-        """The shape of a Llama, EchoConfig or EchoDecoderConfig."""
+        """The shape of a LlamaConfig, EchoConfig or EchoDecoderConfig; raises ValueError for other configs."""
         missing = [name for name in _FIELDS.values() if not isinstance(getattr(config, name, None), int)]
         if missing:
-            raise ValueError(f"{type(config).__name__} has no {missing[0]}: a Llama or Echo config is needed")
+            raise ValueError(f"{type(config).__name__} has no {missing[0]}; give a Llama or Echo config")
         sizes = {field: getattr(config, name) for field, name in _FIELDS.items()}
         return cls(**sizes, embedding=getattr(config, "embedding_size", 0))
 
     @property
     def layer_weights(self) -> int:
-        """Weights in the linear maps of a layer: query, key, value, output, and three of the feed-forward."""
+        """Number of weights in a layer's linear maps: query, key, value, output, and three in the feed-forward."""
         query = self.hidden * self.heads * self.head_dim
         return 2 * query + 2 * self.key_weights(self.hidden) + 3 * self.hidden * self.feed_forward
 
     def key_weights(self, width: int) -> int:
-        """Weights of the key (or the value) map from vectors of `width`."""
+        """Number of weights of the key (or value) map from vectors of size `width`."""
         return width * self.kv_heads * self.head_dim
 
     def attention(self, pairs: float) -> float:
-        """FLOPs of scores and values of one layer, `pairs` (query, key) pairs."""
+        """FLOPs of attention scores and values in one layer, for `pairs` (query, key) pairs."""
         return 4 * self.heads * self.head_dim * pairs
 
 
@@ -77,13 +80,13 @@ LLAMA_8B = Stack(32, 4096, 14_336, 32, 8, 128, vocabulary=128_256)
 
 
 def encoder_flops(stack: Stack, tokens: int) -> float:
-    """One text of `tokens` (prompt included) through a bidirectional encoder and the projection of its pooled state."""
+    """FLOPs to encode one text of `tokens` tokens (prompt included) bidirectionally and project its pooled state."""
     _at_least("tokens", tokens, 1)
     return _bidirectional(stack, tokens) + 2 * stack.hidden * stack.embedding
 
 
 def tower_flops(stack: Stack, sentences: int) -> float:
-    """One document of `sentences` embeddings through the SONAR tower: BOE in front, each projected to its width."""
+    """FLOPs of the SONAR tower on a document of `sentences` embeddings: a BOE is added, each vector is projected."""
     _at_least("sentences", sentences, 1)
     return _bidirectional(stack, sentences + 1) + 2 * stack.embedding * stack.hidden * (sentences + 1)
 
@@ -101,21 +104,23 @@ def decoder_flops(
     memory_width: int | None = None,
     bottleneck: bool = False,
 ) -> float:
-    """Generating `output` tokens greedily with a cache, for one text.
+    """FLOPs to generate `output` tokens greedily with a key-value cache, for one text.
 
     Args:
-        prompt: tokens the decoder is given before the first it writes, at least a start token. The last token it
-            writes is not read again; each written token takes one output head.
-        memory: vectors it attends by cross-attention; 0 for a decoder-only model.
-        memory_width: their size; default the decoder's own.
-        bottleneck: an EchoDecoder's single sentence embedding: projected once, and each layer's value and output
-            maps once a sentence (one key needs no attention). `memory` is then not given.
+        prompt: tokens that the decoder reads before the first generated one, at least a start token. The last
+            generated token is not read again; each generated token passes the output head once.
+        memory: number of vectors for cross-attention; 0 for a decoder-only model.
+        memory_width: size of these vectors; None is the decoder's own.
+        bottleneck: the decoder is an EchoDecoder with one sentence embedding: the embedding is projected once, and
+            each layer's value and output maps run once per sentence (one key needs no attention). Excludes `memory`.
     """
     _at_least("output", output, 1)
     _at_least("prompt", prompt, 1)
     _at_least("memory", memory, 0)
     if bottleneck and (memory or not stack.embedding):
-        raise ValueError("bottleneck reads one embedding: give a stack with its size, and no memory")
+        raise ValueError(
+            f"bottleneck with memory {memory} and embedding {stack.embedding}: give memory=0, embedding > 0"
+        )
     read = prompt + output - 1
     layer = 2.0 * stack.layer_weights * read + stack.attention(read * (read + 1) / 2)
     query = stack.hidden * stack.heads * stack.head_dim
@@ -140,13 +145,13 @@ def spectrum_flops(
     tower: Stack = SPECTRUM_TOWER,
     decoder: Stack = LLAMA_3B,
 ) -> dict[str, float]:
-    """FLOPs of a document of `document` tokens and an answer of `output`: encoder, tower, decoder and total.
+    """FLOPs of encoder, tower, decoder and total for a document of `document` tokens and an answer of `output` tokens.
 
     Args:
         prompt: tokens of the decoder's own prompt.
-        sentence_tokens: tokens of a sentence; the paper assumes 20.
-        prefix_tokens: tokens that the encoder's layout adds to each sentence (CLS, language, end); the paper's
-            account has none, Echo's layout some seven.
+        sentence_tokens: tokens per sentence; the paper assumes 20.
+        prefix_tokens: tokens that the encoder's layout adds to each sentence (CLS, language, end); 0 in the paper,
+            about seven for Echo.
     """
     _at_least("document", document, 1)
     _at_least("sentence_tokens", sentence_tokens, 1)
@@ -164,8 +169,11 @@ def spectrum_flops(
 
 @dataclass(frozen=True, eq=False)
 class CostGrid(Result):
-    """`ratio` (documents, outputs): FLOPs of the decoder-only model over Spectrum's, above 1 where Spectrum is
-    cheaper; both in FLOPs beside it. `baseline`: the decoder-only model's name."""
+    """FLOPs ratio over document and output lengths, all arrays (documents, outputs).
+
+    `ratio`: `decoder_only` / `spectrum`, above 1 where Spectrum is cheaper. `spectrum`, `decoder_only`: FLOPs.
+    `baseline`: name of the decoder-only model.
+    """
 
     documents: np.ndarray
     outputs: np.ndarray
@@ -184,9 +192,9 @@ def cost_grid(
     prompt: int = 1,
     **spectrum: Any,
 ) -> CostGrid:
-    """OS Figure 8: the heat map of document length against output length, in tokens.
+    """Compute the heat map of OS Figure 8: FLOPs by document length and output length, both in tokens.
 
-    The decoder-only model reads prompt and document in its own context, so each token written attends to all of it.
+    The decoder-only model reads prompt and document in its context, so each generated token attends to all of it.
     `spectrum`: arguments of `spectrum_flops`.
     """
     if not len(documents) or not len(outputs):
@@ -198,7 +206,7 @@ def cost_grid(
 
 
 def plot_cost_grid(grid: CostGrid, path: str | Path) -> None:
-    """The heat map as a picture (PNG, SVG ... by the suffix): green where Spectrum is cheaper, the ratio in cells."""
+    """Save the heat map as an image (format by the suffix): ratios in the cells, green where Spectrum is cheaper."""
     try:
         from matplotlib.colors import LogNorm
         from matplotlib.figure import Figure
@@ -222,4 +230,4 @@ def plot_cost_grid(grid: CostGrid, path: str | Path) -> None:
 
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
-        raise ValueError(f"{name} is {value}, must be at least {least}")
+        raise ValueError(f"{name} is {value}; it must be at least {least}")

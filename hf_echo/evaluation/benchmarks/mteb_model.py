@@ -1,12 +1,12 @@
-"""Echo in mteb: a checkpoint as an mteb model, local tables as mteb tasks. Extra: `pip install 'hf-echo[mteb]'`.
+"""Evaluate Echo with mteb: a checkpoint as mteb model, local tables as mteb tasks (`pip install 'hf-echo[mteb]'`).
 
     import mteb
     from hf_echo.evaluation.benchmarks.mteb_model import EchoForMTEB, bitext_task
 
     mteb.evaluate(EchoForMTEB("outputs/echo"), bitext_task("Dev", rows), cache=None)
 
-The language of a text goes into Echo's prompt where mteb says which it is; where it does not (two languages in one
-subset), texts are encoded as "Unspecified language".
+The prompt contains the language of a text if mteb names it; otherwise (two languages in one subset) texts are encoded
+as "Unspecified language".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ try:
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.models.model_meta import ScoringFunction
 except ImportError as error:
-    raise ImportError("Echo models and local tasks for mteb need mteb: pip install 'hf-echo[mteb]'") from error
+    raise ImportError("mteb_model needs mteb: pip install 'hf-echo[mteb]'") from error
 
 from datasets import Dataset, DatasetDict
 
@@ -32,10 +32,11 @@ from ...languages import is_language
 
 
 class EchoForMTEB(AbsEncoder):
-    """An Echo checkpoint (folder or Hub name) as mteb sees a model; encoded by the fast path of `inference.encode`.
+    """An Echo checkpoint as an mteb model; `inference.encode` does the encoding.
 
     Args:
-        model_name: of mteb's results as well. device: as torch says it. dtype: as `load_encoder`.
+        model_name: folder or Hub name, also the name in mteb's results.
+        device: torch device. dtype: as in `load_encoder`.
     """
 
     def __init__(self, model_name: str, revision: str | None = None, *, device: str | None = None, dtype: str = "auto"):
@@ -56,7 +57,7 @@ class EchoForMTEB(AbsEncoder):
         )
 
     def encode(self, inputs, *, task_metadata, hf_split: str, hf_subset: str, prompt_type=None, **kwargs) -> np.ndarray:
-        """(texts, embedding_size) of a DataLoader whose batches hold "text"."""
+        """Embeddings (texts, embedding_size) of a DataLoader whose batches have the key "text"."""
         from ...inference import encode
 
         texts = [text for batch in inputs for text in batch["text"]]
@@ -64,7 +65,7 @@ class EchoForMTEB(AbsEncoder):
 
 
 def language_of(task_metadata, hf_subset: str) -> str | None:
-    """The one language of a subset ("fra-Latn" in mteb, "fra_Latn" here), or None: two languages, or one Echo lacks."""
+    """The language of a subset ("fra-Latn" in mteb) as "fra_Latn"; None for two languages or an unknown one."""
     names = task_metadata.hf_subsets_to_langscripts.get(hf_subset, [hf_subset])
     codes = {name.replace("-", "_") for name in names}
     code = codes.pop() if len(codes) == 1 else ""
@@ -72,19 +73,20 @@ def language_of(task_metadata, hf_subset: str) -> str | None:
 
 
 def bitext_task(name: str, rows: Iterable[Mapping[str, Any]], target_lang: str = "eng_Latn") -> AbsTaskBitextMining:
-    """An mteb task from an n-way table (id, lang, text): find each sentence's translation in `target_lang`.
+    """Make an mteb bitext mining task from an n-way table (id, lang, text): find translations in `target_lang`.
 
-    One column a language and only ids that all languages have, since mteb wants one table for all pairs.
+    The table has one column per language and only the ids that all languages have, because mteb needs one table for
+    all pairs.
 
     Raises:
-        ValueError: no id is common to all languages, or no other language than the target.
+        ValueError: no id is common to all languages, or there is no language besides the target.
     """
     texts: dict[str, dict[Any, str]] = {}
     for row in rows:
         texts.setdefault(row["lang"], {})[row["id"]] = row["text"]
     sources = [lang for lang in texts if lang != target_lang]
     if target_lang not in texts or not sources:
-        raise ValueError(f"{name}: needs rows in {target_lang!r} and another language; found {', '.join(texts)}")
+        raise ValueError(f"{name}: give rows in {target_lang!r} and in another language; found {', '.join(texts)}")
     ids = [key for key in texts[target_lang] if all(key in texts[lang] for lang in sources)]
     if not ids:
         raise ValueError(f"{name}: no id has a text in all of {', '.join(texts)}")
@@ -102,10 +104,10 @@ def bitext_task(name: str, rows: Iterable[Mapping[str, Any]], target_lang: str =
 
 
 def classification_task(name: str, rows: Iterable[Mapping[str, Any]]) -> AbsTaskClassification:
-    """An mteb task from rows (lang, text, label, split "train" or "test"): a probe for each language.
+    """Make an mteb classification task from rows (lang, text, label, split "train" or "test"): one probe per language.
 
     Raises:
-        ValueError: a language without rows in one of the splits.
+        ValueError: a language has no rows in one of the splits.
     """
     parts: dict[str, dict[str, dict[str, list]]] = {}
     for row in rows:
@@ -130,7 +132,7 @@ def classification_task(name: str, rows: Iterable[Mapping[str, Any]]) -> AbsTask
 
 
 def bcp47(code: str) -> str:
-    """fra_Latn -> fra-Latn, as mteb writes it; a third part (por_Latn_BR) is left out."""
+    """mteb's spelling of a code: fra_Latn -> fra-Latn, without a third part (por_Latn_BR -> por-Latn)."""
     return "-".join(code.split("_")[:2])
 
 

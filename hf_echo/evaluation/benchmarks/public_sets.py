@@ -1,17 +1,17 @@
-"""The public evaluation sets of the papers as rows that our evaluations read, from the Hub or from local copies.
+"""Load the papers' public evaluation sets, from the Hub or from local copies, as rows for our evaluations.
 
-Contract: `load_benchmark(name)` gives a list of dicts. Their shape is `SETS[name].shape`:
+Contract: `load_benchmark(name)` returns a list of dicts. `SETS[name].shape` is their shape:
 
 - nway: id, lang, text (`evaluate_xsim`)
 - pairs: source, source_lang, target, target_lang (`pairs_as_nway`, `translation_scores`)
-- classification: lang, text, label, and id where there is one (`evaluate_classification`; an n-way table too)
+- classification: lang, text, label, id if the set has ids (`evaluate_classification`; also an n-way table)
 - pair_classification: lang, text1, text2, label (`evaluate_pair_classification`)
 - similarity: lang1, lang2, text1, text2, score (`evaluate_similarity`)
 - tagging: lang, tokens, tags (`evaluate_tagging`)
 - wic: lang, sentence1, start1, end1, sentence2, start2, end2, label (`evaluate_wic`)
 - alignment: src_lang, src_tokens, tgt_lang, tgt_tokens, alignment (`evaluate_alignment`)
 
-Languages come out as NLLB codes; a code that `find_language` does not know stays as the set writes it.
+Languages are NLLB codes; a code that `find_language` does not know keeps the set's spelling.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LANG_NAMES = {
 
 
 class _Source(NamedTuple):
-    """One table and what its place says of its languages (the set's own codes)."""
+    """One table, and the languages that its path or configuration names (in the set's own codes)."""
 
     part: Part
     codes: tuple[str, ...]
@@ -49,30 +49,30 @@ def load_benchmark(
     path: str | Path | None = None,
     repo: str | None = None,
 ) -> list[Row]:
-    """Rows of a public set; see the module for their shape.
+    """Load the rows of a public set; the module docstring lists their shapes.
 
     Args:
         name: a key of `SETS`, such as "flores_plus", "sib200", "tatoeba", "panx".
-        langs: NLLB codes (or names, or other codes of theirs); all by default. A pair needs one of them on one side
-            and one of them or English on the other.
-        split: "train", "validation" or "test", whatever the set calls them; by default the one that results are
-            usually reported on.
-        path: a file or folder with the set's own columns (Parquet, JSONL, TSV) in place of the Hub. Languages come
-            from a column (the set's own, or `lang`), else from the names of files and folders as the Hub's
-            configurations spell them (`de/test.parquet`, `deu_Latn.jsonl`), else from a single entry of `langs`.
-            Splits come from a column `split` or from names; names that tell none hold every split.
-        repo: another Hub repository of the same configurations and columns, a mirror or your own copy.
+        langs: NLLB codes (or language names, or the set's own codes); None is all. A pair is loaded if one side is
+            among them and the other side is too, or is English.
+        split: "train", "validation" or "test", whatever the set calls them; None is the split on which results are
+            usually reported.
+        path: file or folder with the set's own columns (Parquet, JSONL, TSV), instead of the Hub. Languages come
+            from a column (the set's own, or `lang`), else from names of files and folders, spelled as the Hub's
+            configurations (`de/test.parquet`, `deu_Latn.jsonl`), else from a single entry of `langs`. Splits come
+            from a column `split` or from names; a file without a split in its name serves every split.
+        repo: another Hub repository with the same configurations and columns.
 
     Raises:
-        ValueError: an unknown set or split, columns that are missing (those found are named), an empty value (with
-            its row), a language without rows. FileNotFoundError: nothing readable at `path` or on the Hub.
+        ValueError: unknown set or split, missing columns, empty value, a language without rows.
+        FileNotFoundError: nothing readable at `path` or on the Hub.
     """
     if name not in SETS:
-        raise ValueError(f"unknown set {name!r}; known are {', '.join(SETS)}")
+        raise ValueError(f"unknown set {name!r}; choose from {', '.join(SETS)}")
     spec = SETS[name]
     split = split or spec.default_split
     if split not in spec.splits:
-        raise ValueError(f"{name} has no split {split!r}; it has {', '.join(spec.splits)}")
+        raise ValueError(f"{name} has no split {split!r}; choose from {', '.join(spec.splits)}")
     wanted = None if langs is None else [_nllb(code, spec) for code in langs]
     if path is not None:
         sources = _local(name, spec, Path(path), split)
@@ -103,8 +103,8 @@ def _few(values: Any, most: int = 12) -> str:
 
 
 def _nllb(code: str, spec: PublicSet) -> str:
-    """The NLLB code of a set's code. A variety that NLLB has no name for ("zh-classical", "cat_Latn_vale1252") must
-    not pass for its main language, so it keeps its own."""
+    """The NLLB code of a set's code. A variety without an NLLB code ("zh-classical", "cat_Latn_vale1252") keeps its own
+    code, so that it does not count as the main language."""
     code = spec.aliases.get(code, code)
     plain = re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z]{4})?([-_][A-Z]{2})?", code)
     if is_language(code) or not (plain or re.fullmatch(r"[A-Za-z ()]{4,}", code)):
@@ -116,7 +116,7 @@ def _nllb(code: str, spec: PublicSet) -> str:
 
 
 def _codes(name: str, spec: PublicSet) -> tuple[str, ...] | None:
-    """The languages in a configuration's name, or None when it names none."""
+    """The languages in a configuration's name; None if it names none."""
     found = re.fullmatch(spec.config, name) if spec.config else None
     if found is None:
         return None
@@ -128,12 +128,12 @@ def _codes(name: str, spec: PublicSet) -> tuple[str, ...] | None:
 
 def _hub(name: str, spec: PublicSet, repo: str | None, split: str, wanted: list[str] | None) -> Iterator[_Source]:
     if repo is None:
-        raise ValueError(f"{name} is not known to be on the Hub: get {spec.source} and give its place as path=")
+        raise ValueError(f"{name} is not on the Hub: download {spec.source} and give path=")
     try:
         configs = _configs(spec, repo)
         for config, codes in configs.items():
             if codes and not _chosen(tuple(_nllb(code, spec) for code in codes), wanted):
-                # the training part of XL-WiC's pairs is in another language than the name says
+                # the training split of an XL-WiC pair is in the other language than its name says
                 if not (spec.shape == "wic" and split == "train"):
                     continue
             yield _Source(open_hub(f"{repo} {config or ''}".strip(), _load(spec, repo, config, split)), codes)
@@ -141,18 +141,18 @@ def _hub(name: str, spec: PublicSet, repo: str | None, split: str, wanted: list[
         from datasets.exceptions import DatasetNotFoundError
 
         absent = isinstance(error, DatasetNotFoundError)
-        what = "is not on the Hub, or not for you" if absent else "cannot be read"
+        problem = "does not exist on the Hub, or is private or gated" if absent else "cannot be read"
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise FileNotFoundError(
-            f"{name}: {repo} {what} ({reason}); give path= with a local copy of the same columns"
+            f"{name}: {repo} {problem} ({reason}); give path= with a local copy of the same columns"
         ) from None
 
 
 def _configs(spec: PublicSet, repo: str) -> dict[str | None, tuple[str, ...]]:
-    """{configuration: its languages} of those that are of one language or pair."""
+    """{configuration: its languages}, for configurations of one language or one pair."""
     if spec.config is None:
         return {spec.only_config: (spec.language,) if spec.language else ()}
-    if spec.revision is not None:  # a folder a configuration
+    if spec.revision is not None:  # one folder per configuration
         names = dict.fromkeys(file.split("/")[0] for file in _converted(spec, repo))
     else:
         from datasets import get_dataset_config_names
@@ -160,7 +160,7 @@ def _configs(spec: PublicSet, repo: str) -> dict[str | None, tuple[str, ...]]:
         names = get_dataset_config_names(repo)
     configs = {config: codes for config in names if (codes := _codes(config, spec))}
     if not configs and spec.lang_columns:
-        configs = {None: ()}  # all languages in one table, a column tells them
+        configs = {None: ()}  # one table with a language column
     if not configs:
         raise OSError(f"no configuration of one language; found {_few(names)}")
     return configs
@@ -174,7 +174,7 @@ def _repo_files(repo: str, revision: str) -> tuple[str, ...]:
 
 
 def _converted(spec: PublicSet, repo: str) -> list[str]:
-    """The Parquet files of the Hub's own copy: CONFIGURATION/SPLIT/0000.parquet."""
+    """Parquet files of the Hub's converted copy, CONFIGURATION/SPLIT/0000.parquet."""
     return [f for f in _repo_files(repo, spec.revision) if "/" in f and f.endswith(".parquet")]
 
 
@@ -193,7 +193,7 @@ def _load(spec: PublicSet, repo: str, config: str | None, split: str) -> Any:
 
 def _local(name: str, spec: PublicSet, path: Path, split: str) -> Iterator[_Source]:
     if not path.exists():
-        raise FileNotFoundError(f"{name}: no file or folder {path}")
+        raise FileNotFoundError(f"{name}: no file or folder {path}; give path= with a local copy")
     files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file() and suffix_of(f))
     if not files:
         raise FileNotFoundError(f"{name}: no file of a known kind in {path} ({', '.join(SUFFIXES)})")
@@ -201,8 +201,8 @@ def _local(name: str, spec: PublicSet, path: Path, split: str) -> Iterator[_Sour
     if path.is_dir() and any(of.values()):
         files = [file for file in files if of[file] == split]
         if not files:
-            there = _few({found for found in of.values() if found})
-            raise FileNotFoundError(f"{name}: {path} has no file of split {split!r}; there are {there}")
+            present = _few({other for other in of.values() if other})
+            raise FileNotFoundError(f"{name}: {path} has no file of split {split!r}; it has {present}")
     for file in files:
         yield _Source(_open_local(file, spec), _codes_of_file(file, path, spec))
 
@@ -216,7 +216,7 @@ def _codes_of_file(file: Path, top: Path, spec: PublicSet) -> tuple[str, ...]:
     def known(codes: tuple[str, ...]) -> bool:
         return all(is_language(_nllb(code, spec)) for code in codes)
 
-    folders = file.relative_to(top).parts[:-1]  # of `path`: each is a configuration, known language or not
+    folders = file.relative_to(top).parts[:-1]  # below `path`: each is a configuration, even of an unknown language
     for part in (file.name.split(".")[0], *reversed(folders), *([file.parent.name] if file == top else [])):
         codes = _codes(part, spec) if _split_of(Path(part), spec) is None else None
         if codes and (part in folders or known(codes)):
@@ -225,7 +225,7 @@ def _codes_of_file(file: Path, top: Path, spec: PublicSet) -> tuple[str, ...]:
 
 
 def _open_local(file: Path, spec: PublicSet) -> Part:
-    """A file with the set's columns; a TSV without a header line gets them by position."""
+    """Open a file with the set's columns; a TSV without a header line gets its columns by position."""
     part = open_file(file)
     if not spec.header or not suffix_of(file).startswith(".tsv") or set(spec.header) <= set(part.columns):
         return part
@@ -250,7 +250,7 @@ def _headless(file: Path, header: tuple[str, ...], wanted: Sequence[str]) -> Ite
 def _rows(
     name: str, spec: PublicSet, source: _Source, wanted: list[str] | None, split: str
 ) -> Iterator[tuple[Row, tuple[str, ...]]]:
-    """(row, its languages in NLLB codes)"""
+    """Yield (row, its languages as NLLB codes)."""
     part, codes = source
     if spec.wide:
         yield from _wide_rows(spec, part)
@@ -272,8 +272,8 @@ def _rows(
                 own = (wanted[0],) if spec.shape not in LANG_NAMES else ("en", wanted[0])
             if not own:
                 raise ValueError(
-                    f"{part.label}: nothing tells its language: add a column lang, name the file or folder as the "
-                    "Hub's configuration is named, or give one entry of langs"
+                    f"{part.label}: unknown language; add a column lang, name the file or folder as the Hub's "
+                    "configuration is named, or give one entry of langs"
                 )
             row = {ours: values[column][i] for ours, column in columns.items()}
             if empty := next((c for ours, c in columns.items() if row[ours] in (None, "")), None):
@@ -284,10 +284,10 @@ def _rows(
                 yield dict(zip(LANG_NAMES.get(spec.shape, ("lang",)), langs)) | row, langs
 
 
-def _codes_of_row(found: list[str], codes: tuple[str, ...], spec: PublicSet) -> tuple[str, ...]:
-    if not found:
+def _codes_of_row(row_codes: list[str], codes: tuple[str, ...], spec: PublicSet) -> tuple[str, ...]:
+    if not row_codes:
         return codes
-    joined = "_".join(found)
+    joined = "_".join(row_codes)
     if spec.shape in LANG_NAMES:
         return _codes(joined, spec) or codes
     # "de" or "deu_Latn"; XL-WiC writes DE
@@ -298,7 +298,7 @@ def _columns(name: str, spec: PublicSet, part: Part, codes: tuple[str, ...]) -> 
     columns = dict(spec.columns)
     if any("{" in column for column in columns.values()):
         if len(codes) != 2:
-            raise ValueError(f"{part.label}: its name must say the two languages, as in {name}-de-en")
+            raise ValueError(f"{part.label}: name the file or folder with the two languages, as in {name}-de-en")
         columns = {ours: column.format(one=codes[0], two=codes[1]) for ours, column in columns.items()}
     if missing := [column for column in columns.values() if column not in part.columns]:
         raise ValueError(f"{part.label} has no column {', '.join(missing)} of {name}; found {_few(part.columns, 40)}")
@@ -306,13 +306,15 @@ def _columns(name: str, spec: PublicSet, part: Part, codes: tuple[str, ...]) -> 
 
 
 def _wide_rows(spec: PublicSet, part: Part) -> Iterator[tuple[Row, tuple[str, ...]]]:
-    found = {column: _nllb(column, spec) for column in part.columns if re.fullmatch(r"[a-z]{3}_[A-Z]\w+", column)}
-    if not found:
-        raise ValueError(f"{part.label} has no column named as a language (deu_Latn); found {_few(part.columns)}")
-    for block in part.read(list(found)):
-        values = {column: as_list(block.columns[column]) for column in found}
+    languages = {column: _nllb(column, spec) for column in part.columns if re.fullmatch(r"[a-z]{3}_[A-Z]\w+", column)}
+    if not languages:
+        raise ValueError(
+            f"{part.label} has no column with a language code as name (such as deu_Latn); found {_few(part.columns)}"
+        )
+    for block in part.read(list(languages)):
+        values = {column: as_list(block.columns[column]) for column in languages}
         for i, line in enumerate(block.lines):
-            for column, lang in found.items():
+            for column, lang in languages.items():
                 if not values[column][i]:
                     raise ValueError(f"{part.label}:{line}: {column} is empty")
                 yield {"id": line, "lang": lang, "text": values[column][i]}, (lang,)

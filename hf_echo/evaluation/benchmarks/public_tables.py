@@ -1,7 +1,7 @@
-"""What the public evaluation sets look like on the Hub: repository, configurations, splits, columns, one entry a set.
+"""Table of the public evaluation sets on the Hub: repository, configurations, splits and columns of each set.
 
-Contract: data only, and the few functions that turn a row of the set's own columns into a row that our evaluations
-read. `public_sets` does the reading.
+Contract: data, and the functions that convert a row with the set's columns to a row that our evaluations read.
+`public_sets` reads the files.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ TWO = r"(?P<one>[a-z]{2,3})-(?P<two>[a-z]{2,3})"
 TRAIN, VALIDATION, TEST = ("train", "training"), ("validation", "valid", "val", "dev"), ("test",)
 
 Row = dict[str, Any]
-# (row by our names, its languages in the set's own codes) -> the row, several, or None to leave it out
+# (row with our column names, its languages in the set's codes) -> row, rows, or None to drop it
 Make = Callable[[Row, tuple[str, ...]], "Row | list[Row] | None"]
 
 
 @dataclass(frozen=True)
 class PublicSet:
-    """One set.
+    """Where a public set is and how its columns map to ours.
 
     Attributes:
-        repo: on the Hub; None where the labelled data is not known to be there (`source` says where it is).
-        shape: which evaluation reads the rows.
+        repo: Hub repository; None if the labelled data is not on the Hub (`source` then says where it is).
+        shape: shape of the rows; see `public_sets`.
         columns: our name -> the set's column; "a.b" is field b of struct a.
-        config: what the name of a configuration (locally: of a file or folder) says; group `one`, and `two` in pairs,
-            is a language in the set's code. None: one configuration, `language` or a column tells the language.
-        lang_columns: columns that hold the language (joined by "_"), where there are such.
-        splits: our split -> the names it goes by; the first is the Hub's.
-        aliases: codes of this set that mean something else elsewhere.
+        config: pattern of a configuration's name (locally: of a file or folder name). Group `one`, and `two` for
+            pairs, is a language in the set's code. None: one configuration; `language` or a column is the language.
+        lang_columns: columns of the language, joined by "_".
+        splits: our split -> its names in the set; the first is the Hub's.
+        aliases: codes that mean another language in this set than elsewhere.
         header: columns of a TSV without a header line.
-        wide: every other column is a language and holds its text.
+        wide: each column is a language and holds its text.
     """
 
     repo: str | None
@@ -60,7 +60,7 @@ class PublicSet:
 
 
 def _entailment(row: Row, langs: tuple[str, ...]) -> Row | None:
-    """Entailment 1, contradiction 0, neutral left out: the binary XNLI of mteb."""
+    """Map entailment to 1 and contradiction to 0, drop neutral: mteb's binary XNLI."""
     return None if row["label"] == 1 else {**row, "label": int(row["label"] == 0)}
 
 
@@ -71,11 +71,11 @@ def _entities(row: Row, langs: tuple[str, ...]) -> Row:
     return {**row, "tags": [NER_TAGS[tag] if isinstance(tag, int) else tag for tag in row["tags"]]}
 
 
-BY_CHARACTER = ("ja", "zh")  # MASSIVE counts a character of these as a word
+BY_CHARACTER = ("ja", "zh")  # in MASSIVE, each character of these languages is a word
 
 
 def _slots(row: Row, langs: tuple[str, ...]) -> Row:
-    """ "wake me at [time : nine am]" as words and B-/I- tags."""
+    """Convert "wake me at [time : nine am]" to words and B-/I- tags."""
     split = list if langs[0].split("-")[0] in BY_CHARACTER else str.split
     tokens, tags = [], []
     for slot, inside, outside in re.findall(r"\[\s*([^\[\]:]+?)\s*:\s*([^\[\]]*?)\s*\]|([^\[\]]+)", row["marked"]):
@@ -91,19 +91,19 @@ def _links(row: Row, langs: tuple[str, ...]) -> Row:
 
 
 def _labelled(row: Row, langs: tuple[str, ...]) -> Row | None:
-    """Without the rows of a test part whose labels are kept back (-1)."""
+    """Drop the rows of test sets with hidden labels (-1)."""
     return None if row["label"] == -1 else row
 
 
 def _question(row: Row, langs: tuple[str, ...]) -> Row:
-    """A question is known by its passage and its number there, the same in all languages."""
+    """Make the id from the passage's link and the question's number, which are the same in all languages."""
     row = dict(row)
     answers = [row.pop(f"answer{i}") for i in "1234"]
     return {"id": f"{row.pop('link')}#{row.pop('number')}", **row, "answers": answers}
 
 
 def _sentence(row: Row, langs: tuple[str, ...]) -> Row | None:
-    """BOUQuET's paragraphs stand beside their sentences."""
+    """Keep BOUQuET's sentences; the same table also has whole paragraphs."""
     row = dict(row)
     return row if row.pop("level") == "sentence_level" else None
 
@@ -187,7 +187,7 @@ SETS: dict[str, PublicSet] = {
         "wic",
         {"sentence1": "context_1", "sentence2": "context_2", "label": "label", **LOCATION},
         r"(?:xlwic_)?(?:en|de|fr|it)_(?P<one>[a-z]{2})",
-        lang_columns=("language",),  # the training part of xlwic_en_de is English
+        lang_columns=("language",),  # the training split of xlwic_en_de is English
         make=_labelled,
         revision=CONVERTED,
     ),
@@ -216,7 +216,7 @@ SETS: dict[str, PublicSet] = {
         rf"(?:iwslt2017-)?{TWO}",
         revision=CONVERTED,
     ),
-    # The cards of the next two were not to be seen here: the columns are those that scripts of their users read.
+    # Columns of the next two as in scripts that use them; not checked against their cards.
     "bouquet": PublicSet(
         "facebook/bouquet",
         "nway",

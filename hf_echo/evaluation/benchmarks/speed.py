@@ -1,7 +1,7 @@
-"""How fast an encoder is on this machine, and how much memory it takes.
+"""Measure the speed and memory of an encoder on this machine.
 
-Contract: an encode(texts, lang) callable and texts in, a SpeedResult out. To compare two models measure them in one
-process by turns: machines drift.
+Contract: an encode(texts, lang) callable and texts in, a SpeedResult out. To compare two models, measure them
+alternately in one process, because the speed of a machine drifts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class SpeedResult(Result):
-    """Medians over `rounds`. Memory in MiB: `peak_memory` the process's largest resident size while it ran,
-    `extra_memory` what that is above the size before; `gpu_memory` the most that torch allocated, None without
-    CUDA. `fastest`, `slowest`: seconds of a round. `tokens_per_second` is None where no tokens were counted."""
+    """Speed and memory of an encoder: medians over `rounds`.
+
+    `seconds`, `fastest`, `slowest`: of one round. `peak_memory` (MiB): the process's largest resident size during the
+    rounds; `extra_memory` (MiB): its increase over the size before. `gpu_memory` (MiB): the most that torch allocated,
+    None without CUDA. `tokens_per_second` is None if no tokens were counted.
+    """
 
     sentences_per_second: float
     tokens_per_second: float | None
@@ -49,13 +52,13 @@ def measure_speed(
     warm_up: int = 1,
     rounds: int = 3,
 ) -> SpeedResult:
-    """Encodes all texts `warm_up` times unmeasured, then `rounds` times by the clock.
+    """Encode all texts `warm_up` times, then `rounds` times with time measurement.
+
+    Peak memory is that of the measured rounds on Linux, where it can be reset. Elsewhere it is that of the process
+    since its start, which may come from loading the model.
 
     Args:
-        count_tokens: (texts, lang) -> their tokens, prompts included and padding not; asked once, off the clock.
-
-    The peak is that of the measured rounds on Linux, where it can be set back. Elsewhere it is that of the process
-    since it started, which may be the loading of the model.
+        count_tokens: (texts, lang) -> number of tokens, with prompts and without padding; called once, not timed.
 
     Raises:
         ValueError: no texts; rounds < 1; warm_up < 0.
@@ -63,7 +66,7 @@ def measure_speed(
     if isinstance(texts, str) or not len(texts):
         raise ValueError("texts must be a list with at least one text")
     if rounds < 1 or warm_up < 0:
-        raise ValueError(f"rounds is {rounds} and warm_up {warm_up}: must be at least 1 and 0")
+        raise ValueError(f"rounds is {rounds} and warm_up {warm_up}; they must be at least 1 and 0")
     for _ in range(warm_up):
         encode(texts, lang)
     _wait()
@@ -96,13 +99,13 @@ def measure_speed(
 
 
 def _wait() -> None:
-    """CUDA calls return before the work is done."""
+    """Wait for CUDA, whose calls return before the work is done."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def peak_memory() -> int:
-    """Bytes: the largest resident size of this process since it started (on Linux: since the last reset)."""
+    """Largest resident size of this process in bytes since its start (on Linux: since the last reset)."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -116,6 +119,6 @@ def peak_memory() -> int:
 
 def _reset_peak() -> None:
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to the present size
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM to the current size
     except OSError:
-        pass  # no Linux, or not allowed: the peak is then the process's
+        pass  # not Linux, or not allowed: the peak is that of the whole process

@@ -1,4 +1,4 @@
-"""Probes on frozen embeddings: classification, pair tasks, and why a language is easy."""
+"""Probes on frozen embeddings: classification, pair tasks, and which languages are easy."""
 
 from functools import partial
 

@@ -1,8 +1,8 @@
-"""Classification, pairs and similarity on frozen embeddings (OS 6.2, 8.1; ECHO 5; Modular Sentence Encoders 4.3).
+"""Classification, pair classification and similarity on frozen embeddings (OS 6.2, 8.1; ECHO 5).
 
-Contract: an `encode(texts, lang)` callable and rows in, a Table out, a row a language (or pair of languages). The
-embeddings are never trained; a probe is scikit-learn's logistic regression. Tasks that are mteb's run through mteb
-(`mteb_model`); these functions are for local files and arrays.
+Contract: an `encode(texts, lang)` callable and rows in, a Table out with one row per language (or language pair).
+Embeddings are never trained; the probe is scikit-learn's logistic regression. These functions are for local files
+and arrays; run mteb's own tasks through mteb (`mteb_model`).
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ def evaluate_classification(
     train_lang: str | None = None,
     normalize: bool = True,
 ) -> Table:
-    """Accuracy in percent of a linear probe by language; with `train_lang`, trained there alone and moved as it is.
+    """Accuracy in percent of a linear probe, by language; `train_lang` measures cross-lingual transfer.
 
     Args:
         train, test: rows with lang, text, label.
-        train_lang: None trains a probe for each language (OS 6.2); "fra_Latn" trains one on French and tests it on all
-            (OS 8.1), and adds the column clt: accuracy in percent of that on `train_lang` (OS Table 18). Its average
-            leaves `train_lang` itself out.
-        normalize: unit embeddings, since their length carries no topic.
+        train_lang: None trains one probe per language (OS 6.2). "fra_Latn" trains one probe on French and tests it
+            on all languages (OS 8.1); the column clt is then the accuracy in percent of that on `train_lang` (OS
+            Table 18), and the average leaves `train_lang` out.
+        normalize: scale embeddings to length 1.
 
     Raises:
         ValueError: a missing column, a language without training rows, fewer than two classes, a test label that
-            the training rows lack (with language and row), NaN embeddings.
+            the training rows do not have, NaN embeddings.
     """
-    learn, ask = _by_language(train, ("text", "label")), _by_language(test, ("text", "label"))
-    if train_lang is not None and (train_lang not in learn or train_lang not in ask):
-        place = "training" if train_lang not in learn else "test"
-        raise ValueError(f"no {place} rows in {train_lang!r}; found {', '.join(learn if place == 'training' else ask)}")
-    shared = None if train_lang is None else _probe(encode, train_lang, learn[train_lang], normalize)
+    train_rows, test_rows = _by_language(train, ("text", "label")), _by_language(test, ("text", "label"))
+    if train_lang is not None and (train_lang not in train_rows or train_lang not in test_rows):
+        place, known = ("training", train_rows) if train_lang not in train_rows else ("test", test_rows)
+        raise ValueError(f"no {place} rows in {train_lang!r}; found {', '.join(known)}")
+    shared = None if train_lang is None else _probe(encode, train_lang, train_rows[train_lang], normalize)
     rows = []
-    for lang, content in ask.items():
-        if shared is None and lang not in learn:
-            raise ValueError(f"no training rows in {lang!r}; give some, or train_lang to train on one language for all")
-        probe = _probe(encode, lang, learn[lang], normalize) if shared is None else shared
+    for lang, content in test_rows.items():
+        if shared is None and lang not in train_rows:
+            raise ValueError(f"no training rows in {lang!r}; give some, or set train_lang to train on one language")
+        probe = _probe(encode, lang, train_rows[lang], normalize) if shared is None else shared
         known = set(probe.classes_)
         for number, label in enumerate(content["label"], 1):
             if label not in known:
@@ -63,7 +63,9 @@ def evaluate_classification(
         return table
     base = next(row["accuracy"] for row in rows if row["lang"] == train_lang)
     if not base:
-        raise ValueError(f"accuracy on {train_lang!r}, the training language, is 0: there is no ratio to it")
+        raise ValueError(
+            f"accuracy on {train_lang!r}, the training language, is 0: clt is not defined; choose another train_lang"
+        )
     for row in rows:
         row["clt"] = 100 * row["accuracy"] / base
     others = [row for row in rows if row["lang"] != train_lang] or rows
@@ -72,10 +74,13 @@ def evaluate_classification(
 
 
 def evaluate_pair_classification(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Average precision in percent of cosine for pairs with a label 0 or 1 (OS Table 7).
+    """Average precision in percent of the cosine, for pairs with label 0 or 1 (OS Table 7).
 
     Args:
-        rows: lang, text1, text2, label; the texts may be of two languages, as lang1 and lang2.
+        rows: lang, text1, text2, label; for texts in two languages lang1 and lang2 instead of lang.
+
+    Raises:
+        ValueError: no rows, a missing column, another label than 0 and 1, only one label in a language.
     """
     from sklearn.metrics import average_precision_score
 
@@ -96,13 +101,16 @@ def evaluate_pair_classification(encode: Encode, rows: Iterable[Mapping[str, Any
 
 
 def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Spearman x 100 of cosine with human scores (STS, STR), by language pair.
+    """Spearman correlation x 100 of the cosine with human scores (STS, STR), by language pair.
 
     Args:
         rows: lang (or lang1 and lang2), text1, text2, score.
 
-    With several pairs of languages the notes hold `multilingual` (all pairs in one list) and `language_bias`, the drop
-    from the mean of the pairs to it (Modular Sentence Encoders 4.3).
+    With several language pairs the notes have `multilingual` (the correlation over all pairs in one list) and
+    `language_bias` (mean of the pairs minus `multilingual`; Modular Sentence Encoders 4.3).
+
+    Raises:
+        ValueError: no rows, a missing column, fewer than two distinct scores in a language pair.
     """
     from scipy.stats import spearmanr
 
@@ -110,7 +118,9 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
     table = []
     for name, (cosines, gold) in scores.items():
         if len(gold) < 2 or len(set(gold)) < 2:
-            raise ValueError(f"{name}: {len(gold)} rows with {len(set(gold))} distinct score; nothing to correlate")
+            raise ValueError(
+                f"{name}: {len(gold)} rows with {len(set(gold))} distinct score; a correlation needs at least two"
+            )
         table.append({"lang": name, "count": len(gold), "spearman": float(100 * spearmanr(cosines, gold).statistic)})
     notes = {}
     if len(scores) > 1:
@@ -120,13 +130,13 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
 
 
 def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None, normalize: bool = True) -> np.ndarray:
-    """(n, d) float32 embeddings, checked: a NaN or zero row is named by language and number."""
+    """Encode texts as (n, d) float32, scaled to length 1 by default; raises ValueError for NaN or zero rows."""
     vectors = encode(list(texts), lang)
     vectors = np.asarray(vectors.todense() if hasattr(vectors, "todense") else vectors, dtype=np.float32)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     for wrong, what in ((~np.isfinite(norms), "NaN or infinity"), (norms == 0, "zeros only")):
         if wrong.any():
-            raise ValueError(f"the embedding of row {int(wrong.argmax()) + 1} in {lang!r} holds {what}")
+            raise ValueError(f"the embedding of row {int(wrong.argmax()) + 1} in {lang!r} has {what}")
     return vectors / norms if normalize else vectors
 
 
@@ -136,23 +146,23 @@ def _probe(encode: Encode, lang: str, content: dict[str, list], normalize: bool)
 
 
 def _by_language(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> dict[str, dict[str, list]]:
-    found: dict[str, dict[str, list]] = {}
+    by_lang: dict[str, dict[str, list]] = {}
     for number, row in enumerate(rows, 1):
         missing = [name for name in ("lang", *columns) if row.get(name) is None]
         if missing:
             raise ValueError(
-                f"row {number} lacks {missing[0]!r}: it needs lang, {', '.join(columns)}; found {', '.join(row)}"
+                f"row {number} has no {missing[0]!r}: rows need lang, {', '.join(columns)}; found {', '.join(row)}"
             )
-        content = found.setdefault(row["lang"], {name: [] for name in columns})
+        content = by_lang.setdefault(row["lang"], {name: [] for name in columns})
         for name in columns:
             content[name].append(row[name])
-    if not found:
-        raise ValueError(f"no rows; rows with lang, {', '.join(columns)} are needed")
-    return found
+    if not by_lang:
+        raise ValueError(f"no rows: give rows with lang, {', '.join(columns)}")
+    return by_lang
 
 
 def _pairs(encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str) -> dict[str, tuple[np.ndarray, list]]:
-    """{language or "a-b": (cosines, gold)}; a text is encoded once a pair of languages."""
+    """{language or "a-b": (cosines, gold)}; texts are encoded once per language pair."""
     groups: dict[tuple[Any, Any], tuple[list, list, list]] = {}
     for number, row in enumerate(rows, 1):
         langs = (row.get("lang1", row.get("lang")), row.get("lang2", row.get("lang")))
@@ -163,7 +173,7 @@ def _pairs(encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str) -> dict
         for part, name in zip(groups.setdefault(langs, ([], [], [])), ("text1", "text2", gold)):
             part.append(row[name])
     if not groups:
-        raise ValueError(f"no rows; rows with lang, text1, text2, {gold} are needed")
+        raise ValueError(f"no rows: give rows with lang, text1, text2, {gold}")
     out = {}
     for (one, two), (left, right, values) in groups.items():
         x, y = vectors_of(encode, left, one), vectors_of(encode, right, two)

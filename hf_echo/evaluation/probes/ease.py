@@ -1,8 +1,8 @@
-"""Why is a language easy? An error or quality by language explained by features of languages (OS 7.4, Table 17).
+"""Explain an error or quality score per language by features of languages (OS 7.4, Table 17).
 
-Contract: rows in (a language each: its score, its features), an EaseResult out. Where scores and features come from
-is not known here. What a feature is worth is a statement about these languages and these columns: of two features
-that say the same (examples and dictionary entries, often) either may take the credit.
+Contract: rows in (one per language: its score and its features), an EaseResult out. Importance depends on the
+languages and columns given: of two correlated features (examples and dictionary entries, for instance) either may
+get the importance.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from ...languages import LANGUAGES
 from ..groups import GROUPS
 from ..results import Result, Table
 
-MAX_CATEGORIES = 200  # histogram boosting holds 255; rarer values share one
+MAX_CATEGORIES = 200  # histogram boosting allows 255; rarer values share one
 
 
 @dataclass(frozen=True, eq=False)
 class EaseResult(Result):
-    """All of languages held out. `r2` pooled over folds; `rmse` its mean over folds and `rmse_std` their deviation;
-    `baseline_rmse`: guessing the training languages' mean; `improvement` in percent of that. The arrays have a value
-    a feature, the most important first: the rise of the RMSE when it is shuffled, and its interval."""
+    """Errors and feature importances on held-out languages.
+
+    `r2` is pooled over folds; `rmse` and `rmse_std` are mean and standard deviation over folds; `baseline_rmse` is that
+    of predicting the training languages' mean; `improvement` is in percent of `baseline_rmse`. `features`,
+    `importance`, `ci_low` and `ci_high` have one value per feature, largest importance first; importance is the
+    increase of the RMSE when the feature is permuted. `predictions` (languages,).
+    """
 
     target: str
     languages: int
@@ -43,7 +47,7 @@ class EaseResult(Result):
     predictions: np.ndarray
 
     def to_table(self) -> Table:
-        """feature, importance, ci_low, ci_high, rank: the columns of Table 17."""
+        """Table of feature, importance, ci_low, ci_high, rank (the columns of OS Table 17)."""
         columns = (self.features, self.importance, self.ci_low, self.ci_high)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         names = ("feature", "importance", "ci_low", "ci_high", "rank")
@@ -59,21 +63,21 @@ def join_features(
     features: Iterable[Mapping[str, Any]] | None = None,
     groups: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Rows of lang, target and features, from a table of results and one of features; other columns are left out.
+    """Join a table of results and a table of features to rows of lang, target and features; drop other columns.
 
     Args:
-        features: mappings with `lang`; each language of `rows` needs one.
-        groups: "script", "family", "resource" of the languages, as we know them.
+        features: mappings with `lang`; every language of `rows` needs one.
+        groups: known properties to add as features: "script", "family", "resource".
 
     Raises:
-        ValueError: a column that is missing, a language without features, one twice among them.
+        ValueError: a missing column, a language without features or with two rows of features.
     """
     if unknown := [name for name in groups if name not in GROUPS[:3]]:
-        raise ValueError(f"group is {unknown[0]!r}, must be one of {', '.join(GROUPS[:3])}")
+        raise ValueError(f"group is {unknown[0]!r}; it must be one of {', '.join(GROUPS[:3])}")
     known: dict[Any, dict] = {}
     for row in features or ():
         if row["lang"] in known:
-            raise ValueError(f"language {row['lang']!r} has two rows of features")
+            raise ValueError(f"language {row['lang']!r} has two rows of features; remove one")
         known[row["lang"]] = dict(row)
     joined = []
     for row in rows:
@@ -81,7 +85,7 @@ def join_features(
             raise ValueError(f"no column {missing[0]!r} in the results; found {', '.join(row)}")
         lang = row["lang"]
         if features is not None and lang not in known:
-            raise ValueError(f"language {lang!r} has no row of features; there are {len(known)}")
+            raise ValueError(f"language {lang!r} has no row of features (of {len(known)}); add one")
         own = {name: getattr(LANGUAGES.get(lang), name, None) for name in groups}
         joined.append(known.get(lang, {}) | own | {"lang": lang, target: row[target]})
     return joined
@@ -97,28 +101,32 @@ def explain_ease(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> EaseResult:
-    """Gradient boosting of `target` on language features, with permutation importance on held-out languages.
+    """Predict `target` from language features by gradient boosting; permutation importance on held-out languages.
 
     Args:
-        rows: mappings with `lang`, the target and the features. Numbers are numeric features (their scale does not
-            matter to trees, so examples need no logarithm), text is a category (script, family). None or NaN in a
-            feature is a missing value; in the target it is an error.
-        features: default every column but lang and the target.
-        repeats: shuffles of each feature. confidence: of the interval, over languages (bootstrap) and shuffles.
-        seed: of folds, model, shuffles and bootstrap; equal input gives equal output.
+        rows: mappings with `lang`, the target and the features. Numbers are numeric features (trees ignore their
+            scale, so examples need no logarithm); text is a category (script, family). None or NaN is a missing
+            value in a feature and an error in the target.
+        features: columns to use; None is every column except lang and the target.
+        folds: folds of the cross-validation over languages.
+        repeats: permutations per feature.
+        confidence: of the interval, over languages (bootstrap) and permutations.
+        seed: of folds, model, permutations and bootstrap; equal input gives equal output.
 
-    The caption of Table 17 calls importance the rise of the RMSE, as here, but its figures do not fit that. If the
-    baseline is the mean, a CV RMSE of 3.92 that improves on it by 48.5 % makes it 7.6, and shuffling one feature of
-    such a target cannot cost 22.61; in squared units it could. Held-out R2 would then be about 0.73, not the
-    printed 0.928, which looks like that of the training data. All figures here are of held-out languages.
+    The caption of OS Table 17 defines importance as the increase of the RMSE, as here, but its figures do not fit. If
+    the baseline is the mean, a CV RMSE of 3.92 that improves on it by 48.5 % gives a baseline of 7.6, and permuting
+    one feature of such a target cannot cost 22.61; in squared units it could. Held-out R2 would then be about 0.73,
+    not the printed 0.928, which looks like R2 on the training data. All figures here are on held-out languages.
 
     Raises:
-        ValueError: fewer languages than folds, a missing column, a target that is no number or always the same, a
-            column of numbers and text, a language twice.
+        ValueError: too few languages, a missing column, a target that is not a number or is constant, a column
+            of numbers and text, a language with two rows.
     """
     table = _checked(list(rows), target, features, folds)
     if repeats < 1 or not 0 < confidence < 1:
-        raise ValueError(f"repeats is {repeats} and confidence {confidence}: must be at least 1, between 0 and 1")
+        raise ValueError(
+            f"repeats is {repeats} and confidence {confidence}; they must be at least 1 and between 0 and 1"
+        )
     names = list(table.features)
     x = np.column_stack([table.features[name] for name in names])
     y = table.target
@@ -137,7 +145,7 @@ def explain_ease(
     order = np.argsort(-importance, kind="stable")
     by_fold = [math.sqrt(errors[part].mean()) for part in parts]
     baseline_by_fold = [math.sqrt(((baseline[part] - y[part]) ** 2).mean()) for part in parts]
-    rmse, guess = float(np.mean(by_fold)), float(np.mean(baseline_by_fold))
+    rmse, baseline_rmse = float(np.mean(by_fold)), float(np.mean(baseline_by_fold))
     return EaseResult(
         target=target,
         languages=len(y),
@@ -145,8 +153,8 @@ def explain_ease(
         rmse=rmse,
         rmse_std=float(np.std(by_fold)),
         r2=float(1 - errors.sum() / ((y - y.mean()) ** 2).sum()),
-        baseline_rmse=guess,
-        improvement=100 * (1 - rmse / guess),
+        baseline_rmse=baseline_rmse,
+        improvement=100 * (1 - rmse / baseline_rmse),
         features=np.array(names, dtype=object)[order],
         importance=importance[order],
         ci_low=low[order],
@@ -161,7 +169,7 @@ def _booster(is_category: list[bool], seed: int) -> Any:
     except ImportError as error:
         raise ImportError("explain_ease needs scikit-learn: pip install 'hf-echo[baselines]'") from error
 
-    # Small leaves and steps: there are hundreds of languages, not millions of rows.
+    # Small leaves and steps, because there are only hundreds of languages.
     return HistGradientBoostingRegressor(
         learning_rate=0.05,
         max_iter=200,
@@ -178,14 +186,14 @@ def _folds(count: int, folds: int, rng: np.random.Generator) -> list[np.ndarray]
 
 
 def _predict_shuffled(model, x, part, feature: int, repeats: int, rng) -> np.ndarray:
-    """(repeats, len(part)) predictions with one column drawn anew, without order, among the held-out languages."""
+    """Predictions (repeats, len(part)) with one column permuted among the held-out languages."""
     many = np.tile(x[part], (repeats, 1))
     many[:, feature] = np.concatenate([rng.permutation(x[part, feature]) for _ in range(repeats)])
     return model.predict(many).reshape(repeats, len(part))
 
 
 def _importance(errors, shuffled, confidence: float, rng, draws: int = 1000):
-    """(mean, low, high) a feature: rise of the RMSE. errors (n,), shuffled (features, repeats, n), squared."""
+    """(mean, low, high) increase of the RMSE per feature; squared errors (n,), shuffled (features, repeats, n)."""
     rise = np.sqrt(shuffled.mean(axis=2)).mean(axis=1) - math.sqrt(errors.mean())
     languages = rng.integers(0, len(errors), (draws, len(errors)))
     repeat = rng.integers(0, shuffled.shape[1], draws)
@@ -207,26 +215,24 @@ class _Columns:
 
 def _checked(rows: list[Mapping[str, Any]], target: str, features: Sequence[str] | None, folds: int) -> _Columns:
     if folds < 2:
-        raise ValueError(f"folds is {folds}, must be at least 2")
+        raise ValueError(f"folds is {folds}; it must be at least 2")
     if len(rows) < max(2 * folds, 4):
-        raise ValueError(
-            f"{len(rows)} languages for {folds} folds: at least {max(2 * folds, 4)} are needed, two a fold"
-        )
+        raise ValueError(f"{len(rows)} languages for {folds} folds: give at least {max(2 * folds, 4)}, or fewer folds")
     languages = [_field(row, "lang", f"row {i}") for i, row in enumerate(rows)]
     twice = next((lang for i, lang in enumerate(languages) if lang in languages[:i]), None)
     if twice is not None:
-        raise ValueError(f"{twice!r} has two rows: one a language is needed")
+        raise ValueError(f"{twice!r} has two rows: give one row per language")
     if features is None:
         features = [name for name in rows[0] if name not in ("lang", target)]
     if not features:
-        raise ValueError("no features: the rows hold lang and the target only")
+        raise ValueError("no features: the rows have only lang and {target!r}; add columns")
     scores = [_field(row, target, repr(lang)) for row, lang in zip(rows, languages, strict=True)]
     for lang, score in zip(languages, scores, strict=True):
         if not _is_number(score) or not math.isfinite(score):
-            raise ValueError(f"{target!r} of {lang!r} is {score!r}, must be a finite number")
+            raise ValueError(f"{target!r} of {lang!r} is {score!r}; it must be a finite number")
     y = np.array(scores, dtype=np.float64)
     if np.ptp(y) == 0:
-        raise ValueError(f"{target!r} is {scores[0]} for all {len(y)} languages: nothing to explain")
+        raise ValueError(f"{target!r} is {scores[0]} for all {len(y)} languages: give a target that varies")
     columns, categories = {}, []
     for name in features:
         values = [_field(row, name, repr(lang)) for row, lang in zip(rows, languages, strict=True)]
@@ -250,16 +256,18 @@ def _is_missing(value: Any) -> bool:
 
 
 def _column(name: str, values: list, languages: list) -> tuple[np.ndarray, bool]:
-    """(n,) float64, NaN where missing; categories are numbered by frequency, the rarest share the last number."""
+    """(column (n,) float64 with NaN for missing values, is it a category). Categories are numbered by frequency."""
     known = [(value, lang) for value, lang in zip(values, languages, strict=True) if not _is_missing(value)]
     if not known:
         raise ValueError(f"feature {name!r} has no value in any language: leave it out")
     is_category = isinstance(known[0][0], str)
-    odd = next(((v, lang) for v, lang in known if not (isinstance(v, str) if is_category else _is_number(v))), None)
-    if odd:
+    mismatch = next(
+        ((v, lang) for v, lang in known if not (isinstance(v, str) if is_category else _is_number(v))), None
+    )
+    if mismatch:
         kind = "text" if is_category else "a number"
         raise ValueError(
-            f"feature {name!r} of {odd[1]!r} is {odd[0]!r}, but of {known[0][1]!r} it is {kind}: one kind is needed"
+            f"feature {name!r} of {mismatch[1]!r} is {mismatch[0]!r}, but of {known[0][1]!r} it is {kind}: use one kind"
         )
     if not is_category:
         infinite = next((lang for value, lang in known if math.isinf(value)), None)

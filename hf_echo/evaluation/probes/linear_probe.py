@@ -1,4 +1,4 @@
-"""A linear classifier on frozen states: standardised features, multinomial logistic regression."""
+"""Linear probe on frozen states: standardised features and multinomial logistic regression."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the training data") -> Any:
-    """A scikit-learn classifier with `predict` and `classes_`. `x` (n, d), `labels` (n,).
+    """Fit a scikit-learn classifier (`predict`, `classes_`) on `x` (n, d) and `labels` (n,).
 
     Raises:
-        ValueError: lengths that differ, NaN, fewer than two classes; `where` says in what.
+        ValueError: different lengths, NaN, fewer than two classes; the message begins with `where`.
     """
     try:
         from sklearn.linear_model import LogisticRegression
@@ -24,8 +24,8 @@ def fit_linear_probe(x: np.ndarray, labels: Sequence[Any], where: str = "the tra
     if len(x) != len(labels):
         raise ValueError(f"{where}: {len(x)} states but {len(labels)} labels")
     if not np.isfinite(x).all():
-        raise ValueError(f"{where}: row {int((~np.isfinite(x)).any(1).argmax())} (from 0) holds NaN or infinity")
+        raise ValueError(f"{where}: row {int((~np.isfinite(x)).any(1).argmax())} (from 0) has NaN or infinity")
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise ValueError(f"{where}: {len(classes)} class ({', '.join(map(str, classes))}); a probe needs two")
+        raise ValueError(f"{where}: {len(classes)} class ({', '.join(map(str, classes))}); a probe needs at least two")
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(x, labels)

@@ -1,4 +1,4 @@
-"""Retrieval across languages: xsim, xsim++, tables by language, whole documents."""
+"""Cross-lingual retrieval: xsim, xsim++, tables by language, documents."""
 
 from functools import partial
 

@@ -1,7 +1,7 @@
-"""Search for whole documents among their near misses (OS 10.2): xsim and xsim++ beyond the sentence.
+"""xsim and xsim++ of whole documents with hard negative documents (OS 10.2).
 
-Contract: parallel documents as lists of sentences in, a table by language out. A first sentence is enough to find a
-document among strangers; only negatives that share it tell whether the whole text was read.
+Contract: parallel documents as lists of sentences in, a table by language out. Among unrelated documents the first
+sentence is enough to find a document; only negatives with the same first sentence test whether the encoder reads all.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ def evaluate_documents(
     target_lang: str = "eng_Latn",
     separator: str = " ",
 ) -> Table:
-    """xsim and xsim++ into `target_lang`, a row a language, with the errors by kind of negative.
+    """Measure xsim and xsim++ of documents into `target_lang`, one row per language, with errors by kind of negative.
 
     Args:
         encode: (texts, lang) -> (n, d).
-        documents: language -> id -> sentences; those of `target_lang` must be among them.
+        documents: language -> id -> sentences, `target_lang` included.
         negatives: id -> (sentences, kind) of the target document, as `hf_echo.synthesis.documents` makes them.
+        separator: text between the sentences of a document.
 
     Raises:
         ValueError: `target_lang` is missing, a document has no target, or there are no negatives.
@@ -38,11 +39,11 @@ def evaluate_documents(
     if target_lang not in documents:
         raise ValueError(f"no documents in {target_lang}; there are {', '.join(sorted(documents))}")
     targets = documents[target_lang]
-    spoilt = [(key, text, kind) for key in targets for text, kind in negatives.get(key, ())]
+    near_misses = [(key, text, kind) for key in targets for text, kind in negatives.get(key, ())]
     numbers = {key: i for i, key in enumerate(targets)}
-    # The target's texts serve every language.
+    # The target documents are encoded once for all languages.
     english = encode([separator.join(text) for text in targets.values()], target_lang)
-    near = encode([separator.join(text) for _, text, _ in spoilt], target_lang) if spoilt else None
+    near = encode([separator.join(text) for _, text, _ in near_misses], target_lang) if near_misses else None
     rows: list[dict[str, Any]] = []
     for lang, own in documents.items():
         if lang == target_lang:
@@ -50,9 +51,9 @@ def evaluate_documents(
         if missing := sorted(set(own) - set(targets)):
             raise ValueError(f"document {missing[0]!r} of {lang} has no text in {target_lang}")
         place = {key: i for i, key in enumerate(own)}
-        chosen = [i for i, (key, _, _) in enumerate(spoilt) if key in place]
+        chosen = [i for i, (key, _, _) in enumerate(near_misses) if key in place]
         if not chosen:
-            raise ValueError(f"no negatives for the {len(own)} documents of {lang}")
+            raise ValueError(f"no negatives for the {len(own)} documents of {lang}; give at least one")
         x = encode([separator.join(text) for text in own.values()], lang)
         y = english[[numbers[key] for key in own]]
         plain = xsim(x, y)
@@ -60,8 +61,8 @@ def evaluate_documents(
             x,
             y,
             near[chosen],
-            [place[spoilt[i][0]] for i in chosen],
-            negative_kind=[spoilt[i][2] for i in chosen],
+            [place[near_misses[i][0]] for i in chosen],
+            negative_kind=[near_misses[i][2] for i in chosen],
         )
         rows.append(
             {"lang": lang, "xsim": plain.error_rate, "xsimpp": hard.error_rate, "count": len(own)}

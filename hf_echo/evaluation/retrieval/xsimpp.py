@@ -1,7 +1,7 @@
-"""xsim++: xsim with the English hard negatives of every sentence in the pool (Chen et al. 2023; OS 6.1).
+"""xsim++: xsim with hard negatives of every target sentence in the pool (Chen et al. 2023; OS 6.1).
 
-Contract: embeddings of sentences, translations and hard negatives in, an XsimppResult out. How the negatives
-were made is not known here; their kinds are only names to count by.
+Contract: embeddings of sentences, translations and hard negatives in, an XsimppResult out. The kinds of the negatives
+are names for counting only.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ RESERVED_KINDS = ("other", "other_negative")
 
 @dataclass(frozen=True, eq=False)
 class XsimppResult(Result):
-    """`error_rate` in percent of `count` sentences; `pool` = translations + negatives searched.
+    """`error_rate` in percent of `count` sentences; `pool`: number of translations and negatives searched.
 
-    `errors_by_kind` sums to `errors`: the kind of an own hard negative that won; "other": another sentence's
-    translation won; "other_negative": another sentence's hard negative won.
-    `predictions` (count,): row of the pool; below `count` a translation, else negative number `prediction -
-    count`.
+    `errors_by_kind` sums to `errors`: KIND, a hard negative of the own translation was chosen; "other", another
+    sentence's translation; "other_negative", another sentence's hard negative.
+    `predictions` (count,): row of the pool; below `count` a translation, else negative number `prediction - count`.
     """
 
     error_rate: float
@@ -52,29 +51,28 @@ def xsimpp(
     k: int = 4,
     gold: Any = None,
 ) -> XsimppResult:
-    """Error rate of picking y[i] for x[i] out of all of y and ALL negatives.
+    """Percentage of rows x[i] whose best scoring row, of all y and ALL negatives, is not y[i].
 
     Args:
         x, y: (n, d); x[i] translates y[i].
-        negatives: (M, d) embeddings of sentences near a row of y that are no translation of its x. M >= 1.
+        negatives: (M, d), M >= 1: embeddings of sentences similar to a row of y that do not translate its x.
         negative_owner: (M,) int, the row of y that each negative was made from.
-        negative_kind: (M,) names, default "negative" for all.
-        margin, k: as in `xsim`; the margin's neighbours come from the whole pool.
-        gold: (n,) groups of y as in `xsim`: a group's negatives are then own negatives of each of its
-            sentences.
+        negative_kind: (M,) names; default "negative" for all.
+        margin, k: as in `xsim`; the neighbours of the margin come from the whole pool.
+        gold: (n,) groups of y as in `xsim`; the negatives of a group belong to each of its sentences.
 
     Raises:
-        ValueError: what `xsim` refuses; no negatives; an owner outside y; a length other than M; a kind that
-            is called "other" or "other_negative".
+        ValueError: as `xsim`; no negatives; an owner outside y; a length other than M; a kind with the name
+            "other" or "other_negative".
     """
     check_pairs(x, y)
     count, total = y.shape[0], negatives.shape[0]
     owner = np.asarray(negative_owner.cpu() if isinstance(negative_owner, torch.Tensor) else negative_owner)
     kinds = np.asarray(["negative"] * total if negative_kind is None else list(negative_kind), dtype=object)
     if total == 0:
-        raise ValueError("negatives is empty: without hard negatives call xsim")
+        raise ValueError("negatives is empty: give hard negatives, or call xsim")
     if negatives.ndim != 2 or negatives.shape[1] != y.shape[1]:
-        raise ValueError(f"negatives has shape {tuple(negatives.shape)}, must be (M, {y.shape[1]}) as y is")
+        raise ValueError(f"negatives has shape {tuple(negatives.shape)}; it must be (M, {y.shape[1]}), as y")
     if owner.shape != (total,) or kinds.shape != (total,):
         raise ValueError(f"{total} negatives need as many owners and kinds, got {owner.shape} and {kinds.shape}")
     if owner.dtype.kind not in "iu" or owner.min() < 0 or owner.max() >= count:
@@ -84,20 +82,19 @@ def xsimpp(
 
     predictions = best_matches(x, stack(y, negatives), margin, k)
     is_negative = predictions >= count
-    # what the pick is, said as a row of y: the translation itself, or the sentence that the negative was made
-    # from
+    # the prediction as a row of y: the translation itself, or the sentence that the negative was made from
     picked = np.where(is_negative, owner[np.maximum(predictions - count, 0)], predictions)
     own = same_group(picked, gold, count)
     wrong = is_negative | ~own
     labels = np.where(own, kinds[np.maximum(predictions - count, 0)], np.where(is_negative, *RESERVED_KINDS[::-1]))
-    found = Counter(labels[wrong].tolist())
+    number_of = Counter(labels[wrong].tolist())
     errors = int(wrong.sum())
     return XsimppResult(
         error_rate=100.0 * errors / count,
         errors=errors,
         count=count,
         pool=count + total,
-        errors_by_kind={kind: found[kind] for kind in [*sorted(set(kinds)), *RESERVED_KINDS]},
+        errors_by_kind={kind: number_of[kind] for kind in [*sorted(set(kinds)), *RESERVED_KINDS]},
         predictions=predictions,
         margin=margin,
         k=k,
@@ -105,7 +102,7 @@ def xsimpp(
 
 
 def stack(a: Any, b: Any) -> Any:
-    """Rows of a, then of b: both torch, both sparse, or both arrays."""
+    """Concatenate the rows of a and b: both torch, both sparse, or both arrays."""
     if isinstance(a, torch.Tensor):
         return torch.cat([a, torch.as_tensor(b).to(a)])
     if hasattr(a, "tocsr"):

@@ -1,4 +1,4 @@
-"""The geometry of an embedding space, of one language and between languages."""
+"""Geometry of an embedding space, within one language and between languages."""
 
 from functools import partial
 

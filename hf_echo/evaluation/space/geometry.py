@@ -1,8 +1,7 @@
-"""The shape of an embedding space: does it use its dimensions, or has it collapsed (ECHO C.7, C.8; EMMA-X B.2)?
+"""Geometry of an embedding space: spread, rank and isotropy show collapse (ECHO C.7, C.8; EMMA-X B.2).
 
-Contract: (lang, array) pairs in, a result dataclass out, float64 within. Memory is one language and a few
-(d, d) matrices, however many languages there are. How languages lie to each other is measured in
-`language_geometry`; `evaluate_geometry` asks both files.
+Contract: (lang, array) pairs in, a result dataclass out, computed in float64. Memory is one language and a few (d, d)
+matrices, for any number of languages. `language_geometry` compares languages; `evaluate_geometry` uses both.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from .language_geometry import MAX_ROWS, SHRINKAGE, calinski_harabasz, invarianc
 
 
 class Moments(NamedTuple):
-    """Sums over all rows after `shift` (d,) is taken off, so that squares do not cancel: count, total (d,),
-    outer (d, d)."""
+    """First and second moments over all rows: count, total (d,), outer (d, d).
+
+    `shift` (d,) is subtracted from the rows first, so that the sums of squares do not cancel.
+    """
 
     shift: np.ndarray
     count: int
@@ -32,17 +33,17 @@ class Moments(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """(d, d) sum of outer products about the mean."""
+        """(d, d) sum of outer products of the rows minus their mean."""
         return self.outer - np.outer(self.total, self.total) / self.count
 
     @property
     def raw(self) -> np.ndarray:
-        """(d, d) E^T E of the rows as they came."""
+        """(d, d) E^T E of the rows without a shift."""
         return self.scatter + self.count * np.outer(self.mean, self.mean)
 
 
 def moments(parts: Parts, *, unit: bool = False) -> Moments:
-    """One pass: first and second moments of all rows, of length 1 where `unit`."""
+    """Compute the moments of all rows in one pass; `unit` scales the rows to length 1 first."""
     shift = total = outer = None
     count = 0
     for _, rows in read_parts(parts, unit=unit, min_rows=1):
@@ -58,9 +59,12 @@ def moments(parts: Parts, *, unit: bool = False) -> Moments:
 
 @dataclass(frozen=True, eq=False)
 class SpreadResult(Result):
-    """`mean`, `std` over all numbers of the rows as they come: ECHO Table 15. `feature_std`: of rows of length 1,
-    the std of each feature over the rows, averaged over features. `spread`: that over 1/sqrt(d), from 0 (all rows
-    the same) to 1 (as wide as a space of this size allows)."""
+    """Spread of the features.
+
+    `mean`, `std`: over all numbers of the unscaled rows (ECHO Table 15). `feature_std`: std of each feature over the
+    rows scaled to length 1, averaged over features. `spread`: `feature_std` * sqrt(d), from 0 (all rows the same) to
+    1 (the widest possible in d dimensions).
+    """
 
     mean: float
     std: float
@@ -71,9 +75,9 @@ class SpreadResult(Result):
 def feature_spread(parts: Parts) -> SpreadResult:
     """Mean and std of the features, and how far they are from collapse (ECHO C.7, Table 15).
 
-    The table's std cannot show collapse in models whose vectors have length 1: over all numbers it is
-    sqrt(1/d - mean^2) whatever the vectors are (0.0312 for d = 1024: mE5 and MEXMA; 0.0358 for d = 768 and mean
-    0.0049: LaBSE), and SONAR's 0.0074 says that its vectors are short. `spread` does show it.
+    The table's std cannot show collapse for vectors of length 1: over all numbers it is sqrt(1/d - mean^2) for any
+    vectors (0.0312 for d = 1024: mE5 and MEXMA; 0.0358 for d = 768 and mean 0.0049: LaBSE). SONAR's 0.0074 only shows
+    that its vectors are short. `spread` does show collapse.
     """
     readable_twice(parts)
     return _spread(moments(parts), moments(parts, unit=True))
@@ -89,8 +93,11 @@ def _spread(raw: Moments, unit: Moments) -> SpreadResult:
 
 @dataclass(frozen=True, eq=False)
 class SingularValuesResult(Result):
-    """`singular_values` (min(rows, d),) of all rows as they come, largest first (ECHO Figure 6), `centred` the same
-    about the mean. The effective rank is exp of the entropy of the values as shares (Roy and Vetterli 2007)."""
+    """Singular values (min(rows, d),) of all unscaled rows, largest first (ECHO Figure 6).
+
+    `centred`: the same after subtracting the mean. The effective rank is exp(entropy) of the values as shares of
+    their sum (Roy and Vetterli 2007).
+    """
 
     singular_values: np.ndarray
     centred: np.ndarray
@@ -99,28 +106,28 @@ class SingularValuesResult(Result):
 
     @property
     def normalised(self) -> np.ndarray:
-        """The curve to plot: singular values as shares of the largest."""
+        """Singular values divided by the largest, for plots."""
         return self.singular_values / self.singular_values[0]
 
 
 def singular_values(parts: Parts) -> SingularValuesResult:
     """Singular values of all languages' embeddings together (ECHO C.8).
 
-    From the (d, d) matrix of products, so a value below about 1e-8 of the largest is rounding.
+    Computed from the (d, d) matrix of products, so values below about 1e-8 of the largest are rounding error.
     """
     return _singular_values(moments(parts))
 
 
-def _singular_values(found: Moments) -> SingularValuesResult:
+def _singular_values(sums: Moments) -> SingularValuesResult:
     curves = []
-    for products, rank in ((found.raw, found.count), (found.scatter, found.count - 1)):
+    for products, rank in ((sums.raw, sums.count), (sums.scatter, sums.count - 1)):
         values = np.sqrt(np.maximum(np.linalg.eigvalsh(products)[::-1], 0))
-        curves.append(np.where(np.arange(len(values)) < rank, values, 0.0)[: found.count])
+        curves.append(np.where(np.arange(len(values)) < rank, values, 0.0)[: sums.count])
     return SingularValuesResult(*curves, *(effective_rank(curve) for curve in curves))
 
 
 def effective_rank(singular_values: np.ndarray) -> float:
-    """exp(entropy) of the singular values as shares of their sum: from 1 to their number; 0 where all are 0."""
+    """exp(entropy) of the singular values as shares of their sum, from 1 to their number; 0 if all are 0."""
     total = singular_values.sum()
     if total == 0:
         return 0.0
@@ -129,39 +136,41 @@ def effective_rank(singular_values: np.ndarray) -> float:
 
 
 def principal_ratio(parts: Parts, *, unit: bool = True) -> float:
-    """Isotropy: min over max of Z(v) = sum over rows e of exp(v.e), v the eigenvectors of E^T E (EMMA-X Eq. 3).
+    """Isotropy: min Z(v) / max Z(v), Z(v) = sum over rows e of exp(v.e), v the eigenvectors of E^T E (EMMA-X Eq. 3).
 
-    From 0 to 1; 1 is isotropic. The paper says "eigenvectors of E" and means E^T E (Mu and Viswanath 2018), as E
-    is not square. An eigenvector has no sign and Z(v) is not Z(-v), so both are taken: else the answer would
-    hang on the linear algebra library.
+    From 0 to 1; 1 is isotropic. The paper says "eigenvectors of E", which means E^T E (Mu and Viswanath 2018), because
+    E is not square. The sign of an eigenvector is arbitrary and Z(v) differs from Z(-v), so both signs are used;
+    otherwise the result would depend on the linear algebra library.
 
     Args:
-        unit: rows scaled to length 1. False takes them as they come, as printed: then short vectors look
-            isotropic, and models of other lengths cannot be compared.
+        unit: scale rows to length 1. False uses unscaled rows, as printed in the paper: short vectors then look
+            isotropic, and models with other vector lengths cannot be compared.
     """
     readable_twice(parts)
     return _principal_ratio(parts, moments(parts, unit=unit), unit)
 
 
-def _principal_ratio(parts: Parts, found: Moments, unit: bool) -> float:
-    vectors = np.linalg.eigh(found.raw)[1]
-    largest, sums = np.full(2 * len(vectors), -np.inf), np.zeros(2 * len(vectors))
+def _principal_ratio(parts: Parts, sums: Moments, unit: bool) -> float:
+    vectors = np.linalg.eigh(sums.raw)[1]
+    largest, exp_sums = np.full(2 * len(vectors), -np.inf), np.zeros(2 * len(vectors))
     for _, rows in read_parts(parts, unit=unit, min_rows=1):
         along = rows @ vectors
         for half, values in enumerate((along, -along)):  # a running logsumexp: exp of a long vector overflows
-            mine = slice(half * len(vectors), (half + 1) * len(vectors))
-            new = np.maximum(largest[mine], values.max(axis=0))
-            sums[mine] = sums[mine] * np.exp(largest[mine] - new) + np.exp(values - new).sum(axis=0)
-            largest[mine] = new
-    log_z = largest + np.log(sums)
+            part = slice(half * len(vectors), (half + 1) * len(vectors))
+            new = np.maximum(largest[part], values.max(axis=0))
+            exp_sums[part] = exp_sums[part] * np.exp(largest[part] - new) + np.exp(values - new).sum(axis=0)
+            largest[part] = new
+    log_z = largest + np.log(exp_sums)
     return float(np.exp(log_z.min() - log_z.max()))
 
 
 @dataclass(frozen=True, eq=False)
 class GeometryResult(Result):
-    """One row for a model; the fields are explained at `feature_spread`, `singular_values`, `principal_ratio`
-    (unit rows), `invariance`, `calinski_harabasz`, `rsim`; the last three are None with one language. Arrays by
-    language and the singular values stay out of the row."""
+    """All geometry measures of a model, one row.
+
+    Fields are explained at `feature_spread`, `singular_values`, `principal_ratio` (unit rows), `invariance`,
+    `calinski_harabasz` and `rsim`; the last three are None for one language. Arrays are not in the row.
+    """
 
     languages: int
     rows: int
@@ -183,21 +192,21 @@ class GeometryResult(Result):
     language_rsim: np.ndarray
 
     def by_language(self) -> Table:
-        """lang, invariance, rsim: each language against the mean of the others. Empty with one language."""
+        """Table of lang, invariance, rsim: each language's mean over its pairs. Empty for one language."""
         columns = (self.language_names, self.language_invariance, self.language_rsim)
         rows = zip(*(column.tolist() for column in columns), strict=False)
         return Table([{"lang": lang, "invariance": kl, "rsim": r} for lang, kl, r in rows])
 
 
 def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE, max_rows: int = MAX_ROWS) -> GeometryResult:
-    """Every measure of the space on one n-way set; row i must mean the same in all languages.
+    """Measure the geometry of an embedding space on one n-way set.
 
     Args:
-        parts: (lang, (n, d)) pairs that can be read several times.
-        shrinkage: of `invariance`. max_rows: of `rsim`.
+        parts: (lang, (n, d)) pairs, readable several times; rows with the same index are translations.
+        shrinkage: as in `invariance`. max_rows: as in `rsim`.
 
     Raises:
-        ValueError: as `read_parts`; fewer than 3 rows; a language whose rows are all the same.
+        ValueError: as `read_parts`; fewer than 3 rows; a language with identical rows.
     """
     readable_twice(parts)
     names = [lang for lang, _ in read_parts(parts, unit=True, parallel=True, min_rows=3)]

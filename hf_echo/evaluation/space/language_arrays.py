@@ -1,9 +1,7 @@
-"""Embeddings language by language: (lang, array) pairs, checked as they are read, never all in memory.
+"""Embeddings by language: (lang, array) pairs, checked while they are read, one language in memory at a time.
 
-Contract: whatever yields (lang, (rows, dimensions) array) goes in (a mapping too); float64 rows come out, or a
-one-line error with language and row (counted from 0). Nothing is measured here.
-
-A measure that reads twice needs something that can be read twice: a list, a mapping, `StoredEmbeddings`.
+Contract: (lang, (rows, dimensions) array) pairs or a mapping in; float64 rows out, or a one-line error with language
+and row (counted from 0). A measure that reads twice needs a list, a mapping or `StoredEmbeddings`.
 """
 
 from __future__ import annotations
@@ -23,14 +21,15 @@ Parts = Iterable[tuple[str, Any]] | Mapping[str, Any]
 def read_parts(
     parts: Parts, *, unit: bool = False, parallel: bool = False, min_rows: int = 2
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields (lang, (n, d) float64), one language in memory at a time.
+    """Yield (lang, (n, d) float64), one language in memory at a time.
 
     Args:
         unit: scale rows to length 1; a zero row is then an error.
-        parallel: row i means the same in all languages, so they must be of equal number.
+        parallel: rows with the same index are translations, so all languages need equally many.
+        min_rows: smallest number of rows of a language.
 
     Raises:
-        ValueError: no languages, one twice, too few rows, another number of dimensions (or rows), NaN,
+        ValueError: no languages, a language twice, too few rows, different dimensions (or numbers of rows), NaN,
             infinity, zero rows.
     """
     seen: dict[str, tuple[int, int]] = {}
@@ -46,7 +45,7 @@ def read_parts(
             )
         if parallel and len(rows) != first[1][0]:
             raise ValueError(
-                f"{lang!r} has {len(rows)} rows and {first[0]!r} {first[1][0]}: row i must mean the same in all"
+                f"{lang!r} has {len(rows)} rows and {first[0]!r} {first[1][0]}: row i must be the same sentence in all"
             )
         yield lang, (_unit(rows, lang) if unit else rows)
     if not seen:
@@ -55,7 +54,7 @@ def read_parts(
 
 def readable_twice(parts: Parts) -> Parts:
     if not isinstance(parts, Mapping) and iter(parts) is parts:
-        raise ValueError("this measure reads the embeddings twice: give a list, a mapping, not an iterator")
+        raise ValueError("this measure reads the embeddings twice: give a list or a mapping, not an iterator")
     return parts
 
 
@@ -63,7 +62,7 @@ def _rows(array: Any, lang: str, min_rows: int) -> np.ndarray:
     if hasattr(array, "tocsr"):
         raise ValueError(f"{lang!r} has sparse embeddings: geometry needs dense arrays")
     if hasattr(array, "detach"):
-        array = array.detach().cpu().double()  # numpy knows no bfloat16
+        array = array.detach().cpu().double()  # numpy has no bfloat16
     rows = np.asarray(array, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise ValueError(f"{lang!r} must be a (rows, dimensions) array, got shape {rows.shape}")
@@ -71,7 +70,7 @@ def _rows(array: Any, lang: str, min_rows: int) -> np.ndarray:
         raise ValueError(f"{lang!r} has {len(rows)} rows, at least {min_rows} are needed")
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
-        raise ValueError(f"{lang!r} row {bad[0]} holds NaN or infinite values ({len(bad)} such rows)")
+        raise ValueError(f"{lang!r} row {bad[0]} has NaN or infinite values ({len(bad)} such rows)")
     return rows
 
 
@@ -85,7 +84,7 @@ def _unit(rows: np.ndarray, lang: str) -> np.ndarray:
 
 
 class StoredEmbeddings:
-    """(lang, array) pairs kept as .npy files in a folder and read back through memory maps, any number of times."""
+    """(lang, array) pairs stored as .npy files in a folder and read through memory maps, any number of times."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
@@ -100,7 +99,7 @@ class StoredEmbeddings:
             yield lang, np.load(self._path(i), mmap_mode="r")
 
     def _path(self, i: int) -> Path:
-        return self.folder / f"{i}.npy"  # a language's code need not be a file name
+        return self.folder / f"{i}.npy"  # a language code may not be a valid file name
 
 
 def encode_parallel(
@@ -111,12 +110,12 @@ def encode_parallel(
     *,
     progress: bool = False,
 ) -> StoredEmbeddings:
-    """Embeds an n-way table (columns id, lang, text) into `folder`, row i the same id in all languages.
+    """Encode an n-way table (columns id, lang, text) into `folder`; rows with the same index have the same id.
 
-    Only ids that every language has are taken, in the order of the first language.
+    Only ids that every language has are encoded, in the order of the first language.
 
     Raises:
-        ValueError: a language without rows; fewer than 3 ids in common; an encoder that loses rows or gives NaN.
+        ValueError: a language without rows; fewer than 3 ids in common; an encoder that loses rows or returns NaN.
     """
     from tqdm.auto import tqdm
 
@@ -129,11 +128,11 @@ def encode_parallel(
     if len(ids) < 3:
         least = min(wanted, key=lambda lang: len(texts[lang]))
         raise ValueError(
-            f"{len(wanted)} languages have {len(ids)} ids in common, 3 are needed; {least!r} has "
-            f"{len(texts[least])}, the fewest: leave it out"
+            f"{len(wanted)} languages have {len(ids)} ids in common, fewer than 3; {least!r} has only "
+            f"{len(texts[least])}: leave it out"
         )
     stored = StoredEmbeddings(folder)
-    for lang in tqdm(wanted, desc="Embedding", unit="language", disable=not progress):
+    for lang in tqdm(wanted, desc="Encoding", unit="language", disable=not progress):
         vectors = _rows(encode([texts[lang][key] for key in ids], lang), lang, len(ids))
         if len(vectors) != len(ids):
             raise ValueError(f"encode gave {len(vectors)} rows for {len(ids)} texts in {lang!r}")

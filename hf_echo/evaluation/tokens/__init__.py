@@ -1,4 +1,4 @@
-"""Token tasks: word alignment, tagging, word in context, what attention pooling reads."""
+"""Token-level evaluation: word alignment, tagging, word in context, token neighbours, attention."""
 
 from functools import partial
 

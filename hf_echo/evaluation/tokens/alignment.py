@@ -1,7 +1,7 @@
-"""Word alignment from token states: argmax, itermax, the alignment error rate by layer (OS 10.1, Figure 10).
+"""Word alignment from token states (argmax, itermax) and its error rate by layer (OS 10.1, Figure 10).
 
-Contract: similarity matrices or token states in, links (i, j) between words out; a link counts from 0. Sure links
-are always possible links too.
+Contract: similarity matrices or token states in, links (i, j) between words out, counted from 0. Sure links are also
+possible links.
 
 Sources: Jalili Sabet et al. 2020 (SimAlign) for argmax and itermax, Och and Ney 2000 for the error rate.
 """
@@ -22,16 +22,16 @@ METHODS = ("argmax", "itermax")
 
 
 def token_similarity(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(..., m, n) cosines of (..., m, d) and (..., n, d), moved to 0..1 as in SimAlign; a zero row gets 0.5.
+    """Cosines (..., m, n) of x (..., m, d) and y (..., n, d), scaled to 0..1 as in SimAlign; a zero row gets 0.5.
 
-    Itermax scales similarities down, which only means "less alike" where none is negative.
+    Itermax multiplies similarities by factors below 1, which needs nonnegative values.
     """
     x, y = (v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-12) for v in (x, y))
     return (1 + x @ np.swapaxes(y, -1, -2)) / 2
 
 
 def argmax_links(similarity: np.ndarray) -> np.ndarray:
-    """(m, n) bool: i and j are each other's best; of equals the first is the best."""
+    """(m, n) bool: i and j are each other's most similar token; the first of equals wins."""
     m, n = similarity.shape
     forward, backward = similarity.argmax(1), similarity.argmax(0)
     links = np.zeros((m, n), bool)
@@ -41,11 +41,11 @@ def argmax_links(similarity: np.ndarray) -> np.ndarray:
 
 
 def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float = 0.9) -> np.ndarray:
-    """(m, n) bool: argmax again and again, so that a token may have more than one link (SimAlign, 2 and 0.9 there).
+    """(m, n) bool: repeated argmax, so that a token may have several links (SimAlign: 2 iterations, alpha 0.9).
 
-    After each round a pair of which one token is linked counts `alpha` of its similarity, a pair of which both are
-    linked nothing, and its links are added. As in SimAlign's program (the paper does not say so) it ends when no new
-    link is found or one side is linked throughout, and sides of one or two tokens get argmax alone.
+    After each round the similarity of a pair with one linked token is multiplied by `alpha`, of a pair with two linked
+    tokens by 0, and new argmax links are added. As in SimAlign's program (the paper does not say so), it stops when
+    there is no new link or one side is fully linked, and sides of one or two tokens get argmax only.
     """
     links = argmax_links(similarity)
     if min(links.shape) <= 2:
@@ -63,8 +63,10 @@ def itermax_links(similarity: np.ndarray, *, iterations: int = 2, alpha: float =
 
 
 def word_links(links: np.ndarray, source_words: np.ndarray, target_words: np.ndarray) -> Links:
-    """Words are linked where any of their tokens are (OS 10.1). `source_words` (m,), `target_words` (n,): the word
-    of each token, -1 for none."""
+    """Word links from token links: words are linked if any of their tokens are (OS 10.1).
+
+    `source_words` (m,), `target_words` (n,): the word of each token, -1 for none.
+    """
     i, j = links.nonzero()
     pairs = zip(source_words[i].tolist(), target_words[j].tolist())
     return {pair for pair in pairs if min(pair) >= 0}
@@ -72,8 +74,11 @@ def word_links(links: np.ndarray, source_words: np.ndarray, target_words: np.nda
 
 @dataclass(frozen=True)
 class AlignmentScores(Result):
-    """Over all sentences: `aer` = 1 - (|A and S| + |A and P|) / (|A| + |S|), `precision` = |A and P| / |A| (None
-    where nothing was predicted), `recall` = |A and S| / |S|, `f1` their harmonic mean."""
+    """Scores over all sentences, 0 to 1, of predicted links A, sure links S and possible links P.
+
+    `aer` = 1 - (|A and S| + |A and P|) / (|A| + |S|), `precision` = |A and P| / |A| (None without predictions),
+    `recall` = |A and S| / |S|, `f1` their harmonic mean (Och and Ney 2000).
+    """
 
     aer: float
     precision: float | None
@@ -84,7 +89,7 @@ class AlignmentScores(Result):
 
 @dataclass
 class AlignmentCounts:
-    """Sums over sentences, from which the scores follow."""
+    """Sums over sentences, from which `scores` computes the rates."""
 
     predicted: int = 0
     sure: int = 0
@@ -101,7 +106,7 @@ class AlignmentCounts:
 
     def scores(self, where: str = "the reference") -> AlignmentScores:
         if not self.sure:
-            raise ValueError(f"{where} has no sure links in {self.sentences} sentences: nothing to measure")
+            raise ValueError(f"{where} has no sure links in {self.sentences} sentences: the error rate is not defined")
         precision = self.in_possible / self.predicted if self.predicted else None
         recall = self.in_sure / self.sure
         f1 = 2 * precision * recall / (precision + recall) if precision and recall else 0.0
@@ -112,7 +117,7 @@ class AlignmentCounts:
 def alignment_error_rate(
     predicted: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
-    """Of one set of links a sentence each; no `possible` means that only the sure links are.
+    """Alignment error rate of one set of links per sentence; without `possible` only the sure links are possible.
 
     Raises:
         ValueError: different numbers of sentences, no sure links.
@@ -120,7 +125,7 @@ def alignment_error_rate(
     possible = [set() for _ in sure] if possible is None else possible
     if not len(predicted) == len(sure) == len(possible):
         raise ValueError(
-            f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible: a set a sentence each"
+            f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible: give one set per sentence each"
         )
     counts = AlignmentCounts()
     for links in zip(predicted, sure, possible):
@@ -143,9 +148,11 @@ def evaluate_alignment(
     """Alignment error rate by language pair, method and layer (0 is the embeddings).
 
     Args:
-        rows: of `load_alignment`, or dicts as `read_alignment` takes them, which errors call row 1 and so on.
-        layers, on_long, max_tokens: as in `token_states`; a pair of which either side is skipped is left out, and
-            the table's notes say how many were.
+        model, tokenizer: any transformers encoder with its fast tokenizer.
+        rows: from `load_alignment`, or dicts as for `read_alignment` (named row 1, row 2, ... in errors).
+        iterations: of itermax.
+        layers, on_long, max_tokens: as in `token_states`; a pair with a skipped side is left out and counted in the
+            table's notes.
 
     Returns:
         Table with pair, method, layer, aer, precision, recall, f1, sentences; `aer_by_layer` makes it wide.
@@ -161,7 +168,7 @@ def evaluate_alignment(
         for number, row in enumerate(rows, 1)
     ]
     if not pairs:
-        raise ValueError("no rows to align")
+        raise ValueError("no rows: give at least one sentence pair")
     numbers = layer_numbers(model, layers)
     sides = []
     for side, texts, langs in (
@@ -180,36 +187,38 @@ def evaluate_alignment(
         for key, links in _predictions(pair, x, y, methods, numbers, iterations):
             counts.setdefault(key, AlignmentCounts()).add(links, pair.sure, pair.possible)
     if not counts:
-        raise ValueError(f"all {skipped} pairs are longer than the model's {tokenizer.model_max_length}")
+        raise ValueError(
+            f"all {skipped} pairs are longer than the model's {tokenizer.model_max_length} tokens; give shorter ones"
+        )
     table = [
-        {"pair": pair, "method": method, "layer": layer} | found.scores(f"language pair {pair}").to_row()
-        for (pair, method, layer), found in sorted(counts.items())
+        {"pair": pair, "method": method, "layer": layer} | sums.scores(f"language pair {pair}").to_row()
+        for (pair, method, layer), sums in sorted(counts.items())
     ]
     return Table(table, notes={"skipped_too_long": skipped, "iterations": iterations})
 
 
 def _predictions(pair: AlignedPair, x: TokenStates, y: TokenStates, methods, layers, iterations: int):
     i, j = owners(x.offsets, pair.source_words), owners(y.offsets, pair.target_words)
-    # A token of no word (a space) would take part in argmax and could only lead a link astray.
+    # Remove tokens of no word (spaces): in argmax they could only displace links between words.
     similarity = token_similarity(x.states[:, i >= 0], y.states[:, j >= 0])
     i, j = i[i >= 0], j[j >= 0]
     for layer, matrix in zip(layers, similarity):
         for method in methods:
-            if not matrix.size:  # no token of a side is a word's: nothing can be linked
+            if not matrix.size:  # one side has no token of a word
                 yield (pair.name, method, layer), set()
                 continue
-            found = argmax_links(matrix) if method == "argmax" else itermax_links(matrix, iterations=iterations)
-            yield (pair.name, method, layer), word_links(found, i, j)
+            links = argmax_links(matrix) if method == "argmax" else itermax_links(matrix, iterations=iterations)
+            yield (pair.name, method, layer), word_links(links, i, j)
 
 
 def aer_by_layer(table: Table, method: str = "itermax") -> Table:
-    """A row a layer: the mean over language pairs (OS Figure 10), then each pair's error rate."""
+    """One row per layer: the mean error rate over language pairs (OS Figure 10), then each pair's."""
     rows: dict[int, dict[str, Any]] = {}
     for row in table.rows:
         if row["method"] == method:
             rows.setdefault(row["layer"], {})[row["pair"]] = row["aer"]
     if not rows:
-        raise ValueError(f"the table has no rows of {method}")
+        raise ValueError(f"the table has no rows of method {method!r}")
     wide = [
         {"layer": layer, "mean": float(np.mean(list(pairs.values()))), **pairs} for layer, pairs in sorted(rows.items())
     ]

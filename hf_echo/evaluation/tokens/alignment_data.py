@@ -1,6 +1,6 @@
-"""Sentence pairs with word alignments by hand: rows or files in, checked pairs out.
+"""Sentence pairs with manual word alignment: rows or files in, checked pairs out.
 
-Contract: a link (i, j) counts words from 0; every link lies within its sentences. Errors name file, row, languages.
+Contract: a link (i, j) counts words from 0 and lies within its sentences. Errors name file, row and languages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPTIONAL = ("possible", "src_lang", "tgt_lang", "split")
 
 
 class AlignedPair(NamedTuple):
-    """Two texts, the characters (words, 2) of each word, and the links between words; `where` is what errors say."""
+    """Two texts, the character span (words, 2) of each word, links between words; `where` names the pair in errors."""
 
     where: str
     source: str
@@ -39,8 +39,8 @@ class AlignedPair(NamedTuple):
 
 
 def read_alignment(row: Mapping[str, Any], where: str) -> AlignedPair:
-    """A row with `src_tokens`, `tgt_tokens` (lists of words), `alignment` and perhaps `possible` ("0-0 1-2", from 0),
-    `src_lang`, `tgt_lang`. Errors begin with `where` and name the languages."""
+    """Check a row: `src_tokens`, `tgt_tokens` (lists of words), `alignment`, optional `possible` ("0-0 1-2", from 0),
+    `src_lang`, `tgt_lang`. Errors (ValueError) begin with `where` and name the languages."""
     missing = [name for name in ("src_tokens", "tgt_tokens", "alignment") if row.get(name) is None]
     if missing:
         raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
@@ -52,12 +52,12 @@ def read_alignment(row: Mapping[str, Any], where: str) -> AlignedPair:
 
 
 def parse_links(text: str, m: int, n: int, where: str = "alignment") -> Links:
-    """ "0-0 1-2" as a set of pairs; a link must lie within sentences of m and n words."""
+    """Parse "0-0 1-2" to a set of pairs; raises ValueError for links outside sentences of m and n words."""
     links = set()
     for item in text.split():
         i, dash, j = item.partition("-")
         if not (dash and i.isdecimal() and j.isdecimal()):
-            raise ValueError(f"{where}: {item!r} is no link; links look like 0-0 1-2")
+            raise ValueError(f"{where}: {item!r} is not a link; write links as 0-0 1-2")
         if int(i) >= m or int(j) >= n:
             raise ValueError(f"{where}: link {item} lies outside sentences of {m} and {n} words (from 0)")
         links.add((int(i), int(j)))
@@ -65,20 +65,20 @@ def parse_links(text: str, m: int, n: int, where: str = "alignment") -> Links:
 
 
 def load_alignment(path: str | Path, *, split: str | None = None, limit: int | None = None) -> list[AlignedPair]:
-    """A Parquet or JSONL file with the columns of `read_alignment`.
+    """Load a Parquet or JSONL file with the columns of `read_alignment`.
 
     Args:
-        split: only rows whose column `split` says this.
-        limit: the first so many pairs of each two languages.
+        split: only rows with this value in the column `split`; None is all.
+        limit: number of pairs per language pair, the first of the file; None is all.
 
     Raises:
-        FileNotFoundError: no such file. ValueError: a bad row, columns that are missing, no row of that split.
+        FileNotFoundError: the file does not exist. ValueError: a bad row, missing columns, no row of that split.
     """
     path = Path(path)
     pairs, taken = [], Counter()
     for line, row in read_rows(path, COLUMNS, OPTIONAL):
         if split is not None and "split" not in row:
-            raise ValueError(f"{path} has no column split to look for {split!r} in")
+            raise ValueError(f"{path} has no column split; leave out split {split!r}")
         langs = row.get("src_lang"), row.get("tgt_lang")
         if split not in (None, row.get("split")) or (limit is not None and taken[langs] >= limit):
             continue

@@ -1,7 +1,7 @@
-"""What the CLS token attends to, and what that is worth (MEXMA 5.6, Table 10).
+"""Entropy of the CLS token's attention, and the value of trained pooling (MEXMA 5.6, Table 10).
 
-Contract: a model with attentions (an EchoEncoder, any encoder of transformers) and tokenized batches in, a result
-dataclass out. Batches are read one at a time; nothing here tokenizes.
+Contract: a model with attentions (an EchoEncoder, any transformers encoder) and tokenized batches in, a result
+dataclass out. Batches are read one at a time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ Batch = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class AttentionEntropyResult(Result):
-    """In nats, mean over texts: `entropy` of the last layer over its heads (MEXMA 5.6: LaBSE 3.4, MEXMA 2.5),
-    `entropy_words` the same without special tokens (None where none were named), `uniform` ln(tokens), the most that
-    is possible. `heads` (layers, heads), `heads_words` likewise, NaN where none were named."""
+    """Attention entropy in nats, mean over texts.
+
+    `entropy`: of the last layer over its heads (MEXMA 5.6: LaBSE 3.4, MEXMA 2.5); `entropy_words`: the same without
+    special tokens (None if no special ids were given); `uniform`: ln(tokens), the largest possible. `heads` and
+    `heads_words` (layers, heads); `heads_words` is NaN if no special ids were given.
+    """
 
     entropy: float
     entropy_words: float | None
@@ -34,7 +37,7 @@ class AttentionEntropyResult(Result):
     heads_words: np.ndarray
 
     def by_layer(self) -> Table:
-        """layer (from 1), entropy, lowest and highest head."""
+        """Table of layer (from 1), mean entropy, lowest and highest head."""
         return Table(
             [
                 {"layer": i, "entropy": row.mean(), "lowest_head": row.min(), "highest_head": row.max()}
@@ -49,18 +52,17 @@ def cls_attention_entropy(
 ) -> AttentionEntropyResult:
     """Entropy of the attention of the first token (CLS) of each text, by layer and head (MEXMA 5.6).
 
-    A head's entropy is taken for each text, then averaged; the paper does not say so, but the entropy of averaged
-    heads would be larger. Attention weights exist in the eager implementation only: the model is switched to it and
-    back.
+    A head's entropy is computed per text, then averaged; the paper does not say so, but the entropy of averaged heads
+    would be larger. Only the eager implementation returns attention weights, so the model uses it during the call.
 
     Args:
-        batches: dicts with input_ids, attention_mask (batch, seq) and whatever else the model takes; padding on
-            either side.
-        special_ids: ids (`tokenizer.all_special_ids`) left out of `entropy_words`, the rest scaled to sum 1:
-            a special token is often where attention is dumped.
+        batches: dicts with input_ids, attention_mask (batch, seq) and other inputs of the model; padding on either
+            side.
+        special_ids: ids (`tokenizer.all_special_ids`) to leave out of `entropy_words`; the other weights are scaled
+            to sum 1. Special tokens often get attention that carries no content.
 
     Raises:
-        ValueError: no batches, no attentions; a text of special tokens only; no attention mask.
+        ValueError: no batches, no attentions, no attention mask, a text without tokens or of special tokens only.
     """
     sums = words = None
     texts, uniform = 0, 0.0
@@ -71,18 +73,18 @@ def cls_attention_entropy(
             mask = _mask(batch, texts)
             weights = _cls_attention(model, batch, mask)
             uniform += float(mask.sum(1).double().log().sum())
-            found = _entropy(weights).sum(2)
-            sums = found if sums is None else sums + found
+            entropy = _entropy(weights).sum(2)
+            sums = entropy if sums is None else sums + entropy
             if len(special):
                 is_word = mask & ~torch.isin(batch["input_ids"], special.to(mask.device))
                 empty = (~is_word.any(1)).nonzero()
                 if len(empty):
-                    raise ValueError(f"text {texts + int(empty[0])} (from 0) has special tokens only")
-                found = _entropy(weights * is_word[None, None]).sum(2)
-                words = found if words is None else words + found
+                    raise ValueError(f"text {texts + int(empty[0])} (from 0) has only special tokens: leave it out")
+                entropy = _entropy(weights * is_word[None, None]).sum(2)
+                words = entropy if words is None else words + entropy
             texts += len(mask)
     if not texts:
-        raise ValueError("no batches: nothing to measure")
+        raise ValueError("no batches: give at least one")
     heads = (sums / texts).cpu().numpy()
     heads_words = np.full_like(heads, np.nan) if words is None else (words / texts).cpu().numpy()
     return AttentionEntropyResult(
@@ -96,18 +98,18 @@ def cls_attention_entropy(
 
 
 def _cls_attention(model: Any, batch: Batch, mask: torch.Tensor) -> torch.Tensor:
-    """(layers, heads, batch, seq) float64: the row of the first token that is no padding."""
+    """Attention of the first token that is not padding, (layers, heads, batch, seq) float64."""
     attentions = getattr(model(**batch, output_attentions=True, return_dict=True), "attentions", None)
     if not attentions or attentions[0] is None:
-        raise ValueError(f"{type(model).__name__} gives no attentions: an encoder of transformers is needed")
+        raise ValueError(f"{type(model).__name__} returns no attentions: give a transformers encoder")
     at = torch.arange(len(mask), device=mask.device), slice(None), mask.int().argmax(1)
     return torch.stack([layer[at].transpose(0, 1).double() for layer in attentions])
 
 
 def _entropy(weights: torch.Tensor) -> torch.Tensor:
-    """Of the last dimension, scaled to sum 1: words alone do not sum to 1, nor do bf16 weights quite."""
+    """Entropy over the last dimension, scaled to sum 1 (a subset or bf16 weights do not sum to 1)."""
     total = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
-    return torch.special.entr(weights / total).sum(-1)  # entr(0) is 0: padding does not count
+    return torch.special.entr(weights / total).sum(-1)  # entr(0) is 0, so padding does not count
 
 
 def _mask(batch: Batch, before: int) -> torch.Tensor:
@@ -142,11 +144,14 @@ def _evaluating(model: Any):
 
 @torch.inference_mode()
 def both_poolings(model: Any, batches: Iterable[Batch]) -> tuple[np.ndarray, np.ndarray]:
-    """(trained, uniform), (texts, d) each: the embedding as the model was trained to pool it, and from the plain
-    mean over all tokens of the attention mask, through the same projection (MEXMA 5.6).
+    """Embeddings with trained and with uniform pooling, (texts, d) each (MEXMA 5.6).
 
-    An Echo model pools as its configuration says; of any other model the first token's last state is taken, without
-    a head that may stand behind it.
+    Trained: as the model pools. Uniform: the mean over all tokens of the attention mask, through the same projection.
+    An Echo model pools as its configuration says; of another model the last state of the first token is used, without
+    a pooling head.
+
+    Raises:
+        ValueError: no batches, no attention mask, a text without tokens.
     """
     trained, uniform = [], []
     texts = 0
@@ -159,7 +164,7 @@ def both_poolings(model: Any, batches: Iterable[Batch]) -> tuple[np.ndarray, np.
             for rows, values in zip((trained, uniform), _pool_both(model, output, mask), strict=True):
                 rows.append(values.float().cpu().numpy())
     if not texts:
-        raise ValueError("no batches: nothing to measure")
+        raise ValueError("no batches: give at least one")
     return np.concatenate(trained), np.concatenate(uniform)
 
 
@@ -174,8 +179,7 @@ def _pool_both(model: Any, output: Any, mask: torch.Tensor) -> tuple[torch.Tenso
 
 @dataclass(frozen=True, eq=False)
 class PoolingResult(Result):
-    """xsim in percent with each pooling, `delta` as `relative_delta`, `cosine` the mean cosine of a text's two
-    embeddings."""
+    """xsim in percent by pooling; `delta`: `relative_delta`; `cosine`: mean cosine of a text's two embeddings."""
 
     xsim_trained: float
     xsim_uniform: float
@@ -191,13 +195,13 @@ def compare_poolings(
     margin: str | None = None,
     k: int = 4,
 ) -> PoolingResult:
-    """What the trained pooling is worth in xsim. `source`, `target`: of `both_poolings`; row i translates row i.
+    """Compare xsim with trained and uniform pooling. `source`, `target`: from `both_poolings`, parallel rows.
 
     Raises:
         ValueError: as `xsim`.
     """
     results = [xsim(x, y, margin=margin, k=k) for x, y in zip(source, target, strict=True)]
-    trained, uniform = (found.error_rate for found in results)
+    trained, uniform = (result.error_rate for result in results)
     a, b = (np.concatenate([source[i], target[i]]).astype(np.float64) for i in range(2))
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)  # xsim has refused zero rows
     cosine = float(((a * b).sum(1) / norms).mean())
@@ -205,9 +209,9 @@ def compare_poolings(
 
 
 def relative_delta(trained: float, uniform: float) -> float | None:
-    """100 (trained - uniform) / trained, as MEXMA Table 10 has it; None where the trained value is 0.
+    """100 (trained - uniform) / trained, as in MEXMA Table 10; None if the trained value is 0.
 
-    The text says "relative change from the uniform to the CLS representation", but the printed figures divide by
-    the CLS value: xsim of LaBSE 2.02 and 0.92 gives -119.65.
+    The paper's text says "relative change from the uniform to the CLS representation", but the printed figures divide
+    by the CLS value: xsim of LaBSE 2.02 and 0.92 gives -119.65.
     """
     return 100 * (trained - uniform) / trained if trained else None

@@ -1,8 +1,8 @@
-"""Sequence tagging with a frozen encoder: slot filling, entities (OS 10.1, Table 25).
+"""Sequence tagging with a frozen encoder: slot filling, named entities (OS 10.1, Table 25).
 
 Contract: rows of words and tags in, span F1 by language out. A linear probe learns the tag of every token of the
-training rows (tags come to tokens by `project_labels`); a word is then tagged as its first token, and spans are
-compared exactly, word by word, as conlleval does.
+training rows (`project_labels` gives tags to tokens). A word gets the tag of its first token, and spans are compared
+exactly, word by word, as in conlleval.
 
 Tags are "O", "B-X" and "I-X", or plain "X" (a run of the same tag is one span).
 """
@@ -26,12 +26,12 @@ COLUMNS = ("tokens", "tags")
 
 
 def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outside: str = OUTSIDE) -> list[str]:
-    """The label of the segment with which each token shares most characters; the earliest wins a tie (OS 10.1).
+    """Label each token with the segment that shares most characters with it; the earliest wins a tie (OS 10.1).
 
     Args:
-        offsets: (tokens, 2) first and last character (exclusive).
-        segments: (start, end, label) in the order of the text, not overlapping. Where unlabelled words should
-            count against a segment, they are segments too (`fill_gaps`).
+        offsets: (tokens, 2) character span of each token, end exclusive.
+        segments: (start, end, label) in text order, not overlapping. To count unlabelled words against a segment, add
+            them as segments (`fill_gaps`).
 
     Raises:
         ValueError: an empty segment, or one out of order.
@@ -42,14 +42,14 @@ def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outsi
             raise ValueError(f"segment {label!r} at {start}-{end} is empty, overlaps or is out of order")
         end_before = end
     spans = np.array([segment[:2] for segment in segments], np.int64).reshape(-1, 2)
-    found = owners(np.asarray(offsets, np.int64).reshape(-1, 2), spans)
-    return [outside if i < 0 else segments[i][2] for i in found]
+    segment_of = owners(np.asarray(offsets, np.int64).reshape(-1, 2), spans)
+    return [outside if i < 0 else segments[i][2] for i in segment_of]
 
 
 def fill_gaps(
     text: str, segments: Sequence[tuple[int, int, str]], outside: str = OUTSIDE
 ) -> list[tuple[int, int, str]]:
-    """The segments, and every stretch without spaces between them as a segment of its own with label `outside`."""
+    """The segments, plus every word between them as a segment with label `outside`."""
     filled, at = [], 0
     for start, end, label in [*segments, (len(text), len(text), None)]:
         while at < start:
@@ -67,23 +67,23 @@ def fill_gaps(
 
 
 def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """(start, end, type): conlleval's reading, where an I-X that follows no X begins a span."""
-    found, start, kind = set(), 0, None
+    """Spans (start, end, type) of tags, as in conlleval: an I-X that does not follow X begins a span."""
+    result, start, kind = set(), 0, None
     for i, tag in enumerate([*tags, OUTSIDE]):
         prefix, dash, name = tag.partition("-")
         if not dash or prefix not in ("B", "I"):
             prefix, name = "I", (None if tag == OUTSIDE else tag)
         if kind is not None and (name != kind or prefix == "B"):
-            found.add((start, i, kind))
+            result.add((start, i, kind))
             kind = None
         if name is not None and kind is None:
             start, kind = i, name
-    return found
+    return result
 
 
 @dataclass(frozen=True)
 class SpanScores(Result):
-    """Micro averages over spans; `accuracy` over words, outside ones included."""
+    """Micro averages over spans, 0 to 1; `accuracy` over all words, tag O included."""
 
     f1: float
     precision: float
@@ -96,9 +96,10 @@ class SpanScores(Result):
 def span_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], where: str = "the gold tags"
 ) -> SpanScores:
-    """
+    """Micro-averaged F1, precision and recall of spans, as in conlleval.
+
     Raises:
-        ValueError: numbers that differ, no span in gold: `where` and the sentence are named.
+        ValueError: different numbers of sentences or tags, no gold span; the message begins with `where`.
     """
     if len(gold) != len(predicted):
         raise ValueError(f"{where}: {len(gold)} gold sentences but {len(predicted)} predicted")
@@ -110,7 +111,7 @@ def span_scores(
         right, in_gold, in_predicted = right + len(x & y), in_gold + len(x), in_predicted + len(y)
         same, words = same + sum(map(str.__eq__, a, b)), words + len(a)
     if not in_gold:
-        raise ValueError(f"{where}: no span in {len(gold)} sentences, F1 is not defined")
+        raise ValueError(f"{where}: no span in {len(gold)} sentences, so F1 is not defined; give rows with spans")
     precision, recall = right / in_predicted if in_predicted else 0.0, right / in_gold
     f1 = 2 * right / (in_gold + in_predicted)
     return SpanScores(f1, precision, recall, same / words, in_gold, len(gold))
@@ -127,32 +128,33 @@ def evaluate_tagging(
     max_tokens: int | None = None,
     progress: bool = False,
 ) -> Table:
-    """Span F1 by language of a probe trained on `train_rows` (one language, usually) with the encoder frozen.
+    """Span F1 by language of a linear probe trained on `train_rows` (usually one language), with a frozen encoder.
 
     Args:
-        train_rows, test_rows: dicts with `tokens`, `tags` (a text a word) and `lang`.
-        labels: every tag there may be; by default those of the training rows, and a test row with another is
-            refused. A tag given here that no training row has is a miss wherever it stands.
+        train_rows, test_rows: dicts with `tokens`, `tags` (one per word) and `lang`.
+        layer: 0 is the embeddings, -1 the last layer. max_tokens: as in `token_states`.
+        labels: all tags; None is the tags of the training rows, and a test row with another tag is an error. A tag
+            given here that no training row has counts as an error wherever it occurs.
 
     Raises:
-        ValueError: a bad row (number and language are named), fewer than two tags to learn, a language without spans.
+        ValueError: a bad row (with number and language), fewer than two tags to learn, a language without spans.
     """
     train = checked_rows(train_rows, "training row", COLUMNS, partial(_checked, labels=labels))
     known = labels or sorted({tag for row in train for tag in row["tags"]})
     test = checked_rows(test_rows, "test row", COLUMNS, partial(_checked, labels=known))
     options = {"layer": layer, "max_tokens": max_tokens, "progress": progress}
     states, tags = [], []
-    for _, found, words, segments in _tokens(model, tokenizer, train, "training row", **options):
+    for _, token, words, segments in _tokens(model, tokenizer, train, "training row", **options):
         inside = words >= 0
-        states.append(found.states[0][inside])
-        tags += project_labels(found.offsets[inside], segments)
+        states.append(token.states[0][inside])
+        tags += project_labels(token.offsets[inside], segments)
     probe = fit_linear_probe(np.concatenate(states), tags, "the training rows")
     predicted = []
-    for row, found, words, _ in _tokens(model, tokenizer, test, "test row", **options):
+    for row, token, words, _ in _tokens(model, tokenizer, test, "test row", **options):
         first = np.array([np.argmax(words == i) if i in words else -1 for i in range(len(row["tags"]))])
-        tag = np.full(len(first), OUTSIDE, object)  # a word that the tokenizer drops has no state to judge by
+        tag = np.full(len(first), OUTSIDE, object)  # a word without tokens has no state, so it gets O
         if (first >= 0).any():
-            tag[first >= 0] = probe.predict(found.states[0][first[first >= 0]])
+            tag[first >= 0] = probe.predict(token.states[0][first[first >= 0]])
         predicted.append(tag.tolist())
     rows = []
     for lang, at in rows_by_language(test).items():
@@ -163,10 +165,10 @@ def evaluate_tagging(
 
 
 def _tokens(model, tokenizer, rows, what: str, *, layer, max_tokens, progress) -> Iterator:
-    """(row, states, the word of each token, the words as segments)"""
+    """Yield (row, token states, word of each token, words as segments)."""
     names = row_names(rows, what)
     joined = [join_words(row["tokens"], name) for row, name in zip(rows, names)]
-    found = token_states(
+    all_states = token_states(
         model,
         tokenizer,
         [text for text, _ in joined],
@@ -176,19 +178,19 @@ def _tokens(model, tokenizer, rows, what: str, *, layer, max_tokens, progress) -
         names=names,
         progress=progress,
     )
-    for row, (_, words), states in zip(rows, joined, found, strict=True):
+    for row, (_, words), states in zip(rows, joined, all_states, strict=True):
         segments = [(*span, tag) for span, tag in zip(words.tolist(), row["tags"], strict=True)]
         yield row, states, owners(states.offsets, words), segments
 
 
 def _checked(row: Mapping[str, Any], where: str, labels: Sequence[str] | None) -> dict[str, list]:
     if isinstance(row["tokens"], str) or isinstance(row["tags"], str):
-        raise ValueError(f"{where}: tokens and tags are text, must be lists with one text a word")
+        raise ValueError(f"{where}: tokens and tags must be lists with one string per word, not strings")
     tokens, tags = list(row["tokens"]), list(row["tags"])
     if len(tokens) != len(tags):
         raise ValueError(f"{where}: {len(tokens)} words but {len(tags)} tags")
     for tag in tags:
         if not isinstance(tag, str) or (labels is not None and tag not in labels):
-            some = "text such as B-LOC" if labels is None else f"one of {', '.join(labels[:12])}"
-            raise ValueError(f"{where}: tag {tag!r} is not {some}")
+            expected = "text such as B-LOC" if labels is None else f"one of {', '.join(labels[:12])}"
+            raise ValueError(f"{where}: tag {tag!r} is not {expected}")
     return {"tokens": tokens, "tags": tags}

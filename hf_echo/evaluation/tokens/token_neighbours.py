@@ -1,12 +1,11 @@
-"""Whose tokens are a token's nearest neighbours (MEXMA 5.5, Table 9).
+"""Nearest neighbours of tokens by the sentence that they come from (MEXMA 5.5, Table 9).
 
-Contract: sentences in many languages in, the shares of four kinds of neighbour out, by the sentence that the
-neighbour stands in: the same sentence; another sentence of the same language; a translation (the same id in another
-language); other. The paper's words say "the same token" of the second and "its equivalent" of the third kind, and
-group "based on the sentence they belong to": what can be known from the data is the sentence. How many neighbours of
-the second kind are the same token of the vocabulary is given beside it.
+Contract: sentences in many languages in, shares of four kinds of neighbours out, by the neighbour's sentence: the same
+sentence; another sentence of the same language; a translation (same id, another language); other. The paper calls the
+second kind "the same token" and the third "its equivalent", and groups "based on the sentence they belong to"; the
+data only tells the sentence. `same_token` is the share of the second kind with the same vocabulary id.
 
-The pool is read in chunks: memory holds one of them, whatever the number of languages.
+The pool is read in chunks: memory holds one of them, for any number of languages.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .token_states import token_states
 
 
 class Tokens(NamedTuple):
-    """`states` (n, d); of each token, as whole numbers: its sentence's id, its language, its vocabulary id."""
+    """`states` (n, d); integers (n,) per token: id of its sentence, language, vocabulary id."""
 
     states: np.ndarray
     sentence: np.ndarray
@@ -34,8 +33,8 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenNeighbourResult(Result):
-    """Percent of all neighbours; the first four sum to 100. `same_token`: neighbours of the kind `same_language` that
-    are the query's own token of the vocabulary."""
+    """Percent of all neighbours; the first four sum to 100. `same_token`: neighbours of the kind `same_language` with
+    the query's vocabulary id."""
 
     same_language: float
     same_sentence: float
@@ -48,33 +47,36 @@ class TokenNeighbourResult(Result):
 
 
 def neighbour_shares(queries: Tokens, own: np.ndarray, chunks: Iterable[Tokens], *, k: int = 5) -> TokenNeighbourResult:
-    """
+    """Shares of the kinds of the k nearest neighbours (by cosine) of query tokens in a pool read in chunks.
+
     Args:
-        own: (queries,) each query's number in the pool, which is no neighbour of its own.
-        chunks: the pool, in order; k neighbours by cosine are taken of all of it, of equals the first in the pool.
+        own: (queries,) index of each query in the pool; it is not its own neighbour.
+        chunks: the pool, in order; of equal cosines the first in the pool wins.
 
     Raises:
-        ValueError: no queries, no more than k tokens in the pool.
+        ValueError: no queries, k or fewer tokens in the pool.
     """
     n = len(queries.states)
     if not n or len(own) != n:
-        raise ValueError(f"{n} queries and {len(own)} numbers: at least one, and as many of each, are needed")
+        raise ValueError(f"{n} queries and {len(own)} indices: give at least one, and equally many")
     scores, place = np.full((n, 0), -np.inf, np.float32), np.zeros((n, 0), np.int64)
     facts = np.zeros((n, 0, 3), np.int64)  # sentence, lang, token of each neighbour kept
     pool = 0
     for chunk in chunks:
-        found = nearest_neighbours(queries.states, chunk.states, min(k + 1, len(chunk.states)))
+        near = nearest_neighbours(queries.states, chunk.states, min(k + 1, len(chunk.states)))
         of_chunk = np.stack([chunk.sentence, chunk.lang, chunk.token], 1)
-        scores = np.concatenate([scores, found.scores], 1)
-        place = np.concatenate([place, found.indices + pool], 1)
-        facts = np.concatenate([facts, of_chunk[found.indices]], 1)
+        scores = np.concatenate([scores, near.scores], 1)
+        place = np.concatenate([place, near.indices + pool], 1)
+        facts = np.concatenate([facts, of_chunk[near.indices]], 1)
         best = np.argsort(-scores, axis=1, kind="stable")[:, : k + 1]
         scores, place = np.take_along_axis(scores, best, 1), np.take_along_axis(place, best, 1)
         facts = np.take_along_axis(facts, best[..., None], 1)
         pool += len(chunk.states)
     if pool <= k:
-        raise ValueError(f"a pool of {pool} tokens has no {k} neighbours beside the query itself")
-    # The query itself goes to the end. Where more than k tokens equal it, it may not be among those kept at all.
+        raise ValueError(
+            f"a pool of {pool} tokens has fewer than {k} neighbours besides the query: give more text or a smaller k"
+        )
+    # Move the query itself to the end. If more than k tokens equal it, it may not be among those kept.
     rest = np.arange(n)[:, None], np.argsort(place == own[:, None], axis=1, kind="stable")[:, :k]
     return _shares(queries, facts[rest], pool, k)
 
@@ -108,26 +110,28 @@ def token_neighbours(
     max_tokens: int | None = None,
     progress: bool = False,
 ) -> TokenNeighbourResult:
-    """Random tokens of the first sentences of one language against all tokens of all languages (defaults: MEXMA).
+    """Kinds of nearest neighbours of random tokens of one language among all tokens (MEXMA 5.5; its defaults).
+
+    The queries are `tokens_each` random tokens of each of the first `query_sentences` sentences in `query_lang`.
 
     Args:
-        rows: dicts with `id` (the same for translations of each other), `lang`, `text`; texts too long for the model
-            are left out.
-        chunk_tokens: tokens of the pool held at a time.
+        rows: dicts with `id` (the same for translations), `lang`, `text`; texts longer than the model's limit are
+            left out.
+        chunk_tokens: tokens of the pool in memory at a time.
 
     Raises:
-        ValueError: a row without these columns or a second one for an id and language, fewer than two languages, no
+        ValueError: a row without these columns, a second row for one id and language, fewer than two languages, no
             sentence in `query_lang`.
     """
     rows = _checked(rows)
     if len({row["lang"] for row in rows}) < 2:
-        raise ValueError(f"all {len(rows)} sentences are of one language: translations are needed")
+        raise ValueError(f"all {len(rows)} sentences are in one language: give translations too")
     asked = [row for row in rows if row["lang"] == query_lang][:query_sentences]
     if not asked:
-        raise ValueError(f"no sentence in {query_lang}; there are {', '.join(sorted({r['lang'] for r in rows}))}")
+        raise ValueError(f"no sentence in {query_lang}; found {', '.join(sorted({r['lang'] for r in rows}))}")
     langs = {lang: i for i, lang in enumerate(dict.fromkeys(row["lang"] for row in rows))}
     ids = {key: i for i, key in enumerate(dict.fromkeys(row["id"] for row in rows))}
-    # The sentences that are asked come first: a token's number in the pool is then known as it is drawn.
+    # The query sentences come first in the pool, so that the index of a drawn token is known.
     rest = [row for row in rows if row["lang"] != query_lang] + [row for row in rows if row["lang"] == query_lang][
         query_sentences:
     ]
@@ -140,16 +144,16 @@ def token_neighbours(
 
 def _tokens(model, tokenizer, rows, langs, ids, **options) -> Iterator[Tokens]:
     texts, codes = [row["text"] for row in rows], [row["lang"] for row in rows]
-    for row, found in zip(rows, token_states(model, tokenizer, texts, codes, on_long="skip", **options)):
-        if found is not None and len(found.ids):
-            n = len(found.ids)
-            yield Tokens(found.states[0], np.full(n, ids[row["id"]]), np.full(n, langs[row["lang"]]), found.ids)
+    for row, token in zip(rows, token_states(model, tokenizer, texts, codes, on_long="skip", **options)):
+        if token is not None and len(token.ids):
+            n = len(token.ids)
+            yield Tokens(token.states[0], np.full(n, ids[row["id"]]), np.full(n, langs[row["lang"]]), token.ids)
 
 
 def _draw(sentences: Sequence[Tokens], each: int, rng: np.random.Generator) -> tuple[Tokens, np.ndarray]:
-    """(the drawn tokens, their numbers); a short sentence gives all it has."""
+    """(drawn tokens, their indices in the pool); a sentence with fewer than `each` tokens gives all."""
     if not sentences:
-        raise ValueError("no query sentence has tokens, or all are too long for the model")
+        raise ValueError("no query sentence has tokens, or all are longer than the model's limit")
     drawn, numbers, before = [], [], 0
     for tokens in sentences:
         n = len(tokens.token)

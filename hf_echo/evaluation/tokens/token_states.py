@@ -1,9 +1,9 @@
-"""Texts or word lists to the hidden state of every token, with the characters and the word it stands for.
+"""Hidden states of every token of a text or word list, with the token's characters and word.
 
-Contract: a model with hidden states (an EchoEncoder, any encoder of transformers) and its fast tokenizer in, one
-`TokenStates` a text out, in the order of the texts. Only tokens of the text come out: the layout round it (CLS,
-language prefix, separators, padding) is left out. Nothing is cut: a text beyond the model's length is refused or
-skipped, since a token that is not there cannot be told from one that was not found.
+Contract: a model with hidden states (an EchoEncoder, any transformers encoder) and its fast tokenizer in, one
+`TokenStates` per text out, in order. Only tokens of the text are returned, without the layout around it (CLS, language
+prefix, separators, padding). Texts are never truncated: a text longer than the model's limit is an error or is
+skipped, because missing tokens would look like tokens without a match.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from ...inference.encode import padded
 from ...modeling.packed_echo import length_batches
 from .attention import _evaluating
 
-WINDOW = 64  # texts sorted by length at a time; their states are held until they go out in order
+WINDOW = 64  # texts sorted by length at a time; their states stay in memory until they are yielded in order
 
 
 @dataclass(frozen=True, eq=False)
 class TokenStates:
-    """Of one text: `states` (layers, tokens, hidden) float32; `offsets` (tokens, 2), the characters each token
-    covers, a leading space included where the tokenizer says so; `ids` (tokens,) of the vocabulary."""
+    """Token states of one text.
+
+    `states` (layers, tokens, hidden) float32; `offsets` (tokens, 2): character span of each token, with a leading
+    space if the tokenizer includes it; `ids` (tokens,): vocabulary ids.
+    """
 
     states: np.ndarray
     offsets: np.ndarray
@@ -45,24 +48,24 @@ def token_states(
     names: Sequence[str] | None = None,
     progress: bool = False,
 ) -> Iterator[TokenStates | None]:
-    """States of every text's own tokens, in order; memory holds 64 texts at a time.
+    """Yield the states of each text's own tokens, in order; memory holds 64 texts at a time.
 
     Args:
-        lang: a code for all texts or one a text; a tokenizer that knows no languages does not see it.
-        layers: 0 is the embeddings, -1 the last layer; all by default.
-        max_tokens: padded tokens of a batch; by default 1,536 on a CPU, else 16,384.
-        on_long: of a text beyond the model's length: "error" names it, "skip" gives None in its place.
-        names: what errors call each text; "text 1" and so on by default.
+        lang: one code for all texts, or one per text; ignored by tokenizers without language prompts.
+        layers: 0 is the embeddings, -1 the last layer; None is all.
+        max_tokens: padded tokens per batch; None is 1,536 on a CPU, else 16,384.
+        on_long: for a text longer than the model's limit: "error" raises, "skip" yields None.
+        names: name of each text in errors; None is "text 1", "text 2", ...
 
     Raises:
-        ValueError: no such layer, a text too long under "error", a slow tokenizer, a wrong number of languages.
+        ValueError: no such layer, a text too long with "error", a slow tokenizer, a wrong number of languages.
     """
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list of texts")
     if on_long not in ("error", "skip"):
-        raise ValueError(f"on_long must be error or skip, not {on_long!r}: cut text would lose its tokens")
+        raise ValueError(f"on_long is {on_long!r}; it must be 'error' or 'skip'")
     if not (lang is None or isinstance(lang, str)) and len(lang) != len(texts):
-        raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
+        raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one per text")
     chosen = layer_numbers(model, layers)
     max_tokens = max_tokens or (1_536 if model.device.type == "cpu" else 16_384)
     names = names or [f"text {i}" for i in range(1, len(texts) + 1)]
@@ -70,17 +73,17 @@ def token_states(
 
 
 def layer_numbers(model: Any, layers: Sequence[int] | None) -> list[int]:
-    """Of 0 (embeddings) to the number of layers; negative ones count from the end.
+    """Layer numbers from 0 (embeddings) to the number of layers; negative ones count from the end, None is all.
 
     Raises:
-        ValueError: no such layer.
+        ValueError: the model has no such layer.
     """
     count = model.config.num_hidden_layers + 1
     if layers is None:
         return list(range(count))
     for layer in layers:
         if not -count <= layer < count:
-            raise ValueError(f"layer {layer}: this model has 0 (embeddings) to {count - 1}")
+            raise ValueError(f"no layer {layer}: this model has layers 0 (embeddings) to {count - 1}")
     return [layer % count for layer in layers]
 
 
@@ -93,23 +96,23 @@ def _states(model, tokenizer, texts, lang, layers, max_tokens, on_long, names, p
         long = [i for i, e in enumerate(encodings) if len(e.ids) > tokenizer.model_max_length]
         if long and on_long == "error":
             raise ValueError(
-                f"{names[start + long[0]]} has {len(encodings[long[0]].ids)} tokens, more than the model's "
-                f"{tokenizer.model_max_length}: leave it out, or skip such texts where that can be chosen"
+                f"{names[start + long[0]]} has {len(encodings[long[0]].ids)} tokens, more than the model's limit of "
+                f"{tokenizer.model_max_length}: shorten it, or use on_long='skip'"
             )
-        found: list[TokenStates | None] = [None] * len(encodings)
+        results: list[TokenStates | None] = [None] * len(encodings)
         rest = sorted(set(range(len(encodings))) - set(long))
         for batch in length_batches([len(encodings[i].ids) for i in rest], max_tokens):
             batch = [rest[i] for i in batch]
             states = _forward(model, tokenizer, [encodings[i].ids for i in batch], layers)
             for i, of_text in zip(batch, states):
                 own = _own_tokens(encodings[i], hasattr(tokenizer, "with_prompts"))
-                found[i] = TokenStates(
+                results[i] = TokenStates(
                     of_text[:, own],
                     np.array(encodings[i].offsets, np.int64).reshape(-1, 2)[own],
                     np.array(encodings[i].ids, np.int64)[own],
                 )
-        yield from found
-        bar.update(len(found))
+        yield from results
+        bar.update(len(results))
     bar.close()
 
 
@@ -117,12 +120,12 @@ def _encodings(tokenizer: Any, texts: list[str], lang: Any) -> list:
     options = {"lang": lang} if hasattr(tokenizer, "with_prompts") else {}
     encodings = tokenizer(texts, return_offsets_mapping=True, verbose=False, **options).encodings
     if encodings is None:
-        raise ValueError(f"{type(tokenizer).__name__} gives no character offsets: a fast tokenizer is needed")
+        raise ValueError(f"{type(tokenizer).__name__} has no character offsets: use a fast tokenizer")
     return encodings
 
 
 def _own_tokens(encoding: Any, has_prompt: bool) -> np.ndarray:
-    """Places of the text's tokens: the second sequence behind a language prefix, else the only one."""
+    """Positions of the text's tokens: the second sequence after a language prefix, else the only one."""
     return np.flatnonzero([number == int(has_prompt) for number in encoding.sequence_ids])
 
 
@@ -137,31 +140,33 @@ def _forward(model: Any, tokenizer: Any, rows: list[list[int]], layers: list[int
             output_hidden_states=True,
             return_dict=True,
         )
-    states = output.hidden_states or (output.last_hidden_state,)  # a bag of embeddings records no layer
+    states = output.hidden_states or (output.last_hidden_state,)  # static embeddings have no layers
     return torch.stack([states[layer].float() for layer in layers], 1).cpu().numpy()
 
 
 def join_words(words: Sequence[str], where: str = "words") -> tuple[str, np.ndarray]:
-    """The words with a space between them, and (words, 2) first and last character of each.
+    """Join words with spaces; return the text and the character span (words, 2) of each word, end exclusive.
 
-    A space in every language, as published aligners do it: they tokenize each word alone.
+    A space in every language, as in published aligners, which tokenize each word alone.
 
     Raises:
         ValueError: no words, or an empty one; the message begins with `where`.
     """
     if isinstance(words, str) or not len(words):
-        raise ValueError(f"{where}: a list of at least one word is needed, not {words!r}")
+        raise ValueError(f"{where}: give a list of at least one word, not {words!r}")
     for number, word in enumerate(words):
         if not isinstance(word, str) or not word.strip():
-            raise ValueError(f"{where}: word {number} (from 0) is {word!r}; a word is text that is not empty")
+            raise ValueError(f"{where}: word {number} (from 0) is {word!r}; give a string that is not empty")
     lengths = np.array([len(word) for word in words])
     starts = np.concatenate([[0], np.cumsum(lengths + 1)[:-1]])
     return " ".join(words), np.stack([starts, starts + lengths], 1)
 
 
 def owners(offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """(tokens,) the segment with which each token shares most characters, the earliest on a tie, -1 for none
-    (OS 10.1). `offsets` (tokens, 2), `segments` (n, 2) in the order of the text."""
+    """(tokens,) the segment that shares most characters with each token; the earliest wins a tie, -1 is none (OS 10.1).
+
+    `offsets` (tokens, 2), `segments` (n, 2) in text order.
+    """
     if not len(segments):
         return np.full(len(offsets), -1)
     shared = overlaps(offsets, segments)
@@ -170,6 +175,6 @@ def owners(offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
 
 
 def overlaps(offsets: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """(tokens, segments) shared characters."""
+    """(tokens, segments) number of shared characters."""
     ends = np.minimum(offsets[:, None, 1], segments[None, :, 1])
     return np.maximum(ends - np.maximum(offsets[:, None, 0], segments[None, :, 0]), 0)

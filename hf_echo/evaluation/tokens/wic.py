@@ -1,8 +1,8 @@
-"""Word in context: does a word mean the same in two sentences (OS 10.1, Table 25; WiC, XL-WiC).
+"""Word in context (WiC): does a word have the same meaning in two sentences (OS 10.1, Table 25; WiC, XL-WiC).
 
-Contract: rows of two sentences and the characters of the word in each, in; accuracy by language out. A word's vector
-is the mean of the states of its tokens; a linear probe learns from the two vectors side by side, and for comparison
-the best threshold on their cosine is taken from the training rows.
+Contract: rows of two sentences and the character span of the word in each in, accuracy by language out. A word's vector
+is the mean state of its tokens. A linear probe learns from the two vectors concatenated; for comparison, the best
+threshold on their cosine comes from the training rows.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ def word_vectors(
     progress: bool = False,
     names: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """(texts, hidden): the mean state of the tokens that share a character with `words` (start, end) of each text.
+    """(texts, hidden): mean state of the tokens that share a character with the word (start, end) of each text.
 
     Raises:
-        ValueError: a word outside its text or without tokens; `names` is what the texts are called, else their number.
+        ValueError: a word outside its text or without tokens. `names` are the texts' names in errors.
     """
     names = names or [f"text {i}" for i in range(1, len(texts) + 1)]
     if len(texts) != len(words):
         raise ValueError(f"{len(texts)} texts but {len(words)} words")
     for name, text, (start, end) in zip(names, texts, words):
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
-            raise ValueError(f"{name}: characters {start}-{end} are no word of its {len(text)} characters")
+            raise ValueError(f"{name}: characters {start}-{end} are not a word of its {len(text)} characters")
     options = {"layers": [layer], "max_tokens": max_tokens, "names": names, "progress": progress}
     vectors = []
-    for name, span, found in zip(names, words, token_states(model, tokenizer, texts, lang, **options)):
-        own = overlaps(found.offsets, np.array([span]))[:, 0] > 0
+    for name, span, token in zip(names, words, token_states(model, tokenizer, texts, lang, **options)):
+        own = overlaps(token.offsets, np.array([span]))[:, 0] > 0
         if not own.any():
             raise ValueError(f"{name}: characters {span[0]}-{span[1]} have no token")
-        vectors.append(found.states[0, own].mean(0))
+        vectors.append(token.states[0, own].mean(0))
     return np.stack(vectors)
 
 
 def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
-    """The t for which `scores >= t` is most often `same`; halfway between two scores, the lowest of equals."""
+    """The threshold t where `scores >= t` best predicts `same`; halfway between two scores, the lowest of equals."""
     values = np.unique(scores)
     between = np.concatenate([[values[0] - 1e-6], (values[1:] + values[:-1]) / 2, [values[-1] + 1e-6]])
-    # right at t: the same ones from t on, the others below it
+    # correct at t: `same` rows at or above t, the other rows below it
     order = np.argsort(scores)
     sorted_scores, sorted_same = scores[order], same[order].astype(bool)
     at = np.searchsorted(sorted_scores, between)
@@ -76,18 +76,19 @@ def evaluate_wic(
     max_tokens: int | None = None,
     progress: bool = False,
 ) -> Table:
-    """Accuracy by language of the probe and of the cosine threshold, both from `train_rows` (English, in the paper).
+    """Accuracy by language of a linear probe and of a cosine threshold, both from `train_rows` (English in the paper).
 
     Args:
         train_rows, test_rows: dicts with `sentence1`, `start1`, `end1`, `sentence2`, `start2`, `end2` (characters,
             end exclusive), `label` (1 or True: same meaning), `lang`.
+        layer: 0 is the embeddings, -1 the last layer. max_tokens: as in `token_states`.
 
     Returns:
         Table with lang, accuracy, f1 (macro over both classes), cosine_accuracy, majority (share of the more frequent
-        class), pairs; the mean over languages.
+        class), all 0 to 1, and pairs; with the mean over languages.
 
     Raises:
-        ValueError: a bad row (number and language are named), training rows of one class only.
+        ValueError: a bad row (with number and language), training rows of one class only.
     """
     train = checked_rows(train_rows, "training row", COLUMNS, _checked)
     test = checked_rows(test_rows, "test row", COLUMNS, _checked)

@@ -1,9 +1,9 @@
-"""Data that a language model writes: descriptions of code and math, back-translations, hard negatives.
+"""Data written by a language model: descriptions of code and math, back-translations, hard negatives.
 
-A task (`tasks`) turns rows into jobs: the messages of one question (`prompts`, OS Figures 13 and 15), what a
-good answer is (`replies`) and the row that it makes. `write_rows` asks a backend (`backends`: any
-OpenAI-compatible endpoint, or a model in this process) and keeps every reply in a file (`cache`), so that a
-crash loses nothing and a second run asks nothing twice.
+A task (`tasks`) turns rows into jobs: the messages of one request (`prompts`, OS Figures 13 and 15), the check of the
+reply (`replies`) and the resulting row. `write_rows` sends the requests to a backend (`backends`: any OpenAI-compatible
+endpoint, or a model in this process) and stores every reply in a file (`cache`), so that a crash loses nothing and a
+second run does not repeat requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One job to one outcome: the cache first, then the backend; an invalid reply is asked for again."""
+"""Get the outcome of a job: from the cache, else from the backend; repeat the request for invalid replies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RETRY_TEMPERATURE = 0.7
 
 @dataclass
 class Summary:
-    """What a run did. Tokens count what was asked now; ``cost`` is in the currency of the prices."""
+    """Totals of a run. Tokens count new requests only; ``cost`` is in the currency of the prices."""
 
     rows: int = 0
     answered: int = 0
@@ -42,12 +42,12 @@ class Outcome(NamedTuple):
     value: Any = None
     reason: str | None = None
     reply: str | None = None  # of the last attempt
-    silent: bool = False  # there was no reply at all
+    silent: bool = False  # no reply
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a question is asked: the first time at ``temperature``, then hotter and with another seed."""
+    """Sampling settings: the first attempt uses ``temperature``, later ones a higher one and another seed."""
 
     temperature: float = 0.0
     max_tokens: int = 512
@@ -67,7 +67,7 @@ class Sampling:
 
 
 class Asker:
-    """Answers jobs from the cache or the backend; threads share it, and the same question is asked once."""
+    """Answers jobs from the cache or the backend; thread-safe, and equal requests are sent once."""
 
     def __init__(self, backend: Backend, cache: ReplyCache, sampling: Sampling, summary: Summary) -> None:
         self.backend, self.cache, self.sampling, self.summary = backend, cache, sampling, summary
@@ -75,7 +75,7 @@ class Asker:
         self._pending: dict[str, Future[Reply]] = {}
 
     def answer(self, job: Job) -> Outcome:
-        """Raises BackendRefused."""
+        """The outcome of a job; raises BackendRefused."""
         if job.messages is None:
             return Outcome()
         reason = text = None
@@ -103,9 +103,9 @@ class Asker:
                 self.summary.from_cache += 1
                 return known
             future = self._pending.get(key)
-            if mine := future is None:
+            if first := future is None:
                 future = self._pending[key] = Future()
-        if not mine:
+        if not first:
             reply = future.result()
             with self._guard:
                 self.summary.from_cache += 1

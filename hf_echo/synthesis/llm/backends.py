@@ -1,6 +1,6 @@
-"""Who answers: an OpenAI-compatible endpoint (vLLM, `transformers serve`, llama.cpp, hosted), or a model in
-this process. A backend is called with messages and parameters (temperature, max_tokens, seed) and gives a
-`Reply`; it knows neither tasks nor the cache.
+"""Backends: an OpenAI-compatible endpoint (vLLM, `transformers serve`, llama.cpp, hosted), or a model in this process.
+
+A backend is called with messages and parameters (temperature, max_tokens, seed) and returns a `Reply`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Reply:
-    """``finish`` is "length" where the model was stopped at max_tokens; the counts are None if nobody said."""
+    """A model's reply. ``finish`` is "length" if max_tokens stopped the model; token counts are None if unknown."""
 
     text: str
     finish: str | None = None
@@ -22,11 +22,11 @@ class Reply:
 
 
 class RequestFailed(Exception):
-    """One question got no reply, in spite of the retries; others may."""
+    """One request failed after all retries; other requests may succeed."""
 
 
 class BackendRefused(ValueError):
-    """No question will get a reply: wrong key, wrong address, unknown model."""
+    """All requests will fail: wrong key, wrong address, unknown model."""
 
 
 class Backend(Protocol):
@@ -37,19 +37,19 @@ class Backend(Protocol):
 
 
 class Endpoint:
-    """Chat completions over HTTP by the ``openai`` client; threads may share it.
+    """Chat completions over HTTP with the ``openai`` client; thread-safe.
 
-    Timeouts, dropped connections, 408, 409, 429 and 5xx are tried again ``retries`` times with exponential
-    backoff (0.5 to 8 s, or what Retry-After says).
+    Timeouts, dropped connections, 408, 409, 429 and 5xx are retried ``retries`` times with exponential
+    backoff (0.5 to 8 s, or as Retry-After says).
 
     Args:
-        model: name that the server knows.
-        base_url: with the version: ``http://localhost:8000/v1``.
-        api_key: None for a server that wants none.
-        timeout: seconds without an answer.
+        model: name on the server.
+        base_url: address with the version: ``http://localhost:8000/v1``.
+        api_key: None for a server without keys.
+        timeout: seconds to wait for an answer.
 
     Raises:
-        ImportError: openai is not installed.
+        ImportError: openai is not installed. ValueError: base_url is not an address.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class Endpoint:
         try:
             import openai
         except ImportError:
-            raise ImportError("asking an endpoint needs the openai client: pip install 'hf-echo[llm]'") from None
+            raise ImportError("an endpoint needs the openai client: pip install 'hf-echo[llm]'") from None
         if not base_url.startswith(("http://", "https://")):
-            raise ValueError(f"endpoint {base_url!r} is no address such as http://localhost:8000/v1")
+            raise ValueError(f"endpoint {base_url!r} is not an address such as http://localhost:8000/v1")
         self.model, self.base_url, self.retries_taken = model, base_url, 0
         self._openai = openai
         self._guard = threading.Lock()
         self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", timeout=timeout, max_retries=retries)
 
     def __call__(self, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Reply:
-        """Raises RequestFailed or BackendRefused."""
+        """Send one request; raises RequestFailed or BackendRefused."""
         openai = self._openai
         try:
             raw = self._client.chat.completions.with_raw_response.create(
@@ -91,9 +91,9 @@ def _read_completion(completion: Any) -> Reply:
         choice = completion.choices[0]
         text, finish = choice.message.content, choice.finish_reason
     except (AttributeError, IndexError, TypeError):
-        raise RequestFailed("the answer is no chat completion") from None
+        raise RequestFailed("the answer is not a chat completion") from None
     if text is not None and not isinstance(text, str):
-        raise RequestFailed("the answer is no chat completion: its content is no text")
+        raise RequestFailed("the answer is not a chat completion: its content is not text")
     usage = getattr(completion, "usage", None)
     counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
     return Reply(
@@ -106,13 +106,13 @@ def _one_line(error: Exception) -> str:
 
 
 class LocalModel:
-    """A chat model of transformers in this process: a folder, a GGUF file or a name on the Hub.
+    """A transformers chat model in this process: a folder, a GGUF file or a Hub name.
 
-    It answers one question after the other, so this is for small jobs and for machines without a server; for
-    many questions run vLLM or ``transformers serve --continuous-batching`` and use `Endpoint`.
+    It answers one request at a time: use it for small jobs and on machines without a server. For many requests run vLLM
+    or ``transformers serve --continuous-batching`` and use `Endpoint`.
 
     Raises:
-        FileNotFoundError: no model there. ValueError: it is no chat model (no chat template).
+        FileNotFoundError: there is no such model. ValueError: not a chat model (no chat template).
     """
 
     def __init__(self, model: str | Path, *, device: str | None = None, dtype: str = "auto") -> None:
@@ -131,7 +131,7 @@ class LocalModel:
         self._guard = threading.Lock()
 
     def __call__(self, messages: list[dict[str, str]], parameters: dict[str, Any]) -> Reply:
-        """Raises RequestFailed: the prompt and the reply are longer than the model's context."""
+        """Generate one reply; raises RequestFailed if prompt and reply exceed the model's context."""
         import torch
 
         inputs = self.tokenizer.apply_chat_template(
@@ -140,7 +140,9 @@ class LocalModel:
         length, new = inputs["input_ids"].shape[1], parameters["max_tokens"]
         context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
         if context and length + new > context:
-            raise RequestFailed(f"{length} prompt tokens and {new} for the reply exceed the context of {context}")
+            raise RequestFailed(
+                f"{length} prompt tokens and {new} for the reply exceed the context of {context} tokens"
+            )
         sampling: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
         if parameters["temperature"] > 0:
             sampling = {"do_sample": True, "temperature": parameters["temperature"]}

@@ -1,7 +1,7 @@
-"""Every reply that a model gave, in one JSONL file that survives a crash.
+"""Cache of a model's replies in one JSONL file that survives a crash.
 
-A line is written with one call and synced before the reply is used, so what was paid for is never lost. Memory
-holds a digest and a place in the file for each reply, not the texts. One process at a time may have it open.
+Each line is written with one call and synced before the reply is used, so that no paid reply is lost. Memory holds a
+digest and a file position per reply, not the texts. Only one process at a time may open the file.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 
 def request_key(model: str, messages: list[dict[str, str]], parameters: dict[str, Any]) -> str:
-    """Digest of all that decides a reply: model, prompt, parameters (seed among them)."""
+    """Digest of everything that determines a reply: model, prompt, parameters with seed."""
     content = json.dumps([model, messages, parameters], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 class ReplyCache:
-    """Replies by key (`request_key`); threads may share it.
+    """Replies by key (`request_key`); thread-safe.
 
-    A last line that was cut (the machine stopped while writing) is dropped and named in a warning, as is a line
-    that is no record; their questions are asked again.
+    An incomplete last line (the machine stopped while writing) or a line that is not a record is dropped with a
+    warning; their requests are sent again.
 
     Raises:
         ValueError: another process has the file open.
@@ -47,7 +47,7 @@ class ReplyCache:
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            raise ValueError(f"{self.path} is in use by another process; wait for it or name another") from None
+            raise ValueError(f"{self.path} is in use by another process; wait for it, or give another file") from None
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         self._end = self._read()
 
@@ -89,7 +89,7 @@ class ReplyCache:
         with self._guard:
             os.lseek(self._file, self._end, os.SEEK_SET)
             if (written := os.write(self._file, line)) != len(line):
-                raise OSError(f"{self.path}: only {written} of {len(line)} bytes could be written (disk full?)")
+                raise OSError(f"{self.path}: only {written} of {len(line)} bytes were written (disk full?)")
             os.fsync(self._file)
             self._places[bytes.fromhex(key)] = (self._end, len(line))
             self._end += len(line)

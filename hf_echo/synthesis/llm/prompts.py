@@ -1,8 +1,8 @@
-"""The prompts of OS Figures 13 and 15 (ECHO Figures 3 and 4), and few-shot examples from a file.
+"""Prompts of OS Figures 13 and 15 (ECHO Figures 3 and 4), and few-shot examples from a file.
 
-A prompt is a text with places to fill: ``{example}`` is the input, ``{target_lang}`` and
-``{programming_language}`` are names, ``{few-shot examples}`` is where examples are written out. A prompt
-without that last place shows its examples as earlier turns of the chat. What a good reply is, `replies` knows.
+A prompt is a text with placeholders: ``{example}`` is the input, ``{target_lang}`` and ``{programming_language}`` are
+names, ``{few-shot examples}`` is replaced by the examples. A prompt without that last placeholder has its examples as
+earlier turns of the chat. `replies` checks the replies.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PLACE = re.compile(r"\{(few-shot examples|example|target_lang|programming_langu
 
 
 class Example(NamedTuple):
-    """One few-shot example. With ``lang`` (a code) it is shown only where that language is asked for."""
+    """One few-shot example. With ``lang`` (a code) it is used for that language only."""
 
     input: str
-    output: str  # the reply as the model should write it
+    output: str  # the expected reply
     lang: str | None = None
 
 
@@ -33,7 +33,7 @@ class Prompt:
     examples: tuple[Example, ...] = ()
 
     def messages(self, text: str, lang: str | None = None, **names: str) -> list[dict[str, str]]:
-        """The chat that asks about ``text``; ``lang`` chooses examples, ``names`` fill the other places."""
+        """Chat messages for ``text``; ``lang`` selects examples, ``names`` fill the other placeholders."""
         shown = [e for e in self.examples if e.lang is None or e.lang == lang]
         turns = [("system", self.system)] if self.system else []
         if SHOTS in self.user:
@@ -46,12 +46,12 @@ class Prompt:
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
-    """All places at once: braces in the text that goes in are left alone, as code has many."""
+    """Fill all placeholders at once, so that braces in the inserted text (code) are kept."""
     return _PLACE.sub(lambda match: values.get(match[1], match[0]), template)
 
 
 def as_list(sentences: Sequence[str] | Sequence[Sequence[str]]) -> str:
-    """A list as the prompt of Figure 15 wants it written: one item a line."""
+    """Write a list in the format of the prompt of OS Figure 15: one item per line."""
     return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in sentences) + "\n]"
 
 
@@ -115,7 +115,7 @@ Key requirements:
 
 Input sentence to transform: {example}"""
 
-# The sentences of OS Table 31, without its two that say the same as the input ("Tonight will not be short").
+# The sentences of OS Table 31, without its two with the same meaning as the input ("Tonight will not be short").
 _TABLE_31 = (
     Example(
         "Tonight will be long.",
@@ -136,7 +136,7 @@ _TABLE_31 = (
 
 NEGATIVES = Prompt(_NEGATIVES, examples=_TABLE_31)
 
-#: The prompt of Figure 15, but each sentence comes with its kind; this form and its examples are ours.
+#: The prompt of Figure 15 with the kind of each sentence; this format and its examples are ours.
 NEGATIVES_BY_KIND = Prompt(
     _NEGATIVES.replace(
         '"Transformed sentence 1",\n"Transformed sentence 2",',
@@ -167,13 +167,13 @@ NEGATIVES_BY_KIND = Prompt(
 
 
 def load_prompt(path: str | Path, default: Prompt) -> Prompt:
-    """``default`` with the few-shot examples of a JSON or YAML file, and its own text if the file has one.
+    """Load few-shot examples, and optionally another prompt text, from a JSON or YAML file into a copy of ``default``.
 
-    The file holds a list of examples, or a mapping of ``examples``, ``user`` and ``system``. An example has
-    ``input``, ``output`` (a text, or a list for hard negatives) and perhaps ``lang`` (a language code).
+    The file has a list of examples, or a mapping of ``examples``, ``user`` and ``system``. An example has ``input``,
+    ``output`` (a text, or a list for hard negatives) and optionally ``lang`` (a language code).
 
     Raises:
-        FileNotFoundError: no such file. ValueError: not JSON or YAML, or not of that form; it says where.
+        FileNotFoundError: the file does not exist. ValueError: not JSON or YAML, or another format.
     """
     import yaml
 
@@ -191,7 +191,7 @@ def load_prompt(path: str | Path, default: Prompt) -> Prompt:
         if name in content and not (isinstance(content[name], str) and content[name].strip()):
             raise ValueError(f"{path}: {name} is not a text")
     if "{example}" not in content.get("user", "{example}"):
-        raise ValueError(f"{path}: user has no {{example}}, the place of the input")
+        raise ValueError(f"{path}: user has no {{example}}, the placeholder of the input")
     examples = content.pop("examples", None)
     if examples is not None:
         if not isinstance(examples, list):
@@ -199,7 +199,7 @@ def load_prompt(path: str | Path, default: Prompt) -> Prompt:
         content["examples"] = tuple(_example(e, f"{path}: example {i}") for i, e in enumerate(examples, 1))
     prompt = replace(default, **content)
     if prompt.examples == default.examples and SHOTS in default.user and SHOTS not in prompt.user:
-        prompt = replace(prompt, examples=())  # a text of one's own without a place for examples has none
+        prompt = replace(prompt, examples=())  # a custom text without the examples placeholder has no examples
     return prompt
 
 

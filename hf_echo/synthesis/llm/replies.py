@@ -1,6 +1,6 @@
-"""From what a language model wrote to data, or the reason why it is none.
+"""Parse the replies of a language model; raise the reason for an invalid reply.
 
-Chatter around the answer and code fences are tolerated; nothing is repaired. This module asks nobody.
+Text around the answer and code fences are accepted; nothing is repaired.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..rules import normal_form
 
 MAX_NEGATIVES = 5
 KINDS = ("causality", "entity", "number")
-LONGEST = 20_000  # characters: no answer to one sentence is longer, and looking for a list in it takes time
-STARTS = 20  # brackets that are tried
+LONGEST = 20_000  # characters; longer replies are invalid, and searching them for a list takes time
+STARTS = 20  # number of brackets to try
 
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 _FENCED = re.compile(r"```[\w+-]*\n(.*?)\n?```", re.DOTALL)
@@ -25,24 +25,24 @@ _QUOTES = {'"': '"', "'": "'", "“": "”", "«": "»", "`": "`"}
 
 
 class InvalidReply(Exception):
-    """Why a reply is no answer; one line, for the retry and for the record of what failed."""
+    """An invalid reply, with the reason in one line for the record of failures."""
 
 
 def parse_negatives(reply: str, text: str, *, kinds: bool = False) -> list[tuple[str, str | None]]:
-    """1 to 5 sentences that are not ``text``, as (sentence, kind); the kind is None unless ``kinds``.
+    """Parse 1 to 5 sentences other than ``text``, as (sentence, kind); the kind is None without ``kinds``.
 
-    Letters and digits decide what is equal (`normal_form`). The list may be Python or JSON. One bad sentence
-    makes the reply invalid: a model that repeats the input has not understood the task.
+    Sentences are compared by letters and digits (`normal_form`). The list may be Python or JSON. One bad sentence makes
+    the reply invalid, because a model that repeats the input has not understood the task.
 
     Raises:
-        InvalidReply: no list in it, or more or fewer than 1-5 sentences, or one that is empty, equal to
-            the text or to another one, or (with ``kinds``) of no known kind.
+        InvalidReply: no list, not 1 to 5 sentences, or a sentence that is empty, equal to the text or to another one,
+            or (with ``kinds``) of an unknown kind.
     """
     items = _find_list(_clean(reply))
     if not 1 <= len(items) <= MAX_NEGATIVES:
-        raise InvalidReply(f"a list of {len(items)} instead of 1-{MAX_NEGATIVES}")
+        raise InvalidReply(f"a list of {len(items)} sentences instead of 1-{MAX_NEGATIVES}")
     seen = {normal_form(text): "the input"}
-    found = []
+    negatives = []
     for number, item in enumerate(items, 1):
         sentence, kind = _labelled(item, number) if kinds else (item, None)
         if not isinstance(sentence, str):
@@ -55,8 +55,8 @@ def parse_negatives(reply: str, text: str, *, kinds: bool = False) -> list[tuple
         if form in seen:
             raise InvalidReply(f"item {number} is equal to {seen[form]}")
         seen[form] = f"item {number}"
-        found.append((" ".join(sentence.split()), kind))
-    return found
+        negatives.append((" ".join(sentence.split()), kind))
+    return negatives
 
 
 def _labelled(item: Any, number: int) -> tuple[Any, str]:
@@ -69,10 +69,10 @@ def _labelled(item: Any, number: int) -> tuple[Any, str]:
 
 
 def parse_description(reply: str, source: str) -> str:
-    """The one sentence that describes ``source`` (code or LaTeX).
+    """Parse the sentence that describes ``source`` (code or LaTeX).
 
     Raises:
-        InvalidReply: it is empty, has several lines, or holds the source verbatim (white space aside).
+        InvalidReply: empty, several lines, or the source verbatim (ignoring white space).
     """
     text = _clean(reply)
     _check_lines(text, 1)
@@ -82,17 +82,17 @@ def parse_description(reply: str, source: str) -> str:
     code = " ".join(source.split())
     if normal_form(text) == normal_form(source):
         raise InvalidReply("equal to the input")
-    # a single word, such as `break`, may well stand in its own description
+    # a single word, such as `break`, may occur in its own description
     if not re.fullmatch(r"\w+\W?", code) and code in " ".join(text.split()):
-        raise InvalidReply("holds the input verbatim")
+        raise InvalidReply("contains the input verbatim")
     return text
 
 
 def parse_translation(reply: str, text: str) -> str:
-    """The translation of ``text``.
+    """Parse the translation of ``text``.
 
     Raises:
-        InvalidReply: it is empty, has more lines than the text, or is the text itself.
+        InvalidReply: empty, more lines than the text, or equal to the text.
     """
     translation = _clean(reply)
     _check_lines(translation, max(1, _lines(text)))
@@ -126,7 +126,7 @@ def _check_lines(text: str, most: int) -> None:
 
 
 def _unquote(text: str) -> str:
-    """Without the quotes around all of it."""
+    """Remove quotes around the whole text."""
     inner = text[1:-1]
     if len(text) > 2 and _QUOTES.get(text[0]) == text[-1] and not {text[0], text[-1]} & set(inner):
         return inner.strip()
@@ -134,18 +134,18 @@ def _unquote(text: str) -> str:
 
 
 def _find_list(text: str) -> list:
-    """The first list in the text that holds strings or pairs; "[1]" in a sentence is no such list."""
+    """The first list of strings or pairs in the text; "[1]" in a sentence does not count."""
     for start in [match.start() for match in re.finditer(r"\[", text)][:STARTS]:
         end = _list_end(text, start)
         value = _literal(text[start:end]) if end else None
         if isinstance(value, list) and (not value or isinstance(value[0], (str, list, tuple))):
             return value
-    raise InvalidReply("no Python list of strings in it")
+    raise InvalidReply("no Python list of strings")
 
 
 def _list_end(text: str, start: int) -> int | None:
-    """Where the list that begins at ``start`` ends; None if it does not, or if a comma is missing in it
-    (Python joins neighbouring strings: two sentences would become one)."""
+    """Position after the list that begins at ``start``; None if it has no end or lacks a comma (Python joins adjacent
+    strings, so that two sentences would become one)."""
     depth, last_string = 0, -1
     for token in _TOKENS.finditer(text, start):
         if token[0] == "[":
@@ -163,7 +163,7 @@ def _list_end(text: str, start: int) -> int | None:
 
 def _literal(text: str) -> Any:
     try:
-        return json.loads(text)  # first, as its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
+        return json.loads(text)  # first, because its escapes ("\\/", "\\ud83d\\ude00") mean something else in Python
     except (ValueError, RecursionError):
         pass
     try:

@@ -1,4 +1,4 @@
-"""Texts with their language from a file: what descriptions and back-translations start from."""
+"""Read texts with their language from a table, for descriptions and back-translations."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def read_texts(
     only: str | None = None,
     on_bad_row: str = "error",
 ) -> list[Text]:
-    """The texts of a table (.jsonl, .parquet, .tsv), in order.
+    """Read the texts of a table (.jsonl, .parquet, .tsv), in order.
 
     Args:
-        columns: (text column, language column); the first pair of which both are there is read, else the first
+        columns: candidates (text column, language column); the first pair with both columns is read, else the first
             text column.
-        lang: of all rows, where there is no language column.
-        check: what is wrong with a text of the right form, or None.
-        only: leave out the rows whose column ``class`` says something else (`hf-echo data code`, `math`).
+        lang: language of all rows if there is no language column.
+        check: function that returns the reason why a text is bad, or None.
+        only: read only rows with this value in the column ``class`` (`hf-echo data code`, `math`).
         on_bad_row: "error", or "skip" (one warning).
 
     Raises:
-        FileNotFoundError: no such file. ValueError: no such column, or bad rows; named by file and line.
+        FileNotFoundError: the file does not exist. ValueError: a missing column, or bad rows (file and line).
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give a table of texts ({', '.join(SUFFIXES)})")
     if suffix_of(path) in (None, ".po"):
-        raise ValueError(f"{path}: not a table of texts; known are .jsonl, .parquet and .tsv")
+        raise ValueError(f"{path}: not a table of texts; give .jsonl, .parquet or .tsv")
     part = open_file(path)
     pairs = [pair for pair in columns if pair[0] in part.columns]
     pair = next((pair for pair in pairs if pair[1] in part.columns), pairs[0] if pairs else None)
@@ -51,9 +51,9 @@ def read_texts(
         raise ValueError(f"{path} has no column of texts ({wanted}); found: {', '.join(part.columns)}")
     has_lang = pair[1] in part.columns
     if not has_lang and lang is None:
-        found = ", ".join(part.columns)
+        present = ", ".join(part.columns)
         raise ValueError(
-            f"{path} has no column {pair[1]!r} for the language (found: {found}); name one language for all"
+            f"{path} has no column {pair[1]!r} for the language (found: {present}); give one language for all rows"
         )
     if only is not None and "class" not in part.columns:
         raise ValueError(f"{path} has no column 'class' to choose {only!r} by; found: {', '.join(part.columns)}")
@@ -76,5 +76,5 @@ def read_texts(
             bad.add(str(path), line, reason)
     bad.report()
     if not texts:
-        raise ValueError(f"{path}: no good row" + (f" of class {only!r}" if only is not None else ""))
+        raise ValueError(f"{path}: no valid row" + (f" of class {only!r}" if only is not None else ""))
     return texts

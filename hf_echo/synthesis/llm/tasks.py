@@ -1,6 +1,6 @@
-"""Three tasks: descriptions of code and math, back-translations, hard negatives (OS A.3, A.4).
+"""Tasks for a language model: descriptions of code and math, back-translations, hard negatives (OS A.3, A.4).
 
-A task makes jobs from rows, lazily and in order. It neither asks nor writes: `writing` does.
+A task makes jobs from rows, lazily and in order; `writing` sends the requests and writes the rows.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PAPER_LANGUAGES = (
 
 @dataclass(frozen=True)
 class Job:
-    """One question and what becomes of its answer.
+    """One request and the row that its reply becomes.
 
     Attributes:
-        about: what the file of failures shows of it.
-        messages: the chat, or None where there is nothing to ask.
+        about: description in the file of failures.
+        messages: the chat; None if no request is needed.
         parse: reply -> value; raises InvalidReply.
-        row: value -> row to write; the value is None without an answer, the row None where there is none then.
+        row: value -> row to write, or None for no row; the value is None if there is no valid reply.
     """
 
     about: Mapping[str, Any]
@@ -45,19 +45,19 @@ class Job:
 
 
 def describable(text: Text, lang: str | None = None) -> str | None:
-    """What is wrong with a text to be described (its language is not ``lang``, if that is given), or None."""
+    """Why a text cannot be described (such as another language than ``lang``), or None."""
     if language(text.lang).script is not None:
         return f"language: {text.lang} is neither code nor latex"
     return f"language: {text.lang} is not {lang}" if lang is not None and lang != text.lang else None
 
 
 def translatable(text: Text) -> str | None:
-    """What is wrong with a text to be back-translated, or None: English, or English with LaTeX in it."""
+    """Why a text cannot be back-translated (it must be English, also with LaTeX), or None."""
     return None if text.lang in (ENGLISH, "latex") else f"language: {text.lang} is not {ENGLISH}"
 
 
 def describe(texts: Iterable[Text], *, code: Prompt = DESCRIBE_CODE, math: Prompt = DESCRIBE_MATH) -> Iterator[Job]:
-    """An English description of each snippet of code or LaTeX; rows code -> English, provenance code or math."""
+    """Jobs that describe snippets of code or LaTeX in English; rows code -> English, provenance code or math."""
     for text in texts:
         is_math = text.lang == "latex"
         name = language(text.lang).name
@@ -76,7 +76,7 @@ def describe(texts: Iterable[Text], *, code: Prompt = DESCRIBE_CODE, math: Promp
 def back_translate(
     texts: Iterable[Text], languages: Sequence[str] = PAPER_LANGUAGES, *, prompt: Prompt = BACK_TRANSLATE
 ) -> Iterator[Job]:
-    """Each English text in each language; rows language -> English (the real text is the target).
+    """Jobs that translate English texts into each language; rows language -> English (the real text is the target).
 
     Raises:
         ValueError: an unknown language, or one that is English, code or math.
@@ -84,7 +84,7 @@ def back_translate(
     codes = list(dict.fromkeys(find_language(name) for name in languages))
     for code in codes:
         if code == ENGLISH or language(code).script is None:
-            raise ValueError(f"{code} is no language to translate English into")
+            raise ValueError(f"cannot translate English into {code}; give another language")
     return _back_translate(texts, codes, prompt)
 
 
@@ -104,11 +104,11 @@ def _back_translate(texts: Iterable[Text], codes: list[str], prompt: Prompt) -> 
 
 
 def negatives(rows: Iterable[Mapping[str, Any]], *, kinds: bool = False, prompt: Prompt | None = None) -> Iterator[Job]:
-    """Up to five hard negatives of each English target, after those that the row has already.
+    """Jobs that add up to five hard negatives to each English target, after those that the row already has.
 
-    Every row is written: one whose target is not English is not asked about, one that failed has no new
-    negatives. With ``kinds`` the prompt asks for the kind of each (causality, entity, number), which stands
-    in a column ``hard_negative_kinds`` beside them ("" for those that were there before).
+    Every row is written. Targets in other languages get no request; failed rows get no new negatives. With ``kinds``
+    the prompt also asks for the kind of each negative (causality, entity, number): column ``hard_negative_kinds``
+    ("" for earlier negatives).
     """
     prompt = prompt or (NEGATIVES_BY_KIND if kinds else NEGATIVES)
     for given in rows:
@@ -122,11 +122,13 @@ def negatives(rows: Iterable[Mapping[str, Any]], *, kinds: bool = False, prompt:
         )
 
 
-def _with_negatives(row: dict[str, Any], found: Sequence[tuple[str, str | None]], kinds: bool) -> dict[str, Any]:
+def _with_negatives(
+    row: dict[str, Any], new_negatives: Sequence[tuple[str, str | None]], kinds: bool
+) -> dict[str, Any]:
     sentences = list(row.get("hard_negatives") or [])
     labels = [""] * len(sentences)
     seen = {normal_form(sentence) for sentence in sentences}
-    for sentence, kind in found:
+    for sentence, kind in new_negatives:
         if normal_form(sentence) not in seen:
             sentences.append(sentence)
             labels.append(kind or "")

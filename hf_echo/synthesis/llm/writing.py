@@ -1,7 +1,7 @@
-"""Jobs in, rows out: ask in parallel, check, ask again, write in order; what failed is written with its reason.
+"""Run jobs and write their rows: parallel requests, checked replies, retries, ordered output, failures with reasons.
 
-Replies are kept in the cache as they come; OUT appears when all is done. A run that was stopped is started
-again with the same arguments and goes on where it was.
+Replies are stored in the cache as they arrive; OUT is complete only at the end. Start a stopped run again with the same
+arguments to resume it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .backends import Backend
 from .cache import ReplyCache, request_key
 from .tasks import Job
 
-CHARACTERS_PER_TOKEN = 4  # of English, for the estimate before anything is asked
+CHARACTERS_PER_TOKEN = 4  # in English, for the estimate
 DEFAULT_SAMPLING = Sampling()
-SILENCE = 20  # rows in a row without any reply: the endpoint is gone, or wants something else
+SILENCE = 20  # consecutive rows without a reply, after which the endpoint counts as down
 
 
 def write_rows(
@@ -38,20 +38,20 @@ def write_rows(
     prices: tuple[float, float] = (0.0, 0.0),
     progress: bool = True,
 ) -> Summary:
-    """Ask all jobs and write their rows as JSONL, in order.
+    """Run all jobs and write their rows as JSONL, in order.
 
     Args:
-        jobs: of a task (`describe`, `back_translate`, `negatives`).
-        out: ``name.jsonl``. What failed goes to ``name.failed.jsonl`` with reason and last reply.
+        jobs: from a task (`describe`, `back_translate`, `negatives`).
+        out: ``name.jsonl``. Failed rows go to ``name.failed.jsonl`` with reason and last reply.
         total: number of jobs, for the progress bar.
-        cache: file of the replies; ``name.replies.jsonl`` by default.
-        concurrency: questions under way at a time.
-        on_fail: "skip" a row without a good answer, or "stop" at the first.
+        cache: file of the replies; None is ``name.replies.jsonl``.
+        concurrency: number of requests at a time.
+        on_fail: "skip" rows without a valid reply, or "stop" at the first.
         prices: per million prompt tokens and per million completion tokens.
 
     Raises:
         ValueError: the endpoint refuses (key, model, address) or has stopped answering, a row failed and
-            on_fail is "stop", or a wrong argument. The replies until then are in the cache.
+            on_fail is "stop", or a wrong argument. The cache keeps the replies until then.
     """
     from tqdm.auto import tqdm
 
@@ -64,7 +64,7 @@ def write_rows(
         open(unfinished, "w", encoding="utf-8") as rows,
         open(failures, "w", encoding="utf-8") as failed,
         tqdm(total=total, unit="row", disable=not progress) as bar,
-        # closed before the cache is: threads may still be writing to it
+        # closed before the cache, because threads may still write to the cache
         closing(_in_order(Asker(backend, replies, sampling, summary).answer, jobs, concurrency)) as outcomes,
     ):
         silent = 0
@@ -86,7 +86,7 @@ def write_rows(
 
 
 def default_cache(out: Path) -> Path:
-    """Where the replies of OUT are kept: ``name.replies.jsonl`` beside ``name.jsonl``."""
+    """Default file of the replies: ``name.replies.jsonl`` beside ``name.jsonl``."""
     return out.with_suffix(".replies.jsonl")
 
 
@@ -94,13 +94,13 @@ def _check_arguments(out: Path, concurrency: int, on_fail: str) -> None:
     if out.suffix != ".jsonl":
         raise ValueError(f"{out}: the file name must end in .jsonl")
     if concurrency < 1:
-        raise ValueError(f"concurrency={concurrency} is not 1 or more")
+        raise ValueError(f"concurrency={concurrency} must be 1 or more")
     if on_fail not in ("skip", "stop"):
-        raise ValueError(f"on_fail={on_fail!r} is not 'skip' or 'stop'")
+        raise ValueError(f"on_fail={on_fail!r} must be 'skip' or 'stop'")
 
 
 def _in_order(answer: Callable[[Job], Outcome], jobs: Iterable[Job], concurrency: int) -> Iterator[tuple[Job, Outcome]]:
-    """(job, outcome) in the order of the jobs; a few are taken ahead, so that one slow answer stops nobody."""
+    """Yield (job, outcome) in the order of the jobs; some jobs start ahead, so that a slow reply does not block."""
     pending: deque[tuple[Job, Future[Outcome]]] = deque()
     pool = ThreadPoolExecutor(concurrency)
     try:
@@ -128,19 +128,19 @@ def _count_outcome(summary: Summary, job: Job, outcome: Outcome) -> None:
 
 
 def _stop_if(on_fail: str, silent: int, job: Job, outcome: Outcome, cache: Path) -> None:
-    kept = f"the replies so far are in {cache}: the same command goes on from there"
+    kept = f"the replies so far are in {cache}: run the same command to resume"
     if on_fail == "stop":
         about = json.dumps(next(iter(job.about.values())), ensure_ascii=False)[:80]
-        raise ValueError(f"no good answer for {about}: {outcome.reason}; {kept}")
+        raise ValueError(f"no valid reply for {about}: {outcome.reason}; {kept}")
     if silent >= SILENCE:
-        raise ValueError(f"{silent} rows in a row got {outcome.reason}; {kept}")
+        raise ValueError(f"{silent} consecutive rows got {outcome.reason}; {kept}")
 
 
 def _write(file: Any, row: dict[str, Any]) -> None:
     try:
         line = json.dumps(row, ensure_ascii=False)
         line.encode()
-    except UnicodeEncodeError:  # a reply of lone surrogates
+    except UnicodeEncodeError:  # the reply has lone surrogates
         line = json.dumps(row)
     file.write(line + "\n")
 
@@ -153,9 +153,9 @@ def estimate(
     cache: str | Path | None = None,
     prices: tuple[float, float] = (0.0, 0.0),
 ) -> dict[str, Any]:
-    """What a run would ask, if each first reply were good: one prompt, requests, tokens, cost. Nothing is asked.
+    """Estimate a run without requests: one prompt, number of requests, tokens and cost if each first reply is valid.
 
-    Prompt tokens are a guess (a token for 4 characters); completion tokens and the cost are at most so much.
+    Prompt tokens are a guess (4 characters per token); completion tokens and cost are upper limits.
     """
     first, keys, in_cache, characters = None, set(), 0, 0
     known = _known_keys(cache)

@@ -71,8 +71,8 @@ def test_calibrate(run, files, monkeypatch):
 
 def test_errors_are_one_line(refused, files):
     refused("no data recipe 'x.yaml'", "filter", "x.yaml", "--out", "o")
-    refused("--executor 'rey' is not local or ray", "filter", "r.yaml", "--out", "o", "--executor", "rey")
+    refused("unknown --executor 'rey'; choose local or ray", "filter", "r.yaml", "--out", "o", "--executor", "rey")
     refused("nothing.parquet: no such file", "stats", "nothing.parquet")
-    refused("is not NAME=FOUND", "stats", "pairs.parquet", "--column", "x")
+    refused("must be NAME=COLUMN", "stats", "pairs.parquet", "--column", "x")
     (files / "bad.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\na\tb\tfra_Latn\n")
     refused("bad.tsv:2: 3 fields instead of 4", "sample", "bad.tsv", "--out", "o")

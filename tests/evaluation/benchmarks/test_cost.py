@@ -186,7 +186,7 @@ def test_memory_of_a_round_is_seen():
         (lambda: tower_flops(SPECTRUM_TOWER, 0), "sentences is 0"),
         (lambda: decoder_flops(LLAMA_3B, 0), "output is 0"),
         (lambda: decoder_flops(LLAMA_3B, 1, prompt=0), "prompt is 0"),
-        (lambda: decoder_flops(LLAMA_3B, 1, bottleneck=True), "bottleneck reads one embedding"),
+        (lambda: decoder_flops(LLAMA_3B, 1, bottleneck=True), "bottleneck with memory"),
         (lambda: spectrum_flops(0, 1), "document is 0"),
         (lambda: spectrum_flops(9, 1, sentence_tokens=0), "sentence_tokens is 0"),
         (lambda: cost_grid([], [1]), "the grid needs"),

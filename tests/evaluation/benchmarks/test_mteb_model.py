@@ -62,7 +62,7 @@ def test_classification_runs_end_to_end(model, toy):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bitext_task("T", [{"id": 1, "lang": "fra_Latn", "text": "a"}]), "needs rows in 'eng_Latn'"),
+        (lambda: bitext_task("T", [{"id": 1, "lang": "fra_Latn", "text": "a"}]), "give rows in 'eng_Latn'"),
         (
             lambda: bitext_task(
                 "T", [{"id": i, "lang": lang, "text": "a"} for i, lang in enumerate(("fra_Latn", "eng_Latn"))]

@@ -354,15 +354,15 @@ def test_one_file_with_its_language_given(tmp_path):
         ],
     )
     assert [r["tokens"] for r in load_benchmark("panx", path=file, langs=["deu_Latn"])] == [["Bern"]]
-    with pytest.raises(ValueError, match="nothing tells its language: add a column lang"):
+    with pytest.raises(ValueError, match="unknown language; add a column lang"):
         load_benchmark("panx", path=file)
 
 
 @pytest.mark.parametrize(
     ("name", "file", "rows", "options", "words"),
     [
-        ("flores", "x.jsonl", [{}], {}, "unknown set 'flores'; known are flores_plus, sib200"),
-        ("sts17", "test.jsonl", [{}], {"split": "train"}, "sts17 has no split 'train'; it has test"),
+        ("flores", "x.jsonl", [{}], {}, "unknown set 'flores'; choose from flores_plus, sib200"),
+        ("sts17", "test.jsonl", [{}], {"split": "train"}, "sts17 has no split 'train'; choose from test"),
         (
             "xnli",
             "de/test.jsonl",
@@ -371,8 +371,20 @@ def test_one_file_with_its_language_given(tmp_path):
             "has no column hypothesis of xnli; found label, premise",
         ),
         ("xnli", "de/test.jsonl", [NLI[0], NLI[0] | {"premise": ""}], {}, r"test.jsonl:2 \(de\): premise is empty"),
-        ("ntrex", "test.jsonl", [{"de": "x"}], {}, r"no column named as a language \(deu_Latn\); found de"),
-        ("iwslt2017", "test.jsonl", [{"translation": {"de": "x", "en": "y"}}], {}, "must say the two languages"),
+        (
+            "ntrex",
+            "test.jsonl",
+            [{"de": "x"}],
+            {},
+            r"no column with a language code as name \(such as deu_Latn\); found de",
+        ),
+        (
+            "iwslt2017",
+            "test.jsonl",
+            [{"translation": {"de": "x", "en": "y"}}],
+            {},
+            "name the file or folder with the two languages",
+        ),
         ("xlwa", "it/test.jsonl", [{"source": "a"}], {}, "has no column target, alignment of xlwa; found source"),
     ],
 )
@@ -387,10 +399,10 @@ def test_what_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match="no file or folder"):
         load_benchmark("xnli", path=tmp_path / "none")
     write(tmp_path, "de/train.parquet", NLI)
-    with pytest.raises(FileNotFoundError, match="no file of split 'test'; there are train"):
+    with pytest.raises(FileNotFoundError, match="no file of split 'test'; it has train"):
         load_benchmark("xnli", path=tmp_path)
     for name, place in (("xlwa", "SapienzaNLP/XL-WA"), ("taxi1500", "cisnlp/Taxi1500")):
-        with pytest.raises(ValueError, match=f"{name} is not known to be on the Hub: get github.com/{place}"):
+        with pytest.raises(ValueError, match=f"{name} is not on the Hub: download github.com/{place}"):
             load_benchmark(name)
     (tmp_path / "it").mkdir()
     (tmp_path / "it" / "test.tsv").write_text("a\tb\n", encoding="utf-8")
@@ -488,7 +500,7 @@ def test_from_the_hub(answers):
 
 
 def test_hub_errors_name_the_repository_and_the_way_out(answers):
-    assert answers["absent"].startswith("FileNotFoundError: sib200: Davlan/sib200 is not on the Hub")
+    assert answers["absent"].startswith("FileNotFoundError: sib200: Davlan/sib200 does not exist on the Hub")
     assert "give path=" in answers["absent"] and "\n" not in answers["absent"]
     assert "tester/mirror cannot be read (no configuration of one language" in answers["mirror"]
     assert answers["language"].startswith("ValueError: facebook/xnli has no test rows in jpn_Jpan; found ")

@@ -110,7 +110,7 @@ def test_two_languages_a_row_are_named_as_a_pair():
             "all 2 labels are 1",
         ),
         (lambda: evaluate_pair_classification(flat, [pair("eng_Latn", 1, label=3)]), "label 3"),
-        (lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score=1)] * 2), "nothing to correlate"),
+        (lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score=1)] * 2), "a correlation needs at least two"),
         (
             lambda: evaluate_similarity(flat, [{"lang": "eng_Latn", "text1": "0"}]),
             "row 1 needs text1, text2, score",
@@ -119,7 +119,7 @@ def test_two_languages_a_row_are_named_as_a_pair():
             lambda: evaluate_similarity(
                 lambda texts, lang: flat(texts, lang) * 0, [pair("eng_Latn", a, score=a) for a in (1, 2)]
             ),
-            "row 1 in 'eng_Latn' holds zeros only",
+            "row 1 in 'eng_Latn' has zeros only",
         ),
     ],
 )

@@ -164,21 +164,21 @@ def test_a_real_sentence_transformer():
         (
             ROWS[:1] + nway("fra_Latn", "23"),
             {},
-            "'fra_Latn' has 2 sentences and none with an id of 'eng_Latn'",
+            "'fra_Latn' has 2 sentences, but none has an id of 'eng_Latn'",
         ),
-        (ROWS, {"negatives": {"77": ["x"]}}, "negatives has 1 ids and none of the 5"),
+        (ROWS, {"negatives": {"77": ["x"]}}, "negatives has 1 ids, but none is an id of the 5"),
         (
             ROWS[:5] + nway("fra_Latn", "24"),
             {"negatives": NEGATIVES},
-            "none for the 2 sentences of 'fra_Latn'",
+            "no negatives for the 2 sentences of 'fra_Latn'",
         ),
         (ROWS, {"margin": "absolute"}, "margin is 'absolute'"),
-        (ROWS, {"direction": "both"}, "direction is 'both', must be one of to, from, all"),
-        (ROWS, {"direction": "from", "negatives": NEGATIVES}, "direction must be 'to', not 'from'"),
+        (ROWS, {"direction": "both"}, "direction is 'both'; it must be one of to, from, all"),
+        (ROWS, {"direction": "from", "negatives": NEGATIVES}, "direction is 'from'; with negatives"),
         (
             ROWS[:2] + nway("fra_Latn", "12") + nway("deu_Latn", "45"),
             {"direction": "all"},
-            "none with an id of",
+            "but none has an id of",
         ),
     ],
 )

@@ -105,7 +105,7 @@ def test_duplicate_targets_are_errors_unless_gold_says_otherwise():
     groups = text_groups(["a", "b", "b", "c"])
     assert groups.tolist() == [0, 1, 1, 2]
     assert xsim(y, y, gold=groups).errors == 0
-    with pytest.raises(ValueError, match=r"gold has shape \(3,\), must be \(4,\)"):
+    with pytest.raises(ValueError, match=r"gold has shape \(3,\); it must be \(4,\)"):
         xsim(y, y, gold=groups[:3])
 
 

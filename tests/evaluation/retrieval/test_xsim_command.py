@@ -61,7 +61,7 @@ def test_what_is_refused(run, table, toy_folders):
         (["--data", table, "--source", table], "give --source and --target"),
         (
             ["--data", table, "--target-lang", "ita_Latn"],
-            "nway.tsv has no rows in 'ita_Latn': found eng_Latn, fra_",
+            "nway.tsv has no rows in --target-lang 'ita_Latn'; it has eng_Latn, fra_",
         ),
         (["--data", table, "--direction", "up"], "nway.tsv: direction is 'up'"),
         (["--data", table.parent / "no.tsv"], "no.tsv"),

@@ -270,7 +270,7 @@ def broken(row, value):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: evaluate_geometry(broken(7, np.nan)), "'rus_Cyrl' row 7 holds NaN"),
+        (lambda: evaluate_geometry(broken(7, np.nan)), "'rus_Cyrl' row 7 has NaN"),
         (lambda: evaluate_geometry(broken(5, 0.0)), "'rus_Cyrl' row 5 is all zeros"),
         (lambda: rsim(broken(5, 0.0)), "'rus_Cyrl' row 5 is all zeros"),
         (lambda: invariance([("a", np.ones((1, 3)))]), "'a' has 1 rows, at least 2"),
@@ -280,7 +280,7 @@ def broken(row, value):
             "'b' has 7 dimensions and 'eng_Latn' 8",
         ),
         (lambda: calinski_harabasz(space() + space()), "'eng_Latn' comes twice"),
-        (lambda: calinski_harabasz(space()[:1]), "only 'eng_Latn' is here"),
+        (lambda: calinski_harabasz(space()[:1]), "only one language ('eng_Latn')"),
         (lambda: calinski_harabasz({"a": np.eye(3), "b": np.eye(3)}), "the rows of all 2 languages"),
         (
             lambda: invariance([("a", np.ones((4, 3)) / 3), ("b", np.eye(3))]),
@@ -328,7 +328,7 @@ def test_an_nway_table_is_embedded_row_by_row(tmp_path):
 
 @pytest.mark.parametrize(
     ("languages", "message"),
-    [(["xyz"], "no rows in 'xyz'"), (None, "'fra_Latn' has 2, the fewest")],
+    [(["xyz"], "no rows in 'xyz'"), (None, "'fra_Latn' has only 2: leave it out")],
 )
 def test_an_nway_table_with_holes_is_refused(tmp_path, languages, message):
     with pytest.raises(ValueError, match=message):
@@ -339,5 +339,5 @@ def test_a_broken_encoder_is_told_at_its_first_language(tmp_path):
     rows = nway("eng_Latn", "1234") + nway("fra_Latn", "1234")
     with pytest.raises(ValueError, match="encode gave 5 rows for 4 texts in 'eng_Latn'"):
         encode_parallel(lambda texts, lang: np.ones((5, 2)), rows, tmp_path)
-    with pytest.raises(ValueError, match="'eng_Latn' row 0 holds NaN"):
+    with pytest.raises(ValueError, match="'eng_Latn' row 0 has NaN"):
         encode_parallel(lambda texts, lang: np.full((4, 2), np.nan), rows, tmp_path)

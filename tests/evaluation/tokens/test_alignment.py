@@ -184,7 +184,7 @@ def test_skipped_pairs_are_counted(encoder, toy, toy_tokenizer):
             {"alignment": "0-0 7-1"},
             r"row 1 \(eng_Latn-eng_Latn\): link 7-1 lies outside sentences of 5 and 5 words",
         ),
-        ({"possible": "0_0"}, "'0_0' is no link"),
+        ({"possible": "0_0"}, "'0_0' is not a link"),
         ({"alignment": None}, "row 1: no alignment; the columns are src_lang"),
         ({"src_tokens": ["a", ""]}, r"row 1 \(eng_Latn-eng_Latn\), src_tokens: word 1 \(from 0\) is ''"),
         ({"alignment": ""}, "language pair eng_Latn-eng_Latn has no sure links in 1 sentences"),
@@ -217,7 +217,7 @@ def test_files(toy, tmp_path):
     with pytest.raises(ValueError, match=r"links.jsonl:2 \(eng_Latn-eng_Latn\): link 9-0"):
         load_alignment(lines)
     lines.write_text('{"src_tokens": ["a"], "tgt_tokens": ["b"]}\n')
-    with pytest.raises(ValueError, match="has no alignment; found: src_tokens, tgt_tokens"):
+    with pytest.raises(ValueError, match="has no column alignment; found: src_tokens, tgt_tokens"):
         load_alignment(lines)
     with pytest.raises(FileNotFoundError, match="no file .*nowhere"):
         load_alignment(tmp_path / "nowhere.parquet")

@@ -169,7 +169,7 @@ def test_delta_is_table_10s(trained, uniform, printed):
     [
         (lambda m: cls_attention_entropy(m, []), "no batches"),
         (lambda m: both_poolings(m, []), "no batches"),
-        (lambda m: cls_attention_entropy(m, [batch(5, 2)], special_ids=[CLS, EOS]), "text 1 .from 0. has sp"),
+        (lambda m: cls_attention_entropy(m, [batch(5, 2)], special_ids=[CLS, EOS]), "text 1 .from 0. has only sp"),
         (
             lambda m: cls_attention_entropy(m, [{"input_ids": torch.ones(1, 3, dtype=int)}]),
             "no attention_mask",

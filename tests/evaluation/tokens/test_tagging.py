@@ -124,7 +124,7 @@ def test_a_language_learnt_and_one_never_seen(encoder, toy, toy_tokenizer):
         ({"tags": ["B-X"] * 5}, r"test row 2 \(eng_Latn\): tag 'B-X' is not one of B-DO, B-NUM, I-DO, O"),
         ({"tags": [0] * 5}, "tag 0 is not one of"),
         ({"tokens": None}, r"test row 2 \(eng_Latn\): no tokens; the columns are tokens, tags, lang"),
-        ({"tokens": "one cat"}, "tokens and tags are text, must be lists"),
+        ({"tokens": "one cat"}, "tokens and tags must be lists"),
         ({"tokens": ["a", " ", "b", "c", "d"]}, r"test row 2 \(eng_Latn\): word 1"),
         ({"lang": "deu_Latn", "tags": ["O"] * 5}, "language deu_Latn: no span"),
     ],
@@ -142,5 +142,5 @@ def test_too_little_to_learn(encoder, toy, toy_tokenizer):
     plain = [row | {"tags": ["O"] * 5} for row in rows]
     with pytest.raises(ValueError, match=r"the training rows: 1 class \(O\)"):
         evaluate_tagging(encoder, toy_tokenizer, plain, rows, layer=0, labels=["O", "B-NUM", "B-DO", "I-DO"])
-    with pytest.raises(ValueError, match="no test row: rows to train on"):
+    with pytest.raises(ValueError, match="no test row: give both training and test rows"):
         evaluate_tagging(encoder, toy_tokenizer, rows, [])

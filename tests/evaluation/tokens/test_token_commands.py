@@ -1,4 +1,4 @@
-"""`hf-echo evaluate tagging` and `wic`: what the package says of the same rows, from files and from public sets."""
+"""`hf-echo evaluate tagging` and `wic`: same results as the package's functions, from files and public sets."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def test_slots_of_massive(toy_folders, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("tagging", "--train", "a.jsonl"), "give --train and --test, two files of rows, or --set"),
+        (("tagging", "--train", "a.jsonl"), "give --train and --test (two files of rows) or --set"),
         (
             ("tagging", "--set", "xlwic"),
-            "--set 'xlwic' has no rows of this kind; known are massive_slots, panx",
+            "--set 'xlwic' has no rows for tagging; choose from massive_slots, panx",
         ),
-        (("wic", "--set", "panx"), "known are wic, xlwic"),
-        (("wic", "--set", "wic", "--test", "a.jsonl"), "--set brings its own rows"),
+        (("wic", "--set", "panx"), "choose from wic, xlwic"),
+        (("wic", "--set", "wic", "--test", "a.jsonl"), "--set wic has its own rows"),
         (("wic", "--train", "none.jsonl", "--test", "none.jsonl"), "no file none.jsonl; give a Parquet"),
         (("tagging", "--set", "panx", "--path", "none"), "no file or folder none"),
     ],
@@ -132,4 +132,4 @@ def test_errors_are_one_line(refused, arguments, message):
 def test_rows_of_another_shape(refused, tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"tokens": ["a"], "labels": ["O"]}))
     files = ("--train", tmp_path / "a.jsonl", "--test", tmp_path / "a.jsonl")
-    refused("a.jsonl has no tags; found: tokens, labels", "tagging", "--model", "m", *files)
+    refused("a.jsonl has no column tags; found: tokens, labels", "tagging", "--model", "m", *files)

@@ -88,12 +88,12 @@ def test_bad_input(toy, toy_tokenizer):
     for bad, message in (
         ([rows[0], rows[0]], "row 2: a second text for id 0 in eng_Latn"),
         ([rows[0], {"id": 1, "lang": "fra_Latn"}], "row 2: no text; the columns are id, lang"),
-        (rows[:1], "all 1 sentences are of one language"),
-        (rows[1:3], "no sentence in eng_Latn; there are fra_Latn, rus_Cyrl"),
+        (rows[:1], "all 1 sentences are in one language"),
+        (rows[1:3], "no sentence in eng_Latn; found fra_Latn, rus_Cyrl"),
     ):
         with pytest.raises(ValueError, match=message):
             token_neighbours(encoder, toy_tokenizer, bad)
-    with pytest.raises(ValueError, match="no 500 neighbours"):
+    with pytest.raises(ValueError, match="fewer than 500 neighbours"):
         token_neighbours(encoder, toy_tokenizer, rows, k=500)
     with pytest.raises(ValueError, match="at least one"):
         neighbour_shares(Tokens(*(np.zeros((0, 1)),) * 4), np.zeros(0), [])

@@ -70,7 +70,7 @@ def test_any_encoder_of_transformers_will_do():
 
 def test_long_text_is_refused_or_skipped(encoder, toy_tokenizer):
     texts = ["one cat.", "one red cat " * 30]
-    with pytest.raises(ValueError, match=r"text 2 has \d+ tokens, more than the model's 64"):
+    with pytest.raises(ValueError, match=r"text 2 has \d+ tokens, more than the model's limit of 64"):
         list(token_states(encoder, toy_tokenizer, texts))
     first, second = token_states(encoder, toy_tokenizer, texts, on_long="skip")
     assert first is not None and second is None
@@ -80,9 +80,9 @@ def test_long_text_is_refused_or_skipped(encoder, toy_tokenizer):
     ("arguments", "message"),
     [
         (dict(texts="one"), "texts is one string"),
-        (dict(on_long="split"), "error or skip"),
+        (dict(on_long="split"), "it must be 'error' or 'skip'"),
         (dict(lang=["eng_Latn"] * 2), "1 texts but 2 languages"),
-        (dict(layers=[3]), r"layer 3: this model has 0 \(embeddings\) to 2"),
+        (dict(layers=[3]), r"no layer 3: this model has layers 0 \(embeddings\) to 2"),
         (dict(lang="eng"), "unknown language code 'eng'"),
     ],
 )

@@ -126,7 +126,7 @@ def test_rows_of_data_code_and_math(run, server, tables, tmp_path):
         ("Soit $x = 1$ donné.", "Let $x = 1$ be.", "eng_Latn")
     ]
     code, _, err = run("describe", *arguments, "none")
-    assert code == 2 and "in.jsonl: no good row of class 'none'" in err
+    assert code == 2 and "in.jsonl: no valid row of class 'none'" in err
 
 
 def test_dry_run_asks_nothing(run, server, tables, tmp_path):
@@ -169,7 +169,7 @@ def test_dry_run_asks_nothing(run, server, tables, tmp_path):
         ("back-translate in.jsonl o.jsonl --column source", "in.jsonl:1: language: python is not eng_Latn"),
         ("describe in.jsonl o.jsonl --column code", "in.jsonl has no column of texts (code); found: source"),
         ("describe bad.jsonl o.jsonl", "bad.jsonl:2: not valid JSON"),
-        ("describe in.jsonl o.jsonl --on-fail never", "on_fail='never' is not 'skip' or 'stop'"),
+        ("describe in.jsonl o.jsonl --on-fail never", "on_fail='never' must be 'skip' or 'stop'"),
         ("describe in.jsonl o.jsonl --few-shots none.yaml", "no file none.yaml"),
         ("back-translate text.jsonl o.jsonl --to xx", "unknown language 'xx'"),
         ("negatives none.tsv o.jsonl", "none.tsv: no such file"),
@@ -187,7 +187,7 @@ def test_refusals(refused, server, tables, tmp_path, monkeypatch, arguments, mes
 
 def test_wrong_endpoints(refused, server, tables, tmp_path):
     arguments = ("describe", tables("in.jsonl", CODE), tmp_path / "o.jsonl", "-m", "m", "--endpoint")
-    refused("endpoint 'localhost:8000' is no address such as", *arguments, "localhost:8000")
+    refused("endpoint 'localhost:8000' is not an address such as", *arguments, "localhost:8000")
 
 
 def test_bad_rows_are_skipped_on_request(tables, tmp_path, caplog):

@@ -53,8 +53,8 @@ def test_brackets_quotes_and_escapes_inside_sentences():
         ('["She sold 5 boats." "He sold 12 boats."]', "no Python list"),  # a comma is missing
         ("[f'{x}', 'b']", "no Python list"),
         ("[__import__('os').getcwd()]", "no Python list"),
-        ("[]", "a list of 0 instead of 1-5"),
-        (str([f"boat {i}" for i in range(12)]), "a list of 12 instead of 1-5"),
+        ("[]", "a list of 0 sentences instead of 1-5"),
+        (str([f"boat {i}" for i in range(12)]), "a list of 12 sentences instead of 1-5"),
         ("['a boat', 3]", "item 2 is not a string but int"),
         ("[['a boat', 'b']]", "item 1 is not a string but list"),
         ("['a boat', '']", "item 2 is empty"),
@@ -110,7 +110,7 @@ def test_descriptions():
         ("  ", "empty"),
         ("''' '''", "empty"),
         ("Here it is:\n\nA function.", "2 lines instead of 1"),
-        ("The code def f(x): return x + 1 defines f.", "holds the input verbatim"),
+        ("The code def f(x): return x + 1 defines f.", "contains the input verbatim"),
         ("DEF f(x) return x 1", "equal to the input"),
     ],
 )

@@ -170,7 +170,7 @@ def test_errors_that_stay_are_recorded_and_asked_again(server, write, completion
     assert (summary.answered, summary.failed, len(rows)) == (5, 5, 5)
     assert [row["source"] for row in failed] == [f"print({i} + x)" for i in range(1, 6)]
     assert all(row["reason"].startswith("no reply: ") and "\n" not in row["reason"] for row in failed)
-    assert "500" in failed[0]["reason"] and "no chat completion" in failed[2]["reason"]
+    assert "500" in failed[0]["reason"] and "not a chat completion" in failed[2]["reason"]
 
     server.script, seen = describing, len(server.seen)
     summary, rows, failed = write(describe(SNIPPETS[:10]))
@@ -189,7 +189,7 @@ def test_a_refusal_stops_at_once(server, write, status):
 def test_a_dead_endpoint_stops_the_run(server, write, tmp_path):
     server.script = lambda request, times: describing(request) if len(server.seen) <= 5 else 500
     texts = [Text(f"print({i} + x)", "python") for i in range(200)]
-    with pytest.raises(ValueError, match="20 rows in a row got no reply: .*500.*out.replies.jsonl") as caught:
+    with pytest.raises(ValueError, match="20 consecutive rows got no reply: .*500.*out.replies.jsonl") as caught:
         write(describe(texts), retries=0, concurrency=1)
     assert "\n" not in str(caught.value) and not (tmp_path / "out.jsonl").exists()
     assert len(lines(tmp_path / "out.replies.jsonl")) == 5 and len(server.seen) < 60
@@ -200,7 +200,7 @@ def test_a_dead_endpoint_stops_the_run(server, write, tmp_path):
 
 def test_stop_at_the_first_failure(server, write, tmp_path):
     server.script = lambda request, times: "" if "(3" in last(request) else describing(request)
-    with pytest.raises(ValueError, match=r'no good answer for "print\(3 \+ x\)": empty; the replies so far'):
+    with pytest.raises(ValueError, match=r'no valid reply for "print\(3 \+ x\)": empty; the replies so far'):
         write(describe(SNIPPETS), on_fail="stop", concurrency=1)
     assert not (tmp_path / "out.jsonl").exists()
     assert len(lines(tmp_path / "out.replies.jsonl")) >= 6  # 3 good ones and 3 attempts
@@ -239,7 +239,7 @@ def test_a_liar_is_recorded_not_lost(server, write):
     server.script = lambda request, times: LIES["12 strings"]
     summary, rows, failed = write(negatives([PAIR, {**PAIR, "source": "y"}]), sampling=Sampling(attempts=2))
     assert rows == [{**PAIR, "hard_negatives": []}, {**PAIR, "source": "y", "hard_negatives": []}]
-    reason = "a list of 12 instead of 1-5"
+    reason = "a list of 12 sentences instead of 1-5"
     assert failed == 2 * [{"target": PAIR["target"], "reason": reason, "reply": LIES["12 strings"]}]
     assert summary.reasons == {reason: 2} and len(server.seen) == 2
     assert write(negatives([PAIR]), sampling=Sampling(attempts=3))[0].requests == 1  # one attempt more

@@ -1,4 +1,4 @@
-"""xsim: error rate in percent of finding each sentence's translation by its embedding."""
+"""xsim metric of the `evaluate` library: error rate of cross-lingual similarity search, in percent."""
 
 import datasets
 import evaluate
@@ -7,8 +7,8 @@ import numpy as np
 from hf_echo.evaluation import xsim
 
 DESCRIPTION = """\
-xsim embeds a sentence and looks for its translation among all target embeddings; the error rate is the share
-of sentences whose nearest neighbour (by cosine, or by a margin over the k nearest) is another one.
+xsim searches for the translation of each sentence among all target embeddings. The error rate is the share of
+sentences whose nearest neighbour (by cosine, or by a margin over the k nearest) is not their translation.
 """
 INPUTS = """
 Args:
@@ -35,5 +35,5 @@ class Xsim(evaluate.Metric):
         )
 
     def _compute(self, predictions, references, margin=None, k=4):
-        found = xsim(np.asarray(predictions), np.asarray(references), margin=margin, k=k)
-        return {"xsim": found.error_rate, "errors": found.errors, "count": found.count}
+        result = xsim(np.asarray(predictions), np.asarray(references), margin=margin, k=k)
+        return {"xsim": result.error_rate, "errors": result.errors, "count": result.count}

@@ -1,4 +1,4 @@
-"""xsim++: xsim with hard negatives (altered copies of the references) among the candidates."""
+"""xsim++ metric of the `evaluate` library: xsim with hard negatives (altered references) as candidates."""
 
 import datasets
 import evaluate
@@ -34,7 +34,7 @@ class Xsimpp(evaluate.Metric):
         )
 
     def _compute(self, predictions, references, negatives, negative_owner, negative_kind=None, margin=None, k=4):
-        found = xsimpp(
+        result = xsimpp(
             np.asarray(predictions),
             np.asarray(references),
             np.asarray(negatives, dtype=np.float32),
@@ -44,9 +44,9 @@ class Xsimpp(evaluate.Metric):
             k=k,
         )
         return {
-            "xsimpp": found.error_rate,
-            "errors": found.errors,
-            "count": found.count,
-            "pool": found.pool,
-            "errors_by_kind": found.errors_by_kind,
+            "xsimpp": result.error_rate,
+            "errors": result.errors,
+            "count": result.count,
+            "pool": result.pool,
+            "errors_by_kind": result.errors_by_kind,
         }
