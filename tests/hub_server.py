@@ -1,4 +1,8 @@
-"""Loopback Hub for tests: in-memory repositories, enough of the HTTP API to create, upload and download.
+"""Loopback Hub for tests: in-memory repositories, enough of the HTTP API to create, upload, tag, merge and download.
+
+It refuses what the Hub refuses: a commit on another parent than the head (412), a second tag of one name (409), a card
+with an unknown licence or language (400). GET /_fail/N closes the connection of every request after N more, when it has
+done its work, as if the client had been killed there; /_fail/-1 ends that.
 
 Server: start().server_port, or python hub_server.py PORT
 Clients: HF_ENDPOINT=http://127.0.0.1:PORT HF_HUB_DISABLE_XET=1 HF_TOKEN=x (set before the import)
@@ -8,23 +12,92 @@ import base64
 import hashlib
 import json
 import re
+import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
-REPOS, LFS, LOG, LOCK = (
-    {},
-    {},
-    [],
-    threading.Lock(),
-)  # REPOS[type, id] = [(sha, {path: (bytes, is_lfs)}), ...]
-TAGS = {}  # TAGS[type, id] = {tag: sha}
+import yaml
+
+LFS, LOG, LOCK = {}, [], threading.RLock()
+FAIL_AFTER = [None]
+REPOS = {}  # REPOS[type, id] = Repo
+COLLECTIONS = {}  # slug -> collection as the API gives it
 LFS_SUFFIX = (".safetensors", ".bin", ".pt", ".npy", ".parquet", ".onnx")
 
 
 def git_oid(b):
     return hashlib.sha1(b"blob %d\0" % len(b) + b).hexdigest()
+
+
+class Repo:
+    """`branches[name]` is a list of commits (sha, {path: (bytes, is_lfs)}), the last one is the head."""
+
+    def __init__(self, rid):
+        self.branches = {"main": [(hashlib.sha1(rid.encode()).hexdigest(), {".gitattributes": (b"", False)})]}
+        self.tags, self.pulls = {}, []
+
+    def find(self, rev):
+        """The commit of a branch, tag or sha; None where there is none."""
+        rev = rev.removeprefix("refs/heads/") if rev not in (None, "HEAD") else "main"
+        if rev in self.branches:
+            return self.branches[rev][-1]
+        sha = self.tags.get(rev, rev)
+        return next((c for commits in self.branches.values() for c in commits if c[0] == sha), None)
+
+    def commit(self, branch, lines, salt):
+        commits = self.branches[branch]
+        files = dict(commits[-1][1])
+        for o in lines:
+            v = o["value"]
+            if o["key"] == "file":
+                files[v["path"]] = (base64.b64decode(v["content"]), False)
+            elif o["key"] == "lfsFile":
+                files[v["path"]] = (LFS[v["oid"]], True)
+            elif o["key"] == "deletedFile":
+                files.pop(v["path"], None)
+            elif o["key"] == "deletedFolder":
+                files = {k: x for k, x in files.items() if not k.startswith(v["path"].rstrip("/") + "/")}
+        commits.append((hashlib.sha1(salt + commits[-1][0].encode()).hexdigest(), files))
+        return commits[-1][0]
+
+    def new_pull(self, title):
+        pull = {"num": len(self.pulls) + 1, "title": title, "status": "draft"}
+        self.pulls.append(pull)
+        self.branches[f"refs/pr/{pull['num']}"] = [self.branches["main"][-1]]
+        return pull
+
+    def refs(self):
+        def ref(name, where, sha):
+            return {"name": name, "ref": where, "targetCommit": sha}
+
+        heads = {name: commits[-1][0] for name, commits in self.branches.items()}
+        return {
+            "branches": [ref(n, f"refs/heads/{n}", sha) for n, sha in heads.items() if not n.startswith("refs/")],
+            "tags": [ref(n, f"refs/tags/{n}", sha) for n, sha in self.tags.items()],
+            "pullRequests": [ref(n, n, sha) for n, sha in heads.items() if n.startswith("refs/")],
+            "converts": [],
+        }
+
+
+def card_errors(content):
+    """What the Hub's validator says of the metadata of a README.md."""
+    parts = content.split("---\n", 2)
+    data = (yaml.safe_load(parts[1]) or {}) if len(parts) == 3 else {}
+    languages = data.get("language") or []
+    errors = [
+        f'"language[{i}]" must only contain lowercase characters'
+        for i, code in enumerate([languages] if isinstance(languages, str) else languages)
+        if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", str(code))
+    ]
+    licence = data.get("license")
+    if licence is not None and licence not in LICENCES:
+        errors.append(f'"license" must be one of {sorted(LICENCES)}')
+    return errors
+
+
+LICENCES = {"apache-2.0", "mit", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-sa-4.0", "cc0-1.0", "bsd-3-clause", "other"}
 
 
 class H(BaseHTTPRequestHandler):
@@ -47,6 +120,11 @@ class H(BaseHTTPRequestHandler):
         if not isinstance(data, bytes):
             data = json.dumps(data).encode()
         LOG.append(f"{self.command} {self.path} -> {code}")
+        if FAIL_AFTER[0] is not None:
+            FAIL_AFTER[0] -= 1
+            if FAIL_AFTER[0] < 0:
+                self.close_connection = True
+                return self.connection.shutdown(socket.SHUT_RDWR)
         self.send_response(code)
         for k, v in headers.items():
             self.send_header(k.replace("_", "-"), str(v))
@@ -62,12 +140,6 @@ class H(BaseHTTPRequestHandler):
     def repo(self, rtype, rid):
         return REPOS.get((rtype, rid))
 
-    def rev(self, commits, rev):
-        if rev in ("main", "HEAD", None):
-            return commits[-1]
-        named = [tags[rev] for tags in TAGS.values() if rev in tags]
-        return next((c for c in commits if c[0] in (rev, *named)), None)
-
     def route(self):
         u = urlsplit(self.path)
         p, q = unquote(u.path), parse_qs(u.query)
@@ -77,12 +149,18 @@ class H(BaseHTTPRequestHandler):
         def R(pat):
             return re.fullmatch(pat, p)
 
+        if g := R(r"/_fail/(-?\d+)"):
+            FAIL_AFTER[0] = None  # this answer arrives
+            self.send(200, {})
+            FAIL_AFTER[0] = None if int(g[1]) < 0 else int(g[1])
+            return None
         if p == "/_log":
             return self.send(200, LOG)
         if p == "/api/whoami-v2":
             return self.send(200, {"name": "tester", "type": "user", "orgs": [], "auth": {}})
         if p == "/api/validate-yaml":
-            return self.send(200, {"errors": [], "warnings": []})
+            errors = [{"message": message} for message in card_errors(json.loads(b)["content"])]
+            return self.send(400 if errors else 200, {"errors": errors, "warnings": []})
         if m == "POST" and p == "/api/repos/create":
             d = json.loads(b)
             t = d.get("type", "model")
@@ -91,7 +169,7 @@ class H(BaseHTTPRequestHandler):
             with LOCK:
                 if (t, rid) in REPOS:
                     return self.send(409, {"error": "exists", "url": url})
-                REPOS[t, rid] = [(hashlib.sha1(rid.encode()).hexdigest(), {".gitattributes": (b"", False)})]
+                REPOS[t, rid] = Repo(rid)
             return self.send(200, {"url": url, "name": rid, "id": rid})
         if m == "DELETE" and p == "/api/repos/delete":
             d = json.loads(b)
@@ -110,14 +188,19 @@ class H(BaseHTTPRequestHandler):
                 return self.send(400, {"error": "sha256"})
             LFS[g[1]] = b
             return self.send(200, {})
+        if p.startswith("/api/collections"):
+            return self.collections(m, [part for part in p.split("/")[3:] if part], b)
         if g := R(r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/(.*))?"):
-            t, rid, rest = g[1][:-1], g[2], g[3] or ""
-            commits = self.repo(t, rid)
-            if commits is None:
+            t, rid = g[1][:-1], g[2]
+            repo = self.repo(t, rid)
+            if repo is None:
                 return self.missing("Repo")
-            a = rest.split("/")
-            rev = unquote(a[1]) if len(a) > 1 else "main"
-            c = self.rev(commits, rev)
+            raw = u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]  # refs%2Fpr%2F1 is one part
+            a = [unquote(part) for part in raw]
+            rev = a[1] if len(a) > 1 else "main"
+            c = repo.find(rev)
+            if a[0] == "discussions":
+                return self.discussions(t, rid, repo, m, a[1:], q, b)
             if m == "POST" and a[0] == "preupload":
                 return self.send(
                     200,
@@ -127,28 +210,19 @@ class H(BaseHTTPRequestHandler):
                                 "path": f["path"],
                                 "uploadMode": "lfs" if f["path"].endswith(LFS_SUFFIX) else "regular",
                                 "shouldIgnore": False,
-                                "oid": git_oid(commits[-1][1][f["path"]][0]) if f["path"] in commits[-1][1] else None,
+                                "oid": git_oid(c[1][f["path"]][0]) if f["path"] in c[1] else None,
                             }
                             for f in json.loads(b)["files"]
                         ]
                     },
                 )
             if m == "POST" and a[0] == "commit":
+                lines = [json.loads(line) for line in b.splitlines()]
+                header = next(o["value"] for o in lines if o["key"] == "header")
                 with LOCK:
-                    files = dict(commits[-1][1])
-                    for line in b.splitlines():
-                        o = json.loads(line)
-                        v = o["value"]
-                        if o["key"] == "file":
-                            files[v["path"]] = (base64.b64decode(v["content"]), False)
-                        elif o["key"] == "lfsFile":
-                            files[v["path"]] = (LFS[v["oid"]], True)
-                        elif o["key"] == "deletedFile":
-                            files.pop(v["path"], None)
-                        elif o["key"] == "deletedFolder":
-                            files = {k: x for k, x in files.items() if not k.startswith(v["path"].rstrip("/") + "/")}
-                    sha = hashlib.sha1(b + commits[-1][0].encode()).hexdigest()
-                    commits.append((sha, files))
+                    if header.get("parentCommit") not in (None, repo.branches[rev][-1][0]):
+                        return self.send(412, {"error": "A commit has happened since. Please refresh and try again."})
+                    sha = repo.commit(rev, [o for o in lines if o["key"] != "header"], b)
                 return self.send(
                     200,
                     {
@@ -206,20 +280,13 @@ class H(BaseHTTPRequestHandler):
                     ],
                 )
             if m == "POST" and a[0] == "tag":
-                TAGS.setdefault((t, rid), {})[json.loads(b)["tag"]] = self.rev(commits, rev)[0]
+                tag = json.loads(b)["tag"]
+                if tag in repo.tags:
+                    return self.send(409, {"error": f"Tag {tag} already exists"})
+                repo.tags[tag] = c[0]
                 return self.send(200, {})
             if a[0] == "refs":
-                return self.send(
-                    200,
-                    {
-                        "branches": [{"name": "main", "ref": "refs/heads/main", "targetCommit": commits[-1][0]}],
-                        "tags": [
-                            {"name": tag, "ref": f"refs/tags/{tag}", "targetCommit": sha}
-                            for tag, sha in TAGS.get((t, rid), {}).items()
-                        ],
-                        "converts": [],
-                    },
-                )
+                return self.send(200, repo.refs())
             if a[0] in ("", "revision"):
                 return self.send(
                     200,
@@ -236,10 +303,10 @@ class H(BaseHTTPRequestHandler):
                 )
         if m in ("GET", "HEAD") and (g := R(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")):
             t = {"datasets/": "dataset", "spaces/": "space"}.get(g[1], "model")
-            commits = self.repo(t, g[2])
-            if commits is None:
+            repo = self.repo(t, g[2])
+            if repo is None:
                 return self.missing("Repo")
-            c = self.rev(commits, g[3])
+            c = repo.find(g[3])
             if c is None:
                 return self.missing("Revision")
             if g[4] not in c[1]:
@@ -255,6 +322,84 @@ class H(BaseHTTPRequestHandler):
                 return self.send(206, x[s : e + 1], "application/octet-stream", **h)
             return self.send(200, x, "application/octet-stream", **h)
         return self.missing("Route")
+
+    def discussions(self, t, rid, repo, m, rest, q, b):
+        def shown(pull):
+            return pull | {
+                "isPullRequest": True,
+                "createdAt": "2026-01-01T00:00:00.000Z",
+                "author": {"name": "tester"},
+                "repo": {"name": rid, "type": t},
+                "events": [],
+                "changes": {"base": "refs/heads/main"},
+                "filesWithConflicts": [],
+            }
+
+        if not rest and m == "POST":
+            return self.send(200, shown(repo.new_pull(json.loads(b)["title"])))
+        if not rest:
+            wanted = {"open": ("open", "draft"), "closed": ("merged", "closed")}.get(q.get("status", [""])[0])
+            pulls = [shown(p) for p in repo.pulls if wanted is None or p["status"] in wanted]
+            return self.send(200, {"count": len(pulls), "start": 0, "discussions": pulls})
+        pull = repo.pulls[int(rest[0]) - 1]
+        if len(rest) == 1:
+            return self.send(200, shown(pull))
+        if rest[1] == "status":
+            pull["status"] = json.loads(b)["status"]
+            return self.send(
+                200,
+                {
+                    "newStatus": {
+                        "id": "1",
+                        "type": "status-change",
+                        "createdAt": "2026-01-01T00:00:00.000Z",
+                        "data": {"status": pull["status"]},
+                    }
+                },
+            )
+        if pull["status"] != "open":
+            return self.send(403, {"error": f"the pull request is {pull['status']}, not open"})
+        pull["status"] = "merged"
+        head = repo.branches[f"refs/pr/{pull['num']}"][-1]
+        sha = hashlib.sha1(b"merge" + head[0].encode()).hexdigest()
+        repo.branches["main"].append((sha, head[1]))
+        return self.send(200, {})
+
+    def collections(self, m, rest, b):
+        if m == "POST" and not rest:
+            d = json.loads(b)
+            slug = f"{d['namespace']}/{re.sub(r'[^a-z0-9]+', '-', d['title'].lower())}-0123456789abcdef01234567"
+            if slug in COLLECTIONS:
+                return self.send(409, {"slug": slug})
+            COLLECTIONS[slug] = {
+                "slug": slug,
+                "title": d["title"],
+                "owner": {"name": d["namespace"]},
+                "items": [],
+                "lastUpdated": "2026-01-01T00:00:00.000Z",
+                "position": 0,
+                "private": False,
+                "theme": "green",
+                "upvotes": 0,
+                "description": d.get("description"),
+            }
+            return self.send(200, COLLECTIONS[slug])
+        found = COLLECTIONS.get("/".join(rest[:2]))
+        if found is None:
+            return self.missing("Collection")
+        if m == "POST" and rest[2:] == ["items"]:
+            d = json.loads(b)
+            item = {
+                "_id": str(len(found["items"])),
+                "id": d["item"]["id"],
+                "type": d["item"]["type"],
+                "position": len(found["items"]),
+                "note": d.get("note"),
+            }
+            if any((x["id"], x["type"]) == (item["id"], item["type"]) for x in found["items"]):
+                return self.send(409, {"error": "exists"})
+            found["items"].append(item)
+        return self.send(200, found)
 
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = route
 

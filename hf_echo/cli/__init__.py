@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from . import convert, data, evaluate, mine, prune, report, training, use, vocabulary
+from . import convert, data, evaluate, mine, prune, push, report, training, use, vocabulary
 from .common import PLAIN
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.add_typer(convert.commands, name="convert")
 app.add_typer(prune.commands)
 app.add_typer(mine.commands)
 app.add_typer(report.commands)
+app.add_typer(push.commands)
 app.add_typer(vocabulary.commands, name="vocabulary")
 app.add_typer(data.commands, name="data")
 

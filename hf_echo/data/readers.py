@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hf_echo.languages import language
 
-from ..utils.hub import out_of_reach
+from ..utils.hub import out_of_reach, split_revision
 from . import nway, schema
 from .formats import BLOCK, Part, open_file, open_hub, suffix_of
 from .tables import BadRows, Convert, Plan, checked_tables, list_files, to_dataset, to_stream
@@ -211,18 +211,19 @@ def _is_nway(part: Part, id_column: str | None) -> bool:
 
 
 def looks_like_file(label: str) -> bool:
-    """Whether a label is a path, not a Hub dataset (``name`` or ``owner/name``)."""
-    return suffix_of(Path(label)) is not None or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", label)
+    """Whether a label is a path, not a Hub dataset (``name``, ``owner/name`` or ``owner/name@revision``)."""
+    return suffix_of(Path(label)) is not None or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w./-]+)?", label)
 
 
 def _hub_part(label: str, name: str | None, split: str | None, streaming: bool) -> Part:
     from datasets import concatenate_datasets, config, load_dataset
 
+    label, revision = split_revision(label)
     cached = Path(config.HF_DATASETS_CACHE, label.replace("/", "___")).exists()
     if not cached and (reason := out_of_reach(label, ["README.md"], "dataset")):
         raise FileNotFoundError(f"{label}: no such file or folder, and the Hub cannot be asked: {reason}")
     try:
-        dataset = load_dataset(label, name, split=split, streaming=streaming)
+        dataset = load_dataset(label, name, split=split, streaming=streaming, revision=revision)
     except OSError as error:  # missing, private, or no connection; the first line of the message says which
         reason = str(error).splitlines()[0]
         raise FileNotFoundError(

@@ -7,13 +7,13 @@ version. Statistics are computed only if stats.json is missing.
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from hf_echo.data.pipeline import Statistics, collect_statistics
 from hf_echo.languages import language
 
+from .push import push
 from .template import render
 
 TEMPLATE = "dataset.md.j2"
@@ -27,15 +27,6 @@ SIZES = (
     (10**9, "100M<n<1B"),
     (10**10, "1B<n<10B"),
 )
-PUSHED = [
-    "README.md",
-    "data/*.parquet",
-    "stats.json",
-    "counts.json",
-    "counts.md",
-    "recipe.yaml",
-    "fitted.json",
-]
 
 
 def write_card(
@@ -73,33 +64,13 @@ def write_card(
 
 
 def push_dataset(folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any) -> str:
-    """Push the folder with its card, tagged ``v{version}``; removes data of earlier versions from the main branch.
-
-    Returns:
-        URL of the commit.
+    """Write the card and push the folder as one version (`hf_echo.hub.push`); returns the address of the version.
 
     Raises:
-        ValueError: not a version number, or the version exists. FileNotFoundError: no data/*.parquet.
+        ValueError: see `push`. FileNotFoundError: the folder has no data/*.parquet.
     """
-    from huggingface_hub import HfApi
-
-    if not re.fullmatch(r"\d+(\.\d+)*", version):
-        raise ValueError(f"version {version!r} must be a number such as 1.0 or 2.1.3")
     write_card(folder, version=version, **card)
-    api, tag = HfApi(), f"v{version}"
-    api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
-    if tag in [ref.name for ref in api.list_repo_refs(repo, repo_type="dataset").tags]:
-        raise ValueError(f"{repo} already has version {version}: choose another, because tags are not moved")
-    commit = api.upload_folder(
-        repo_id=repo,
-        repo_type="dataset",
-        folder_path=folder,
-        allow_patterns=PUSHED,
-        delete_patterns=["data/*"],
-        commit_message=f"Version {version}",
-    )
-    api.create_tag(repo, tag=tag, revision=commit.oid, repo_type="dataset")
-    return str(commit.commit_url)
+    return push(folder, repo, version=version, kind="dataset", private=private).url
 
 
 def _languages(statistics: Statistics) -> list[str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from .hub import split_revision
+
 SUFFIXES = {".safetensors", ".bin", ".gguf", ".json", ".model", ".txt", ".jinja"}
 LEFT_OUT = {"recipe.json", "results.json", "trainer_state.json", "training_args.bin"}
 FOLDERS_LEFT_OUT = ("checkpoint-", ".", "__pycache__", "runs")
@@ -21,6 +23,9 @@ def fingerprint(name: str | Path) -> str:
     Raises:
         FileNotFoundError: the folder contains no model files.
     """
+    repo, revision = split_revision(name)
+    if revision is not None:
+        return f"commit:{_cached_commit(repo, revision) or 'unknown'}"
     path = Path(name)
     if path.is_file():
         return f"sha256:{sha256(path)}"
@@ -47,12 +52,14 @@ def _counts(file: Path) -> bool:
     return inside and file.suffix in SUFFIXES and file.name not in LEFT_OUT
 
 
-def _cached_commit(name: str) -> str | None:
+def _cached_commit(name: str, revision: str | None = None) -> str | None:
     from transformers.utils import cached_file, extract_commit_hash
 
     for wanted in ("config.json", "modules.json"):
         try:
-            file = cached_file(name, wanted, local_files_only=True, _raise_exceptions_for_missing_entries=False)
+            file = cached_file(
+                name, wanted, revision=revision, local_files_only=True, _raise_exceptions_for_missing_entries=False
+            )
         except (OSError, ValueError):
             return None
         if file is not None:

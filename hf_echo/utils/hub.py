@@ -1,8 +1,10 @@
-"""Check whether the Hub can be reached."""
+"""Names on the Hub: a version of a repository by `org/name@v1.2.0`, and whether the Hub can be reached."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 FILES = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json")
 
@@ -28,3 +30,36 @@ def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -
     except Exception as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
         return (str(error) or type(error).__name__).splitlines()[0]
     return None
+
+
+def split_revision(name: str | Path) -> tuple[str, str | None]:
+    """("org/name", "v1.2.0") of "org/name@v1.2.0"; (name, None) of another name or of what exists on this machine."""
+    found = re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", str(name))
+    return (found[1], found[2]) if found and not Path(name).exists() else (str(name), None)
+
+
+def snapshot(name: str | Path, kind: str = "model") -> str:
+    """The folder of one version: "org/name@v1.2.0" is downloaded whole; every other name is returned as it is.
+
+    Weights, decoder, tokenizer and code come from the same commit. What is in the cache is not downloaded again.
+
+    Args:
+        kind: "model" or "dataset".
+
+    Raises:
+        FileNotFoundError: the repository or the version does not exist, or the Hub cannot be reached.
+    """
+    repo, revision = split_revision(name)
+    if revision is None:
+        return str(name)
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
+
+    try:
+        return snapshot_download(repo, revision=revision, repo_type=kind)
+    except RevisionNotFoundError:
+        tags = sorted(ref.name for ref in HfApi().list_repo_refs(repo, repo_type=kind).tags)
+        raise FileNotFoundError(f"{repo} has no version {revision}; it has {', '.join(tags) or 'none'}") from None
+    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise FileNotFoundError(f"{name}: {reason}") from None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .hub import out_of_reach
+from .hub import out_of_reach, snapshot
 
 
 def locate(source: str | Path) -> tuple[str, dict[str, str]]:
     """Arguments of from_pretrained for a source: (folder or Hub name, {"gguf_file": name} for a GGUF file)."""
+    source = snapshot(source)
     path = Path(source)
     if path.is_file():
         return str(path.parent), {"gguf_file": path.name}

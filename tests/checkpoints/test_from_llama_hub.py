@@ -33,7 +33,8 @@ def convert(llama, tmp_path_factory):
     """convert(name, folder) runs the command in another process: the Hub's address is read on import."""
     module = runpy.run_path(str(HUB_SERVER))
     files = {path.name: (path.read_bytes(), path.suffix == ".safetensors") for path in llama.iterdir()}
-    module["REPOS"]["model", "tester/llama"] = [("0" * 40, files)]
+    module["REPOS"]["model", "tester/llama"] = module["Repo"]("tester/llama")
+    module["REPOS"]["model", "tester/llama"].branches["main"] = [("0" * 40, files)]
     server = module["start"]()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     hub = {

@@ -126,7 +126,7 @@ def test_python_blocks_run_in_order(release):
             text=True,
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        _, files = hub["REPOS"]["model", REPO][-1]
+        _, files = hub["REPOS"]["model", REPO].branches["main"][-1]
     finally:
         server.shutdown()
         server.server_close()

@@ -56,8 +56,8 @@ def test_card(folder):
 def test_wrong_folder_and_version(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="no data/"):
         write_card(tmp_path)
-    with pytest.raises(ValueError, match="version 'one' must be a number such as 1.0"):
-        push_dataset(folder, "me/pairs", version="one")
+    with pytest.raises(ValueError, match="version 'one' is not a version"):
+        push_dataset(folder, "me/pairs", version="one", license="mit")
 
 
 def test_push_twice_and_read_both_versions(folder, tmp_path):
@@ -68,13 +68,13 @@ def test_push_twice_and_read_both_versions(folder, tmp_path):
         from datasets import load_dataset
         from hf_echo.hub.dataset_card import push_dataset
         folder, found = Path(sys.argv[1]), {}
-        push_dataset(folder, "tester/strict", version="1.0")
+        push_dataset(folder, "tester/strict", version="1.0", license="mit")
         (folder / "data/train-00001-of-00002.parquet").unlink()
-        push_dataset(folder, "tester/strict", version="1.1")
+        push_dataset(folder, "tester/strict", version="1.1", license="mit")
         for version in ("v1.0", "v1.1", "main"):
             found[version] = load_dataset("tester/strict", revision=version, split="train")["source"][:]
         try:
-            push_dataset(folder, "tester/strict", version="1.1")
+            push_dataset(folder, "tester/strict", version="1.1", license="mit", title="Other")
         except ValueError as error:
             found["error"] = str(error)
         print(json.dumps(found))"""
@@ -90,4 +90,4 @@ def test_push_twice_and_read_both_versions(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["v1.0"] == [f"s{i}" for i in range(10)] and found["v1.1"] == found["main"] == found["v1.0"][:5]
-    assert found["error"].startswith("tester/strict already has version 1.1")
+    assert found["error"].startswith("tester/strict has version 1.1 with other content (README.md)")

@@ -3,6 +3,8 @@
     python ways_in.py RESULT.pt NAME...
     python ways_in.py --installed RESULT.pt NAME...
 
+NAME@REVISION opens a version of a name on the Hub.
+
 A test imports `open_all` for the same results in its own process: all must be equal bit by bit.
 """
 
@@ -118,7 +120,9 @@ def elsewhere(names: list[str], result_file: str) -> dict[str, dict]:
     results = {}
     for number, name in enumerate(names):
         again = f"{result_file}.{number}"
-        results[name] = open_all(name, save_to=again, trust_remote_code=True)
+        repo, _, revision = name.partition("@")
+        pinned = {"revision": revision} if revision else {}
+        results[name] = open_all(repo, save_to=again, trust_remote_code=True, **pinned)
         results[f"{name} saved again"] = open_all(again, decoder=False, trust_remote_code=True)
     assert "hf_echo" not in sys.modules
     return results

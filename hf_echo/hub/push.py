@@ -1,0 +1,162 @@
+"""Push a folder to the Hub as one version: one commit on `main`, one tag, checksums compared at the end.
+
+A push that was interrupted at any point is completed by running it again: `main` is the version before or the new one,
+never a mixture. A version is never changed: the same content again does nothing, other content is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .upload_checks import KINDS, files_of, kind_of, upload_problems
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+# Bytes. One commit of more takes so long that it fails; `upload_folder` can be resumed, but makes several commits, so
+# it goes to a pull request that is merged at the end.
+LARGE_DATASET = 5 * 2**30
+BY_HUB = {".gitattributes"}  # written by the Hub itself
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What a push did: `status` is "pushed", or "unchanged" where the Hub had this version with this content."""
+
+    url: str
+    tag: str
+    commit: str
+    status: str
+
+
+def push(
+    folder: str | Path,
+    repo: str,
+    *,
+    version: str,
+    kind: str | None = None,
+    private: bool = False,
+    collection: str | None = None,
+) -> Pushed:
+    """Push a folder as `repo` and tag the commit `v{version}`.
+
+    Args:
+        folder: all its files go up; files that are only on the Hub are deleted there.
+        repo: "org/name"; created if it does not exist.
+        version: such as 1.2.0.
+        kind: "model", "dataset" or "space"; None decides by the files.
+        private: of a new repository.
+        collection: slug of a collection that the repository is added to.
+
+    Raises:
+        ValueError: the folder must not be pushed (`upload_problems`), the version is not a version or is on the Hub
+            with other content, or somebody else changed `main` during the push.
+    """
+    from huggingface_hub import HfApi
+
+    folder, tag, kind = Path(folder), _tag(version), kind or kind_of(folder)
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+    if problems := list(upload_problems(folder, kind)):
+        more = f" (and {len(problems) - 1} more: hf-echo push --dry-run lists them)" if len(problems) > 1 else ""
+        raise ValueError(f"{folder}: {problems[0]}{more}")
+    api = HfApi()
+    api.create_repo(repo, repo_type=kind, private=private, exist_ok=True, space_sdk=_sdk(folder, kind))
+    refs = api.list_repo_refs(repo, repo_type=kind)
+    tags = {ref.name: ref.target_commit for ref in refs.tags}
+    status = "unchanged" if tag in tags else "pushed"
+    if tag not in tags:
+        head = next(ref.target_commit for ref in refs.branches if ref.name == "main")
+        tags[tag] = _commit(api, folder, repo, kind, version, head)
+        api.create_tag(repo, tag=tag, revision=tags[tag], repo_type=kind)
+    if different := differences(api, folder, repo, kind, tag):
+        raise ValueError(
+            f"{repo} has version {version} with other content ({different[0]}): push another version, tags stay"
+        )
+    if collection:
+        api.add_collection_item(collection, repo, kind, exists_ok=True)
+    url = f"{api.endpoint}/{'' if kind == 'model' else kind + 's/'}{repo}/tree/{tag}"
+    return Pushed(url, tag, tags[tag], status)
+
+
+def plan(folder: str | Path, kind: str | None = None) -> tuple[str, list[tuple[Path, int]], list[str]]:
+    """What `push` would upload, without asking the Hub: (kind, [(file, bytes)], problems)."""
+    folder, kind = Path(folder), kind or kind_of(folder)
+    files = [(file, (folder / file).stat().st_size) for file in files_of(folder, kind)]
+    return kind, files, list(upload_problems(folder, kind))
+
+
+def differences(api: HfApi, folder: Path, repo: str, kind: str, revision: str) -> list[str]:
+    """Files that are not the same here and on the Hub at a revision, by the checksums that the Hub keeps."""
+    found = api.verify_repo_checksums(repo, repo_type=kind, revision=revision, local_dir=folder)
+    here = {file.as_posix() for file in files_of(folder, kind)}
+    names = {
+        *(mismatch["path"] for mismatch in found.mismatches),
+        *found.missing_paths,
+        *(path for path in found.extra_paths if path in here),
+    }
+    return sorted(names - BY_HUB)
+
+
+def _commit(api: HfApi, folder: Path, repo: str, kind: str, version: str, head: str) -> str:
+    """`main` becomes the folder; returns its commit."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if not (changed := differences(api, folder, repo, kind, head)):
+        return head  # an earlier push ended between the commit and the tag
+    if kind == "dataset" and sum((folder / file).stat().st_size for file in files_of(folder, kind)) > LARGE_DATASET:
+        return _merge(api, folder, repo, version)
+    operations = [
+        CommitOperationAdd(path, folder / path) if (folder / path).is_file() else CommitOperationDelete(path)
+        for path in changed
+    ]
+    try:
+        commit = api.create_commit(
+            repo, operations, repo_type=kind, commit_message=f"Version {version}", parent_commit=head
+        )
+    except HfHubHTTPError as error:
+        if error.response.status_code == 412:
+            raise ValueError(f"{repo}: somebody else changed main during the push; run it again") from error
+        raise
+    return str(commit.oid)
+
+
+def _merge(api: HfApi, folder: Path, repo: str, version: str) -> str:
+    """Upload a large dataset to a pull request, in as many commits as it takes, and merge it as one."""
+    title = f"Version {version}"
+    opened = api.get_repo_discussions(
+        repo, repo_type="dataset", discussion_type="pull_request", discussion_status="open"
+    )
+    number = next((pull.num for pull in opened if pull.title == title), None)
+    if number is None:
+        number = api.create_pull_request(repo, title, repo_type="dataset").num
+    branch = f"refs/pr/{number}"
+    if differences(api, folder, repo, "dataset", branch):
+        api.upload_folder(
+            repo_id=repo,
+            repo_type="dataset",
+            folder_path=folder,
+            revision=branch,
+            delete_patterns="*",
+            commit_message=title,
+        )
+    api.change_discussion_status(repo, number, "open", repo_type="dataset")  # a new pull request is a draft
+    api.merge_pull_request(repo, number, repo_type="dataset")
+    refs = api.list_repo_refs(repo, repo_type="dataset")
+    return next(str(ref.target_commit) for ref in refs.branches if ref.name == "main")
+
+
+def _tag(version: str) -> str:
+    if not re.fullmatch(r"v?\d+(\.\d+)*([.-]?(dev|a|b|rc)\d*)?", version):
+        raise ValueError(f"version {version!r} is not a version such as 1.2.0")
+    return f"v{version.removeprefix('v')}"
+
+
+def _sdk(folder: Path, kind: str) -> str | None:
+    from .upload_checks import card_data
+
+    return card_data(folder).get("sdk") if kind == "space" else None

@@ -1,0 +1,235 @@
+"""Push and pull by version, against a Hub on this machine: killed after every request in turn, refused, unchanged."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from hf_echo.hub.push import plan, push
+from hf_echo.hub.upload_checks import kind_of, upload_problems
+
+HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
+CARD = "---\nlicense: mit\nlanguage:\n- fra\n---\n# Model\n"
+
+
+@pytest.fixture(scope="module")
+def on_the_hub(tmp_path_factory):
+    """on_the_hub(code, *arguments): what Python code prints as JSON, in a process that knows the loopback Hub."""
+    server = runpy.run_path(str(HUB_SERVER))["start"]()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    hub = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path_factory.mktemp("home")),
+        "HF_TOKEN": "x",
+        "HF_HUB_DISABLE_XET": "1",
+    }
+
+    def run(code: str, *arguments) -> dict:
+        command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+        done = subprocess.run(command, env=kept | hub, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    yield run
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    """A folder that looks like a release; nothing opens it."""
+    folder = tmp_path / "model"
+    (folder / "decoder").mkdir(parents=True)
+    for name in ("tokenizer_config.json", "config.json", "decoder/config.json"):
+        (folder / name).write_text("{}")
+    for name in ("model.safetensors", "decoder/model.safetensors"):
+        (folder / name).write_bytes(name.encode() * 9)
+    (folder / "modules.json").write_text("[]")
+    (folder / "README.md").write_text(CARD)
+    return folder
+
+
+KILLED = """
+    import json, sys, time, urllib.request
+    time.sleep = lambda seconds: None  # between two tries of the client
+    from pathlib import Path
+    import huggingface_hub
+    from huggingface_hub import HfApi
+    from hf_echo.hub import push as module
+    from hf_echo.hub.push import differences, push
+    folder, kind, large = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    module.LARGE_DATASET = large
+    api, name, outcomes = HfApi(), {"model": "model.safetensors", "dataset": "data/train-0.parquet"}[kind], []
+    def fail(after): urllib.request.urlopen(f"{api.endpoint}/_fail/{after}").read()
+    for after in range(40):
+        repo = f"tester/killed-{kind}-{large > 0}-{after}"
+        (folder / name).write_bytes(b"old")
+        push(folder, repo, version="1.0")
+        (folder / name).write_bytes(b"new")
+        (folder / "README.md").write_text((folder / "README.md").read_text() + "More.\\n")
+        fail(after)
+        try:
+            push(folder, repo, version="1.1")
+            killed = False
+        except Exception as error:
+            killed = True
+        fail(-1)
+        at_main = differences(api, folder, repo, kind, "main")
+        whole = at_main in ([], sorted(["README.md", name]))
+        again = push(folder, repo, version="1.1")
+        outcomes.append([killed, whole, differences(api, folder, repo, kind, "v1.1"),
+                         differences(api, folder, repo, kind, "main"), differences(api, folder, repo, kind, "v1.0"),
+                         push(folder, repo, version="1.1").status])
+        if not killed:
+            break
+    print(json.dumps(outcomes))"""
+
+
+@pytest.mark.parametrize(
+    "kind, large", [("model", 1 << 40), ("dataset", 1 << 40), pytest.param("dataset", 0, marks=pytest.mark.slow)]
+)
+def test_killed_after_every_request(on_the_hub, model, tmp_path, kind, large):
+    """`main` is the old version or the new one, and the same push again completes it."""
+    folder, name = model, "model.safetensors"
+    if kind == "dataset":
+        folder, name = tmp_path / "data set", "data/train-0.parquet"
+        (folder / "data").mkdir(parents=True)
+        (folder / "README.md").write_text(CARD)
+        (folder / name).write_bytes(b"x")
+    outcomes = on_the_hub(KILLED, folder, kind, large)
+    killed = [row[0] for row in outcomes]
+    assert killed[-1] is False and all(killed[:-1]) and len(killed) > 5
+    assert all(row[1] for row in outcomes)
+    assert {json.dumps(row[2:]) for row in outcomes} == {json.dumps([[], [], ["README.md", name], "unchanged"])}
+
+
+def test_versions_are_not_changed_and_old_files_leave_main(on_the_hub, model):
+    code = """
+        import json, sys
+        from pathlib import Path
+        from huggingface_hub import HfApi
+        from hf_echo.hub.push import push
+        folder, api, out = Path(sys.argv[1]), HfApi(), {}
+        out["first"] = push(folder, "tester/versions", version="1.0").status
+        out["same"] = push(folder, "tester/versions", version="v1.0").status
+        (folder / "decoder/config.json").unlink()
+        (folder / "decoder/model.safetensors").unlink()
+        def refused(version, **options):
+            try:
+                return push(folder, "tester/versions", version=version, **options).status
+            except ValueError as error:
+                return str(error)
+        out["other"] = refused("1.0")
+        out["second"] = refused("2.0")
+        out["files"] = {tag: sorted(api.list_repo_files("tester/versions", revision=tag)) for tag in ("v1.0", "main")}
+        real = HfApi.create_commit
+        def meanwhile(self, *args, **kwargs):
+            HfApi.create_commit = real
+            self.upload_file(path_or_fileobj=b"hello", path_in_repo="x.txt", repo_id="tester/versions")
+            return real(self, *args, **kwargs)
+        (folder / "model.safetensors").write_bytes(b"third")
+        HfApi.create_commit = meanwhile
+        out["race"] = refused("3.0")
+        (folder / "README.md").write_text("---\\nlicense: my-own\\n---\\n")
+        out["card"] = refused("4.0")
+        print(json.dumps(out))"""
+    out = on_the_hub(code, model)
+    assert (out["first"], out["same"], out["second"]) == ("pushed", "unchanged", "pushed")
+    assert out["other"].startswith("tester/versions has version 1.0 with other content (decoder/config.json)")
+    assert "decoder/model.safetensors" in out["files"]["v1.0"]
+    assert not [file for file in out["files"]["main"] if file.startswith("decoder/")]
+    assert out["race"] == "tester/versions: somebody else changed main during the push; run it again"
+    assert '"license" must be one of' in out["card"]
+
+
+def test_collection_twice(on_the_hub):
+    code = """
+        import json
+        from huggingface_hub import HfApi
+        from hf_echo.hub.collection import make_collection
+        items = ["tester/a", "datasets/tester/b", "papers/2603.16606"]
+        urls = {make_collection("OmniSONAR", items[:n], owner="tester") for n in (2, 3, 3)}
+        slug = urls.copy().pop().split("collections/")[1]
+        found = HfApi().get_collection(slug)
+        print(json.dumps([len(urls), [[item.item_id, item.item_type] for item in found.items]]))"""
+    wanted = [["tester/a", "model"], ["tester/b", "dataset"], ["2603.16606", "paper"]]
+    assert on_the_hub(code) == [1, wanted]
+
+
+def write(folder: Path, name: str, content: bytes | str = b"x") -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (lambda f: write(f, "old/model.pt"), "old/model.pt: a pickle can run code"),
+        (lambda f: write(f, "pytorch_model.bin"), "pytorch_model.bin: a pickle"),
+        (lambda f: write(f, "checkpoint-50/model.safetensors"), "checkpoint-50/model.safetensors: state of a training"),
+        (lambda f: write(f, "optimizer.pt"), "optimizer.pt: state of a training run"),
+        (
+            lambda f: write(f, "recipe.json", '{"data": "/home/me/pairs.tsv"}'),
+            "recipe.json: '/home/me' is a path of this",
+        ),
+        (lambda f: write(f, "notes.txt", "C:\\Users\\me\\x"), "is a path of this machine"),
+        (lambda f: (f / "tokenizer_config.json").unlink(), "tokenizer_config.json is missing"),
+        (lambda f: (f / "modules.json").unlink(), "modules.json is missing"),
+        (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
+        (lambda f: write(f, "config.json", '{"auto_map": {"AutoModel": "modeling_x.X"}}'), "modeling_x.py is missing"),
+        (lambda f: (f / "README.md").unlink(), "README.md is missing"),
+        (lambda f: write(f, "README.md", "# no header"), "license is missing"),
+        (
+            lambda f: write(f, "README.md", "---\nlicense: mit\nlanguage: noinfo\n---\n"),
+            "language 'noinfo' is not an ISO",
+        ),
+        (lambda f: write(f, "README.md", "---\nlicense: [\n---\n"), "the metadata is not YAML"),
+    ],
+)
+def test_refused_before_anything_is_uploaded(model, change, problem):
+    assert list(upload_problems(model, "model")) == []
+    change(model)
+    problems = list(upload_problems(model, "model"))
+    assert any(problem in line for line in problems) and not [line for line in problems if "\n" in line]
+    with pytest.raises(ValueError) as error:
+        push(model, "tester/refused", version="1.0", kind="model")
+    assert "\n" not in str(error.value) and str(model) in str(error.value)
+
+
+def test_addresses_and_vocabularies_are_no_paths_of_this_machine(model):
+    write(model, "links.md", "https://example.org/home/me and ../tmp/x and docs/data/x and a/home/b")
+    assert list(upload_problems(model, "model")) == []
+
+
+def test_plan_and_kinds(model, tmp_path):
+    kind, files, problems = plan(model)
+    assert (kind, problems) == ("model", [])
+    assert {str(file): size for file, size in files} == {
+        str(p.relative_to(model)): p.stat().st_size for p in model.rglob("*") if p.is_file()
+    }
+    write(tmp_path / "space", "README.md", "---\nsdk: gradio\nlicense: mit\n---\n")
+    write(tmp_path / "set", "data/a.parquet")
+    assert kind_of(tmp_path / "space") == "space" and kind_of(tmp_path / "set") == "dataset"
+    with pytest.raises(ValueError, match="no config.json"):
+        kind_of(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        kind_of(tmp_path / "none")
+    for version in ("one", "1.0 ", "", "../1"):
+        with pytest.raises(ValueError, match="is not a version"):
+            push(model, "tester/x", version=version)
+
+
+def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
+    code, out, err = hf_echo_cli("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
+    assert code == 0 and "decoder/model.safetensors" in out and "model me/x, v1.2.0" in out and err == ""
+    (model / "README.md").unlink()
+    code, out, err = hf_echo_cli("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
+    assert code == 2 and "problem: README.md is missing" in err
