@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         EchoDecoderConfig,
         EchoEncoder,
         EchoForTranslation,
+        EchoSpeechConfig,
+        EchoSpeechEncoder,
         EchoTokenizer,
         SonarTranslationPipeline,
     )
@@ -37,6 +39,8 @@ __all__ = [
     "EchoDecoderConfig",
     "EchoEncoder",
     "EchoForTranslation",
+    "EchoSpeechConfig",
+    "EchoSpeechEncoder",
     "EchoTokenizer",
     "SonarTranslationPipeline",
     "pretrained",
@@ -88,7 +92,11 @@ _AUTO = _AUTO_FOLDER + "configuration_auto"
 
 def _register(configuration_auto) -> None:
     mapping = configuration_auto.CONFIG_MAPPING
-    for model_type, name in {"echo": "EchoConfig", "echo_decoder": "EchoDecoderConfig"}.items():
+    for model_type, name in {
+        "echo": "EchoConfig",
+        "echo_decoder": "EchoDecoderConfig",
+        "echo_speech": "EchoSpeechConfig",
+    }.items():
         mapping._mapping[model_type] = name
         mapping._modules[model_type] = sys.modules[__name__]
 

@@ -3,25 +3,33 @@
 Importing this folder registers its classes with transformers; hf_echo/__init__.py registers the configurations.
 """
 
-from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoFeatureExtractor, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_echo import EchoConfig, EchoDecoderConfig
+from .configuration_echo_speech import EchoSpeechConfig
+from .feature_extraction_echo import EchoAudioFeatureExtractor
 from .modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
+from .modeling_echo_speech import EchoSpeechEncoder
 from .pipeline_echo import SonarTranslationPipeline
 from .tokenization_echo import EchoTokenizer
 
 __all__ = [
+    "EchoAudioFeatureExtractor",
     "EchoConfig",
     "EchoDecoder",
     "EchoDecoderConfig",
     "EchoEncoder",
     "EchoForTranslation",
+    "EchoSpeechConfig",
+    "EchoSpeechEncoder",
     "EchoTokenizer",
     "SonarTranslationPipeline",
 ]
 
 AutoModel.register(EchoConfig, EchoEncoder, exist_ok=True)
+AutoModel.register(EchoSpeechConfig, EchoSpeechEncoder, exist_ok=True)
+AutoFeatureExtractor.register(EchoSpeechConfig, EchoAudioFeatureExtractor, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
 AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)

@@ -22,8 +22,10 @@ def sentence_transformer_prompts(languages: list[str] | None = None) -> dict[str
     return {DEFAULT_PROMPT: encoder_prompt() + PROMPT_END} | {c: encoder_prompt(c) + PROMPT_END for c in codes}
 
 
-def write_sentence_transformer_files(folder: str | Path, languages: list[str] | None = None) -> None:
-    """Write modules.json and the other SentenceTransformer files into the folder of an Echo encoder."""
+def write_sentence_transformer_files(
+    folder: str | Path, languages: list[str] | None = None, *, modality: str = "text"
+) -> None:
+    """Write modules.json and the other SentenceTransformer files of an Echo encoder of "text" or "audio"."""
     folder = Path(folder)
     files = {
         "modules.json": [
@@ -37,13 +39,13 @@ def write_sentence_transformer_files(folder: str | Path, languages: list[str] | 
         ],
         "sentence_bert_config.json": {
             "transformer_task": "feature-extraction",
-            "modality_config": {"text": {"method": "forward", "method_output_name": "sentence_embedding"}},
+            "modality_config": {modality: {"method": "forward", "method_output_name": "sentence_embedding"}},
             "module_output_name": "sentence_embedding",
             "unpad_inputs": False,  # a batch packed into one row would be pooled into one vector
         },
         "config_sentence_transformers.json": {
             "model_type": "SentenceTransformer",
-            "prompts": sentence_transformer_prompts(languages),
+            "prompts": sentence_transformer_prompts(languages) if modality == "text" else {},
             "default_prompt_name": None,  # the tokenizer treats a text without prompt like DEFAULT_PROMPT
             "similarity_fn_name": "cosine",
         },

@@ -1,0 +1,163 @@
+"""Feature extractor for speech: any audio that a user has becomes samples or log-mel frames at one sampling rate."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import SeamlessM4TFeatureExtractor, Wav2Vec2FeatureExtractor
+from transformers.feature_extraction_sequence_utils import SequenceFeatureExtractor
+
+logger = logging.getLogger(__name__)
+SHORTEST = 0.025  # seconds: one frame of wav2vec 2.0 (400 samples at 16 kHz) and of a log-mel spectrogram
+CLIPPED = 0.01  # share of samples at the limit from which a warning says so
+
+
+def load_audio(audio: Any, sampling_rate: int, *, given_rate: int | None = None, name: str = "audio") -> np.ndarray:
+    """Mono float32 samples (n,) at a sampling rate, in the range -1 to 1.
+
+    Args:
+        audio: a path, the bytes of a file, an array (n,), (channels, n) or (n, channels) of floats or integers, or a
+            mapping {"array", "sampling_rate"} or {"path"} or {"bytes"}, as `datasets` gives.
+        sampling_rate: of the result, in Hz.
+        given_rate: of an array without its own; None means that it has the rate of the result.
+        name: what an error calls the audio.
+
+    Raises:
+        FileNotFoundError: there is no such file. ValueError: it is not readable audio, shorter than 25 ms, silent, or
+            holds NaN or infinite values.
+    """
+    if isinstance(audio, Mapping):
+        given_rate = audio.get("sampling_rate") or given_rate
+        parts = [audio[key] for key in ("array", "bytes", "path") if audio.get(key) is not None]
+        if not parts:
+            raise ValueError(f"{name}: a mapping needs 'array' and 'sampling_rate', 'bytes' or 'path'")
+        if audio.get("array") is not None and audio.get("sampling_rate") is None:
+            raise ValueError(f"{name}: the array has no 'sampling_rate'")
+        audio = parts[0]
+    if isinstance(audio, (str, Path)):
+        name = str(audio)
+    if isinstance(audio, (str, Path, bytes)):
+        samples, given_rate = _read_file(audio, name)
+    else:
+        samples = np.asarray(audio)
+    samples = _mono(_floats(samples, name), name)
+    if given_rate is not None and given_rate != sampling_rate:
+        samples = _resampled(samples, given_rate, sampling_rate, name)
+    if len(samples) < SHORTEST * sampling_rate:
+        raise ValueError(f"{name}: {1000 * len(samples) / sampling_rate:.0f} ms of audio; at least 25 ms are needed")
+    if not np.isfinite(samples).all():
+        raise ValueError(f"{name}: NaN or infinite samples")
+    if np.ptp(samples) == 0:
+        raise ValueError(f"{name}: only silence")
+    if np.mean(np.abs(samples) >= 0.999) > CLIPPED:
+        logger.warning("%s: clipped (many samples at the limit); the embedding may be worse", name)
+    return samples
+
+
+def _read_file(audio: str | Path | bytes, name: str) -> tuple[np.ndarray, int]:
+    try:
+        import soundfile
+    except ImportError as error:
+        raise ImportError("audio files need soundfile: pip install 'hf-echo[speech]'") from error
+    if not isinstance(audio, bytes) and not Path(audio).is_file():
+        raise FileNotFoundError(f"no audio file {audio}")
+    try:
+        return soundfile.read(io.BytesIO(audio) if isinstance(audio, bytes) else audio, dtype="float32", always_2d=True)
+    except (soundfile.LibsndfileError, RuntimeError, EOFError) as error:
+        reason = str(error).rsplit(": ", 1)[-1].strip().rstrip(".")
+        raise ValueError(f"{name}: not a readable wav, flac, ogg or mp3 file ({reason})") from None
+
+
+def _floats(samples: np.ndarray, name: str) -> np.ndarray:
+    """Integers are scaled to -1 to 1 by the range of their type."""
+    if samples.dtype.kind == "u":
+        half = 2.0 ** (8 * samples.dtype.itemsize - 1)
+        return ((samples - half) / half).astype(np.float32)
+    if samples.dtype.kind == "i":
+        return (samples / 2.0 ** (8 * samples.dtype.itemsize - 1)).astype(np.float32)
+    if samples.dtype.kind != "f":
+        raise ValueError(f"{name}: audio is a path, bytes, an array of numbers or a mapping, not {samples.dtype}")
+    return samples.astype(np.float32)
+
+
+def _mono(samples: np.ndarray, name: str) -> np.ndarray:
+    """(n,) mean of the channels of (n,), (n, channels) or (channels, n): the shorter side holds the channels."""
+    if samples.ndim == 2:
+        samples = samples.mean(int(np.argmin(samples.shape)) if min(samples.shape) else 1)
+    if samples.ndim != 1:
+        raise ValueError(f"{name}: an array of {samples.ndim} dimensions; give (samples,) or (channels, samples)")
+    return samples
+
+
+def _resampled(samples: np.ndarray, rate: int, wanted: int, name: str) -> np.ndarray:
+    if not 1000 <= rate <= 768_000:
+        raise ValueError(f"{name}: sampling rate {rate} Hz; it must be between 1000 and 768000")
+    try:
+        import soxr
+    except ImportError as error:
+        raise ImportError("another sampling rate needs soxr: pip install 'hf-echo[speech]'") from error
+    return soxr.resample(samples, rate, wanted).astype(np.float32)
+
+
+class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
+    """Audio to the padded input of a speech encoder with its mask. It takes what `load_audio` takes.
+
+    Args:
+        features: "samples" (wav2vec 2.0: zero mean, unit variance) or "log-mel" (w2v-BERT and small students).
+        num_mel_bins: of "log-mel".
+        stride: of "log-mel": so many frames of 10 ms are joined to one.
+        sampling_rate: in Hz; other rates are resampled.
+
+    Raises:
+        ValueError: `features` is neither of the two.
+    """
+
+    def __init__(self, features="samples", num_mel_bins=80, stride=2, sampling_rate=16000, **kwargs):
+        if features not in ("samples", "log-mel"):
+            raise ValueError(f"features is {features!r}; it must be samples or log-mel")
+        self.features, self.num_mel_bins, self.stride = features, num_mel_bins, stride
+        for name in ("feature_size", "padding_value"):
+            kwargs.pop(name, None)
+        super().__init__(feature_size=1, sampling_rate=sampling_rate, padding_value=0.0, **kwargs)
+
+    @property
+    def model_input_names(self) -> list[str]:
+        return ["input_values" if self.features == "samples" else "input_features", "attention_mask"]
+
+    @cached_property
+    def _library(self) -> SequenceFeatureExtractor:
+        """The extractor of transformers that computes the features."""
+        if self.features == "samples":
+            return Wav2Vec2FeatureExtractor(sampling_rate=self.sampling_rate, return_attention_mask=True)
+        return SeamlessM4TFeatureExtractor(
+            feature_size=self.num_mel_bins,
+            num_mel_bins=self.num_mel_bins,
+            sampling_rate=self.sampling_rate,
+            stride=self.stride,
+        )
+
+    def __call__(self, audio: Any, sampling_rate: int | None = None, padding: bool | str = True, **kwargs):
+        """`input_values` (batch, samples) or `input_features` (batch, frames, features), and `attention_mask`.
+
+        Args:
+            audio: one audio or a list of them.
+            sampling_rate: of arrays without their own.
+        """
+        many = isinstance(audio, (list, tuple)) and not (audio and isinstance(audio[0], (int, float)))
+        samples = [
+            load_audio(item, self.sampling_rate, given_rate=sampling_rate, name=f"audio {number}")
+            for number, item in enumerate(audio if many else [audio], 1)
+        ]
+        return self._library(samples, padding=padding, sampling_rate=self.sampling_rate, **kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in super().to_dict().items() if name != "_library"}
+
+
+EchoAudioFeatureExtractor.register_for_auto_class("AutoFeatureExtractor")

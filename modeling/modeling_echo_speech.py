@@ -1,0 +1,110 @@
+"""Speech encoder of the space (OS 3.4, 4.6): audio model, attention pooling from one learned query, projection."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from transformers import AutoModel
+from transformers import initialization as init
+
+from .configuration_echo_speech import EchoSpeechConfig
+from .modeling_echo import EchoEncoderOutput
+from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
+from .sentence_transformer_echo import write_sentence_transformer_files
+
+# Named here too: transformers copies the files of remote code by following the imports of each.
+if __name__.startswith("transformers_modules"):
+    from .feature_extraction_echo import EchoAudioFeatureExtractor  # noqa: F401
+
+
+class AttentionPooler(nn.Module):
+    """Transformer decoder that reads all frames from one learned query; its last state stands for the audio."""
+
+    def __init__(self, config: EchoSpeechConfig):
+        super().__init__()
+        width, frames = config.pooler_hidden_size, config.audio_config.hidden_size
+        self.input = nn.Linear(frames, width) if frames != width else nn.Identity()
+        self.query = nn.Parameter(torch.zeros(1, 1, width))
+        layer = nn.TransformerDecoderLayer(
+            width, config.pooler_heads, config.pooler_intermediate_size, config.pooler_dropout, batch_first=True
+        )
+        self.layers = nn.TransformerDecoder(layer, config.pooler_layers)
+
+    def forward(self, frames: torch.Tensor, frame_mask: torch.Tensor) -> torch.Tensor:
+        """(batch, width) of frames (batch, n, hidden_size) and their mask (batch, n) bool."""
+        query = self.query.expand(len(frames), -1, -1)
+        return self.layers(query, self.input(frames), memory_key_padding_mask=~frame_mask)[:, 0]
+
+
+class EchoSpeechEncoder(EchoPreTrainedModel):
+    """Audio to a sentence embedding in the space of a text encoder.
+
+    Example:
+        >>> inputs = AutoFeatureExtractor.from_pretrained(folder)(["hello.wav"], return_tensors="pt")
+        >>> AutoModel.from_pretrained(folder)(**inputs).sentence_embedding.shape
+        torch.Size([1, 1024])
+    """
+
+    config_class = EchoSpeechConfig
+    base_model_prefix = "audio"
+    main_input_name = "input_values"
+    input_modalities = ("audio",)
+    _no_split_modules = ["Wav2Vec2EncoderLayerStableLayerNorm", "Wav2Vec2BertEncoderLayer", "TransformerDecoderLayer"]
+
+    def __init__(self, config: EchoSpeechConfig):
+        super().__init__(config)
+        self.audio = AutoModel.from_config(config.audio_config)
+        self.pooler = AttentionPooler(config)
+        self.projection = EchoProjection(config.pooler_hidden_size, config.embedding_size)
+        self.post_init()
+
+    def _init_weights(self, module):
+        super()._init_weights(module)
+        if isinstance(module, nn.MultiheadAttention):
+            init.xavier_uniform_(module.in_proj_weight)
+            init.zeros_(module.in_proj_bias)
+        elif isinstance(module, AttentionPooler):
+            init.normal_(module.query, std=self.config.initializer_range)
+
+    def forward(
+        self,
+        input_values: torch.FloatTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        input_features: torch.FloatTensor | None = None,
+        **kwargs,
+    ) -> EchoEncoderOutput:
+        """
+        Args:
+            input_values: (batch, samples) at the sampling rate of the feature extractor, normalised.
+            attention_mask: (batch, samples) or (batch, frames of `input_features`), 1 where there is audio. Padding
+                does not change an embedding where the audio model has layer norm in its convolutions.
+            input_features: (batch, frames, features), for audio models that read log-mel frames.
+
+        Returns:
+            `sentence_embedding` = `pooler_output` (batch, embedding_size), not normalised, and `last_hidden_state`
+            (batch, frames, hidden size of the audio model).
+
+        Raises:
+            ValueError: neither or both of input_values and input_features.
+        """
+        if (input_values is None) == (input_features is None):
+            raise ValueError("give input_values (samples) or input_features (log-mel frames)")
+        audio = input_values if input_features is None else input_features
+        if attention_mask is None:
+            attention_mask = torch.ones(audio.shape[:2], dtype=torch.long, device=audio.device)
+        frames = self.audio(audio.to(self.dtype), attention_mask=attention_mask).last_hidden_state
+        pooled = self.pooler(frames, self.frame_mask(attention_mask, frames.shape[1]))
+        embedding = self.projection(pooled.float())
+        return EchoEncoderOutput(last_hidden_state=frames, pooler_output=embedding, sentence_embedding=embedding)
+
+    def frame_mask(self, attention_mask: torch.Tensor, frames: int) -> torch.Tensor:
+        """(batch, frames) bool: the frames that the audio model made of real audio."""
+        if attention_mask.shape[1] != frames:
+            attention_mask = self.audio._get_feature_vector_attention_mask(frames, attention_mask)
+        return attention_mask.bool()
+
+    def save_pretrained(self, save_directory, *args, **kwargs):
+        """Save as usual, with what SentenceTransformer and trust_remote_code need beside the weights."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if kwargs.get("is_main_process", True):
+            write_sentence_transformer_files(save_directory, modality="audio")
