@@ -150,7 +150,7 @@ def test_the_groups_are_104_languages_without_overlap(script):
 
 def test_steps_of_the_journey_are_in_order(script):
     names = list(script("everyday")["steps"]())
-    assert names == ["0_start", "0_bag", "0_bag_languages", "0_white", "0_refit", "1_layers", "9_damped"]
+    assert names == ["0_start", "0_static", "0_static_languages", "0_white", "0_refit", "1_layers", "9_damped"]
 
 
 def test_a_bag_of_a_checkpoint_is_the_checkpoint_without_its_layers(script, toy, toy_tokenizer, tmp_path):

@@ -61,7 +61,10 @@ MODELING_MAY_IMPORT = {
     "huggingface_hub",
     *sys.stdlib_module_names,
 }
-MODELING_EXTRA = {"sentence_transformer_echo.py": {"sentence_transformers"}}
+MODELING_EXTRA = {
+    "sentence_transformer_echo.py": {"sentence_transformers"},
+    "feature_extraction_echo.py": {"soundfile", "soxr"},  # asked for when audio is read; an error names the extra
+}
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str, int]]:

@@ -41,13 +41,13 @@ REFIT = {"ridge": 2.0, "step": 0.7, "softmax_weight": 6.0}  # docs/trials/ridge-
 SHARE = 0.2  # of the layers (docs/trials/layers.md)
 FIRST_DECODER = 0.3  # what 1_decoder counts beside 5_decoder
 NO_REPEAT = 3  # a small decoder runs in circles without
-WHITENED = {"echo-static": "0_bag", "echo-nano": "0_bag_languages"}
+WHITENED = {"echo-static": "0_static", "echo-nano": "0_static_languages"}
 STAGES = {
-    "0_bag": "the bag of echo-static in whole characters",
-    "0_bag_languages": "batches of one language each; then whitened and refitted",
+    "0_static": "the bag of echo-static in whole characters",
+    "0_static_languages": "batches of one language each; then whitened and refitted",
     "1_decoder": "decoder from the embeddings of echo-static",
     "1_decoder_varied": "the decoder on the whitened bag, few rows a sentence",
-    "2_hard_bag": "the refitted bag with hard negatives by rule, plain SGD",
+    "2_static_hard": "the refitted bag with hard negatives by rule, plain SGD",
     "3_extension": "twelve new languages beside the others, with hard negatives too",
     "4_layers": "two layers on it, near neighbours of one language",
     "5_decoder": "the decoder on the finished encoder",
@@ -69,14 +69,14 @@ def train(journey: str) -> None:
     echo-static cut in whole characters, and is refitted."""
     folder = Path("outputs") / journey
     if journey == "echo-nano" and not (folder / "0_swapped" / "model.safetensors").exists():
-        swap_checkpoint(STATIC / "0_bag", DATA / "tokenizer_whole", folder / "0_swapped", method="sum")
+        swap_checkpoint(STATIC / "0_static", DATA / "tokenizer_whole", folder / "0_swapped", method="sum")
     for path in find_recipes(journey):
         train_recipe(path)
         made = folder / path.stem
         if path.stem == WHITENED[journey] and not (folder / "0_white").exists():
             nway, encode = str(DATA / "nway.parquet"), any_encoder(str(made))
             whiten_checkpoint(made, nway, folder / "0_white", encode, SHRINKAGE)
-        if path.stem == "0_bag_languages" and not (folder / "0_refit" / "results.json").exists():
+        if path.stem == "0_static_languages" and not (folder / "0_refit" / "results.json").exists():
             data, cache = str(DATA / "train_refit.parquet"), folder / "cache"
             refit_on_pairs(folder / "0_white", data, folder / "0_refit", cache_dir=cache, **REFIT)
         if path.stem == "4_layers" and not (folder / "4_damped").exists():
@@ -113,7 +113,7 @@ def static(corpora: Path) -> None:
     """The whitened bag, exported, measured, with its card."""
     folder = convert_static(STATIC / "0_white", PRETRAINED / "echo-static")
     found = measured(folder, STATIC / "static.json", corpora)
-    values = json.loads((STATIC / "0_bag" / "recipe.json").read_text())["values"]
+    values = json.loads((STATIC / "0_static" / "recipe.json").read_text())["values"]
     card = render(
         "echo_static.md.j2",
         **common(found, folder),
@@ -122,7 +122,7 @@ def static(corpora: Path) -> None:
         speed=found["speed"]["encode"]["sentences_per_second"],
         memory=found["speed"]["encode"]["peak_memory_mib"],
         steps=values["max_steps"],
-        seconds=json.loads((STATIC / "0_bag" / "results.json").read_text())["seconds"],
+        seconds=json.loads((STATIC / "0_static" / "results.json").read_text())["seconds"],
     )
     (folder / "README.md").write_text(card, encoding="utf-8")
     print(card)
@@ -150,7 +150,7 @@ def nano(corpora: Path) -> None:
     before = OUT / "before.json"
     if not before.exists():  # what hard negatives and the extension do: the bags before them
         values = search(any_encoder(str(OUT / "0_refit")), DATA, negatives=5)
-        values["extension"] = extension(any_encoder(str(OUT / "2_hard_bag")), DATA)
+        values["extension"] = extension(any_encoder(str(OUT / "2_static_hard")), DATA)
         before.write_text(json.dumps(values, default=float))
     card = render(
         "echo_nano.md.j2",

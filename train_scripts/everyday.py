@@ -25,10 +25,10 @@ from hf_echo.checkpoints import damp_checkpoint, whiten_checkpoint
 from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
-from hf_echo.stages.lexical import bag_config
 from hf_echo.stages.recipe import find_recipes
 from hf_echo.stages.ridge_refit import refit_on_pairs
 from hf_echo.stages.run import train_recipe
+from hf_echo.stages.static_embeddings import static_config
 from hf_echo.vocabulary import load_tokenizer
 
 JOURNEY = "echo-everyday"
@@ -49,7 +49,7 @@ def make_data(corpora: Path) -> None:
 def start_from(checkpoint: str | Path, tokenizer: str | Path, out: str | Path) -> None:
     """The token vectors of an encoder without its layers, cut in another vocabulary: a bag that stage 0 starts from."""
     source = EchoEncoder.from_pretrained(checkpoint, dtype=torch.float32)
-    config = bag_config(load_tokenizer(checkpoint), source.projection.weight.shape[0], source.config.languages)
+    config = static_config(load_tokenizer(checkpoint), source.projection.weight.shape[0], source.config.languages)
     bag = EchoEncoder(config)
     bag.embed_tokens.weight.data = source.embed_tokens.weight.data @ source.projection.weight.data.T
     torch.nn.init.eye_(bag.projection.weight)
@@ -60,7 +60,7 @@ def start_from(checkpoint: str | Path, tokenizer: str | Path, out: str | Path) -
 
 
 def whiten() -> None:
-    made = OUT / "0_bag_languages"
+    made = OUT / "0_static_languages"
     whiten_checkpoint(made, str(DATA / "nway.parquet"), OUT / "0_white", any_encoder(str(made)), SHRINKAGE)
 
 
@@ -79,7 +79,7 @@ def steps() -> dict[str, Callable[[], object]]:
     }
     layers = [name for name in found if name.endswith("_layers")]
     found |= {"9_damped": lambda: damp_checkpoint(OUT / layers[-1], OUT / "9_damped", SHARE)}
-    order = ["0_start", "0_bag", "0_bag_languages", "0_white", "0_refit"]
+    order = ["0_start", "0_static", "0_static_languages", "0_white", "0_refit"]
     return {name: found[name] for name in [*order, *sorted(set(found) - set(order))]}
 
 

@@ -34,7 +34,7 @@ def convert_static(source: str | Path, out: str | Path) -> Path:
 
     out, config = Path(out), AutoConfig.from_pretrained(source)
     if not isinstance(config, EchoConfig) or config.num_hidden_layers:
-        raise ValueError(f"{source} is no bag of sub-words: a checkpoint of the stage `lexical` is needed")
+        raise ValueError(f"{source} is not static embeddings: give a checkpoint of the stage `static`")
     tokenizer = AutoTokenizer.from_pretrained(source)
     model = AutoModel.from_pretrained(source, dtype=torch.float32)
     with torch.no_grad():

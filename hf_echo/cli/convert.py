@@ -29,9 +29,9 @@ def convert_llama(
     typer.echo(f"{out}: ready for stage 1 (hf-echo train ... model_name_or_path={out})", err=True)
 
 
-@commands.command("static", **example("hf-echo convert static outputs/nano-real/0_lexical outputs/static", folder=True))
+@commands.command("static", **example("hf-echo convert static outputs/nano-real/0_static outputs/static", folder=True))
 def convert_static(
-    source: Annotated[str, typer.Argument(help="Checkpoint of the stage `lexical`: folder or Hub name.")],
+    source: Annotated[str, typer.Argument(help="Checkpoint of the stage `static`: folder or Hub name.")],
     out: Annotated[Path, typer.Argument(help="Folder of the SentenceTransformer.")],
 ) -> None:
     """A bag of sub-words as sentence-transformers' StaticEmbedding, 8-bit: no hf_echo is needed to open it."""
@@ -44,7 +44,7 @@ def convert_static(
 
 @commands.command(
     "whiten",
-    **example("hf-echo convert whiten outputs/echo-static/0_bag nway.parquet outputs/white", folder=True),
+    **example("hf-echo convert whiten outputs/echo-static/0_static nway.parquet outputs/white", folder=True),
 )
 def convert_whiten(
     source: Annotated[str, typer.Argument(help="Bag or training checkpoint: folder.")],
@@ -78,10 +78,10 @@ def convert_damp(
 
 @commands.command(
     "refit",
-    **example("hf-echo convert refit outputs/echo-static/0_bag train.parquet outputs/refit --step 0.6", folder=True),
+    **example("hf-echo convert refit outputs/echo-static/0_static train.parquet outputs/refit --step 0.6", folder=True),
 )
 def convert_refit(
-    source: Annotated[str, typer.Argument(help="Bag of sub-words (stage `lexical`, or whitened): folder.")],
+    source: Annotated[str, typer.Argument(help="Static embeddings (stage `static`, or whitened): folder.")],
     data: Annotated[str, typer.Argument(help="Parallel text as in a recipe: a file or a Hub name.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
     ridge: Annotated[float, typer.Option(help="A token seen in so few pairs moves half way.")] = 1.0,

@@ -18,7 +18,7 @@ from ..stages.run import train_recipe
 from ..utils.lineage import write_lineage
 from .tour import run_tour
 
-STAGES = ("lexical", "seq2seq", "contrastive", "hard_negatives")
+STAGES = ("static", "seq2seq", "contrastive", "hard_negatives")
 HELD_OUT = 300  # meanings of the test split: used neither for training nor for checkpoint selection
 
 
@@ -33,11 +33,11 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
             continue
         overrides = {"output_dir": str(out / path.stem), "cache_dir": str(out / "cache"), "report_to": "none"}
         if previous is not None:
-            overrides["bag" if stage == "seq2seq" else "model_name_or_path"] = str(previous)
+            overrides["static_embeddings" if stage == "seq2seq" else "model_name_or_path"] = str(previous)
         console.rule(path.stem)
         trained = train_recipe(path, overrides, fresh=fresh)
         previous = out / path.stem
-        if stage == "lexical":
+        if stage == "static":
             warm_up = {"stage": stage, "seconds": trained["seconds"]}
         else:
             rows.append({"stage": stage, **measure(previous, test), "seconds": trained["seconds"]})

@@ -28,8 +28,8 @@ class TranslationCollator:
         tokenizer: an EchoTokenizer.
         encode_targets: also encode the targets (stages 2 and 3).
         max_negatives: hard negatives per row (stage 3), 0 for none.
-        decoder_fraction: share of the rows that the decoder reads, at least one row. (In a small model, most of the
-            time is spent on the softmax over the vocabulary.)
+        decoder_fraction: share of the rows that the decoder reads, at least one row; 0: the batch holds nothing for a
+            decoder. (In a small model, most of the time is spent on the softmax over the vocabulary.)
         language_drop: probability that a text is encoded as "Unspecified language" (OS Table 3, p_unk).
         language_drops: language -> probability, where it differs from `language_drop`.
         decoder_vocab_size: the decoder's vocabulary is the ids below; other ids are ignored as labels and replaced by
@@ -60,17 +60,9 @@ class TranslationCollator:
         chance = [self.language_drops.get(lang, self.language_drop) for _, lang in texts]
         dropped = rng.random(len(texts)) < np.array(chance)
         encoder = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
-        read = max(1, round(self.decoder_fraction * len(rows)))
-        decoder = [self.decoder_ids(row) for row in rows[:read]]
-        labels = [np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]] for ids, prompt in decoder]
-        inputs = [ids[:-1] for ids, _ in decoder]
-        if (size := self.decoder_vocab_size) is not None:
-            inputs = [np.where(ids < size, ids, self.tokenizer.sep_token_id) for ids in inputs]
-            labels = [np.where(ids < size, ids, IGNORE) for ids in labels]
         batch = {
             "input_ids": pad([ids for ids in encoder], self.tokenizer.pad_token_id),
-            "decoder_input_ids": pad(inputs, self.tokenizer.pad_token_id),
-            "labels": pad(labels, IGNORE),
+            **self.decoder_inputs(rows),
             "target_key": torch.tensor([row["target_key"] for row in rows]),
             "index": torch.tensor([row["index"] for row in rows]),
         }
@@ -79,6 +71,19 @@ class TranslationCollator:
         if self.max_negatives:
             batch["negative_index"] = torch.from_numpy(negative_index)
         return batch
+
+    def decoder_inputs(self, rows: list[dict]) -> dict[str, torch.Tensor]:
+        """`decoder_input_ids` and `labels` of the first rows; nothing where the decoder reads none."""
+        if not self.decoder_fraction:
+            return {}
+        read = max(1, round(self.decoder_fraction * len(rows)))
+        decoder = [self.decoder_ids(row) for row in rows[:read]]
+        labels = [np.r_[np.full(prompt - 1, IGNORE), ids[prompt:]] for ids, prompt in decoder]
+        inputs = [ids[:-1] for ids, _ in decoder]
+        if (size := self.decoder_vocab_size) is not None:
+            inputs = [np.where(ids < size, ids, self.tokenizer.sep_token_id) for ids in inputs]
+            labels = [np.where(ids < size, ids, IGNORE) for ids in labels]
+        return {"decoder_input_ids": pad(inputs, self.tokenizer.pad_token_id), "labels": pad(labels, IGNORE)}
 
     def overhead(self, dataset) -> dict[str, int]:
         """Longest encoder `prefix` (with </s>) and decoder `prompt` of a dataset, in tokens."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from ..data.collators import TranslationCollator
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
-from .base import EchoTrainer, EchoTrainingConfig
+from .stage import Embedded, Stage, guide
+from .translation import TranslationConfig, TranslationTrainer
 
 
 @dataclass
-class ContrastiveConfig(EchoTrainingConfig):
+class ContrastiveConfig(TranslationConfig):
     """OS 5: 10k steps, lr 3e-4, 6k tokens a device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
 
     learning_rate: float = field(default=3e-4, metadata={"help": "AdamW's initial learning rate"})
@@ -31,7 +32,7 @@ class ContrastiveConfig(EchoTrainingConfig):
     radius: float = field(default=0.5, metadata={"help": "r of OS Eq. 3, used where there is a guide"})
 
 
-class ContrastiveTrainer(EchoTrainer):
+class ContrastiveTrainer(TranslationTrainer):
     """alpha * contrastive + beta * translation.
 
     Args:
@@ -49,27 +50,23 @@ class ContrastiveTrainer(EchoTrainer):
                 f"the guide has {[len(side) for side in guide]} rows, the training data {len(self.train_dataset)}"
             )
 
-    def make_collator(self, args, tokenizer):
-        return TranslationCollator(
-            tokenizer,
-            encode_targets=True,
-            language_drop=args.language_drop,
-            decoder_fraction=args.decoder_fraction,
-            seed=args.seed,
-        )
+    def collator_options(self, args: ContrastiveConfig) -> dict[str, Any]:
+        return {"encode_targets": True}
 
     def loss_parts(self, model, inputs):
-        output = self.forward(model, inputs)
+        output, weights = self.forward(model, inputs), self.weights()
         parts = self.contrastive_parts(output.sentence_embedding, inputs)
-        parts["translation"] = output.loss
-        if not self.args.mse_weight:
-            return parts, self.weights()
-        source, target = output.sentence_embedding[: 2 * len(inputs["index"])].chunk(2)
-        parts["mse"] = mse_loss(source, target)
-        return parts, self.weights() | {"mse": self.args.mse_weight}
+        if output.loss is not None:
+            parts["translation"] = output.loss
+            weights["translation"] = self.args.translation_weight
+        if self.args.mse_weight:
+            source, target = output.sentence_embedding[: 2 * len(inputs["index"])].chunk(2)
+            parts["mse"], weights["mse"] = mse_loss(source, target), self.args.mse_weight
+        return parts, weights
 
     def weights(self) -> dict[str, float]:
-        return {"contrastive": self.args.contrastive_weight, "translation": self.args.translation_weight}
+        """Weights of the contrastive parts."""
+        return {"contrastive": self.args.contrastive_weight}
 
     def contrastive_parts(self, embeddings: torch.Tensor, inputs) -> dict[str, torch.Tensor]:
         n = len(inputs["index"])
@@ -98,3 +95,6 @@ class ContrastiveTrainer(EchoTrainer):
             guide_source=guide_source,
             guide_target=guide_target,
         )
+
+
+STAGE = Stage("contrastive", ContrastiveConfig, ContrastiveTrainer, embedded=Embedded("guide", guide, normalize=True))

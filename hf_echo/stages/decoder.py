@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 
 from ..losses import sampled_translation_loss
-from .base import EchoTrainer, EchoTrainingConfig
+from .stage import Embedded, Stage
+from .translation import TranslationConfig, TranslationTrainer
 
 
 @dataclass
-class DecoderConfig(EchoTrainingConfig):
+class DecoderConfig(TranslationConfig):
     """OS 5: as stage 1 but lr 1e-3 and 200 steps of warm-up."""
 
     learning_rate: float = field(default=1e-3, metadata={"help": "AdamW's initial learning rate"})
@@ -23,7 +25,7 @@ class DecoderConfig(EchoTrainingConfig):
     )
 
 
-class DecoderTrainer(EchoTrainer):
+class DecoderTrainer(TranslationTrainer):
     """Token cross-entropy; only the decoder learns.
 
     Args:
@@ -42,8 +44,8 @@ class DecoderTrainer(EchoTrainer):
                 f"there are embeddings of {len(self.embeddings)} rows, the training data have {len(self.train_dataset)}"
             )
 
-    def freeze(self, model):
-        super().freeze(model)
+    def freeze(self, model, args):
+        super().freeze(model, args)
         model.encoder.requires_grad_(False)
 
     def forward(self, model, inputs):
@@ -55,3 +57,17 @@ class DecoderTrainer(EchoTrainer):
 
     def loss_parts(self, model, inputs):
         return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}
+
+
+def own_encoder(model_args: Any, data_args: Any) -> str | None:
+    """The frozen encoder itself, if its embeddings are kept on disk."""
+    return model_args.model_name_or_path if data_args.cache_embeddings else None
+
+
+STAGE = Stage(
+    "decoder",
+    DecoderConfig,
+    DecoderTrainer,
+    learns="decoder",
+    embedded=Embedded("embeddings", own_encoder, sides=("source",)),
+)

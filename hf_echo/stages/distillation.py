@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from ..data.directions import monolingual, resample
 from ..losses import mse_loss
-from .base import EchoTrainingConfig
 from .encoder import EncoderTrainer
+from .stage import Embedded, Stage
+from .stage import teacher as the_teacher
+from .text import TextConfig
 
 
 @dataclass
-class DistillationConfig(EchoTrainingConfig):
+class DistillationConfig(TextConfig):
     """OS 5: cosine annealing, 1k steps of warm-up, 16k tokens; lr 1e-4 for a vocabulary, 5e-4 for a small model."""
 
     learning_rate: float = field(default=5e-4, metadata={"help": "AdamW's initial learning rate"})
@@ -56,3 +60,24 @@ class DistillationTrainer(EncoderTrainer):
     def loss_parts(self, model, inputs):
         student = self.encode(model, inputs).sentence_embedding
         return {"mse": mse_loss(student, self.teacher_rows(0, inputs))}, {"mse": 1.0}
+
+
+def base_sentences(dataset: Any, data_args: Any, args: DistillationConfig) -> Any:
+    """Sentences of the teacher's languages, as pairs of a text with itself."""
+    return resampled(monolingual(dataset, args.base_languages or None), data_args, args)
+
+
+def resampled(dataset: Any, data_args: Any, args: Any) -> Any:
+    """Source languages drawn by `temperature`, where the recipe sets one (OS 4.5.2)."""
+    return dataset if data_args.temperature is None else resample(dataset, data_args.temperature, seed=args.seed)
+
+
+STAGE = Stage(
+    "distillation",
+    DistillationConfig,
+    DistillationTrainer,
+    learns="encoder",
+    embedded=Embedded("teacher", the_teacher, sides=("source",)),
+    needs_teacher=True,
+    rows=base_sentences,
+)

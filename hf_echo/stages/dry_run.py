@@ -11,11 +11,12 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ..inference.encode import opening
 from ..modeling import EchoConfig, EchoForTranslation
-from .lexical import bag_config
 from .model_shape import new_config
 from .recipe import read_recipe
-from .run import load_dev_sets, load_pairs
+from .run_data import load_dev_sets, load_pairs
 from .run_record import check_output_folder, checkpoint_to_resume, is_finished, read_record
+from .stage import Stage
+from .table import STAGES
 
 
 class _VocabularyOnly:
@@ -73,8 +74,8 @@ class _Start:
     def planned(self, stage: str, model_args, args) -> EchoConfig | None:
         """What this recipe would save; None where its start is not known."""
         base, config = model_args.model_name_or_path, None
-        if stage == "lexical":
-            return bag_config(_VocabularyOnly(self.vocab_size(model_args)), args.dim)
+        if STAGES[stage].plan:
+            return STAGES[stage].plan(args, _VocabularyOnly(self.vocab_size(model_args)))
         if base and ((config := self.config("model_name_or_path", base)) is not None or not model_args.shape):
             return config
         config = new_config(model_args.shape, _VocabularyOnly(self.vocab_size(model_args)))
@@ -90,7 +91,7 @@ class _Start:
 
     def vocab_size(self, args) -> int:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
-        field = next((f for f in ("tokenizer_name_or_path", "bag") if getattr(args, f)), None)
+        field = next((f for f in ("tokenizer_name_or_path", "static_embeddings") if getattr(args, f)), None)
         if field is None:
             return args.vocab_size
         name = getattr(args, field)
@@ -123,11 +124,12 @@ def dry_run(
     report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
     start = _Start(path, overrides or {}, journey)
     config = start.planned(stage, model_args, args)
-    if stage == "lexical":
-        report["parameters"] = {"bag": config.vocab_size * (args.dim + 1)}
-        report["memory_gib"] = {"weights, gradients, AdamW": 16 * config.vocab_size * args.dim / 2**30}
+    if STAGES[stage].plan:
+        weights = config.vocab_size * config.embedding_size
+        report["parameters"] = {"token vectors": weights}
+        report["memory_gib"] = {"weights, gradients, AdamW": 16 * weights / 2**30}
     elif config is not None and config.decoder is not None:
-        report |= _sizes(stage, config, args)
+        report |= _sizes(STAGES[stage], config, args)
     elif config is not None:
         start.problems.append(f"model_name_or_path: {model_args.model_name_or_path} has no decoder to train with")
     start.check_other_models(data_args)
@@ -137,7 +139,7 @@ def dry_run(
     return report | ({"problems": list(dict.fromkeys(problems))} if problems else {})
 
 
-def _sizes(stage: str, config: EchoConfig, args) -> dict[str, Any]:
+def _sizes(stage: Stage, config: EchoConfig, args) -> dict[str, Any]:
     with torch.device("meta"):
         model = EchoForTranslation(config)
 
@@ -153,8 +155,7 @@ def _sizes(stage: str, config: EchoConfig, args) -> dict[str, Any]:
     parts["other"] = count(model) - sum(parts.values())
     layers = config.num_hidden_layers + config.decoder.num_hidden_layers
     activations = 34 * args.max_tokens * config.hidden_size * (layers if not args.gradient_checkpointing else 2)
-    students = dict.fromkeys(("distillation", "extension", "token", "long_context"), model.encoder)
-    trained = count({"decoder": model.decoder, **students}.get(stage, model))
+    trained = count({"encoder": model.encoder, "decoder": model.decoder, "model": model}[stage.learns])
     memory = {
         "weights": 4 * count(model) / 2**30,
         "gradients and AdamW": 12 * trained / 2**30,
@@ -207,7 +208,7 @@ def _output_problems(stage: str, model_args, args, values: dict[str, Any]) -> li
     run = {"stage": stage, "values": values}
     try:
         check_output_folder(out)
-        run["from"] = read_record(model_args.model_name_or_path or model_args.bag)
+        run["from"] = read_record(model_args.model_name_or_path or model_args.static_embeddings)
         if model_args.decoder:
             run["decoder_from"] = read_record(model_args.decoder)
         before = read_record(out)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 
+from ..data.directions import extension_pairs
 from ..losses import distillation_parts, gather_with_grad, teacher_target
-from .distillation import DistillationConfig, DistillationTrainer
+from .distillation import DistillationConfig, DistillationTrainer, resampled
+from .stage import Embedded, Stage, teacher
 
 ENGLISH = "eng_Latn"
 
@@ -95,3 +100,23 @@ class ExtensionTrainer(DistillationTrainer):
     def source_langs(self, inputs) -> list[str]:
         data = self.train_dataset
         return [data.names["source_lang"][i] for i in data.labels["source_lang"][inputs["index"].cpu().numpy()]]
+
+
+def pairs_into_base_languages(dataset: Any, data_args: Any, args: ExtensionConfig) -> Any:
+    """The directions that the teacher can judge (Algorithm 2)."""
+    errors = json.loads(Path(data_args.teacher_xsimpp).read_text()) if data_args.teacher_xsimpp else None
+    base, english = args.base_languages, data_args.english_rows
+    pairs = extension_pairs(dataset, base, errors, english_rows=english, seed=args.seed)
+    return resampled(pairs, data_args, args)
+
+
+STAGE = Stage(
+    "extension",
+    ExtensionConfig,
+    ExtensionTrainer,
+    learns="encoder",
+    # Algorithm 2 does not ask the teacher about a language that it never saw.
+    embedded=Embedded("teacher", teacher, languages=lambda args: args.base_languages),
+    needs_teacher=True,
+    rows=pairs_into_base_languages,
+)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from ..data.collators import TranslationCollator
 from ..losses import split_softmax_parts
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
+from .stage import Embedded, Stage, guide
 
 
 @dataclass
@@ -34,20 +35,12 @@ class HardNegativesTrainer(ContrastiveTrainer):
         self.encoder_sides = 2 + args.max_negatives
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
-    def make_collator(self, args, tokenizer):
-        return TranslationCollator(
-            tokenizer,
-            encode_targets=True,
-            max_negatives=args.max_negatives,
-            language_drop=args.language_drop,
-            decoder_fraction=args.decoder_fraction,
-            seed=args.seed,
-        )
+    def collator_options(self, args: HardNegativesConfig) -> dict[str, Any]:
+        return {"encode_targets": True, "max_negatives": args.max_negatives}
 
     def weights(self):
         return {
             "total_contrastive": self.args.contrastive_weight,
-            "translation": self.args.translation_weight,
             "contrastive": 0.0,
             "hard_negatives": 0.0,
         }
@@ -60,3 +53,29 @@ class HardNegativesTrainer(ContrastiveTrainer):
         parts = split_softmax_parts(embeddings[:n], target, negatives, index >= 0, gamma=self.args.gamma, **options)
         parts["total_contrastive"] = parts.pop("total")
         return parts
+
+
+def rows_with_negatives(dataset: Any, data_args: Any, args: HardNegativesConfig) -> Any:
+    """The rows with hard negatives: those of the data, or made by rule for English targets (`rule_negatives`)."""
+    if not data_args.rule_negatives:
+        return dataset
+    from ..synthesis import hard_negatives_for
+
+    limit = data_args.rule_negatives_limit
+    if limit and limit < len(dataset):
+        dataset = dataset.shuffle(seed=args.seed).select(range(limit))
+    # By rule the negatives are English, so only rows into English can have them.
+    negatives = hard_negatives_for(dataset["target"], data_args.rule_negatives)
+    if "hard_negatives" in dataset.column_names:
+        dataset = dataset.remove_columns("hard_negatives")
+    dataset = dataset.add_column("hard_negatives", [[text for text, _ in row] for row in negatives])
+    return dataset.filter(lambda row: len(row["hard_negatives"]) > 0 and row["target_lang"] == "eng_Latn")
+
+
+STAGE = Stage(
+    "hard_negatives",
+    HardNegativesConfig,
+    HardNegativesTrainer,
+    embedded=Embedded("guide", guide, normalize=True),
+    rows=rows_with_negatives,
+)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..losses import contrastive_loss, gather_with_grad
-from .base import EchoTrainingConfig
 from .encoder import EncoderTrainer
+from .stage import Stage
+from .text import TextConfig
 
 
 @dataclass
-class LongContextConfig(EchoTrainingConfig):
+class LongContextConfig(TextConfig):
     """OS 10.2: 9k steps, 128 pairs a batch, lr 1e-5, 900 steps of warm-up, scale 20."""
 
     learning_rate: float = field(default=1e-5, metadata={"help": "AdamW's initial learning rate"})
@@ -45,3 +46,6 @@ class LongContextTrainer(EncoderTrainer):
             embedding[:n], target, logit_scale=self.args.logit_scale, margin=0.0, exclude=same, offset=offset
         )
         return {"contrastive": loss}, {"contrastive": 1.0}
+
+
+STAGE = Stage("long_context", LongContextConfig, LongContextTrainer, learns="encoder")

@@ -22,7 +22,7 @@ SIZES = (
     "vocab_size",
     "decoder_vocab_size",
 )
-LAYERS = ("num_hidden_layers", "decoder_layers")  # a bag has none
+LAYERS = ("num_hidden_layers", "decoder_layers")  # static embeddings have none
 
 
 class _NoTokenizer:

@@ -1,4 +1,4 @@
-"""Recipes: a YAML file a stage, read into the stage's own arguments. What they lead to is `training`'s business."""
+"""Recipes: a YAML file per stage, read and checked into the arguments of model, data and stage."""
 
 from __future__ import annotations
 
@@ -14,39 +14,12 @@ from transformers import HfArgumentParser
 from ..inference.encode import has_fast_bf16
 from ..languages import language
 from ..utils.did_you_mean import did_you_mean
-from . import (
-    ContrastiveConfig,
-    ContrastiveTrainer,
-    DecoderConfig,
-    DecoderTrainer,
-    DistillationConfig,
-    DistillationTrainer,
-    ExtensionConfig,
-    ExtensionTrainer,
-    HardNegativesConfig,
-    HardNegativesTrainer,
-    LexicalConfig,
-    LexicalTrainer,
-    LongContextConfig,
-    LongContextTrainer,
-    Seq2SeqConfig,
-    Seq2SeqTrainer,
-    TokenConfig,
-    TokenTrainer,
-)
 from .model_shape import check_shape
+from .table import STAGES
 
-STAGES = {
-    "lexical": (LexicalConfig, LexicalTrainer),
-    "seq2seq": (Seq2SeqConfig, Seq2SeqTrainer),
-    "contrastive": (ContrastiveConfig, ContrastiveTrainer),
-    "hard_negatives": (HardNegativesConfig, HardNegativesTrainer),
-    "decoder": (DecoderConfig, DecoderTrainer),
-    "distillation": (DistillationConfig, DistillationTrainer),
-    "extension": (ExtensionConfig, ExtensionTrainer),
-    "token": (TokenConfig, TokenTrainer),
-    "long_context": (LongContextConfig, LongContextTrainer),
-}
+# Names of earlier versions, for an error that says the new one.
+RENAMED_STAGES = {"lexical": "static"}
+RENAMED_FIELDS = {"bag": "static_embeddings"}
 RECIPES = Path(__file__).parents[1] / "recipes"
 
 
@@ -60,9 +33,9 @@ class ModelArguments:
         default=16_000, metadata={"help": "of a tokenizer trained on the data, where none is given"}
     )
     shape: dict = field(default_factory=dict, metadata={"help": "EchoConfig fields of a new model; decoder_layers too"})
-    bag: str | None = field(
+    static_embeddings: str | None = field(
         default=None,
-        metadata={"help": "stage-0 checkpoint that a new model (or another stage 0) starts from"},
+        metadata={"help": "checkpoint of stage 0 that a new model, or another stage 0, starts from"},
     )
     decoder: str | None = field(
         default=None, metadata={"help": "checkpoint of the same space whose decoder the model takes over"}
@@ -92,7 +65,8 @@ class DataArguments:
         metadata={"help": "batches of near neighbours: rows dealt by this many clusters of their targets"},
     )
     neighbours_by: str | None = field(
-        default=None, metadata={"help": "the encoder that says who is near; default: the bag"}
+        default=None,
+        metadata={"help": "encoder whose embeddings say which targets are near; default: static_embeddings"},
     )
     teacher: str | None = field(
         default=None, metadata={"help": "SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)"}
@@ -150,14 +124,18 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
             raise ValueError(f"{path}: {key}.{inner} cannot be set, {key} is {values[key]!r}")
         values[key] = {**(values.get(key) or {}), inner: value} if dot else value
     stage = values.pop("stage", None)
+    if stage in RENAMED_STAGES:
+        raise ValueError(f"{path}: stage {stage!r} is now called {RENAMED_STAGES[stage]!r}")
     if stage not in STAGES:
         raise ValueError(f"{path}: stage is {stage!r}; it must be one of {', '.join(STAGES)}")
-    kinds = (ModelArguments, DataArguments, STAGES[stage][0])
+    kinds = (ModelArguments, DataArguments, STAGES[stage].config)
     known = {f.name: f for kind in kinds for f in fields(kind) if f.init}
+    if renamed := sorted(set(values) & set(RENAMED_FIELDS)):
+        raise ValueError(f"{path}: field {renamed[0]!r} is now called {RENAMED_FIELDS[renamed[0]]!r}")
     if unknown := sorted(set(values) - set(known)):
         raise ValueError(f"{path}: unknown field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     values = {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
-    if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("bag")):
+    if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("static_embeddings")):
         raise ValueError(f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near")
     for name in ("source_languages", "base_languages"):
         for code in values.get(name) or []:
@@ -169,7 +147,8 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     check_report_to(f"{path}: report_to", values["report_to"])
     values = defaults_for_evaluation(stage, values) | values
     # Not among the values: a run may go on, and a finished one be recognised, on a machine without.
-    native = {"bf16": values["use_cpu"] and has_fast_bf16() and stage != "lexical" and not values.get("fp16")}
+    fast = values["use_cpu"] and has_fast_bf16() and STAGES[stage].half_precision
+    native = {"bf16": fast and not values.get("fp16")}
     return stage, *_parsed(path, kinds, native | defaults_for_log(values) | values), values
 
 
@@ -199,7 +178,7 @@ def defaults_for_evaluation(stage: str, values: dict[str, Any]) -> dict[str, Any
     matches = merged.get("save_strategy", "steps") in (merged["eval_strategy"], "best")
     if matches and merged["eval_strategy"] == "steps" and save != "best":
         matches = _is_multiple(merged["save_steps"], merged["eval_steps"])
-    learns = stage != "decoder" and not any(
+    learns = STAGES[stage].learns != "decoder" and not any(
         isinstance(name, str) and "encoder.".startswith(name) for name in values.get("freeze") or []
     )
     return chosen | {"load_best_model_at_end": bool(matches and learns)}

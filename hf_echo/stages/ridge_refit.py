@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from ..checkpoints.ridge_refit import check_settings, refit_checkpoint
 from ..data import load_parallel
 from ..data.tokenized import TokenizedParallel, tokenize_parallel
-from .lexical import BagCollator
+from .static_embeddings import StaticCollator
 
 ROWS = 1 << 18  # a batch; the matrix of the equations is gone through once for each
 
@@ -33,7 +33,7 @@ def refit_on_pairs(
     cache_dir: str | Path | None = None,
     seed: int = 0,
 ) -> Path:
-    """Refit a bag's folder on parallel text and save it in another.
+    """Fit static embeddings again in closed form on parallel text, and save them in another folder.
 
     Args:
         data: as `train_data` of a recipe.
@@ -44,7 +44,7 @@ def refit_on_pairs(
     check_settings(ridge, step, softmax_weight)  # before anything is read
     tokenizer = AutoTokenizer.from_pretrained(source)
     pairs = tokenize_parallel(load_parallel(data), tokenizer, max_length=max_length, cache_dir=cache_dir)
-    collator = BagCollator(tokenizer, language_drop=language_drop, seed=seed)
+    collator = StaticCollator(tokenizer, language_drop=language_drop, seed=seed)
     start = time.time()
     made = refit_checkpoint(
         source,
@@ -64,9 +64,9 @@ def refit_on_pairs(
 
 
 def pair_batches(
-    pairs: TokenizedParallel, collator: BagCollator, rows: int = ROWS
+    pairs: TokenizedParallel, collator: StaticCollator, rows: int = ROWS
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """All pairs once, in order, as `BagCollator` writes them, with a progress bar; ``group`` is a source's language."""
+    """All pairs once, in order, as `StaticCollator` writes them; ``group`` is the number of a source's language."""
     for first in tqdm(range(0, len(pairs), rows), desc="pairs", unit="batch"):
         batch = collator([pairs[i] for i in range(first, min(first + rows, len(pairs)))])
         yield batch | {"group": torch.from_numpy(pairs.labels["source_lang"][first : first + rows].astype(np.int64))}

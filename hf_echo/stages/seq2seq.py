@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import EchoTrainer, EchoTrainingConfig
+from .stage import Stage
+from .translation import TranslationConfig, TranslationTrainer
 
 
 @dataclass
-class Seq2SeqConfig(EchoTrainingConfig):
+class Seq2SeqConfig(TranslationConfig):
     """OS 5: 100k steps, lr 4e-4, 2k warm-up, 8192 tokens a device."""
 
 
-class Seq2SeqTrainer(EchoTrainer):
-    """Token cross-entropy; the decoder attends all encoder states."""
+class Seq2SeqTrainer(TranslationTrainer):
+    """Token cross-entropy; the decoder attends to all encoder states."""
 
     bottleneck = False
 
     def loss_parts(self, model, inputs):
         return {"translation": self.forward(model, inputs).loss}, {"translation": self.args.translation_weight}
+
+
+STAGE = Stage("seq2seq", Seq2SeqConfig, Seq2SeqTrainer)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from ..losses import mse_loss, self_objective_loss
-from .distillation import DistillationConfig, DistillationTrainer
+from .distillation import DistillationConfig, DistillationTrainer, resampled
+from .stage import Embedded, Stage, teacher
 
 
 @dataclass
@@ -47,3 +48,14 @@ def own_tokens(input_ids: torch.Tensor, attention_mask: torch.Tensor, tokenizer)
     behind = (input_ids == tokenizer.sep_token_id).cumsum(1) > 0
     own = behind & (input_ids != tokenizer.sep_token_id) & (input_ids != tokenizer.eos_token_id)
     return own & attention_mask.bool()
+
+
+STAGE = Stage(
+    "token",
+    TokenConfig,
+    TokenTrainer,
+    learns="encoder",
+    embedded=Embedded("teacher", teacher),
+    needs_teacher=True,
+    rows=resampled,
+)

@@ -13,8 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 from hf_echo.checkpoints import convert_static
 from hf_echo.modeling import EchoConfig, EchoEncoder
-from hf_echo.stages import bag_encoder
-from hf_echo.stages.lexical import SubwordBag
+from hf_echo.stages import static_encoder
+from hf_echo.stages.static_embeddings import StaticEmbeddings
 
 pytestmark = pytest.mark.trains
 
@@ -25,10 +25,10 @@ TEXTS = ["Un chat rouge dort.", "two cats", "Кот спит", "x"]
 @pytest.fixture(scope="module")
 def bag(toy_tokenizer, tmp_path_factory):
     torch.manual_seed(0)
-    bag = SubwordBag(len(toy_tokenizer), 16)
+    bag = StaticEmbeddings(len(toy_tokenizer), 16)
     bag.log_weight.data.normal_()
     folder = tmp_path_factory.mktemp("bag")
-    bag_encoder(bag, toy_tokenizer).save_pretrained(folder)
+    static_encoder(bag, toy_tokenizer).save_pretrained(folder)
     toy_tokenizer.save_pretrained(folder)
     return folder, bag.weighted()
 
@@ -73,5 +73,5 @@ def test_a_model_with_layers_is_refused(refused, toy_tokenizer, tmp_path):
     )
     EchoEncoder(config).save_pretrained(tmp_path / "layers")
     toy_tokenizer.save_pretrained(tmp_path / "layers")
-    refused("is no bag of sub-words", "static", tmp_path / "layers", tmp_path / "out")
+    refused("is not static embeddings", "static", tmp_path / "layers", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -12,8 +12,8 @@ from transformers import AutoModel, AutoTokenizer
 from hf_echo.checkpoints.interpolate import damp_checkpoint, damp_layers
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.stages import bag_encoder
-from hf_echo.stages.lexical import SubwordBag
+from hf_echo.stages import static_encoder
+from hf_echo.stages.static_embeddings import StaticEmbeddings
 
 pytestmark = pytest.mark.trains
 
@@ -94,6 +94,6 @@ def test_what_it_refuses(model, toy_tokenizer):
     for share in (-0.1, 1.5):
         with pytest.raises(ValueError, match=f"share is between 0 .* and 1 .*, not {share}"):
             damp_layers(model.encoder, share)
-    bag = bag_encoder(SubwordBag(len(toy_tokenizer), 16), toy_tokenizer)
+    bag = static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer)
     with pytest.raises(ValueError, match="this encoder is a bag: it has no layers to damp"):
         damp_layers(bag, 0.5)

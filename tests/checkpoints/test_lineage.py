@@ -9,8 +9,8 @@ import pytest
 
 from hf_echo.checkpoints import convert_static, prune_checkpoint
 from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
-from hf_echo.stages import bag_encoder
-from hf_echo.stages.lexical import SubwordBag
+from hf_echo.stages import static_encoder
+from hf_echo.stages.static_embeddings import StaticEmbeddings
 from hf_echo.utils.fingerprint import fingerprint
 from hf_echo.utils.lineage import read_lineage, steps
 
@@ -69,7 +69,7 @@ def test_prune(source, tokenizer, tmp_path, swapped):
 
 
 def test_static(toy_tokenizer, tmp_path):
-    bag_encoder(SubwordBag(len(toy_tokenizer), 16), toy_tokenizer).save_pretrained(tmp_path / "bag")
+    static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer).save_pretrained(tmp_path / "bag")
     toy_tokenizer.save_pretrained(tmp_path / "bag")
     made = read_lineage(convert_static(tmp_path / "bag", tmp_path / "out"))
     assert made["stage"] == "static" and made["parents"] == {"source": parent(tmp_path / "bag")}

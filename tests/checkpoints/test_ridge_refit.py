@@ -18,9 +18,9 @@ from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.evaluation import xsim
 from hf_echo.inference import encode, load_encoder
 from hf_echo.modeling import EchoConfig, EchoEncoder
-from hf_echo.stages import bag_encoder
-from hf_echo.stages.lexical import BagCollator, SubwordBag
+from hf_echo.stages import static_encoder
 from hf_echo.stages.ridge_refit import pair_batches, refit_on_pairs
+from hf_echo.stages.static_embeddings import StaticCollator, StaticEmbeddings
 
 pytestmark = pytest.mark.trains
 
@@ -203,7 +203,9 @@ def folder(words, tmp_path):
     """An untrained bag, and its pairs as a file."""
     pairs, tokenizer = words
     torch.manual_seed(0)
-    bag_encoder(SubwordBag(len(tokenizer), 32), tokenizer, ["eng_Latn", "fra_Latn"]).save_pretrained(tmp_path / "bag")
+    static_encoder(StaticEmbeddings(len(tokenizer), 32), tokenizer, ["eng_Latn", "fra_Latn"]).save_pretrained(
+        tmp_path / "bag"
+    )
     tokenizer.save_pretrained(tmp_path / "bag")
     table = {
         "source": [p[0] for p in pairs],
@@ -246,7 +248,7 @@ def tokenized(pairs, tokenizer, **columns):
 def test_batches_hold_every_pair_once(words):
     pairs, tokenizer = words
     rows, dataset = tokenized(pairs[:10], tokenizer)
-    batches = list(pair_batches(dataset, BagCollator(tokenizer, language_drop=0), rows=4))
+    batches = list(pair_batches(dataset, StaticCollator(tokenizer, language_drop=0), rows=4))
     assert [len(b["offsets"]) for b in batches] == [8, 8, 4]
     assert [i for b in batches for i in b["index"].tolist()] == list(range(10))
     for batch in batches:

@@ -19,8 +19,8 @@ from hf_echo.evaluation import xsim
 from hf_echo.inference import encode
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.stages import bag_encoder
-from hf_echo.stages.lexical import SubwordBag
+from hf_echo.stages import static_encoder
+from hf_echo.stages.static_embeddings import StaticEmbeddings
 
 pytestmark = pytest.mark.trains
 
@@ -117,11 +117,11 @@ def sentences(toy):
 @pytest.fixture
 def source(toy_tokenizer, tmp_path):
     torch.manual_seed(0)
-    encoder = bag_encoder(SubwordBag(len(toy_tokenizer), 16), toy_tokenizer, ["fra_Latn", "rus_Cyrl"])
+    encoder = static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer, ["fra_Latn", "rus_Cyrl"])
     encoder.projection.weight.data.add_(0.2 * torch.randn(16, 16))
     encoder.save_pretrained(tmp_path / "bag")
     toy_tokenizer.save_pretrained(tmp_path / "bag")
-    (tmp_path / "bag" / "recipe.json").write_text('{"stage": "lexical"}')
+    (tmp_path / "bag" / "recipe.json").write_text('{"stage": "static"}')
     return tmp_path / "bag"
 
 
@@ -147,7 +147,7 @@ def test_a_bag(source, nway, toy, sentences, tmp_path):
     assert made["values"] == {"source": str(source), "nway": str(nway), "shrinkage": 0.5, "output_dir": out}
     digest = hashlib.sha256(nway.read_bytes()).hexdigest()
     assert made["data"] == {"nway": {"name": str(nway), "sha256": digest}}
-    assert made["stage"] == "whiten" and made["from"] == {"stage": "lexical"}
+    assert made["stage"] == "whiten" and made["from"] == {"stage": "static"}
 
 
 def test_a_training_checkpoint_keeps_its_decoder(toy, toy_tokenizer, nway, sentences, tmp_path):

@@ -78,6 +78,6 @@ def test_it_is_used_where_no_model_is_given(run, tmp_path):
 def test_an_unknown_checkpoint_is_named():
     with pytest.raises(
         ValueError,
-        match="no checkpoint 'echo-micro' comes with the package; there are echo-nano, echo-static",
+        match="the package has no checkpoint 'echo-micro'; it has echo-nano, echo-static",
     ):
         hf_echo.pretrained("echo-micro")

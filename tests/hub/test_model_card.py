@@ -55,7 +55,7 @@ def checkpoint(folder, weights: bytes = b"weights"):
 def test_operations_are_steps_with_their_start_and_settings(tmp_path):
     """Only the first training run of a chain starts from random weights."""
     first = checkpoint(tmp_path / "first")
-    trained = {"stage": "lexical", "values": {"output_dir": "o/first", "max_steps": 9}, "from": None}
+    trained = {"stage": "static", "values": {"output_dir": "o/first", "max_steps": 9}, "from": None}
     (first / "recipe.json").write_text(json.dumps(trained))
     white, damped = checkpoint(tmp_path / "white", b"w"), checkpoint(tmp_path / "damped", b"d")
     write_lineage(white, "whiten", {"shrinkage": 2.0}, parents={"source": first}, data={"nway": None})
@@ -64,7 +64,7 @@ def test_operations_are_steps_with_their_start_and_settings(tmp_path):
     run = {"stage": "decoder", "values": last, "from": json.loads((damped / "recipe.json").read_text())}
     at = tmp_path.name
     assert table(model_card(run, None)) == [
-        ["lexical", "random weights", "", "9", "", ""],
+        ["static", "random weights", "", "9", "", ""],
         ["whiten", f"{at}/first", "", "", "", "shrinkage 2"],
         ["damp", f"{at}/white", "", "", "", "share 0.25"],
         ["decoder", f"{at}/damped + decoder of o/other", "", "", "", ""],

@@ -10,7 +10,8 @@ import pytest
 from hf_echo.inference import encode
 from hf_echo.stages import ContrastiveConfig
 from hf_echo.stages.recipe import DataArguments, ModelArguments
-from hf_echo.stages.run import frozen_sides
+from hf_echo.stages.run_data import embedded_sides
+from hf_echo.stages.table import STAGES
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def guide_says(toy, tmp_path):
     def ask() -> np.ndarray:
         options = DataArguments(guide=str(tmp_path / "guide"), cache_dir=str(tmp_path / "cache"))
         args = ContrastiveConfig(str(tmp_path / "out"), use_cpu=True)
-        return frozen_sides("contrastive", ModelArguments(), options, args, data)["guide"][1][np.arange(20)]
+        return embedded_sides(STAGES["contrastive"], ModelArguments(), options, args, data)["guide"][1][np.arange(20)]
 
     return ask
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_echo.stages import LexicalConfig, LexicalTrainer
+from hf_echo.stages import StaticConfig, StaticTrainer
 
 
 @pytest.fixture
 def lexical(toy_data, toy_tokenizer, tmp_path):
     def make(groups):
-        args = LexicalConfig(str(tmp_path), rows=64, dim=8, max_steps=1, use_cpu=True, report_to="none")
-        return LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
+        args = StaticConfig(str(tmp_path), rows=64, dim=8, max_steps=1, use_cpu=True, report_to="none")
+        return StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
 
     return make
 
 
-@pytest.mark.parametrize("stage", ["lexical", "contrastive", "hard_negatives", "decoder"])
+@pytest.mark.parametrize("stage", ["static", "contrastive", "hard_negatives", "decoder"])
 def test_batches_of_neighbours(make_trainer, lexical, toy_data, stage):
-    make = lexical if stage == "lexical" else lambda g: make_trainer(stage, extra={"groups": g})
+    make = lexical if stage == "static" else lambda g: make_trainer(stage, extra={"groups": g})
     groups = np.random.default_rng(0).permutation(np.repeat(np.arange(len(toy_data) // 16), 16))
     assert len(groups) == len(toy_data)
 

@@ -197,18 +197,6 @@ def test_a_stage_behind_a_stage_of_another_machine(recipe, place, caplog):  # no
     assert "trained already" in caplog.text
 
 
-@pytest.mark.parametrize("dev", [True, False])
-def test_runs_of_earlier_versions_continue(killed, place, dev):  # noqa: F811
-    """Their records name no data, and they did not evaluate where the recipe did not say so."""
-    path, whole = killed(eval_strategy="no", **({"dev_data": {"toy": str(place / "dev.parquet")}} if dev else {}))
-    content, file = record(place, eval_strategy=None, load_best_model_at_end=None, save_steps=2, eval_steps=None)
-    del content["data"]
-    file.write_text(json.dumps(content))
-    path.write_text(path.read_text().replace("eval_strategy: 'no'\n", ""))
-    train_recipe(path)
-    assert equal(weights(place / "killed"), whole)
-
-
 @pytest.mark.parametrize("text", ["{", "[]", "{}"])
 def test_a_broken_record(recipe, place, text):  # noqa: F811
     path = recipe(**QUICK)

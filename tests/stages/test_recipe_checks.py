@@ -135,8 +135,8 @@ def test_a_folder_is_planned_from_its_recipes(recipe, place):  # noqa: F811
     """Each stage starts from what the one before would save; sizes as in the models that are then trained."""
     bag = {"pooling": "mean", "final_norm": False}
     paths = [
-        recipe("0_bag", "lexical", rows=16, dim=32, max_steps=1),
-        recipe("1_a", bag=str(place / "0_bag"), shape=SHAPE | bag, max_steps=1, vocab_size=7777),
+        recipe("0_static", "static", rows=16, dim=32, max_steps=1),
+        recipe("1_a", static_embeddings=str(place / "0_static"), shape=SHAPE | bag, max_steps=1, vocab_size=7777),
         recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={}, max_steps=1),
         recipe("3_c", "decoder", model_name_or_path=str(place / "2_b"), shape={}, max_steps=1),
     ]
@@ -147,7 +147,7 @@ def test_a_folder_is_planned_from_its_recipes(recipe, place):  # noqa: F811
     assert "parameters" not in alone and any("1_a" in problem for problem in alone["problems"])
     for path, report in zip(paths, planned, strict=True):
         train_recipe(path)
-        if report["stage"] != "lexical":
+        if report["stage"] != "static":
             model = EchoForTranslation.from_pretrained(place / path.stem)
             assert report["parameters"]["total"] == sum(p.numel() for p in model.parameters())
 
@@ -179,7 +179,7 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
         ({"data_options": {"colums": {}}}, "train_data: .*unknown option 'colums'"),
         ({"dev_data": {"toy": "no/dev.parquet"}}, "dev_data.toy: .*no/dev.parquet"),
         ({"model_name_or_path": "no/base/here"}, "model_name_or_path: no folder no/base/here"),
-        ({"bag": "no/bag/here"}, "bag: no folder no/bag/here"),
+        ({"static_embeddings": "no/bag/here"}, "static_embeddings: no folder no/bag/here"),
         ({"teacher": "no/teacher/here"}, "teacher: no folder"),
         ({"output_dir": "FILE"}, "output_dir: .*is a file"),
     ],
@@ -196,14 +196,14 @@ def test_a_dry_run_says_what_cannot_be_used(recipe, place, values, message):  # 
 # Whatever stands in a recipe
 
 
-NAMES = sorted({f for config, _ in STAGES.values() for f in config.__dataclass_fields__ if not f.startswith("_")})
+NAMES = sorted({f for stage in STAGES.values() for f in stage.config.__dataclass_fields__ if not f.startswith("_")})
 NAMES = [n for n in NAMES if n not in ("output_dir", "deepspeed", "fsdp", "fsdp_config", "parallelism_config")]
 FIELDS = [
     *NAMES,
     "model_name_or_path",
     "tokenizer_name_or_path",
     "vocab_size",
-    "bag",
+    "static_embeddings",
     "decoder",
     "train_data",
     "data_options",

@@ -13,13 +13,17 @@ import torch
 import yaml
 
 import hf_echo.stages.run as training
+import hf_echo.stages.run_data as run_data
 from hf_echo.data.batch_groups import neighbour_groups
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
-from hf_echo.stages import LexicalConfig, bag_encoder
-from hf_echo.stages.lexical import SubwordBag
+from hf_echo.stages import StaticConfig, static_encoder
+from hf_echo.stages.model_shape import new_config
 from hf_echo.stages.recipe import DataArguments, ModelArguments, read_recipe
-from hf_echo.stages.run import groups_of, load_model, new_config, train_recipe
+from hf_echo.stages.run import train_recipe
+from hf_echo.stages.run_data import groups_of
+from hf_echo.stages.run_model import load_model
+from hf_echo.stages.static_embeddings import StaticEmbeddings
 
 SHAPE = dict(
     hidden_size=32,
@@ -35,7 +39,7 @@ SHAPE = dict(
 @pytest.fixture
 def bag(toy_tokenizer, tmp_path):
     torch.manual_seed(0)
-    bag_encoder(SubwordBag(len(toy_tokenizer), 32), toy_tokenizer).save_pretrained(tmp_path / "bag")
+    static_encoder(StaticEmbeddings(len(toy_tokenizer), 32), toy_tokenizer).save_pretrained(tmp_path / "bag")
     toy_tokenizer.save_pretrained(tmp_path / "bag")
     return str(tmp_path / "bag")
 
@@ -43,11 +47,12 @@ def bag(toy_tokenizer, tmp_path):
 # Neighbours
 
 
-@pytest.mark.parametrize("field", ["neighbours_by", "bag"])
+@pytest.mark.parametrize("field", ["neighbours_by", "static_embeddings"])
 def test_groups_are_those_of_the_encoder(toy, toy_tokenizer, bag, tmp_path, field):
-    data = DataArguments(neighbour_groups=12, cache_dir=str(tmp_path), neighbours_by=bag if field != "bag" else None)
-    model = ModelArguments(bag=bag if field == "bag" else None)
-    (groups,) = groups_of(model, data, LexicalConfig(str(tmp_path), use_cpu=True, seed=5), toy.dataset()).T
+    by = bag if field == "neighbours_by" else None
+    data = DataArguments(neighbour_groups=12, cache_dir=str(tmp_path), neighbours_by=by)
+    model = ModelArguments(static_embeddings=bag if field == "static_embeddings" else None)
+    (groups,) = groups_of(model, data, StaticConfig(str(tmp_path), use_cpu=True, seed=5), toy.dataset()).T
     targets = toy.dataset()["target"]
     keys, index = np.unique(targets, return_inverse=True)
     for text in set(targets):
@@ -71,18 +76,18 @@ def test_groups_need_an_encoder(tmp_path):
     assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/bag"})[2].neighbours_by == "outputs/bag"
 
 
-@pytest.mark.parametrize("stage", ["lexical", "contrastive"])
+@pytest.mark.parametrize("stage", ["static", "contrastive"])
 def test_recipe_hands_them_to_the_trainer(toy, bag, tmp_path, monkeypatch, stage):
     rows = [{k: v for k, v in row.items() if k != "hard_negatives"} for row in toy.parallel_rows()[:120]]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    own = {"rows": 16, "dim": 32} if stage == "lexical" else {"max_length": 32, "max_tokens": 900}
+    own = {"rows": 16, "dim": 32} if stage == "static" else {"max_length": 32, "max_tokens": 900}
     if stage == "contrastive":
         own["shape"] = SHAPE | {"pooling": "mean", "final_norm": False, "decoder_vocab_size": 300}
     values = {
         "stage": stage,
         "train_data": str(tmp_path / "train.parquet"),
         "neighbour_groups": 7,
-        "bag": bag,
+        "static_embeddings": bag,
         "output_dir": str(tmp_path / "out"),
         "cache_dir": str(tmp_path / "cache"),
         "max_steps": 2,
@@ -165,15 +170,15 @@ def test_a_decoder_of_another_space(toy, folders, toy_tokenizer):
 def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, bag, tmp_path):
     """The count and the seed of the recipe arrive."""
     asked = []
-    monkeypatch.setattr(training, "neighbour_groups", lambda *a: asked.append(a[1:]) or neighbour_groups(*a))
+    monkeypatch.setattr(run_data, "neighbour_groups", lambda *a: asked.append(a[1:]) or neighbour_groups(*a))
     data = DataArguments(neighbour_groups=3, cache_dir=str(tmp_path), neighbours_by=bag)
-    groups_of(ModelArguments(), data, LexicalConfig(str(tmp_path), use_cpu=True, seed=11), toy.dataset())
+    groups_of(ModelArguments(), data, StaticConfig(str(tmp_path), use_cpu=True, seed=11), toy.dataset())
     assert asked == [(3, 11)]
 
 
 def test_language_batches_hold_one_pair_of_languages(toy, bag, tmp_path):
     """Alone, and with clusters inside."""
-    data, args = toy.dataset(), LexicalConfig(str(tmp_path), use_cpu=True, rows=8)
+    data, args = toy.dataset(), StaticConfig(str(tmp_path), use_cpu=True, rows=8)
     (groups,) = groups_of(ModelArguments(), DataArguments(language_batches=True), args, data).T
     languages = np.array(data["source_lang"])
     assert {tuple(set(languages[groups == g])) for g in set(groups)} == {(lang,) for lang in set(languages)}

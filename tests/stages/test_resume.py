@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from hf_echo.stages import LexicalConfig, LexicalTrainer
+from hf_echo.stages import StaticConfig, StaticTrainer
 
 pytestmark = pytest.mark.trains
 
@@ -96,7 +96,7 @@ def test_with_dropout_and_workers(make_trainer, toy, toy_tokenizer):
 @pytest.mark.parametrize("step", [3, 9])
 def test_lexical(toy_data, toy_tokenizer, tmp_path, step):
     def make():
-        args = LexicalConfig(
+        args = StaticConfig(
             output_dir=str(tmp_path / "bag"),
             rows=64,
             dim=16,
@@ -107,6 +107,6 @@ def test_lexical(toy_data, toy_tokenizer, tmp_path, step):
             **COMMON,
         )
         torch.manual_seed(0)
-        return LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer)
+        return StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer)
 
     assert_killed_run_is_the_unbroken_one(make, step)

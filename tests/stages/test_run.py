@@ -21,8 +21,9 @@ from transformers import AutoConfig, AutoTokenizer, TrainerCallback
 import hf_echo.stages.run as training
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.dry_run import dry_run
+from hf_echo.stages.model_shape import new_config
 from hf_echo.stages.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
-from hf_echo.stages.run import new_config, train_recipe
+from hf_echo.stages.run import train_recipe
 
 pytestmark = pytest.mark.trains
 
@@ -80,7 +81,7 @@ def recipe(place):
         where = dict(output_dir=str(place / name), cache_dir=str(place / "cache"))
         path = place / f"{name}.yaml"
         values = {"stage": stage} | data | where | SMALL | values
-        if stage == "lexical":
+        if stage == "static":
             values = {k: v for k, v in values.items() if k not in ("max_tokens", "max_length")}
         path.write_text(yaml.safe_dump(values))
         return path
@@ -124,9 +125,9 @@ def test_from_yaml_to_checkpoint(recipe, place, caplog):
 
 def test_stages_follow_each_other(recipe, place, toy):
     """Lexical, seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
-    train_recipe(recipe("0", "lexical", rows=64, dim=32))
+    train_recipe(recipe("0", "static", rows=64, dim=32))
     bag = {"pooling": "mean", "final_norm": False}
-    train_recipe(recipe("1", bag=str(place / "0"), shape=SHAPE | bag))
+    train_recipe(recipe("1", static_embeddings=str(place / "0"), shape=SHAPE | bag))
     train_recipe(recipe("2", "contrastive", model_name_or_path=str(place / "1"), guide=str(place / "0")))
     train_recipe(recipe("3", "hard_negatives", model_name_or_path=str(place / "2"), rule_negatives=3))
     train_recipe(recipe("4", "decoder", model_name_or_path=str(place / "3")))
@@ -203,7 +204,7 @@ def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
     *_, args, values = read_recipe(recipe())
     assert args.bf16 == (native and args.use_cpu) and "bf16" not in values
     assert not read_recipe(recipe(bf16=False))[3].bf16
-    assert not read_recipe(recipe("0", "lexical", rows=64, dim=32))[3].bf16
+    assert not read_recipe(recipe("0", "static", rows=64, dim=32))[3].bf16
 
 
 def test_values_and_overrides(recipe):
@@ -234,7 +235,7 @@ def test_values_and_overrides(recipe):
     ("overrides", "message"),
     [
         ({"lerning_rate": 1}, "unknown field 'lerning_rate'; did you mean 'learning_rate'"),
-        ({"stage": "seq2sec"}, "stage is 'seq2sec'; it must be one of lexical, seq2seq, contrastive"),
+        ({"stage": "seq2sec"}, "stage is 'seq2sec'; it must be one of static, seq2seq, contrastive"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
         ({"stage": "contrastive", "memory": 30}, "unknown field 'memory'"),  # of an old recipe
         ({"max_steps": "many"}, "max_steps is 'many'; it must be int"),
@@ -255,9 +256,9 @@ def test_wrong_fields(recipe, overrides, message):
 
 def test_languages_that_a_bag_knows_stay_known(recipe, place):
     """What goes on from a bag, with or without layers, on one of its languages keeps the other."""
-    train_recipe(recipe("0", "lexical", rows=16, dim=32, max_steps=1))
-    one = dict(source_languages=["fra_Latn"], bag=str(place / "0"), max_steps=1)
-    train_recipe(recipe("1", "lexical", rows=16, dim=32, **one))
+    train_recipe(recipe("0", "static", rows=16, dim=32, max_steps=1))
+    one = dict(source_languages=["fra_Latn"], static_embeddings=str(place / "0"), max_steps=1)
+    train_recipe(recipe("1", "static", rows=16, dim=32, **one))
     train_recipe(recipe("2", shape=SHAPE | {"pooling": "mean", "final_norm": False}, **one))
     for name in "12":
         config = AutoConfig.from_pretrained(place / name)
@@ -319,7 +320,7 @@ def test_package_recipes_are_valid():
 
 def test_dry_run_of_large(recipe, monkeypatch):
     """No data, no tokenizer, no weights: sizes of OS section 5 from the shape of OS Table 36."""
-    monkeypatch.setattr(training, "load_parallel", None)
+    monkeypatch.setattr("hf_echo.stages.run_data.load_parallel", None)
     steps = dict(max_steps=100_000, learning_rate=4e-4, warmup_steps=2000, max_tokens=8192)
     path = recipe("large", train_data="corpus/of/200/languages", vocab_size=256_232, shape=LARGE, **steps)
     report = dry_run(path)
@@ -348,23 +349,23 @@ def test_dry_run_of_other_stages(recipe, place, toy):
     whole = dry_run(recipe("s"))
     assert whole["data"] == {"pairs": len(toy.parallel_rows())}
     assert small["memory_gib"]["gradients and AdamW"] < whole["memory_gib"]["gradients and AdamW"]
-    assert dry_run(recipe("l", "lexical", rows=8, dim=32))["parameters"] == {"bag": 400 * 33}
+    assert dry_run(recipe("l", "static", rows=8, dim=32))["parameters"] == {"token vectors": 400 * 32}
     train_recipe(recipe("a", max_steps=1))
     from_checkpoint = dry_run(recipe("b", "contrastive", model_name_or_path=str(place / "a"), shape={}))
     model = EchoForTranslation.from_pretrained(place / "a")
     assert from_checkpoint["parameters"]["total"] == sum(p.numel() for p in model.parameters())
     assert np.isfinite(list(from_checkpoint["memory_gib"].values())).all()
     tokens = len(AutoTokenizer.from_pretrained(place / "a"))
-    on_a_bag = recipe("c", "lexical", rows=8, dim=32, bag=str(place / "a"), vocab_size=tokens + 77)
-    assert dry_run(on_a_bag)["parameters"] == {"bag": tokens * 33}  # what is there, not what would be trained
+    on_a_bag = recipe("c", "static", rows=8, dim=32, static_embeddings=str(place / "a"), vocab_size=tokens + 77)
+    assert dry_run(on_a_bag)["parameters"] == {"token vectors": tokens * 32}  # what is there, not what would be trained
 
 
 def test_script_in_two_processes(recipe, place):
     """torchrun of a stage's script: one process prepares the data, both train, one checkpoint of whole weights."""
     bag = {"pooling": "mean", "final_norm": False}
-    train_recipe(recipe("0", "lexical", rows=64, dim=32, max_steps=2))
+    train_recipe(recipe("0", "static", rows=64, dim=32, max_steps=2))
     steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1, bf16=False)
-    options = dict(guide=str(place / "0"), bag=str(place / "0"), shape=SHAPE | bag, **steps)
+    options = dict(guide=str(place / "0"), static_embeddings=str(place / "0"), shape=SHAPE | bag, **steps)
     script = Path(__file__).parents[2] / "train_scripts" / "2_contrastive.py"
     path = recipe("two", "contrastive", **options)
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]

@@ -11,8 +11,8 @@ from hf_echo.inference import translate
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
 from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
-from hf_echo.stages import bag_encoder, start_from_bag
-from hf_echo.stages.lexical import SubwordBag
+from hf_echo.stages import start_from_static, static_encoder
+from hf_echo.stages.static_embeddings import StaticEmbeddings
 from hf_echo.vocabulary.order import used_first
 
 pytestmark = pytest.mark.trains
@@ -61,11 +61,11 @@ def test_other_stages_are_left_alone(make_trainer):
 @pytest.fixture
 def bag(toy_tokenizer):
     torch.manual_seed(4)
-    return bag_encoder(SubwordBag(len(toy_tokenizer), 16), toy_tokenizer)
+    return static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer)
 
 
 def test_start_from_bag(bag, toy, toy_tokenizer):
-    model = start_from_bag(toy.make_model(toy_tokenizer, decoder=SMALL, **BAG), bag)
+    model = start_from_static(toy.make_model(toy_tokenizer, decoder=SMALL, **BAG), bag)
     words, vectors = model.decoder.model.embed_tokens.weight, bag.embed_tokens.weight
     assert words.shape == (320, 16) and F.cosine_similarity(words, vectors[:320]).min() > 1 - 1e-5
     assert torch.equal(model.encoder.embed_tokens.weight, vectors)
@@ -78,7 +78,7 @@ def test_start_from_a_whitened_bag(bag, toy, toy_tokenizer):
     means = torch.randn(3, 16) * 0.3
 
     def logits(embedding):
-        model = start_from_bag(toy.make_model(toy_tokenizer, decoder=SMALL, **BAG), bag).eval()
+        model = start_from_static(toy.make_model(toy_tokenizer, decoder=SMALL, **BAG), bag).eval()
         with torch.no_grad():
             return model.decoder(decoder_input_ids=start, sentence_embedding=embedding).logits
 

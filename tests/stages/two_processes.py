@@ -16,7 +16,7 @@ import hf_echo.stages as stages
 from hf_echo.data.tokenized import tokenize_parallel
 
 RUNS = (
-    "lexical",
+    "static",
     "lexical_teacher",
     "lexical_hard",
     "seq2seq",
@@ -32,7 +32,7 @@ GLOBAL_ROWS = 14
 
 def build(run: str, toy, world: int, output_dir, **changes):
     """The trainer of a run; a global batch has the same rows whatever the number of processes."""
-    stage = {"guided": "contrastive", "lexical_teacher": "lexical", "lexical_hard": "lexical"}.get(run, run)
+    stage = {"guided": "contrastive", "lexical_teacher": "static", "lexical_hard": "static"}.get(run, run)
     name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
     config, trainer = getattr(stages, f"{name}Config"), getattr(stages, f"{name}Trainer")
     tokenizer = toy.make_tokenizer()
@@ -54,7 +54,7 @@ def build(run: str, toy, world: int, output_dir, **changes):
         | changes
     )
     dev_sets = {"toy": stages.DevSet(toy.nway_rows())}
-    if stage == "lexical":
+    if stage == "static":
         torch.manual_seed(5)
         data = data.select(np.arange(40))  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
         extra = {}

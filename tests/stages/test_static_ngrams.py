@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hf_echo.inference import encode
-from hf_echo.stages import LexicalConfig, LexicalTrainer, bag_encoder
-from hf_echo.stages.lexical import SubwordBag
+from hf_echo.stages import StaticConfig, StaticTrainer, static_encoder
+from hf_echo.stages.static_embeddings import StaticEmbeddings
 from hf_echo.vocabulary.ngrams import token_ngrams
 
 pytestmark = pytest.mark.trains
@@ -19,7 +19,7 @@ NGRAMS = [[0, 2], [], [1], [0, 1, 3], [], [3]]
 @pytest.fixture
 def bag():
     torch.manual_seed(0)
-    bag = SubwordBag(6, 4, NGRAMS)
+    bag = StaticEmbeddings(6, 4, NGRAMS)
     bag.log_weight.data.normal_()
     return bag
 
@@ -50,13 +50,13 @@ def test_gradient_of_a_shared_ngram(bag):
 
 
 def test_no_token_has_any():
-    bag = SubwordBag(3, 4, [[], [], []])
+    bag = StaticEmbeddings(3, 4, [[], [], []])
     torch.testing.assert_close(bag.weighted(), bag.embedding.weight.detach())
 
 
 def test_start_from_keeps_the_other_bag(bag):
     vectors = torch.randn(6, 4)
-    other = SubwordBag(6, 4, NGRAMS)
+    other = StaticEmbeddings(6, 4, NGRAMS)
     other.start_from(vectors)
     assert torch.equal(other.weighted(), vectors)
     other(torch.arange(6), torch.tensor([0])).sum().backward()
@@ -65,7 +65,7 @@ def test_start_from_keeps_the_other_bag(bag):
 
 @pytest.fixture
 def make(toy_data, toy_tokenizer, tmp_path):
-    def make(bag=None, **fields):
+    def make(start=None, **fields):
         options = dict(
             rows=64,
             dim=16,
@@ -77,9 +77,9 @@ def make(toy_data, toy_tokenizer, tmp_path):
             report_to="none",
             disable_tqdm=True,
         )
-        args = LexicalConfig(str(tmp_path), **options | fields)
+        args = StaticConfig(str(tmp_path), **options | fields)
         torch.manual_seed(0)
-        return LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, bag=bag)
+        return StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, start=start)
 
     return make
 
@@ -94,7 +94,7 @@ def test_trained(make, toy_tokenizer):
     trainer.train()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     assert losses[-1] < 0.5 * losses[0] and not torch.equal(bag.ngram_embedding.weight, before)
-    encoder = bag_encoder(bag, toy_tokenizer)
+    encoder = static_encoder(bag, toy_tokenizer)
     assert sum(p.numel() for p in encoder.parameters()) == 400 * 16 + 16 * 16  # as large as without n-grams
     ids = torch.tensor(toy_tokenizer("un chat", lang="fra_Latn")["input_ids"])
     want = bag(ids, torch.tensor([0]))[0] / len(ids)
@@ -105,9 +105,9 @@ def test_trained(make, toy_tokenizer):
 @pytest.mark.parametrize("char_ngrams", [False, True])
 def test_it_goes_on_from_a_whitened_bag(make, toy_tokenizer, char_ngrams):
     """What stands in the projection is not lost: the vectors are those behind it."""
-    start = bag_encoder(SubwordBag(len(toy_tokenizer), 16), toy_tokenizer)
+    start = static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer)
     start.projection.weight.data.add_(torch.randn(16, 16))
-    again = bag_encoder(make(start, char_ngrams=char_ngrams).model, toy_tokenizer)
+    again = static_encoder(make(start, char_ngrams=char_ngrams).model, toy_tokenizer)
     texts = ["un chat", "Кот спит", "zebra"]
     have, want = (encode(e, toy_tokenizer, texts) for e in (again, start))
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)

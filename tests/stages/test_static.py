@@ -11,8 +11,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 from hf_echo.inference import encode
-from hf_echo.stages import DevSet, LexicalConfig, LexicalTrainer, bag_encoder, start_from_bag
-from hf_echo.stages.lexical import BagCollator
+from hf_echo.stages import DevSet, StaticConfig, StaticTrainer, start_from_static, static_encoder
+from hf_echo.stages.static_embeddings import StaticCollator
 
 pytestmark = pytest.mark.trains
 
@@ -38,8 +38,8 @@ def make_trainer(toy, toy_data, toy_tokenizer, tmp_path):
         )
         torch.manual_seed(0)
         dev = {"toy": DevSet(toy.nway_rows())}
-        args = LexicalConfig(**defaults | fields)
-        return LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, dev_sets=dev)
+        args = StaticConfig(**defaults | fields)
+        return StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, dev_sets=dev)
 
     return make
 
@@ -47,10 +47,10 @@ def make_trainer(toy, toy_data, toy_tokenizer, tmp_path):
 @pytest.fixture(scope="module")
 def bag(toy_tokenizer):
     """An untrained bag with weights other than one."""
-    from hf_echo.stages.lexical import SubwordBag
+    from hf_echo.stages.static_embeddings import StaticEmbeddings
 
     torch.manual_seed(4)
-    bag = SubwordBag(len(toy_tokenizer), 16)
+    bag = StaticEmbeddings(len(toy_tokenizer), 16)
     bag.log_weight.data.normal_()
     return bag
 
@@ -66,10 +66,10 @@ def test_it_learns(make_trainer):
 
 
 def test_best_checkpoint(make_trainer, tmp_path, monkeypatch):
-    import hf_echo.stages.lexical as lexical
+    import hf_echo.stages.base as core
 
     errors = iter([40.0, 10.0, 30.0])
-    monkeypatch.setattr(lexical, "evaluate_sets", lambda *a, **k: {"eval_xsim": next(errors)})
+    monkeypatch.setattr(core, "evaluate_sets", lambda *a, **k: {"eval_xsim": next(errors)})
     steps = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
     trainer = make_trainer(max_steps=6, load_best_model_at_end=True, **steps)
     trainer.train()
@@ -107,7 +107,7 @@ def test_language_drop(make_trainer, toy_data):
 
 
 def test_bag_encoder_is_the_bag(bag, toy_tokenizer):
-    encoder = bag_encoder(bag, toy_tokenizer, ["fra_Latn"])
+    encoder = static_encoder(bag, toy_tokenizer, ["fra_Latn"])
     vectors = encode(encoder, toy_tokenizer, TEXTS, LANGUAGES)
     for text, lang, vector in zip(TEXTS, LANGUAGES, vectors, strict=True):
         ids = torch.tensor(toy_tokenizer(text, lang=lang)["input_ids"])
@@ -116,7 +116,7 @@ def test_bag_encoder_is_the_bag(bag, toy_tokenizer):
 
 
 def test_bag_opens_as_other_checkpoints_do(bag, toy_tokenizer, tmp_path):
-    encoder = bag_encoder(bag, toy_tokenizer, ["fra_Latn", "rus_Cyrl"])
+    encoder = static_encoder(bag, toy_tokenizer, ["fra_Latn", "rus_Cyrl"])
     encoder.save_pretrained(tmp_path)
     toy_tokenizer.save_pretrained(tmp_path)
     want = encode(encoder, toy_tokenizer, TEXTS[:4], ["fra_Latn"] * 4)
@@ -130,8 +130,8 @@ def test_bag_opens_as_other_checkpoints_do(bag, toy_tokenizer, tmp_path):
 def test_start_from_bag(bag, toy, toy_tokenizer):
     """Before a step is trained the encoder is the bag, for any text; each layer can learn."""
     model = toy.make_model(toy_tokenizer, **BAG)
-    teacher = bag_encoder(bag, toy_tokenizer)
-    assert start_from_bag(model, teacher) is model
+    teacher = static_encoder(bag, toy_tokenizer)
+    assert start_from_static(model, teacher) is model
     rng = np.random.default_rng(0)
     texts = TEXTS + ["".join(map(chr, rng.integers(32, 0x2000, size=rng.integers(1, 40)))) for _ in range(50)]
     have, want = (encode(m, toy_tokenizer, texts, None, on_long="split") for m in (model, teacher))
@@ -148,9 +148,9 @@ def test_start_from_bag(bag, toy, toy_tokenizer):
 
 def test_short_vectors_are_lifted(bag, toy, toy_tokenizer):
     """The same embeddings from vectors of a size that layers can work with."""
-    short = bag_encoder(bag, toy_tokenizer)
+    short = static_encoder(bag, toy_tokenizer)
     short.embed_tokens.weight.data *= 0.001
-    model = start_from_bag(toy.make_model(toy_tokenizer, **BAG), short)
+    model = start_from_static(toy.make_model(toy_tokenizer, **BAG), short)
     assert float(model.encoder.embed_tokens.weight.detach().square().mean().sqrt()) == pytest.approx(0.1, rel=1e-4)
     have, want = (encode(m, toy_tokenizer, TEXTS, None, on_long="split") for m in (model, short))
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-9)
@@ -158,7 +158,7 @@ def test_short_vectors_are_lifted(bag, toy, toy_tokenizer):
 
 def test_start_from_bag_gives_the_decoder_its_words(bag, toy, toy_tokenizer):
     """Directions of the bag, size of a fresh decoder: the output is tied, long vectors would be too sure."""
-    model = start_from_bag(toy.make_model(toy_tokenizer, **BAG), bag_encoder(bag, toy_tokenizer))
+    model = start_from_static(toy.make_model(toy_tokenizer, **BAG), static_encoder(bag, toy_tokenizer))
     words, vectors = model.decoder.model.embed_tokens.weight, bag.weighted()
     assert model.decoder.lm_head.weight is words
     assert F.cosine_similarity(words, vectors).min() > 1 - 1e-5
@@ -168,7 +168,7 @@ def test_start_from_bag_gives_the_decoder_its_words(bag, toy, toy_tokenizer):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_size": 32}, r"the bag is \(400, 16\) \(vocabulary, size\), the encoder \(400, 32\)"),
+        ({"hidden_size": 32}, r"static_embeddings are \(400, 16\) \(vocabulary, size\), the encoder \(400, 32\)"),
         ({"pooling": "cls"}, "needs pooling='mean' and final_norm=False"),
         ({"final_norm": True}, "needs pooling='mean' and final_norm=False"),
     ],
@@ -176,7 +176,7 @@ def test_start_from_bag_gives_the_decoder_its_words(bag, toy, toy_tokenizer):
 def test_an_encoder_that_cannot_be_the_bag(bag, toy, toy_tokenizer, changes, message):
     model = toy.make_model(toy_tokenizer, **BAG | changes)
     with pytest.raises(ValueError, match=message):
-        start_from_bag(model, bag_encoder(bag, toy_tokenizer))
+        start_from_static(model, static_encoder(bag, toy_tokenizer))
 
 
 @pytest.fixture
@@ -212,8 +212,8 @@ def test_teacher_loss_by_hand(make_trainer, toy_data, teacher):
 
 def test_words_of_the_sentence_are_likely_from_the_start(bag, toy, toy_tokenizer):
     """With as many key-value heads as heads the embedding reaches the output: a word's own token leads there."""
-    toy_bag = bag_encoder(bag, toy_tokenizer)
-    model = start_from_bag(toy.make_model(toy_tokenizer, **BAG | dict(num_key_value_heads=2)), toy_bag).eval()
+    toy_bag = static_encoder(bag, toy_tokenizer)
+    model = start_from_static(toy.make_model(toy_tokenizer, **BAG | dict(num_key_value_heads=2)), toy_bag).eval()
     tokens = torch.arange(100, 160)
     vectors = F.normalize(bag.weighted()[tokens], dim=1)
     start = torch.full((len(tokens), 1), toy_tokenizer.bos_token_id)
@@ -230,13 +230,13 @@ def test_words_of_the_sentence_are_likely_from_the_start(bag, toy, toy_tokenizer
 def test_it_learns_the_teachers_space(make_trainer, toy, toy_data, toy_tokenizer, teacher, tmp_path):
     own = make_trainer()
     own.train()
-    bag = bag_encoder(own.model, toy_tokenizer)
+    bag = static_encoder(own.model, toy_tokenizer)
     targets = [toy_tokenizer.decode(toy_data[i]["target"]) for i in range(len(toy_data))]
     from hf_echo.inference.embedding_store import FrozenRows
 
     matrix = encode(bag, toy_tokenizer, targets, "eng_Latn").astype(np.float16)
     args = make_trainer(learning_rate=5e-2, max_steps=120).args
-    student = LexicalTrainer(
+    student = StaticTrainer(
         args,
         train_dataset=toy_data,
         tokenizer=toy_tokenizer,
@@ -245,7 +245,7 @@ def test_it_learns_the_teachers_space(make_trainer, toy, toy_data, toy_tokenizer
     sources = [toy_tokenizer.decode(toy_data[i]["source"]) for i in range(len(toy_data))]
 
     def cosine():
-        found = encode(bag_encoder(student.model, toy_tokenizer), toy_tokenizer, sources)
+        found = encode(static_encoder(student.model, toy_tokenizer), toy_tokenizer, sources)
         return float(F.cosine_similarity(torch.tensor(found), torch.tensor(matrix).float()).mean())
 
     before = cosine()
@@ -256,30 +256,30 @@ def test_it_learns_the_teachers_space(make_trainer, toy, toy_data, toy_tokenizer
 def test_teacher_of_another_size(make_trainer, teacher, toy_data, toy_tokenizer):
     args = make_trainer(dim=8).args
     with pytest.raises(ValueError, match="dim is 8, the teacher's 16: one space needs one size"):
-        LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher)
+        StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher)
 
 
 def test_a_bag_that_goes_on_cannot_take_a_teachers_length(make_trainer, teacher, bag, toy_data, toy_tokenizer):
     args = make_trainer(mse_weight=0.5).args
     options = dict(
-        train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher, bag=bag_encoder(bag, toy_tokenizer)
+        train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher, start=static_encoder(bag, toy_tokenizer)
     )
     with pytest.raises(ValueError, match="mse_weight=0.5 compares lengths.* set mse_weight=0"):
-        LexicalTrainer(args, **options)
+        StaticTrainer(args, **options)
     args.mse_weight = 0
-    LexicalTrainer(args, **options)
+    StaticTrainer(args, **options)
 
 
 def test_it_goes_on_from_a_bag(make_trainer, bag, toy_data, toy_tokenizer):
-    start = bag_encoder(bag, toy_tokenizer)
-    trainer = LexicalTrainer(make_trainer().args, train_dataset=toy_data, tokenizer=toy_tokenizer, bag=start)
+    start = static_encoder(bag, toy_tokenizer)
+    trainer = StaticTrainer(make_trainer().args, train_dataset=toy_data, tokenizer=toy_tokenizer, start=start)
     np.testing.assert_allclose(
-        encode(bag_encoder(trainer.model, toy_tokenizer), toy_tokenizer, TEXTS, None, on_long="split"),
+        encode(static_encoder(trainer.model, toy_tokenizer), toy_tokenizer, TEXTS, None, on_long="split"),
         encode(start, toy_tokenizer, TEXTS, None, on_long="split"),
         atol=1e-6,
     )
-    with pytest.raises(ValueError, match=r"the bag is \(400, 16\) \(vocabulary, size\), this one \(400, 8\)"):
-        LexicalTrainer(make_trainer(dim=8).args, train_dataset=toy_data, tokenizer=toy_tokenizer, bag=start)
+    with pytest.raises(ValueError, match=r"\(400, 16\) \(vocabulary, size\), the new ones \(400, 8\)"):
+        StaticTrainer(make_trainer(dim=8).args, train_dataset=toy_data, tokenizer=toy_tokenizer, start=start)
 
 
 # Hard negatives
@@ -335,7 +335,7 @@ def test_hard_negatives_go_away(make_trainer, toy_data):
 
     def gap(trainer):
         rows = [toy_data[i] for i in range(200)]
-        batch = BagCollator(trainer.tokenizer, max_negatives=5)(rows)
+        batch = StaticCollator(trainer.tokenizer, max_negatives=5)(rows)
         with torch.no_grad():
             unit = F.normalize(trainer.model(batch["ids"], batch["offsets"]), dim=1)
         own = (unit[:200] * unit[200:400]).sum(1)
@@ -352,12 +352,12 @@ def test_hard_negatives_go_away(make_trainer, toy_data):
 
 def test_gamma_without_hard_negatives(make_trainer, toy_data, toy_tokenizer, teacher, tmp_path):
     plain = replace_negatives(toy_data)
-    args = LexicalConfig(str(tmp_path), use_cpu=True, dim=16, gamma=0.3)
+    args = StaticConfig(str(tmp_path), use_cpu=True, dim=16, gamma=0.3)
     with pytest.raises(ValueError, match="gamma=0.3 weighs hard negatives, but the data have no hard_neg"):
-        LexicalTrainer(args, train_dataset=plain, tokenizer=toy_tokenizer)
-    args = LexicalConfig(str(tmp_path), use_cpu=True, dim=teacher[0][[0]].shape[1], gamma=0.3)
-    with pytest.raises(ValueError, match="which a teacher's space has none of"):
-        LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher)
+        StaticTrainer(args, train_dataset=plain, tokenizer=toy_tokenizer)
+    args = StaticConfig(str(tmp_path), use_cpu=True, dim=teacher[0][[0]].shape[1], gamma=0.3)
+    with pytest.raises(ValueError, match="which cannot be used with a teacher"):
+        StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, teacher=teacher)
 
 
 def replace_negatives(data):
@@ -369,10 +369,10 @@ def replace_negatives(data):
 def test_equal_groups_reach_the_loader(toy_data, toy_tokenizer, tmp_path):
     groups = (np.arange(len(toy_data)) >= len(toy_data) - 100).astype(int)
     options = dict(use_cpu=True, dim=16, rows=50, report_to="none")
-    args = LexicalConfig(str(tmp_path), equal_groups=True, **options)
+    args = StaticConfig(str(tmp_path), equal_groups=True, **options)
     with pytest.raises(ValueError, match="equal_groups needs groups: set language_batches or neighbour_groups"):
-        LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer)
-    trainer = LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
+        StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer)
+    trainer = StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
     found = [groups[batch["index"].numpy()] for batch in trainer.get_train_dataloader()]
     assert all(len(set(batch)) == 1 and len(batch) == 50 for batch in found)
     assert abs(sum(batch[0] for batch in found) - len(found) / 2) <= 1
@@ -383,7 +383,7 @@ def test_equal_groups_resume_exactly(toy_data, toy_tokenizer, tmp_path):
 
     def run(name, checkpoint=None):
         torch.manual_seed(0)
-        args = LexicalConfig(
+        args = StaticConfig(
             str(tmp_path / name),
             use_cpu=True,
             dim=16,
@@ -400,7 +400,7 @@ def test_equal_groups_resume_exactly(toy_data, toy_tokenizer, tmp_path):
             learning_rate=1.0,
         )
         groups = np.arange(len(toy_data)) % 3
-        trainer = LexicalTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
+        trainer = StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
         assert len(trainer.get_train_dataloader()) < 9  # the checkpoint lies inside an epoch, the end beyond it
         trainer.train(resume_from_checkpoint=checkpoint)
         return trainer.model.embedding.weight

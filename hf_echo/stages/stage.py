@@ -1,0 +1,69 @@
+"""What a training stage declares about itself; everything else in this folder reads the declaration.
+
+A new stage is one file with a Config, a Trainer and `STAGE = Stage(...)`, one line in `table.py`, a recipe and a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Embeddings of the training texts that a trainer needs, computed once by a frozen encoder and kept on disk.
+
+    Attributes:
+        role: the trainer's argument that takes them, one array-like per side.
+        encoder: (model_args, data_args) -> the encoder's name, or None where the recipe names none.
+        sides: which texts of a pair are embedded.
+        normalize: rows of length 1.
+        languages: (config) -> the languages that are embedded; the others read as zeros. None: all.
+    """
+
+    role: str
+    encoder: Callable[[Any, Any], str | None]
+    sides: tuple[str, ...] = ("source", "target")
+    normalize: bool = False
+    languages: Callable[[Any], list[str] | None] = lambda config: None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A training stage.
+
+    Attributes:
+        name: as a recipe's `stage` field has it.
+        config: subclass of `CoreConfig`, the fields of its recipe.
+        trainer: subclass of `CoreTrainer`.
+        half_precision: train in bf16 where the CPU has it natively.
+        learns: which part of the model has gradients: "model", "encoder" or "decoder".
+        embedded: embeddings that the trainer needs beside the pairs.
+        needs_teacher: a recipe without `teacher` is refused; languages of the teacher are the base languages.
+        rows: (dataset, data_args, config) -> the rows that the stage trains on; None takes all.
+        build: (model_args, config, **what the trainer takes) -> trainer, for stages whose model is not an encoder with
+            a decoder.
+        finished: (trainer, known languages) -> the model that is saved, where it is not the model that was trained.
+        plan: (config, vocabulary) -> the configuration of the saved model, for a dry run of such a stage.
+    """
+
+    name: str
+    config: type
+    trainer: type
+    half_precision: bool = True
+    learns: str = "model"
+    embedded: Embedded | None = None
+    needs_teacher: bool = False
+    rows: Callable[..., Any] | None = None
+    build: Callable[..., Any] | None = None
+    finished: Callable[..., Any] | None = None
+    plan: Callable[..., Any] | None = None
+
+
+def teacher(model_args: Any, data_args: Any) -> str | None:
+    return data_args.teacher
+
+
+def guide(model_args: Any, data_args: Any) -> str | None:
+    return data_args.guide

@@ -1,0 +1,31 @@
+"""All training stages by name."""
+
+from __future__ import annotations
+
+from . import (
+    contrastive,
+    decoder,
+    distillation,
+    extension,
+    hard_negatives,
+    long_context,
+    seq2seq,
+    static,
+    token,
+)
+from .stage import Stage
+
+STAGES: dict[str, Stage] = {
+    module.STAGE.name: module.STAGE
+    for module in (
+        static,
+        seq2seq,
+        contrastive,
+        hard_negatives,
+        decoder,
+        distillation,
+        extension,
+        token,
+        long_context,
+    )
+}

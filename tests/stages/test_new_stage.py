@@ -1,0 +1,123 @@
+"""A new stage is one file: declared here, it trains, is described, resumes and reloads like those of the package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import yaml
+
+import hf_echo.stages.run as run
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.losses import mse_loss
+from hf_echo.stages.dry_run import dry_run
+from hf_echo.stages.encoder import EncoderTrainer
+from hf_echo.stages.run import train_recipe
+from hf_echo.stages.stage import Stage
+from hf_echo.stages.table import STAGES
+from hf_echo.stages.text import TextConfig
+
+SHAPE = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "embedding_size": 8,
+    "num_key_value_heads": 2,
+    "decoder_layers": 1,
+}
+
+
+@dataclass
+class PullConfig(TextConfig):
+    strength: float = field(default=1.0, metadata={"help": "weight of the distance between translations"})
+
+
+class PullTrainer(EncoderTrainer):
+    """Translations move together."""
+
+    encoder_sides = 2
+
+    def loss_parts(self, model, inputs):
+        embeddings, n = self.encode(model, inputs).sentence_embedding, len(inputs["index"])
+        return {"pull": mse_loss(embeddings[:n], embeddings[n:])}, {"pull": self.args.strength}
+
+
+def into_english(dataset, data_args, config):
+    return dataset.filter(lambda lang: lang == "eng_Latn", input_columns="target_lang")
+
+
+STAGE = Stage("pull", PullConfig, PullTrainer, learns="encoder", rows=into_english)
+
+
+@pytest.fixture
+def recipe(monkeypatch, toy, toy_tokenizer, tmp_path):
+    monkeypatch.setitem(STAGES, "pull", STAGE)  # the line in stages/table.py
+    toy_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    toy.dataset().to_parquet(tmp_path / "pairs.parquet")
+    values = dict(
+        stage="pull",
+        shape=SHAPE,
+        strength=2.0,
+        tokenizer_name_or_path=str(tmp_path / "tokenizer"),
+        train_data=str(tmp_path / "pairs.parquet"),
+        max_steps=6,
+        save_steps=2,
+        learning_rate=1e-2,
+        warmup_steps=1,
+        max_rows=32,
+        logging_steps=1,
+        output_dir=str(tmp_path / "out"),
+        cache_dir=str(tmp_path / "cache"),
+        bf16=False,
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    path = tmp_path / "pull.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+@pytest.mark.trains
+def test_it_trains_resumes_and_reloads(recipe, tmp_path, monkeypatch):
+    report = dry_run(recipe)
+    assert report["stage"] == "pull" and "problems" not in report
+    whole = train_recipe(recipe, {"output_dir": str(tmp_path / "whole")})
+    assert whole["stage"] == "pull" and whole["tokens_per_second"] > 0
+
+    build = run.build_trainer
+
+    def killed(*args, **kwargs):
+        trainer = build(*args, **kwargs)
+        step = trainer.training_step
+        trainer.training_step = lambda *a, **k: (
+            (_ for _ in ()).throw(KeyboardInterrupt) if (trainer.state.global_step == 4) else step(*a, **k)
+        )
+        return trainer
+
+    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+        context.setattr(run, "build_trainer", killed)
+        train_recipe(recipe)
+    train_recipe(recipe)
+    texts = ["a b c", "d e"]
+    both = [any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn") for name in ("whole", "out")]
+    np.testing.assert_array_equal(*both)
+
+
+def test_its_fields_are_checked_as_others_are(recipe):
+    with pytest.raises(ValueError, match="unknown field 'strenght'; did you mean 'strength'"):
+        train_recipe(recipe, {"strenght": 1.0})
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("stage: lexical", "stage 'lexical' is now called 'static'"),
+        ("stage: static\nbag: x", "field 'bag' is now called 'static_embeddings'"),
+    ],
+)
+def test_names_of_earlier_versions_say_the_new_one(tmp_path, old, new):
+    (tmp_path / "old.yaml").write_text(old)
+    with pytest.raises(ValueError, match=new):
+        train_recipe(tmp_path / "old.yaml")
