@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .modeling import (
+        BlaserConfig,
+        BlaserModel,
         EchoConfig,
         EchoDecoder,
         EchoDecoderConfig,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "BlaserConfig",
+    "BlaserModel",
     "EchoConfig",
     "EchoDecoder",
     "EchoDecoderConfig",
@@ -88,7 +92,8 @@ _AUTO = _AUTO_FOLDER + "configuration_auto"
 
 def _register(configuration_auto) -> None:
     mapping = configuration_auto.CONFIG_MAPPING
-    for model_type, name in {"echo": "EchoConfig", "echo_decoder": "EchoDecoderConfig"}.items():
+    names = {"echo": "EchoConfig", "echo_decoder": "EchoDecoderConfig", "blaser": "BlaserConfig"}
+    for model_type, name in names.items():
         mapping._mapping[model_type] = name
         mapping._modules[model_type] = sys.modules[__name__]
 

@@ -6,25 +6,35 @@ Importing this folder registers its classes with transformers; hf_echo/__init__.
 from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .configuration_blaser import BlaserConfig
 from .configuration_echo import EchoConfig, EchoDecoderConfig
+from .modeling_blaser import BlaserModel
 from .modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
+from .modeling_sonar import AutoModelForSonarTranslation, SonarForTranslation
 from .pipeline_echo import SonarTranslationPipeline
 from .tokenization_echo import EchoTokenizer
+from .tokenization_sonar import SonarTokenizer
 
 __all__ = [
+    "AutoModelForSonarTranslation",
+    "BlaserConfig",
+    "BlaserModel",
     "EchoConfig",
     "EchoDecoder",
     "EchoDecoderConfig",
     "EchoEncoder",
     "EchoForTranslation",
     "EchoTokenizer",
+    "SonarForTranslation",
+    "SonarTokenizer",
     "SonarTranslationPipeline",
 ]
 
+AutoModel.register(BlaserConfig, BlaserModel, exist_ok=True)
 AutoModel.register(EchoConfig, EchoEncoder, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
 AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
 PIPELINE_REGISTRY.register_pipeline(
-    "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSeq2SeqLM, type="text"
+    "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSonarTranslation, type="text"
 )

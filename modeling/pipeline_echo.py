@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import Pipeline
 
-from .generation_echo import check_prompt, check_target_lang, greedy_decode
+from .generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
 from .modeling_echo_base import check_finite
 from .prompting_echo import check_texts
 
@@ -24,7 +24,7 @@ class SonarTranslationPipeline(Pipeline):
         tgt_lang: language to write, default English.
         batch_size: texts a batch, default 32.
         num_beams, max_new_tokens and anything else `generate` takes. Without beams or sampling a faster greedy loop
-            gives the same tokens.
+            gives the same tokens. A converted SONAR has 5 beams by default.
         on_long: "warn" (cut and say so), "error" or "split" for texts beyond the model's length, by default as the
             tokenizer was loaded; "split" translates the mean of the pieces, which only says roughly what the text is
             about.
@@ -41,6 +41,8 @@ class SonarTranslationPipeline(Pipeline):
 
     def __init__(self, *args, batch_size: int = 32, **kwargs):
         super().__init__(*args, batch_size=batch_size, **kwargs)
+        if wrap := getattr(self.model, "wrap_tokenizer", None):  # a converted SONAR brings a generic tokenizer
+            self.tokenizer = wrap(self.tokenizer)
 
     def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs):
         if tgt_lang is not None and not isinstance(tgt_lang, str):
@@ -77,7 +79,7 @@ class SonarTranslationPipeline(Pipeline):
         if not isinstance(text, str):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
         on_long = on_long or self.tokenizer.on_long
-        if on_long == "split" and not self.model.config.decoder.bottleneck:
+        if on_long == "split" and not self.model.bottleneck:
             raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: on_long is 'warn' or 'error'")
         encoded = self.tokenizer([text], lang=lang, truncation=True, padding=True, return_tensors="pt", on_long=on_long)
         if on_long == "split":  # the pieces of a text make one embedding, so that a batch has one row a text
@@ -90,7 +92,7 @@ class SonarTranslationPipeline(Pipeline):
         options = {"max_new_tokens": 128} | (generate_kwargs or {})
         prompt = self.tokenizer.decoder_prompt_ids(tgt_lang)
         check_target_lang(self.model.decoder, tgt_lang)
-        bottleneck = self.model.config.decoder.bottleneck
+        bottleneck = self.model.bottleneck
         embedding = inputs.get("sentence_embedding")
         if embedding is None and bottleneck:
             embedding = self.model.encoder(**inputs).sentence_embedding
@@ -98,7 +100,7 @@ class SonarTranslationPipeline(Pipeline):
             raise ValueError("this checkpoint is of stage 1: its decoder reads tokens, not sentence embeddings")
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
-            if set(options) == {"max_new_tokens"}:
+            if set(options) == {"max_new_tokens"} and is_echo_decoder(self.model.decoder):
                 return {"ids": greedy_decode(self.model.decoder, **inputs, prompt_ids=prompt, **options)}
         check_prompt(self.model.decoder, prompt)
         rows = len(next(iter(inputs.values())))

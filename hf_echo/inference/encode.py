@@ -238,7 +238,7 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
                 yield row, ids
                 continue
             long.append(row)
-            head = ids.index(tokenizer.sep_token_id) + 1
+            head = len(tokenizer.pair_ids([prompts[row - start]], [""])[0]) - 1
             room = limit - head - 1
             if room < 1:
                 raise ValueError(f"max_length={limit} leaves no room beside the prompt of {head + 1} tokens")
