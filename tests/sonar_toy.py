@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
@@ -133,6 +134,19 @@ def write_fairseq(tensors: dict, file: Path) -> Path:
         content["embed_tokens"] = module
     torch.save(content, file)
     return file
+
+
+def convert(out: Path) -> Path:
+    """A converted SONAR with random weights."""
+    from hf_echo.checkpoints import convert_sonar
+
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        pieces = train_sentencepiece(place)
+        words = len(Ids(pieces))
+        encoder = write_fairseq2(weights(words, "encoder"), place / "encoder.pt")
+        decoder = write_fairseq2(weights(words, "decoder", seed=1), place / "decoder.pt")
+        return convert_sonar(encoder, out, tokenizer=pieces, decoder=decoder)
 
 
 # The formulas.

@@ -56,14 +56,18 @@ def convert_sonar(
         FileNotFoundError: a file is not there.
         ValueError: a file is not SONAR's, needs pickled code, or does not fit the others.
     """
+    for file in (encoder, decoder):
+        if file is not None and Path(file).suffix == ".pt" and not Path(file).is_file():
+            raise FileNotFoundError(f"no file {file}; give SONAR's file, as fairseq2 downloads it")
     tokenizer = tokenizer if tokenizer is not None else _own_tokenizer(encoder)
     words, languages = read_tokenizer(tokenizer, POSITIONS)
     # Both are checked before one is made, and one is in memory at a time.
     parts = {"": (encoder, *(_encoder_of_file(encoder) if Path(encoder).is_file() else _encoder_of_port(encoder)))}
     if decoder is not None:
-        parts["decoder"] = (decoder, *_decoder_of_file(decoder, languages))
+        parts["decoder"] = (decoder, *_decoder_of_file(decoder))
     size = parts[""][1].d_model
     for name, config, _ in parts.values():
+        config.languages = list(languages)
         if config.vocab_size != len(words):
             known = f"{name} knows {config.vocab_size} tokens"
             raise ValueError(f"{known} and the tokenizer {tokenizer} makes {len(words)}: they do not fit")
@@ -118,14 +122,14 @@ def _encoder_of_port(name: str | Path) -> Part:
     return config, make
 
 
-def _decoder_of_file(file: str | Path, languages: list[str]) -> Part:
+def _decoder_of_file(file: str | Path) -> Part:
     """A decoder that stands alone: transformers asks for an encoder beside it, which gets no layers."""
     tensors = read_weights(file)
     if not is_decoder(tensors):
         raise ValueError(f"{file} holds no decoder: give SONAR's text decoder")
     head = tensors.pop(HEAD, tensors[EMBEDDINGS])
     config = _config(tensors, file, encoder_layers=0, decoder_layers=layers_of(tensors))
-    config.tie_word_embeddings, config.languages = torch.equal(head, tensors[EMBEDDINGS]), list(languages)
+    config.tie_word_embeddings = torch.equal(head, tensors[EMBEDDINGS])
     with torch.device("meta"):
         check_names(tensors, M2M100ForConditionalGeneration(config), file, "model.decoder.")
     state = {f"model.decoder.{name}": tensor for name, tensor in tensors.items()} | {HEAD: head}

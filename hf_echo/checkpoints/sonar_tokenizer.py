@@ -46,7 +46,7 @@ def tokenizer_file(name: str | Path) -> Path | None:
     """A file as it is; of a folder or Hub name its tokenizer.json or SentencePiece model, None without either."""
     if Path(name).is_file():
         return Path(name)
-    if not Path(name).is_dir() and (Path(name).suffix or Path(name).is_absolute()):
+    if not Path(name).is_dir() and (Path(name).suffix in (".model", ".json") or Path(name).is_absolute()):
         return None
     for wanted in FILES:
         if found := cached_file(str(name), wanted, _raise_exceptions_for_missing_entries=False):

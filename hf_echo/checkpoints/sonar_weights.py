@@ -50,10 +50,12 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
             tensors[EMBEDDINGS] = checkpoint["embed_tokens"].weight.detach()
     else:
         tensors, is_fairseq2 = dict(checkpoint.get("model", checkpoint)), True
-    tensors = {_rename(name): tensor for name, tensor in tensors.items() if not BOOKKEEPING.search(str(name))}
+    old = {name: tensor for name, tensor in tensors.items() if not BOOKKEEPING.search(str(name))}
+    tensors = {_rename(str(name)): tensor for name, tensor in old.items()}
     wrong = next((name for name, tensor in tensors.items() if not isinstance(tensor, Tensor)), None)
-    if wrong is not None or EMBEDDINGS not in tensors:
-        found = f"{wrong!r} is not a tensor" if wrong is not None else "no token embeddings in it"
+    if wrong is not None or EMBEDDINGS not in tensors or len(tensors) < len(old):
+        twice = "two tensors mean the same" if EMBEDDINGS in tensors else "no token embeddings in it"
+        found = f"{wrong!r} is not a tensor" if wrong is not None else twice
         raise ValueError(f"{file} is not a SONAR text encoder or decoder of fairseq or fairseq2: {found}")
     if is_fairseq2:
         for name in {EMBEDDINGS, HEAD} & tensors.keys():

@@ -125,11 +125,17 @@ def evaluate_translation(
     ] = None,
     num_beams: Annotated[int, typer.Option(min=1, help="1 is greedy.")] = 1,
     comet: Annotated[bool, typer.Option(help="COMET too (extra comet); not from embeddings.")] = False,
+    blaser: Annotated[
+        str | None, typer.Option(help="BLASER 2.0 too: folder or Hub name of `hf-echo convert blaser`.")
+    ] = None,
+    blaser_encoder: Annotated[
+        str | None, typer.Option(help="Encoder that BLASER reads: SONAR for its published weights; else --model.")
+    ] = None,
     out: Json = None,
 ) -> None:
     """chrF++ and spBLEU of the decoder, with sacrebleu's signatures."""
     from .. import inference
-    from ..evaluation import comet_scorer, translation_scores
+    from ..evaluation import blaser_scorer, comet_scorer, translation_scores
 
     tables = data is not None and source is None and target is None
     if not tables and (data is not None or source is None or target is None):
@@ -137,6 +143,10 @@ def evaluate_translation(
     from_embeddings = source is not None and source.suffix == ".npy"
     if comet and from_embeddings:
         raise ValueError("--comet compares with the source texts, and --source holds embeddings")
+    if blaser and from_embeddings:
+        raise ValueError("--blaser compares with the source texts, and --source holds embeddings")
+    if blaser_encoder and not blaser:
+        raise ValueError("--blaser-encoder is the encoder of --blaser: give that too")
     if not tables:
         sources, targets = _embeddings(source) if from_embeddings else read_lines(source), read_lines(target)
         if len(sources) != len(targets):
@@ -145,6 +155,7 @@ def evaluate_translation(
                 f"{source} has {len(sources)} {unit} and {target} {len(targets)} lines: line i must translate line i"
             )
     scorer = comet_scorer() if comet else None
+    blaser_score = blaser_scorer(blaser, blaser_encoder or model) if blaser else None
     translator, tokenizer = inference.load_translator(model)
     if decoder is not None:  # both write and read one space; the texts are tokenized for the encoder
         translator, tokenizer = _joined(translator, tokenizer, decoder)
@@ -153,13 +164,15 @@ def evaluate_translation(
         return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, num_beams=num_beams)
 
     if tables:
-        report = _translation_of_table(translate, data, target_lang, direction, scorer)
+        report = _translation_of_table(translate, data, target_lang, direction, scorer, blaser_score)
     else:
         hypotheses = translate(sources, source_lang, target_lang)
         scores = translation_scores(hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang)
         report = scores.to_row()
         if scorer is not None:
             report["comet"] = scorer(sources, hypotheses, targets)
+        if blaser_score is not None:
+            report["blaser"] = blaser_score(sources, hypotheses, targets, source_lang, target_lang)
     print_report({"model": model, **({"decoder": decoder} if decoder else {}), **report}, out)
 
 
@@ -181,6 +194,8 @@ def _joined(model, tokenizer, decoder: str):
     from ..modeling import EchoForTranslation
 
     other, other_tokenizer = inference.load_translator(decoder)
+    if not (type(model) is type(other) is EchoForTranslation):
+        raise ValueError("--decoder joins two Echo checkpoints; a converted SONAR has its own decoder")
     if tokenizer.get_vocab() != other_tokenizer.get_vocab():
         raise ValueError(
             f"{decoder} has another vocabulary: encode with one model (hf-echo encode) and give --source E.npy "
@@ -189,7 +204,7 @@ def _joined(model, tokenizer, decoder: str):
     return EchoForTranslation.from_parts(model.encoder, other.decoder).eval(), tokenizer
 
 
-def _translation_of_table(translate, data, target_lang, direction, scorer) -> dict:
+def _translation_of_table(translate, data, target_lang, direction, scorer, blaser_score) -> dict:
     from .. import evaluation
     from ..data import load_nway
 
@@ -200,6 +215,7 @@ def _translation_of_table(translate, data, target_lang, direction, scorer) -> di
             target_lang=target_lang,
             direction=direction,
             comet=scorer,
+            blaser=blaser_score,
             progress=True,
         )
     except ValueError as error:

@@ -193,5 +193,8 @@ def test_unfit_models_are_refused(small, toy_folders, hf_echo_cli, tmp_path):
         BlaserScorer(str(hf_echo.pretrained("echo-nano")), release)(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])
     with pytest.raises(ValueError, match="'other'.*ref, qe|ref, qe.*'other'"):
         BlaserConfig(kind="other")
-    code, _, err = hf_echo_cli("evaluate", "translation", "--model", release, "--blaser-encoder", release)
-    assert code == 2 and "--blaser" in err
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "b.txt").write_text("b\n")
+    sides = ["--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt"]
+    code, _, err = hf_echo_cli("evaluate", "translation", "--model", release, *sides, "--blaser-encoder", release)
+    assert code == 2 and "--blaser-encoder is the encoder of --blaser" in err

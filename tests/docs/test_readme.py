@@ -100,8 +100,9 @@ def release(toy, toy_tokenizer, tmp_path) -> Path:
     return tmp_path
 
 
-def test_python_blocks_run_in_order(release):
+def test_python_blocks_run_in_order(release, sonar_toy):
     """Page by page in a process of their own, with a Hub on this machine; the push brings the decoder too."""
+    sonar_toy.convert(release / "outputs" / "sonar")
     hub = runpy.run_path(str(HUB_SERVER))
     server = hub["start"]()
     scripts = []

@@ -97,16 +97,21 @@ def calibrate(
     model: Model,
     out: Annotated[Path, typer.Option("--out", "-o", help="JSON for the field calibrated of the filter threshold.")],
     direction: Annotated[str | None, typer.Option(help="Of n-way data: x_eng, eng_x or all.")] = None,
+    blaser: Annotated[
+        str | None, typer.Option(help="Scores of this BLASER 2.0 qe model in place of cosines: folder or Hub name.")
+    ] = None,
 ) -> None:
     """Mean and deviation of the scores of clean pairs, by direction (OS 3.5)."""
     from ...data.pipeline.filters.threshold import calibrate as fit
     from ...data.pipeline.sources import read_unit, units_of
     from ...data.tables import BadRows
+    from ...inference.blaser import BlaserScorer
     from ...inference.scorer import EchoScorer
 
+    scorer = BlaserScorer(blaser, model) if blaser else EchoScorer(model)
     how = {"direction": direction} if direction else {}
     units = units_of([{"path": path, "label": path, **how} for path in paths])
-    found = fit((table for unit in units for table in read_unit(unit, BadRows("error"))), EchoScorer(model))
+    found = fit((table for unit in units for table in read_unit(unit, BadRows("error"))), scorer)
     with write_whole(out) as unfinished:
         found.save(unfinished)
     typer.echo(f"{len(found.calibrated)} directions calibrated: {out}")

@@ -1,6 +1,6 @@
 """Quality thresholds by direction: a row stays if its score is at least mu - k sigma of clean data (OS 3.5).
 
-Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array in [-1, 1]``
+Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array``
 (the cosine of an Echo checkpoint is `hf_echo.inference.EchoScorer`) and stand in the column ``quality``; a column that
 is there already needs no scorer. mu and sigma come from a clean dev set (:func:`calibrate`), never from the rows that
 are judged. No model is opened here.
