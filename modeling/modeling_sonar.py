@@ -118,6 +118,16 @@ class SonarForTranslation(PreTrainedModel):
         """The tokenizer of the folder as pipeline and `hf_echo.inference` use it."""
         return tokenizer if isinstance(tokenizer, SonarTokenizer) else SonarTokenizer.around(tokenizer)
 
+    def save_pretrained(self, *args, **kwargs):
+        """Refused: its folder would not be one that sentence-transformers opens.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(f"a converted SONAR is not saved again: copy its folder, {self.name_or_path}")
+
+    save_release = save_pretrained
+
     def forward(self, input_ids=None, attention_mask=None, **kwargs) -> SonarEncoderOutput:
         """Embeds (batch, seq) token ids."""
         return self.encoder(input_ids, attention_mask=attention_mask, **kwargs)

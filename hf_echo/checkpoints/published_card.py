@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from transformers.utils import cached_file
+
 SNIPPET = "```python\n{code}\n```\n"
 
 
@@ -38,9 +40,9 @@ def write_card(
     (Path(folder) / "README.md").write_text(text, encoding="utf-8")
 
 
-def licence_of(folder: str | Path) -> str | None:
-    """The licence in the header of a README.md in this folder; None where there is none."""
+def licence_of(name: str | Path) -> str | None:
+    """The licence in the header of the README.md of a folder or Hub name; None where there is none."""
     from huggingface_hub import ModelCard
 
-    file = Path(folder) / "README.md"
-    return ModelCard.load(file).data.get("license") if file.is_file() else None
+    file = cached_file(str(name), "README.md", _raise_exceptions_for_missing_entries=False)
+    return ModelCard.load(file).data.get("license") if file else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -162,6 +163,8 @@ def test_everything_here_that_takes_a_model_reads_it(folder, expected, hf_echo_c
     assert code == 0 and json.loads(out)["count"] == 3, err
     code, out, err = hf_echo_cli("translate", "--model", folder, "--from", "fra_Latn", "--to", "deu_Latn", a)
     assert code == 0 and len(out.splitlines()) == 3, err
+    code, out, err = hf_echo_cli("release", folder, tmp_path / "release")
+    assert code == 2 and "copy its folder" in err
     code, out, err = hf_echo_cli("mine", a, b, "--model", folder, "--out", tmp_path / "pairs.tsv")
     assert code == 0 and (tmp_path / "pairs.tsv").exists(), err
 
@@ -217,6 +220,8 @@ def test_lineage_and_card(folder, files):
     card = ModelCard.load(folder / "README.md")
     assert card.data["license"] == "cc-by-nc-4.0" and card.data["base_model"] == "facebook/SONAR"
     assert {"fra", "nob"} <= set(card.data["language"])
+    (code,) = re.findall(r"```python\n(.*?)```", card.content, flags=re.DOTALL)
+    exec(code.replace("THIS_REPO", str(folder)), {})
     assert not [file for file in folder.parent.iterdir() if file != folder]  # no unfinished folder is left
 
 
