@@ -20,6 +20,9 @@ from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 import hf_echo  # noqa: F401  (registers the pipeline)
 from hf_echo import inference
 from hf_echo.checkpoints import convert_sonar
+from hf_echo.checkpoints.from_sonar import POSITIONS, _config
+from hf_echo.checkpoints.sentencepiece_file import Pieces, read_sentencepiece
+from hf_echo.checkpoints.sonar_tokenizer import build_tokenizer
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.scorer import EchoScorer
 from hf_echo.stages.run import teacher_languages
@@ -211,6 +214,19 @@ def test_a_saved_copy_is_the_same_model(folder, expected, tmp_path):
     assert np.abs(again.encode([SHORT_AND_LONG[0][0]], prompt_name="fra_Latn")[0] - expected[0]).max() < 1e-5
 
 
+def test_sizes_of_the_published_model():
+    """256,206 tokens by the tokenizer and the weights; 16 heads, 8,192 in between, 514 positions."""
+    words = build_tokenizer(Pieces([f"w{i}" for i in range(255_997)], [], None), FAIRSEQ_LANGUAGE_CODES, POSITIONS)
+    assert len(words) == 256_206
+    assert words.convert_tokens_to_ids(["ace_Arab\x1f", "zul_Latn\x1f"]) == [256_001, 256_202]  # as in NLLB
+    shapes = {"embed_tokens.weight": (256_206, 1024), "layers.0.fc1.weight": (8192, 1024)}
+    tensors = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+    config = _config(tensors, "file", encoder_layers=24, decoder_layers=0)
+    found = (config.vocab_size, config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim)
+    assert found == (256_206, 1024, 16, 8192) and config.max_position_embeddings == 514
+    assert config.activation_function == "relu" and config.scale_embedding
+
+
 def test_lineage_and_card(folder, files):
     lineage = read_lineage(folder)
     assert lineage["stage"] == "sonar" and set(lineage["parents"]) == {"source", "tokenizer", "decoder"}
@@ -247,8 +263,6 @@ def nllb_tokenizer(pieces: Path) -> NllbTokenizer:
     """NllbTokenizer as its own converter makes it: languages and <mask> in the vocabulary, merges by its own rule."""
     from sentencepiece import SentencePieceProcessor
     from transformers.tokenization_utils_base import generate_merges
-
-    from hf_echo.checkpoints.sentencepiece_file import read_sentencepiece
 
     model = SentencePieceProcessor(model_file=str(pieces))
     words = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(3, model.get_piece_size()))]
