@@ -31,7 +31,10 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     try:
         yield unfinished
         if place.exists():
-            shutil.rmtree(place)
-        os.replace(unfinished, place)
+            os.replace(place, earlier := unfinished.with_suffix(".old"))
+            os.replace(unfinished, place)
+            shutil.rmtree(earlier)
+        else:
+            os.replace(unfinished, place)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
