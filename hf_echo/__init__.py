@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .modeling import (
+        BlaserConfig,
+        BlaserModel,
         EchoConfig,
         EchoDecoder,
         EchoDecoderConfig,
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "BlaserConfig",
+    "BlaserModel",
     "EchoConfig",
     "EchoDecoder",
     "EchoDecoderConfig",
@@ -96,6 +100,7 @@ def _register(configuration_auto) -> None:
         "echo": "EchoConfig",
         "echo_decoder": "EchoDecoderConfig",
         "echo_speech": "EchoSpeechConfig",
+        "blaser": "BlaserConfig",
     }.items():
         mapping._mapping[model_type] = name
         mapping._modules[model_type] = sys.modules[__name__]

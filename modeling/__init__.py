@@ -6,15 +6,22 @@ Importing this folder registers its classes with transformers; hf_echo/__init__.
 from transformers import AutoFeatureExtractor, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .configuration_blaser import BlaserConfig
 from .configuration_echo import EchoConfig, EchoDecoderConfig
 from .configuration_echo_speech import EchoSpeechConfig
 from .feature_extraction_echo import EchoAudioFeatureExtractor
+from .modeling_blaser import BlaserModel
 from .modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
 from .modeling_echo_speech import EchoSpeechEncoder
+from .modeling_sonar import AutoModelForSonarTranslation, SonarForTranslation
 from .pipeline_echo import SonarTranslationPipeline
 from .tokenization_echo import EchoTokenizer
+from .tokenization_sonar import SonarTokenizer
 
 __all__ = [
+    "AutoModelForSonarTranslation",
+    "BlaserConfig",
+    "BlaserModel",
     "EchoAudioFeatureExtractor",
     "EchoConfig",
     "EchoDecoder",
@@ -24,9 +31,12 @@ __all__ = [
     "EchoSpeechConfig",
     "EchoSpeechEncoder",
     "EchoTokenizer",
+    "SonarForTranslation",
+    "SonarTokenizer",
     "SonarTranslationPipeline",
 ]
 
+AutoModel.register(BlaserConfig, BlaserModel, exist_ok=True)
 AutoModel.register(EchoConfig, EchoEncoder, exist_ok=True)
 AutoModel.register(EchoSpeechConfig, EchoSpeechEncoder, exist_ok=True)
 AutoFeatureExtractor.register(EchoSpeechConfig, EchoAudioFeatureExtractor, exist_ok=True)
@@ -34,5 +44,5 @@ AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
 AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
 PIPELINE_REGISTRY.register_pipeline(
-    "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSeq2SeqLM, type="text"
+    "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSonarTranslation, type="text"
 )

@@ -95,6 +95,11 @@ def greedy_decode(
     return output
 
 
+def is_echo_decoder(decoder) -> bool:
+    """Whether `greedy_decode` knows its layers; a converted SONAR has another decoder."""
+    return decoder.config.model_type == "echo_decoder"
+
+
 def check_prompt(decoder, prompt_ids: list[int]) -> None:
     """Check that the decoder's vocabulary contains the prompt; a decoder of one language may have a shortened one.
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import Pipeline
 
-from .generation_echo import check_prompt, check_target_lang, greedy_decode
+from .generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
 from .modeling_echo_base import check_finite
 from .prompting_echo import check_texts
 
@@ -25,7 +25,7 @@ class SonarTranslationPipeline(Pipeline):
         tgt_lang: language to write; default English.
         batch_size: texts per batch; default 32.
         num_beams, max_new_tokens and all other options of `generate`. Without beams and sampling, a faster greedy loop
-            gives the same tokens.
+            gives the same tokens. A converted SONAR has 5 beams by default.
         on_long: treatment of texts beyond the model's length: "warn" (truncate and log), "error" or "split"; default:
             the tokenizer's setting. "split" translates the mean of the pieces' embeddings, which gives a rough
             summary, not a translation.
@@ -45,6 +45,8 @@ class SonarTranslationPipeline(Pipeline):
 
     def __init__(self, *args, batch_size: int = 32, **kwargs):
         super().__init__(*args, batch_size=batch_size, **kwargs)
+        if wrap := getattr(self.model, "wrap_tokenizer", None):  # a converted SONAR brings a generic tokenizer
+            self.tokenizer = wrap(self.tokenizer)
 
     def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs):
         if tgt_lang is not None and not isinstance(tgt_lang, str):
@@ -81,7 +83,7 @@ class SonarTranslationPipeline(Pipeline):
         if not isinstance(text, str):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
         on_long = on_long or self.tokenizer.on_long
-        if on_long == "split" and not self.model.config.decoder.bottleneck:
+        if on_long == "split" and not self.model.bottleneck:
             raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: use on_long='warn' or 'error'")
         encoded = self.tokenizer([text], lang=lang, truncation=True, padding=True, return_tensors="pt", on_long=on_long)
         if on_long == "split":  # average the pieces here, so that a batch has one row per text
@@ -94,7 +96,7 @@ class SonarTranslationPipeline(Pipeline):
         options = {"max_new_tokens": 128} | (generate_kwargs or {})
         prompt = self.tokenizer.decoder_prompt_ids(tgt_lang)
         check_target_lang(self.model.decoder, tgt_lang)
-        bottleneck = self.model.config.decoder.bottleneck
+        bottleneck = self.model.bottleneck
         embedding = inputs.get("sentence_embedding")
         if embedding is None and bottleneck:
             embedding = self.model.encoder(**inputs).sentence_embedding
@@ -104,7 +106,7 @@ class SonarTranslationPipeline(Pipeline):
             )
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
-            if set(options) == {"max_new_tokens"}:
+            if set(options) == {"max_new_tokens"} and is_echo_decoder(self.model.decoder):
                 return {"ids": greedy_decode(self.model.decoder, **inputs, prompt_ids=prompt, **options)}
         check_prompt(self.model.decoder, prompt)
         rows = len(next(iter(inputs.values())))

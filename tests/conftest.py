@@ -29,6 +29,13 @@ def toy():
 
 
 @pytest.fixture(scope="session")
+def sonar_toy():
+    from . import sonar_toy
+
+    return sonar_toy
+
+
+@pytest.fixture(scope="session")
 def toy_tokenizer(toy):
     return toy.make_tokenizer()
 

@@ -1,7 +1,10 @@
 """Checkpoints of other families, made into Echo checkpoints; and smaller Echo checkpoints out of larger ones."""
 
 from .export_static import convert_static
+from .from_blaser import convert_blaser
 from .from_llama import convert_llama
+from .from_mexma import convert_mexma
+from .from_sonar import convert_sonar
 from .interpolate import damp_checkpoint
 from .prune_checkpoint import prune_checkpoint
 from .ridge_refit import refit_checkpoint
@@ -9,7 +12,10 @@ from .swap_tokenizer import swap_checkpoint, swap_vocabulary
 from .whiten import whiten_checkpoint
 
 __all__ = [
+    "convert_blaser",
     "convert_llama",
+    "convert_mexma",
+    "convert_sonar",
     "convert_static",
     "damp_checkpoint",
     "prune_checkpoint",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from . import convert_published
 from .common import PLAIN, example
 
 commands = typer.Typer(help="Make an Echo checkpoint from another model.", no_args_is_help=True, **PLAIN)
@@ -110,3 +111,6 @@ def convert_refit(
         seed=seed,
     )
     typer.echo(f"{out}: the same bag, refitted; a decoder needs finetuning on it", err=True)
+
+
+convert_published.add_to(commands)

@@ -145,11 +145,17 @@ def evaluate_translation(
     comet: Annotated[
         bool, typer.Option(help="Also report COMET (needs hf-echo[comet]); needs source texts, not embeddings.")
     ] = False,
+    blaser: Annotated[
+        str | None, typer.Option(help="Also report BLASER 2.0: folder or Hub name of `hf-echo convert blaser`.")
+    ] = None,
+    blaser_encoder: Annotated[
+        str | None, typer.Option(help="Encoder whose embeddings BLASER reads: SONAR; default: --model.")
+    ] = None,
     out: Json = None,
 ) -> None:
     """Measure chrF++ and spBLEU of the decoder's translations, with sacrebleu's signatures."""
     from .. import inference
-    from ..evaluation import comet_scorer, translation_scores
+    from ..evaluation import blaser_scorer, comet_scorer, translation_scores
 
     tables = data is not None and source is None and target is None
     if not tables and (data is not None or source is None or target is None):
@@ -157,6 +163,10 @@ def evaluate_translation(
     from_embeddings = source is not None and source.suffix == ".npy"
     if comet and from_embeddings:
         raise ValueError(f"--comet needs source texts, but --source {source} holds embeddings: leave --comet out")
+    if blaser and from_embeddings:
+        raise ValueError(f"--blaser needs source texts, but --source {source} holds embeddings: leave --blaser out")
+    if blaser_encoder and not blaser:
+        raise ValueError("--blaser-encoder is the encoder of --blaser: give --blaser too")
     if not tables:
         sources, targets = _embeddings(source) if from_embeddings else read_lines(source), read_lines(target)
         if len(sources) != len(targets):
@@ -165,6 +175,7 @@ def evaluate_translation(
                 f"{source} has {len(sources)} {unit} and {target} {len(targets)} lines: line i must translate line i"
             )
     scorer = comet_scorer() if comet else None
+    blaser_score = blaser_scorer(blaser, blaser_encoder or model) if blaser else None
     translator, tokenizer = inference.load_translator(model)
     if decoder is not None:  # both models share one embedding space; the encoder's tokenizer reads the texts
         translator, tokenizer = _joined(translator, tokenizer, decoder)
@@ -173,13 +184,15 @@ def evaluate_translation(
         return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, num_beams=num_beams)
 
     if tables:
-        report = _translation_of_table(translate, data, target_lang, direction, scorer)
+        report = _translation_of_table(translate, data, target_lang, direction, scorer, blaser_score)
     else:
         hypotheses = translate(sources, source_lang, target_lang)
         scores = translation_scores(hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang)
         report = scores.to_row()
         if scorer is not None:
             report["comet"] = scorer(sources, hypotheses, targets)
+        if blaser_score is not None:
+            report["blaser"] = blaser_score(sources, hypotheses, targets, source_lang, target_lang)
     print_report({"model": model, **({"decoder": decoder} if decoder else {}), **report}, out)
 
 
@@ -201,6 +214,8 @@ def _joined(model, tokenizer, decoder: str):
     from ..modeling import EchoForTranslation
 
     other, other_tokenizer = inference.load_translator(decoder)
+    if not (type(model) is type(other) is EchoForTranslation):
+        raise ValueError("--decoder joins two Echo checkpoints; a converted SONAR has its own decoder")
     if tokenizer.get_vocab() != other_tokenizer.get_vocab():
         raise ValueError(
             f"--decoder {decoder} has another vocabulary: run hf-echo encode with --model, then give --source E.npy "
@@ -209,7 +224,7 @@ def _joined(model, tokenizer, decoder: str):
     return EchoForTranslation.from_parts(model.encoder, other.decoder).eval(), tokenizer
 
 
-def _translation_of_table(translate, data, target_lang, direction, scorer) -> dict:
+def _translation_of_table(translate, data, target_lang, direction, scorer, blaser_score) -> dict:
     from .. import evaluation
     from ..data import load_nway
 
@@ -220,6 +235,7 @@ def _translation_of_table(translate, data, target_lang, direction, scorer) -> di
             target_lang=target_lang,
             direction=direction,
             comet=scorer,
+            blaser=blaser_score,
             progress=True,
         )
     except ValueError as error:

@@ -43,7 +43,7 @@ from .tokens.attention import (
     compare_poolings,
     relative_delta,
 )
-from .translation import TranslationResult, comet_scorer, evaluate_translation, translation_scores
+from .translation import TranslationResult, blaser_scorer, comet_scorer, evaluate_translation, translation_scores
 
 __all__ = [
     "AttentionEntropyResult",
@@ -62,6 +62,7 @@ __all__ = [
     "both_poolings",
     "calinski_harabasz",
     "cls_attention_entropy",
+    "blaser_scorer",
     "comet_scorer",
     "compare_poolings",
     "cost_grid",

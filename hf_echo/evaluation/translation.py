@@ -26,6 +26,8 @@ from .results import Result, Table
 Translate = Callable[[Any, str, str], Sequence[str]]
 
 Comet = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
+# (sources, hypotheses, references, source_lang, target_lang) -> mean score
+Blaser = Callable[[Sequence[str], Sequence[str], Sequence[str], str, str], float]
 DIRECTIONS = ("to", "from", "both", "all")
 UNSPACED = ("Jpan", "Thai", "Laoo", "Khmr", "Mymr", "Tibt")  # scripts without spaces get BLEU on characters
 
@@ -109,6 +111,7 @@ def evaluate_translation(
     direction: str = "to",
     embeddings: Mapping[str, Any] | None = None,
     comet: Comet | None = None,
+    blaser: Blaser | None = None,
     progress: bool = False,
     **score_options: Any,
 ) -> Table:
@@ -124,6 +127,7 @@ def evaluate_translation(
         embeddings: {language: (n, d)}, one row per row of that language, in order; `translate` then gets these instead
             of texts. Any encoder of the space may have made them.
         comet: scores (sources, hypotheses, references), as from `comet_scorer`; adds the column comet.
+        blaser: as from `blaser_scorer`; adds the column blaser.
         score_options: of `translation_scores` (bleu_tokenizer, spbleu, timeout).
 
     A direction uses the sentences that both languages have (`count`).
@@ -163,9 +167,14 @@ def evaluate_translation(
             raise ValueError(f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations")
         scores = translation_scores(hypotheses, references, source_lang=source, target_lang=target, **score_options)
         row = {"direction": scores.direction, "source_lang": source, "target_lang": target} | scores.to_row()
-        results.append(row if comet is None else row | {"comet": comet(originals, hypotheses, references)})
+        if comet is not None:
+            row["comet"] = comet(originals, hypotheses, references)
+        if blaser is not None:
+            row["blaser"] = blaser(originals, hypotheses, references, source, target)
+        results.append(row)
+    extra = [name for name, scorer in (("comet", comet), ("blaser", blaser)) if scorer is not None]
     notes = {"direction": direction, "from": "texts" if embeddings is None else "embeddings"}
-    return Table(results, notes=notes).with_average(["chrf", "spbleu", "bleu", *(["comet"] if comet else [])])
+    return Table(results, notes=notes).with_average(["chrf", "spbleu", "bleu", *extra])
 
 
 def comet_scorer(model: str = "Unbabel/wmt22-comet-da", *, batch_size: int = 32, gpus: int = 0) -> Comet:
@@ -183,6 +192,23 @@ def comet_scorer(model: str = "Unbabel/wmt22-comet-da", *, batch_size: int = 32,
     def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
         data = [{"src": s, "mt": m, "ref": r} for s, m, r in zip(sources, hypotheses, references, strict=True)]
         return 100 * float(scorer.predict(data, batch_size=batch_size, gpus=gpus).system_score)
+
+    return score
+
+
+def blaser_scorer(blaser: str, encoder: str) -> Blaser:
+    """The mean BLASER 2.0 score of translations, by a model of `hf-echo convert blaser` (ref or qe) on an encoder.
+
+    Args:
+        blaser, encoder: folders or Hub names; published BLASER weights read SONAR's embeddings.
+    """
+    from ..inference.blaser import BlaserScorer
+
+    scorer = BlaserScorer(blaser, encoder)
+
+    def score(sources, hypotheses, references, source_lang: str, target_lang: str) -> float:
+        langs = [source_lang] * len(sources), [target_lang] * len(sources)
+        return float(scorer(list(sources), list(hypotheses), *langs, references=list(references)).mean())
 
     return score
 

@@ -252,7 +252,7 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
                 yield row, ids
                 continue
             long.append(row)
-            head = ids.index(tokenizer.sep_token_id) + 1
+            head = len(tokenizer.pair_ids([prompts[row - start]], [""])[0]) - 1
             room = limit - head - 1
             if room < 1:
                 raise ValueError(f"max_length={limit} is too small for the prompt of {head + 1} tokens; give more")

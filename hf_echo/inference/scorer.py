@@ -56,19 +56,29 @@ class EchoScorer:
         return scores
 
     def _block(self, sources, targets, source_langs, target_langs) -> np.ndarray:
-        by_lang: dict[str, dict[str, int]] = {}  # language -> text -> index among that language's texts
-        for text, lang in zip([*sources, *targets], [*source_langs, *target_langs], strict=True):
+        encode = _open(self.model, dtype=self.dtype)
+        x, y = embed_columns(encode, [(sources, source_langs), (targets, target_langs)])
+        return np.clip((x * y).sum(axis=1), -1, 1)
+
+
+def embed_columns(encode, columns: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[np.ndarray]:
+    """(rows, d) float32 vectors of length 1 of each column; every (text, language) is embedded once.
+
+    Args:
+        encode: (texts, lang) -> (n, d), see `any_encoder`.
+        columns: (texts, their languages).
+    """
+    by_lang: dict[str, dict[str, int]] = {}  # language -> text -> its number among that language's texts
+    for column, langs in columns:
+        for text, lang in zip(column, langs, strict=True):
             texts = by_lang.setdefault(lang, {})
             texts.setdefault(text, len(texts))
-        encode, first, parts = _open(self.model, dtype=self.dtype), {}, []
-        for lang, texts in by_lang.items():
-            first[lang] = sum(map(len, parts))
-            parts.append(np.asarray(encode(list(texts), lang), np.float32))
-        vectors = np.concatenate(parts)
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-        def rows_of(texts: Sequence[str], langs: Sequence[str]) -> np.ndarray:
-            return vectors[[first[lang] + by_lang[lang][text] for text, lang in zip(texts, langs)]]
-
-        x, y = rows_of(sources, source_langs), rows_of(targets, target_langs)
-        return np.clip((x * y).sum(axis=1), -1, 1)
+    first, parts = {}, []
+    for lang, texts in by_lang.items():
+        first[lang] = sum(map(len, parts))
+        parts.append(np.asarray(encode(list(texts), lang), np.float32))
+    vectors = np.concatenate(parts)
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return [
+        vectors[[first[lang] + by_lang[lang][text] for text, lang in zip(column, langs)]] for column, langs in columns
+    ]

@@ -8,15 +8,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from tqdm.auto import tqdm
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoTokenizer
 
-from ..modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
+from ..modeling import AutoModelForSonarTranslation, SonarTokenizer
+from ..modeling.generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
 from ..modeling.modeling_echo_base import check_finite
+from ..modeling.modeling_sonar import SONAR
 from .encode import encode, open_tokenizer, opening, padded, pick_device, pick_dtype, pieces_of
 
 
 def load_translator(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
     """Load (EchoForTranslation, EchoTokenizer) from a training checkpoint or release, in a folder or on the Hub.
+
+    A converted SONAR with a decoder gives (SonarForTranslation, SonarTokenizer).
 
     Args:
         device: torch device; None is CUDA if available, else the CPU.
@@ -27,8 +31,9 @@ def load_translator(name_or_path: str | Path, *, device: str | None = None, dtyp
     """
     device = pick_device(device)
     with opening(name_or_path) as name:
-        tokenizer = open_tokenizer(name)
-        model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=pick_dtype(dtype, device))
+        is_sonar = AutoConfig.from_pretrained(name).model_type == SONAR
+        tokenizer = SonarTokenizer.around(AutoTokenizer.from_pretrained(name)) if is_sonar else open_tokenizer(name)
+        model = AutoModelForSonarTranslation.from_pretrained(name, dtype=pick_dtype(dtype, device))
     return model.to(device).eval(), tokenizer
 
 
@@ -87,7 +92,7 @@ def translate(
     for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
         rows = order[start : start + batch_size]
         vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(model.device)
-        if num_beams == 1:
+        if num_beams == 1 and is_echo_decoder(model.decoder):
             ids = greedy_decode(
                 model.decoder,
                 vectors,

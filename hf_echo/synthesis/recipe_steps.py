@@ -17,11 +17,15 @@ from hf_echo.data.pipeline.recipe import make
 class Score:
     """``- score: CHECKPOINT``: fill the column quality with the cosine of an Echo checkpoint or SentenceTransformer.
 
+    With ``blaser: FOLDER`` it is the score of BLASER 2.0 qe from the checkpoint's embeddings: SONAR's for the
+    published weights. That is about 1 to 5, so the filter ``threshold`` needs its own ``floor`` or calibration.
+
     Attributes:
         model: folder or Hub name.
         dtype: "auto", "bf16" or "fp32".
         batch: rows per block; the embeddings of one block are in memory.
         again: also score rows that already have a quality.
+        blaser: folder or Hub name of a BLASER model (`hf-echo convert blaser`).
         gpus: GPUs per task on a Ray cluster; a local process uses the GPU that torch finds.
     """
 
@@ -29,21 +33,26 @@ class Score:
     dtype: str = "auto"
     batch: int = 16_384
     again: bool = False
+    blaser: str | None = None
     gpus: float = 0
     identity: str = field(
         default="", init=False
     )  # fingerprint of a folder: another checkpoint there makes another step
 
     def __post_init__(self) -> None:
-        files = sorted(path for path in Path(self.model).glob("*") if path.is_file())
+        folders = [Path(name) for name in (self.model, self.blaser) if name]
+        files = sorted(path for folder in folders for path in folder.glob("*") if path.is_file())
         known = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files]
         object.__setattr__(self, "identity", sha256(repr(known).encode()).hexdigest()[:16] if known else "")
 
     def add(self, table: pa.Table) -> pa.Table:
         from hf_echo.data.pipeline.filters.threshold import score
+        from hf_echo.inference.blaser import BlaserScorer
         from hf_echo.inference.scorer import EchoScorer
 
-        return score(table, EchoScorer(self.model, self.dtype, self.batch), again=self.again)
+        options = (self.model, self.dtype, self.batch)
+        scorer = BlaserScorer(self.blaser, *options) if self.blaser else EchoScorer(*options)
+        return score(table, scorer, again=self.again)
 
 
 @dataclass(frozen=True)

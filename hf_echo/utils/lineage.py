@@ -29,6 +29,7 @@ def write_lineage(
     *,
     parents: Mapping[str, str | Path],
     data: Mapping[str, str | Path | None] | None = None,
+    output_dir: str | Path | None = None,
 ) -> Path:
     """Write the lineage of the checkpoint in the folder `out`; returns its file.
 
@@ -37,13 +38,14 @@ def write_lineage(
         values: its settings.
         parents: role -> folder, file or Hub name; the first is the checkpoint that the operation started from.
         data: role -> data file, or a name on the Hub (without sha256); None entries are dropped.
+        output_dir: where the checkpoint will be, if `out` is moved there.
     """
     parents = {role: str(name) for role, name in parents.items()}
     data = {role: str(name) for role, name in (data or {}).items() if name is not None}
     lineage = {
         "stage": stage,
         "kind": "operation",
-        "values": parents | data | dict(values) | {"output_dir": str(out)},
+        "values": parents | data | dict(values) | {"output_dir": str(output_dir or out)},
         "from": read_lineage(next(iter(parents.values()))),
         "parents": {role: {"name": name, "fingerprint": fingerprint(name)} for role, name in parents.items()},
         "data": {

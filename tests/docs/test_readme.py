@@ -100,8 +100,9 @@ def release(toy, toy_tokenizer, tmp_path) -> Path:
     return tmp_path
 
 
-def test_python_blocks_run_in_order(release):
+def test_python_blocks_run_in_order(release, sonar_toy):
     """Run each page in a separate process with a local Hub; the upload includes the decoder."""
+    sonar_toy.convert(release / "outputs" / "sonar")
     hub = runpy.run_path(str(HUB_SERVER))
     server = hub["start"]()
     scripts = []

@@ -111,16 +111,21 @@ def calibrate(
         typer.Option("--out", "-o", help="Output JSON file, for the field `calibrated` of the filter `threshold`."),
     ],
     direction: Annotated[str | None, typer.Option(help="Directions of n-way data: x_eng, eng_x or all.")] = None,
+    blaser: Annotated[
+        str | None, typer.Option(help="BLASER 2.0 qe model whose scores replace cosines: folder or Hub name.")
+    ] = None,
 ) -> None:
     """Compute mean and standard deviation of the scores of clean pairs, by direction (OS 3.5)."""
     from ...data.pipeline.filters.threshold import calibrate as fit
     from ...data.pipeline.sources import read_unit, units_of
     from ...data.tables import BadRows
+    from ...inference.blaser import BlaserScorer
     from ...inference.scorer import EchoScorer
 
+    scorer = BlaserScorer(blaser, model) if blaser else EchoScorer(model)
     options = {"direction": direction} if direction else {}
     units = units_of([{"path": path, "label": path, **options} for path in paths])
-    threshold = fit((table for unit in units for table in read_unit(unit, BadRows("error"))), EchoScorer(model))
+    threshold = fit((table for unit in units for table in read_unit(unit, BadRows("error"))), scorer)
     with write_whole(out) as unfinished:
         threshold.save(unfinished)
     typer.echo(f"{len(threshold.calibrated)} directions calibrated: {out}")

@@ -1,7 +1,7 @@
 """Quality threshold per direction: keep a row if its score is at least mu - k sigma of clean data (OS 3.5).
 
-Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array in [-1, 1]`` (for
-the cosine of an Echo checkpoint: `hf_echo.inference.EchoScorer`) and are stored in the column ``quality``; if that
+Scores come from any callable ``scorer(sources, targets, source_langs, target_langs) -> (rows,) array`` (for the
+cosine of an Echo checkpoint: `hf_echo.inference.EchoScorer`) and are stored in the column ``quality``; if that
 column exists, no scorer is needed. mu and sigma come from a clean dev set (:func:`calibrate`), never from the judged
 rows.
 """

@@ -1,0 +1,40 @@
+"""Output folders: written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .lineage import FILE
+
+
+@contextmanager
+def write_folder(path: str | Path) -> Iterator[Path]:
+    """Gives an empty folder to write to; it takes its place at `path` when the block ends without an error.
+
+    An earlier checkpoint at `path` (a folder with a lineage) is replaced then.
+
+    Raises:
+        ValueError: `path` is a file, or a folder with other content.
+    """
+    place = Path(os.path.realpath(path))
+    if place.is_file():
+        raise ValueError(f"{path} is a file; give the name of a folder")
+    if place.is_dir() and any(place.iterdir()) and not (place / FILE).is_file():
+        raise ValueError(f"{path} is not empty and holds no checkpoint of hf-echo: name another folder")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    unfinished.mkdir()
+    try:
+        yield unfinished
+        if place.exists():
+            os.replace(place, earlier := unfinished.with_suffix(".old"))
+            os.replace(unfinished, place)
+            shutil.rmtree(earlier)
+        else:
+            os.replace(unfinished, place)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
