@@ -22,7 +22,7 @@ SCRIPTS = Path(__file__).parents[2] / "train_scripts"
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPTS / "studies"))
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    return lambda name: runpy.run_path(str(SCRIPTS / f"{name}.py"))
+    return lambda name: runpy.run_path(str(SCRIPTS / ("" if name == "everyday" else "studies") / f"{name}.py"))
 
 
 def pairs(rows):

@@ -1,6 +1,6 @@
 """How well models find everyday sentences, encyclopaedia and news: one table by group of languages and length.
 
-    python train_scripts/studies/everyday_report.py outputs/everyday/data hf_echo/pretrained/echo-nano outputs/everyday/4_damped
+    python train_scripts/studies/everyday_report.py outputs/everyday/data hf_echo/pretrained/echo-nano CHECKPOINT
 
 The dev sets are those of everyday_data.py. Percent wrong, X to English; the same text counts as right. Each language is
 searched among as many English sentences as every other: its own and, where it has fewer, further ones of the set. The
