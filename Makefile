@@ -59,6 +59,7 @@ report: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis outputs/demo .venv/setup*.stamp

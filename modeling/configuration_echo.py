@@ -59,7 +59,7 @@ class EchoDecoderConfig(LlamaConfig):
         self.validate_embedding()  # before @strict, which wraps the one-line error in a longer one
         super().__post_init__(**kwargs)
 
-    def validate_embedding(self):
+    def validate_embedding(self) -> None:
         _sizes_are_positive(self, "embedding_size")
 
     def to_dict(self):
@@ -99,7 +99,7 @@ class EchoConfig(LlamaConfig):
             kwargs.pop("custom_pipelines", None)
         super().__post_init__(**kwargs)
 
-    def validate_embedding(self):
+    def validate_embedding(self) -> None:
         _sizes_are_positive(self, "embedding_size")
         if self.pooling not in ("cls", "mean"):
             raise ValueError(f"pooling must be 'cls' or 'mean', not {self.pooling!r}")

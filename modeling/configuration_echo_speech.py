@@ -54,7 +54,7 @@ class EchoSpeechConfig(PreTrainedConfig):
         self.validate_pooler()
         super().__post_init__(**kwargs)
 
-    def validate_pooler(self):
+    def validate_pooler(self) -> None:
         for name in ("embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"):
             if not isinstance(value := getattr(self, name), int) or value <= 0:
                 raise ValueError(f"{name} must be a positive number, not {value!r}")

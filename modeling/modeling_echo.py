@@ -106,10 +106,10 @@ class EchoEncoder(EchoPreTrainedModel):
     def get_input_embeddings(self):
         return self.embed_tokens
 
-    def set_input_embeddings(self, value):
+    def set_input_embeddings(self, value) -> None:
         self.embed_tokens = value
 
-    def save_pretrained(self, save_directory, *args, **kwargs):
+    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
         """Save the encoder alone; the saved configuration names no decoder."""
         original = self.config
         self.config = EchoConfig.from_dict(original.to_dict() | {"decoder": None})
@@ -301,7 +301,7 @@ class EchoForTranslation(EchoPreTrainedModel):
     def get_input_embeddings(self):
         return self.encoder.embed_tokens
 
-    def get_output_embeddings(self):
+    def get_output_embeddings(self) -> None:
         # The head belongs to the decoder's embeddings, not to the encoder's above. accelerate's FSDP2 would wrap it
         # separately, and torch does not allow that for a matrix that is tied to one outside the wrapped unit.
         return None

@@ -88,7 +88,7 @@ class EchoPreTrainedModel(PreTrainedModel):
             # An isometry: the projections into and out of the embedding start as inverses of each other.
             init.eye_(module.weight)
 
-    def save_pretrained(self, save_directory, *args, **kwargs):
+    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
         """Save the model, the files of a SentenceTransformer and the code for trust_remote_code."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
@@ -144,7 +144,7 @@ def why_unreadable(files: list[Path], error: Exception | None = None) -> str | N
                     opened.get_slice(key).get_shape()
         except (SafetensorError, OSError) as reason:
             return f"{file} is damaged or incomplete ({str(reason).splitlines()[0]}): download or copy it again"
-    return error and f"weights cannot be read: {str(error).splitlines()[0]}"
+    return f"weights cannot be read: {str(error).splitlines()[0]}" if error else None
 
 
 def _refuse_incomplete(model: nn.Module, info: dict, place: str) -> None:

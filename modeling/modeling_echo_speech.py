@@ -103,7 +103,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
             attention_mask = self.audio._get_feature_vector_attention_mask(frames, attention_mask)
         return attention_mask.bool()
 
-    def save_pretrained(self, save_directory, *args, **kwargs):
+    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
         """Save as usual, with what SentenceTransformer and trust_remote_code need beside the weights."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):

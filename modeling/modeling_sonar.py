@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 from transformers import (
@@ -98,7 +99,8 @@ class SonarForTranslation(PreTrainedModel):
             raise FileNotFoundError(f"{name} holds an encoder only: no folder {DECODER_FOLDER}/ to translate with")
         for unknown in ("_from_pipeline", "trust_remote_code", "code_revision"):
             kwargs.pop(unknown, None)
-        encoder, report = SonarEncoder.from_pretrained(name, output_loading_info=True, **kwargs)
+        opened: Any = SonarEncoder.from_pretrained(name, output_loading_info=True, **kwargs)
+        encoder, report = opened
         if missing := sorted(report["missing_keys"]):
             raise ValueError(f"{name} is not a converted SONAR: the weights lack the tensor {missing[0]}")
         decoder = M2M100ForConditionalGeneration.from_pretrained(name, subfolder=DECODER_FOLDER, **kwargs)
@@ -118,7 +120,7 @@ class SonarForTranslation(PreTrainedModel):
         """The tokenizer of the folder as pipeline and `hf_echo.inference` use it."""
         return tokenizer if isinstance(tokenizer, SonarTokenizer) else SonarTokenizer.around(tokenizer)
 
-    def save_pretrained(self, *args, **kwargs):
+    def save_pretrained(self, *args, **kwargs) -> NoReturn:
         """Refused: its folder would not be one that sentence-transformers opens.
 
         Raises:
@@ -143,7 +145,8 @@ class SonarForTranslation(PreTrainedModel):
         memory = sentence_embedding.to(self.decoder.device, self.decoder.dtype)[:, None]
         ones = torch.ones(memory.shape[:2], dtype=torch.long, device=memory.device)
         outputs = BaseModelOutput(last_hidden_state=memory.clone())
-        return self.decoder.generate(encoder_outputs=outputs, attention_mask=ones, **kwargs)
+        decoder: Any = self.decoder
+        return decoder.generate(encoder_outputs=outputs, attention_mask=ones, **kwargs)
 
 
 class AutoModelForSonarTranslation(AutoModelForSeq2SeqLM):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -134,7 +134,7 @@ class PackedEncoder:
         self.encoder = encoder
         self.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
         self.dtype = encoder.embed_tokens.weight.dtype
-        self.joined = like.joined if like else [self._join(layer) for layer in encoder.layers]
+        self.joined: list[Any] = like.joined if like else [self._join(layer) for layer in encoder.layers]
         self.buffers: dict[str, torch.Tensor] = {}
 
     def states(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -165,7 +166,7 @@ def _llama_weights(
     source: str | Path,
     place: str,
     config: LlamaConfig,
-    options: dict[str, str],
+    options: dict[str, Any],
     dtype: torch.dtype | str | None,
 ) -> tuple[dict[str, torch.Tensor], torch.dtype]:
     """The Llama's tensors under our encoder's names, and its head, where it is no copy of the embeddings."""

@@ -11,6 +11,7 @@ So a unit that is never written or never read counts for nothing. Tensors are fl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,13 +31,13 @@ def body(stack: EchoEncoder | EchoDecoder) -> nn.Module:
     return stack.model if isinstance(stack, EchoDecoder) else stack
 
 
-def attention_blocks(layer: nn.Module) -> list[tuple[nn.Module, nn.Module | None]]:
+def attention_blocks(layer: Any) -> list[tuple[nn.Module, nn.Module | None]]:
     """(block, the norm before its keys and values) for self-attention and, in a decoder, cross-attention."""
-    found = [(layer.self_attn, layer.input_layernorm)]
+    found: list[tuple[nn.Module, nn.Module | None]] = [(layer.self_attn, layer.input_layernorm)]
     return [*found, (layer.cross_attn, None)] if hasattr(layer, "cross_attn") else found
 
 
-def readers(layer: nn.Module) -> list[tuple[nn.Module, list[nn.Linear]]]:
+def readers(layer: Any) -> list[tuple[nn.Module, list[nn.Linear]]]:
     """Every norm of a layer and the projections that read it."""
     attention, mlp = layer.self_attn, layer.mlp
     found = [

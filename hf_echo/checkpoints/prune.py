@@ -197,9 +197,9 @@ def _best(scores: Tensor, count: int) -> Tensor:
 
 def _cut(name: str, module: nn.Module, rows: Tensor | None = None, columns: Tensor | None = None) -> State:
     """{name.weight, name.bias} of a linear map or an embedding, copied."""
-    state = {}
-    for part, value in module.named_parameters(recurse=False):
-        value = value.detach()
+    state: State = {}
+    for part, parameter in module.named_parameters(recurse=False):
+        value = parameter.detach()
         if rows is not None:
             value = value.index_select(0, rows.to(value.device))
         if columns is not None and value.dim() == 2:

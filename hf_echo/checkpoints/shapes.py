@@ -139,7 +139,7 @@ def half_shape(config: EchoConfig) -> dict[str, int]:
     return _part(config, steps[fitting - 1] / 128)
 
 
-def _part(config: EchoConfig, share: float) -> dict[str, int]:
+def _part(config: EchoConfig, share: float) -> dict[str, int | None]:
     groups = max(1, round(share * config.num_key_value_heads))
     heads = groups * (config.num_attention_heads // config.num_key_value_heads)
     return {

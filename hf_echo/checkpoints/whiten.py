@@ -42,7 +42,7 @@ def noise_covariance(embeddings: Mapping[str, Mapping[str, np.ndarray]], pivot: 
         total, rows = total + differences.T @ differences, rows + len(ids)
     if not rows:
         raise ValueError(f"no sentence stands in {pivot} and another language")
-    return total / rows
+    return np.asarray(total / rows)
 
 
 def whitening(covariance: np.ndarray, shrinkage: float = 1.0) -> np.ndarray:

@@ -34,7 +34,7 @@ def named_model(name: str) -> str:
     """`packaged_model` of the name. An empty name means the default model; a line on stderr reports it."""
     if not name:
         typer.echo(f"no --model: using {DEFAULT_MODEL}, which is included in the package", err=True)
-    return packaged_model(name or DEFAULT_MODEL)
+    return packaged_model(name or DEFAULT_MODEL) or DEFAULT_MODEL
 
 
 def _model(what: str) -> typer.models.OptionInfo:

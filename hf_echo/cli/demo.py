@@ -45,7 +45,7 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
     model, tokenizer = load_translator(previous, dtype="fp32")
     model.save_release(release)
     tokenizer.save_pretrained(release)
-    write_lineage(release, "release", {"dtype": "fp32"}, parents={"checkpoint": previous})
+    write_lineage(release, "release", {"dtype": "fp32"}, parents={"checkpoint": str(previous)})
     report = {
         "rows": rows,
         "warm_up": warm_up,

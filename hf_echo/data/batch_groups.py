@@ -7,6 +7,7 @@ apart by domain alone. Batches of one language, or of similar sentences, prevent
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ def language_groups(source_lang: Sequence[str], target_lang: Sequence[str]) -> n
     return np.unique(pairs, return_inverse=True)[1]
 
 
-def neighbour_groups(targets: Sequence[np.ndarray], clusters: int, seed: int = 0) -> np.ndarray:
+def neighbour_groups(targets: Any, clusters: int, seed: int = 0) -> np.ndarray:
     """Number each row by its cluster in spherical k-means over frozen embeddings of the targets: (rows,) integers.
 
     Args:

@@ -13,6 +13,7 @@ Deterministic: language drop depends only on the seed and the rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +37,7 @@ class TranslationCollator:
             <SEP> in its input. None: the whole vocabulary.
     """
 
-    tokenizer: object
+    tokenizer: Any  # an EchoTokenizer
     encode_targets: bool = False
     max_negatives: int = 0
     language_drop: float = 0.0

@@ -97,7 +97,7 @@ class TokenizedParallel(torch.utils.data.Dataset):
 
     def select(self, rows: np.ndarray) -> TokenizedParallel:
         negatives = negative_rows = None
-        if self.negatives is not None:
+        if self.negatives is not None and self.negative_rows is not None:
             counts = np.diff(self.negative_rows)[rows]
             spans = [np.arange(self.negative_rows[i], self.negative_rows[i + 1]) for i in rows]
             negatives = self.negatives.take(np.concatenate(spans) if spans else np.zeros(0, np.int64))

@@ -21,7 +21,7 @@ class Result:
     def to_row(self) -> dict[str, Any]:
         """The result as one flat dict of plain Python values."""
         row: dict[str, Any] = {}
-        for f in fields(self):  # type: ignore[arg-type]
+        for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(value, dict):
                 row.update({f"{f.name}/{key}": _plain(v) for key, v in value.items()})

@@ -17,7 +17,7 @@ from .encode import encode, load_encoder, opening, pick_dtype
 logger = logging.getLogger(__name__)
 
 
-def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[[list[str], str | None], np.ndarray]:
+def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[..., np.ndarray]:
     """Open an encoder: (texts, lang) -> (n, d) embeddings, for an Echo checkpoint or any SentenceTransformer.
 
     Args:

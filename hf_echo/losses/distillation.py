@@ -105,7 +105,8 @@ def distillation_loss(student: Tensor, teacher: Tensor, **options) -> Tensor:
         >>> distillation_loss(x, x, teacher_student_weight=0.0, logit_scale=1.0).item()  # log(1 + e^-1)
         0.31326...
     """
-    return sum(distillation_parts(student, teacher, **options).values())
+    first, *others = distillation_parts(student, teacher, **options).values()
+    return sum(others, start=first)
 
 
 def _by_row(value: Tensor | float, like: Tensor) -> Tensor:

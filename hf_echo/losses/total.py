@@ -24,4 +24,5 @@ def weighted_total(parts: Mapping[str, Tensor], weights: Mapping[str, float]) ->
     unknown = sorted(set(weights) - set(parts))
     if unknown or not weights:
         raise ValueError(f"weights name {unknown or 'nothing'}, the parts are {sorted(parts)}")
-    return sum(weight * parts[name] for name, weight in weights.items())
+    first, *others = (weight * parts[name] for name, weight in weights.items())
+    return sum(others, start=first)

@@ -153,8 +153,7 @@ def _read(place: Path, lang: str) -> dict[bytes, Row]:
             if "vectors" in content:
                 rows = content["vectors"]
             else:
-                parts = (content[name] for name in ("values", "columns", "starts"))
-                rows = _csr(*parts, int(content["width"]))
+                rows = _csr(content["values"], content["columns"], content["starts"], int(content["width"]))
             found |= zip(keys, _apart(rows))
     return found
 

@@ -138,7 +138,7 @@ def _kinds(tables: dict, colours: dict[str, str]) -> str:
     def draw(axis) -> None:
         from matplotlib import colormaps
 
-        palette = colormaps["tab20"].colors
+        palette = colormaps["tab20"](range(20))
         left = {label: 0.0 for label in totals}
         for number, kind in enumerate(kinds):
             values = [of_model.get(kind, 0.0) for of_model in totals.values()]

@@ -63,6 +63,7 @@ class CoreTrainer(Trainer):
     """
 
     loss_is_scaled_for_ga = False  # losses are means over a batch, whatever keywords the model accepts
+    args: Any  # the stage's Config
     model_card: str | None = None  # README.md of a push; transformers' own without
 
     def __init__(
@@ -172,7 +173,7 @@ class CoreTrainer(Trainer):
                     optimizer.add_param_group({"params": moved, "lr": rate, **options})
         return optimizer
 
-    def create_model_card(self, *args, **kwargs):
+    def create_model_card(self, *args, **kwargs) -> None:
         if self.model_card is None:
             super().create_model_card(*args, **kwargs)
         elif self.is_world_process_zero():
@@ -204,7 +205,7 @@ class CoreTrainer(Trainer):
             self._parts[f"{name}_loss"].append(part.detach())
         return weighted_total(parts, weights)
 
-    def log(self, logs, start_time=None):
+    def log(self, logs, start_time=None) -> None:
         if "loss" in logs and self._parts:
             for name, values in self._parts.items():
                 mean = torch.stack(values).float().mean()

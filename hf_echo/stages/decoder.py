@@ -44,7 +44,7 @@ class DecoderTrainer(TranslationTrainer):
                 f"there are embeddings of {len(self.embeddings)} rows, the training data have {len(self.train_dataset)}"
             )
 
-    def freeze(self, model, args):
+    def freeze(self, model, args) -> None:
         super().freeze(model, args)
         model.encoder.requires_grad_(False)
 

@@ -69,8 +69,8 @@ class ExtensionTrainer(DistillationTrainer):
 
     def by_kind(self, name: str, new: torch.Tensor) -> torch.Tensor:
         """(n,) the base languages' figure, or the new ones'."""
-        figures = (getattr(self.args, f"new_{name}"), getattr(self.args, name))
-        return torch.where(new, *(torch.tensor(f, dtype=torch.float32, device=new.device) for f in figures))
+        figures = torch.tensor([getattr(self.args, name), getattr(self.args, f"new_{name}")], device=new.device)
+        return figures.float()[new.long()]
 
     def loss_parts(self, model, inputs):
         student = self.encode(model, inputs).sentence_embedding

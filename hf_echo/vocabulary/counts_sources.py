@@ -80,6 +80,7 @@ def code_error(code: str) -> str | None:
         language(code)
     except ValueError as error:
         return f"{error} (write an unlisted language as xyz_Latn or xyz_Latn_BR)"
+    return None
 
 
 def open_sources(sources: Any, kind: str | None, lang: str | None, split: str | None) -> list[Opened]:

@@ -95,7 +95,7 @@ def _colours(report: VocabularyReport) -> dict[str, str]:
     """Colours of the scripts with most languages."""
     from matplotlib import colormaps
 
-    palette = [c for i, c in enumerate(colormaps["tab10"].colors) if i != 7]  # tab10's 7th is grey
+    palette = [c for i, c in enumerate(colormaps["tab10"](range(10))) if i != 7]  # tab10's 7th is grey
     rows = [row for row in report.rows if row.level == "script" and row.tokenizer == report.base]
     rows.sort(key=lambda row: -row.languages)
     return {row.name: colour for row, colour in zip(rows[:SCRIPTS], palette)}

@@ -116,7 +116,7 @@ def asks(command: Callable) -> Callable:
         command(**options, asking=asking)
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__
-    call.__signature__ = inspect.Signature(parameters)
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010  (a function has no such field)
     call.__annotations__ = {p.name: p.annotation for p in parameters}
     return call
 

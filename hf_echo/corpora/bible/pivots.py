@@ -80,8 +80,7 @@ def _mean_scores(
     for i, j, verses in tqdm(pairs, desc="pivot scores", disable=not progress):
         a, b = order[i], order[j]
         n = len(verses)
-        scores = scorer(a.at(verses), b.at(verses), [a.lang] * n, [b.lang] * n)
-        scores = np.asarray(scores, float)
+        scores = np.asarray(scorer(a.at(verses), b.at(verses), [a.lang] * n, [b.lang] * n), float)
         if scores.shape != (n,):
             raise ValueError(
                 f"the scorer returned shape {scores.shape} for {n} pairs; it must return one number per pair"

@@ -183,9 +183,13 @@ class CostGrid(Result):
     baseline: str
 
 
+DOCUMENTS = [2**i for i in range(7, 18)]  # tokens, of the grid
+OUTPUTS = [2**i for i in range(4, 13)]
+
+
 def cost_grid(
-    documents: Sequence[int] = tuple(2**i for i in range(7, 18)),
-    outputs: Sequence[int] = tuple(2**i for i in range(4, 13)),
+    documents: Sequence[int] = DOCUMENTS,
+    outputs: Sequence[int] = OUTPUTS,
     *,
     baseline: Stack = LLAMA_3B,
     name: str = "Llama 3.2 3B",

@@ -158,7 +158,7 @@ def _configs(spec: PublicSet, repo: str) -> dict[str | None, tuple[str, ...]]:
         from datasets import get_dataset_config_names
 
         names = get_dataset_config_names(repo)
-    configs = {config: codes for config in names if (codes := _codes(config, spec))}
+    configs: dict[str | None, tuple[str, ...]] = {config: codes for config in names if (codes := _codes(config, spec))}
     if not configs and spec.lang_columns:
         configs = {None: ()}  # one table with a language column
     if not configs:

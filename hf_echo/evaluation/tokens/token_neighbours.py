@@ -92,7 +92,8 @@ def _shares(queries: Tokens, facts: np.ndarray, pool: int, k: int) -> TokenNeigh
         ~same_lang & ~same_id,
         same_token,
     )
-    return TokenNeighbourResult(*(100 * float(kind.mean()) for kind in kinds), len(facts), pool, k)
+    shares = [100 * float(kind.mean()) for kind in kinds]
+    return TokenNeighbourResult(*shares, queries=len(facts), pool=pool, k=k)
 
 
 def token_neighbours(

@@ -63,7 +63,7 @@ def describe(texts: Iterable[Text], *, code: Prompt = DESCRIBE_CODE, math: Promp
         name = language(text.lang).name
 
         def row(value: str | None, text: Text = text, kind: str = "math" if is_math else "code") -> dict | None:
-            return value and _row(text.text, text.lang, value, ENGLISH, kind)
+            return _row(text.text, text.lang, value, ENGLISH, kind) if value else None
 
         yield Job(
             about={"source": text.text, "source_lang": text.lang},
@@ -93,7 +93,7 @@ def _back_translate(texts: Iterable[Text], codes: list[str], prompt: Prompt) -> 
         for code in codes:
 
             def row(value: str | None, text: Text = text, code: str = code) -> dict | None:
-                return value and _row(value, code, text.text, ENGLISH, "back_translation")
+                return _row(value, code, text.text, ENGLISH, "back_translation") if value else None
 
             yield Job(
                 about={"target": text.text, "target_lang": text.lang, "source_lang": code},

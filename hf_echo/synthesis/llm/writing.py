@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -99,7 +99,7 @@ def _check_arguments(out: Path, concurrency: int, on_fail: str) -> None:
         raise ValueError(f"on_fail={on_fail!r} must be 'skip' or 'stop'")
 
 
-def _in_order(answer: Callable[[Job], Outcome], jobs: Iterable[Job], concurrency: int) -> Iterator[tuple[Job, Outcome]]:
+def _in_order(answer: Callable[[Job], Outcome], jobs: Iterable[Job], concurrency: int) -> Any:
     """Yield (job, outcome) in the order of the jobs; some jobs start ahead, so that a slow reply does not block."""
     pending: deque[tuple[Job, Future[Outcome]]] = deque()
     pool = ThreadPoolExecutor(concurrency)

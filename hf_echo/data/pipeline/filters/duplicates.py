@@ -70,6 +70,10 @@ class Duplicates:
             keys[np.isin(own_languages(table), self.exempt)] = 0
         return keys
 
+    def _keys(self, forms: list[str], seeds: np.ndarray) -> np.ndarray:
+        """(rows, keys) uint64 of the normal forms of one column."""
+        raise NotImplementedError
+
     def _seeds(self, langs: pa.ChunkedArray) -> np.ndarray:
         """uint64 (rows,): a number per language, or 0."""
         if not self.by_language:
