@@ -48,6 +48,7 @@ def prune(
         shape=read_shape(shape) if shape else None,
         importance=importance,
         texts=read_lines(calibration) if calibration else None,
+        calibration=calibration,
         lang=lang,
         decoder=decoder,
         tokenizer=tokenizer,
