@@ -64,6 +64,7 @@ def release_card(folder: str | Path, template: str, results: str | Path | None =
 
     Args:
         template: name of a file in hub_cards/. It reads
+            made: the lineage of the folder;
             steps: {name of a step's folder: lineage}, of all steps that led to this folder;
             trained: rows of the training stages among them;
             codes, languages, dimensions, megabytes: of this folder;
@@ -86,6 +87,7 @@ def release_card(folder: str | Path, template: str, results: str | Path | None =
         **figures
         | dict(
             measured=bool(figures),
+            made=lineage,
             steps=made,
             trained=[_trained(name, step) for name, step in sorted(made.items()) if step.get("kind") != "operation"],
             codes=codes,

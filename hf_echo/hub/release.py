@@ -20,7 +20,7 @@ from ..inference.translate import load_translator
 from ..utils.did_you_mean import did_you_mean
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
-from .model_card import checkpoint_card, release_card
+from .model_card import checkpoint_card
 
 CODE = ("carried", "installed")
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
@@ -33,18 +33,14 @@ def release_checkpoint(
     dtype: str = "fp32",
     generation: Mapping[str, Any] | None = None,
     code: str = "carried",
-    card: str | None = None,
-    results: str | Path | None = None,
 ) -> Path:
-    """Write the release of a training checkpoint.
+    """Write the release of a training checkpoint, with its card, or with one written from the lineage.
 
     Args:
         model: folder of the training checkpoint.
         dtype: fp32 or bf16, of the saved weights.
         generation: fields of the generation configuration, such as {"no_repeat_ngram_size": 3}.
         code: "carried" in the folder, or "installed" where only the installed package reads the folder.
-        card: template in hub_cards/; by default the checkpoint's own card, or one written from the lineage.
-        results: JSON file with the figures of that template.
 
     Raises:
         ValueError: an unknown dtype, generation setting or kind of code.
@@ -63,11 +59,10 @@ def release_checkpoint(
         if code == "installed":
             leave_code_out(folder)
         write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
-        if card is None and (own := Path(model) / "README.md").exists():
-            shutil.copy(own, folder / "README.md")
+        if (card := Path(model) / "README.md").exists():
+            shutil.copy(card, folder / "README.md")
         else:
-            text = checkpoint_card(folder) if card is None else release_card(folder, card, results)
-            (folder / "README.md").write_text(text, encoding="utf-8")
+            (folder / "README.md").write_text(checkpoint_card(folder), encoding="utf-8")
     return out
 
 
