@@ -22,6 +22,7 @@ import hf_echo.stages.run as training
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.dry_run import dry_run
 from hf_echo.stages.model_shape import new_config
+from hf_echo.stages.operation_run import is_operation, read_operation
 from hf_echo.stages.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
 from hf_echo.stages.run import train_recipe
 
@@ -314,8 +315,8 @@ def test_find_recipes(recipe, place):
 def test_package_recipes_are_valid():
     paths = sorted(RECIPES.rglob("[0-9]*.yaml"))
     assert len(paths) >= 4
-    for path in paths:
-        read_recipe(path)
+    for path in (step for file in paths for step in find_recipes(str(file))):
+        (read_operation if is_operation(path) else read_recipe)(path)
 
 
 def test_dry_run_of_large(recipe, monkeypatch):
@@ -366,7 +367,7 @@ def test_script_in_two_processes(recipe, place):
     train_recipe(recipe("0", "static", rows=64, dim=32, max_steps=2))
     steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1, bf16=False)
     options = dict(guide=str(place / "0"), static_embeddings=str(place / "0"), shape=SHAPE | bag, **steps)
-    script = Path(__file__).parents[2] / "train_scripts" / "2_contrastive.py"
+    script = Path(__file__).parents[2] / "train_scripts" / "train.py"
     path = recipe("two", "contrastive", **options)
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     command += [str(Path(__file__).parents[1] / "seed_shift.py"), str(script), str(path)]

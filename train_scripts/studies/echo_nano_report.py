@@ -1,8 +1,9 @@
 """Measure echo-nano and echo-static on the dev parts: search, topics, translation, geometry, speed.
 
-    python train_scripts/echo_nano_report.py outputs/echo-static/release CORPORA --out outputs/echo-static/results.json
-    python train_scripts/echo_nano_report.py outputs/echo-nano/release CORPORA --out outputs/echo-nano/results.json \\
-        --decoder --static outputs/echo-static/results.json --steps outputs/echo-nano
+    python train_scripts/studies/echo_nano_report.py outputs/echo-static/release CORPORA \\
+        --out outputs/echo-static/results.json
+    python train_scripts/studies/echo_nano_report.py outputs/echo-nano/release CORPORA --decoder \\
+        --static outputs/echo-static/results.json --steps outputs/echo-nano --out outputs/echo-nano/results.json
 
 The release steps of recipes/echo-static and recipes/echo-nano write these files into the cards. Reads one checkpoint,
 outputs/echo/data/dev_*.parquet and the SIB topics of CORPORA. xsim in percent (cosine, X->eng, the same text counts as

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-SCRIPTS = Path(__file__).parents[1] / "train_scripts"
+SCRIPTS = Path(__file__).parents[2] / "train_scripts" / "studies"
 
 
 @pytest.fixture
