@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .common import Json, example, print_report, read_lines
+from ..utils.text import read_lines
+from .common import Json, example, print_report
 
 commands = typer.Typer()
 

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from ..utils.files import check_output, write_whole
-from .common import AnyModel, Dtype, OnLong, Translator, example, read_lines
+from ..utils.text import read_lines
+from .common import AnyModel, Dtype, OnLong, Translator, example
 
 commands = typer.Typer()
 
