@@ -5,7 +5,8 @@
     torchrun --standalone --nproc_per_node 2 train_scripts/train.py nano/2_contrastive max_steps=100
     accelerate launch --config_file train_scripts/accelerate/fsdp2.yaml train_scripts/train.py large
 
-A folder is trained recipe by recipe, in the order of the file names. A run that was killed resumes.
+A folder is trained recipe by recipe, in the order of the file names. A run that was killed resumes. Operations on
+checkpoints run in one process only: use `hf-echo train` for a folder that has some.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from hf_echo.stages.journey import run_journey
 from hf_echo.stages.recipe import find_recipes, parse_overrides
-from hf_echo.stages.run import train_recipe
 
 
 def main() -> None:
@@ -22,8 +23,7 @@ def main() -> None:
     parser.add_argument("recipe", help="YAML file, folder of them, or a name of the package such as nano/2_contrastive")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
     args = parser.parse_args()
-    for path in find_recipes(args.recipe):
-        results = train_recipe(path, parse_overrides(args.overrides))
+    for results in run_journey(find_recipes(args.recipe), parse_overrides(args.overrides)):
         print(json.dumps(results, indent=2, ensure_ascii=False, default=float))
 
 

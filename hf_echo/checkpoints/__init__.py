@@ -1,25 +1,27 @@
-"""Checkpoints of other families, made into Echo checkpoints; and smaller Echo checkpoints out of larger ones."""
+"""Operations on checkpoints: conversion from other families, and changes without training. Each writes its lineage."""
 
-from .export_static import convert_static
+from .average import average_checkpoints
+from .export_static import export_static
 from .from_blaser import convert_blaser
 from .from_llama import convert_llama
 from .from_mexma import convert_mexma
 from .from_sonar import convert_sonar
-from .interpolate import damp_checkpoint
+from .interpolate import interpolate_checkpoint
 from .prune_checkpoint import prune_checkpoint
-from .ridge_refit import refit_checkpoint
+from .ridge_refit import ridge_refit_checkpoint
 from .swap_tokenizer import swap_checkpoint, swap_vocabulary
 from .whiten import whiten_checkpoint
 
 __all__ = [
+    "average_checkpoints",
     "convert_blaser",
     "convert_llama",
     "convert_mexma",
     "convert_sonar",
-    "convert_static",
-    "damp_checkpoint",
+    "export_static",
+    "interpolate_checkpoint",
     "prune_checkpoint",
-    "refit_checkpoint",
+    "ridge_refit_checkpoint",
     "swap_checkpoint",
     "swap_vocabulary",
     "whiten_checkpoint",

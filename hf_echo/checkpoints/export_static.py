@@ -1,7 +1,7 @@
-"""A bag of sub-words (stage 0) as a StaticEmbedding: sentence-transformers alone opens it, and fast.
+"""Export static embeddings (stage 0) as a StaticEmbedding, which sentence-transformers opens without this package.
 
-Language prompts and special tokens fall away, so the same text has one embedding in whatever language it is. The
-weights lie as model2vec writes them, 8-bit vectors and a scale for each: StaticEmbedding and model2vec read that.
+Language prompts and special tokens are dropped, so a text has the same embedding in every language. Weights are saved
+as model2vec saves them, 8-bit vectors with one scale per vector: StaticEmbedding and model2vec read that.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from ..modeling import EchoConfig
+from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 
 WEIGHTS = "model.safetensors"
 
 
-def convert_static(source: str | Path, out: str | Path) -> Path:
+def export_static(model: str | Path, out: str | Path) -> Path:
     """Write a stage-0 checkpoint as a SentenceTransformer of one StaticEmbedding and a Normalize.
 
     Args:
-        source: folder or Hub name of a bag (an EchoEncoder without layers).
+        model: folder or Hub name of static embeddings (an EchoEncoder without layers).
 
     Raises:
         ValueError: the checkpoint has layers.
@@ -32,20 +33,23 @@ def convert_static(source: str | Path, out: str | Path) -> Path:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
-    out, config = Path(out), AutoConfig.from_pretrained(source)
+    out, config = Path(out), AutoConfig.from_pretrained(model)
     if not isinstance(config, EchoConfig) or config.num_hidden_layers:
-        raise ValueError(f"{source} is not static embeddings: give a checkpoint of the stage `static`")
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    model = AutoModel.from_pretrained(source, dtype=torch.float32)
+        raise ValueError(f"{model} is not static embeddings: give a checkpoint of the stage `static`")
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    encoder = AutoModel.from_pretrained(model, dtype=torch.float32)
     with torch.no_grad():
-        vectors = model.projection(model.embed_tokens.weight)
+        vectors = encoder.projection(encoder.embed_tokens.weight)
     plain = _bare(tokenizer.backend_tokenizer)
     static = StaticEmbedding(Tokenizer.from_str(plain), embedding_weights=vectors)
-    SentenceTransformer(modules=[static, Normalize()]).save(str(out), create_model_card=False)
     scale = vectors.abs().amax(1).clamp(min=1e-12) / 127
-    save_file({"embeddings": (vectors / scale[:, None]).round().to(torch.int8), "weights": scale}, out / WEIGHTS)
-    (out / "tokenizer.json").write_text(plain, encoding="utf-8")
-    write_lineage(out, "static", {}, parents={"source": source})
+    tensors = {"embeddings": (vectors / scale[:, None]).round().to(torch.int8), "weights": scale}
+    with write_folder(out) as folder:
+        SentenceTransformer(modules=[static, Normalize()]).save(str(folder), create_model_card=False)
+        save_file(tensors, folder / WEIGHTS)
+        (folder / "tokenizer.json").write_text(plain, encoding="utf-8")
+        results = {"languages": config.languages, "dimensions": vectors.shape[1]}
+        write_lineage(folder, "export_static", {}, parents={"model": model}, results=results, output_dir=out)
     return out
 
 

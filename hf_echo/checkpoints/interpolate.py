@@ -1,9 +1,9 @@
-"""Layers that were trained briefly on top of a bag say less: what they add is scaled down.
+"""Interpolate the weights of two checkpoints, or of static embeddings and the layers trained on them (WiSE-FT).
 
-With the token vectors frozen, an encoder of `stage: contrastive` or `hard_negatives` is its bag and what its layers
-add. After some hundred steps much of that is the noise of the steps, more so for words that were rare in them. Scaled
-down, the noise falls faster than the gain: a point on the line between two models, as in WiSE-FT (Wortsman et al.,
-2022, https://arxiv.org/abs/2109.01903). Nothing is slower.
+WiSE-FT (Wortsman et al., 2022, https://arxiv.org/abs/2109.01903) takes a point on the line between the weights before
+and after finetuning. An encoder of `stage: contrastive` or `hard_negatives` with frozen token vectors is its static
+embeddings plus what its layers add. After a few hundred steps much of that addition is noise, most of it for rare
+words. Scaled down, it loses more noise than gain. The model is as fast as before.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from ..modeling import EchoEncoder
-from .rewrite import rewrite_checkpoint
+from .rewrite import encoder_of, open_checkpoint, save_changed
 
 
-def damp_layers(encoder: EchoEncoder, share: float) -> EchoEncoder:
-    """Scale the outputs of every attention and MLP by `share`, in place; 0 leaves the bag, 1 changes nothing.
+def interpolate_layers(encoder: EchoEncoder, share: float) -> EchoEncoder:
+    """Scale the outputs of every attention and MLP by `share`, in place: 0 is the static embeddings, 1 is unchanged.
 
     Raises:
         ValueError: share is not in 0..1, or the encoder has no layers.
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share is between 0 (the bag alone) and 1 (unchanged), not {share}")
+    check_share(share)
     if not len(encoder.layers):
-        raise ValueError("this encoder is a bag: it has no layers to damp")
+        raise ValueError("this encoder is static embeddings: it has no layers to interpolate with")
     with torch.no_grad():
         for layer in encoder.layers:
             layer.self_attn.o_proj.weight.mul_(share)
@@ -33,6 +33,44 @@ def damp_layers(encoder: EchoEncoder, share: float) -> EchoEncoder:
     return encoder
 
 
-def damp_checkpoint(source: str | Path, out: str | Path, share: float) -> Path:
-    """`damp_layers` on an encoder or a training checkpoint, saved with its tokenizer in another folder."""
-    return rewrite_checkpoint(source, out, lambda encoder: damp_layers(encoder, share), "damp", share=share)
+@torch.no_grad()
+def interpolate_weights(model: nn.Module, other: nn.Module, share: float) -> nn.Module:
+    """Move every weight of `model` towards `other` by `share`, in place: 0 changes nothing, 1 is the other model.
+
+    Raises:
+        ValueError: share is not in 0..1, or the models differ in a weight's name or shape.
+    """
+    check_share(share)
+    weights, others = dict(model.named_parameters()), dict(other.named_parameters())
+    for name in sorted({*weights, *others}):
+        shapes = [tuple(side[name].shape) if name in side else None for side in (weights, others)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"the two models differ in {name}: {shapes[0] or 'none'} and {shapes[1] or 'none'}")
+    for name, weight in weights.items():
+        weight.lerp_(others[name].to(weight.dtype), share)
+    return model
+
+
+def check_share(share: float) -> None:
+    if not 0 <= share <= 1:
+        raise ValueError(f"share must be between 0 and 1, not {share}")
+
+
+def interpolate_checkpoint(
+    model: str | Path, out: str | Path, share: float = 0.5, *, start: str | Path | None = None
+) -> Path:
+    """Take a point between a checkpoint's start (share 0) and the checkpoint itself (share 1); save it in `out`.
+
+    Args:
+        model: folder of an encoder or a training checkpoint.
+        start: the checkpoint before finetuning, of the same shape. Without it, the start is the model without its
+            layers: only their outputs are scaled (:func:`interpolate_layers`).
+    """
+    check_share(share)
+    opened = open_checkpoint(model)
+    if start is None:
+        interpolate_layers(encoder_of(opened), share)
+    else:
+        interpolate_weights(opened, open_checkpoint(start), 1 - share)
+    parents = {"model": model} | ({"start": start} if start else {})
+    return save_changed(opened, out, "interpolate", {"share": share}, parents=parents)

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 from .importance import carried_by_weights, carried_on_texts
 from .prune import prune
 from .rotate import rotate_to_principal_axes
 from .shapes import FIELDS, check_rotation, check_shape, layers_to_keep, resolve_shape
+from .swap_tokenizer import swap_checkpoint
 
 IMPORTANCE = ("weight", "activation", "plain", "principal")
 MEASURED = ("activation", "principal")
@@ -32,6 +34,7 @@ def prune_checkpoint(
     shape: Mapping[str, int] | None = None,
     importance: str = "weight",
     texts: Sequence[str] | None = None,
+    calibration: str | Path | None = None,
     lang: str | Sequence[str | None] | None = None,
     decoder: str = "keep",
     tokenizer: str | Path | None = None,
@@ -46,6 +49,7 @@ def prune_checkpoint(
         importance: "weight", "activation" (measured on `texts`), "plain" (the first units), or "principal": weight,
             but first the encoder is turned to the principal axes of its pooled states on `texts`, see `rotate`.
         texts, lang: the sample, and its language or languages; None is "Unspecified language".
+        calibration: the file that `texts` were read from, for the lineage.
         decoder: "keep" as it is, "prune" to the same shape, or "drop".
         tokenizer: folder or tokenizer.json to move the smaller model onto, decoder and all, see `swap_checkpoint`.
 
@@ -59,7 +63,7 @@ def prune_checkpoint(
     """
     folder, out = Path(model), Path(out)
     config = _check(folder, out, importance, texts, decoder, tokenizer)
-    shape = resolve_shape(config, size, shape)
+    asked, shape = dict(shape or {}), resolve_shape(config, size, shape)
     release = (folder / "decoder").is_dir()
     whole = release or config.decoder is not None
     if decoder == "prune" and not whole:
@@ -90,32 +94,34 @@ def prune_checkpoint(
         "importance": importance,
         "decoder": decoder if whole else None,
     }
-    settings = {"size": size, "shape": shape, "importance": importance, "decoder": report["decoder"]}
-    settings |= _sample(texts, lang) if texts else {}
     save = pruned.save_release if release and decoder != "drop" else pruned.save_pretrained
-    if tokenizer is None:
-        save(out)
-        old_tokenizer.save_pretrained(out)
-        write_lineage(out, "prune", settings, parents={"model": model})
-        return report
-    from .swap_tokenizer import swap_checkpoint  # which itself reads tokenizers by way of `convert`
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent) as place:
-        save(place)
-        old_tokenizer.save_pretrained(place)
-        report |= swap_checkpoint(place, tokenizer, out)
-    write_lineage(out, "prune", settings, parents={"model": model, "tokenizer": tokenizer})
-    report["parameters"] += (EchoConfig.from_pretrained(out).vocab_size - config.vocab_size) * shape["hidden_size"]
+    settings = {"size": size, "shape": asked, "importance": importance, "decoder": decoder, "lang": lang}
+    parents = {"model": model} | ({"tokenizer": tokenizer} if tokenizer is not None else {})
+    with write_folder(out) as place:
+        if tokenizer is None:
+            save(place)
+            old_tokenizer.save_pretrained(place)
+        else:
+            report |= _saved_with(tokenizer, save, old_tokenizer, place)
+            added = EchoConfig.from_pretrained(place).vocab_size - config.vocab_size
+            report["parameters"] += added * shape["hidden_size"]
+        results = report | (_sample(texts) if texts else {})
+        data = {"calibration": calibration}
+        write_lineage(place, "prune", settings, parents=parents, data=data, results=results, output_dir=out)
     return report
 
 
-def _sample(texts: Sequence[str], lang: str | Sequence[str | None] | None) -> dict[str, Any]:
+def _saved_with(tokenizer: str | Path, save, old_tokenizer: EchoTokenizer, place: Path) -> dict[str, Any]:
+    """Save the pruned model in `place` with another tokenizer; counts of tokens."""
+    with tempfile.TemporaryDirectory(dir=place.parent) as unswapped:
+        save(unswapped)
+        old_tokenizer.save_pretrained(unswapped)
+        return swap_checkpoint(unswapped, tokenizer, place)
+
+
+def _sample(texts: Sequence[str]) -> dict[str, Any]:
     """The lineage entry for the texts on which importance was measured."""
-    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-    return {"texts": len(texts), "texts_sha256": digest} | (
-        {"lang": lang} if isinstance(lang, str) else {"languages": sorted({str(code) for code in lang or ()})}
-    )
+    return {"texts": len(texts), "texts_sha256": hashlib.sha256("\n".join(texts).encode()).hexdigest()}
 
 
 def _check(folder: Path, out: Path, importance: str, texts, decoder: str, tokenizer) -> EchoConfig:

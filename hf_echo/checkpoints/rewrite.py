@@ -1,7 +1,8 @@
-"""A checkpoint whose encoder was changed without training, saved with its tokenizer and with what was done to it."""
+"""Change the encoder of a checkpoint without training, and save it with its tokenizer and its lineage."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,29 +11,55 @@ import torch
 from transformers import AutoTokenizer
 
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 
 
+def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
+    """An encoder or a training checkpoint in fp32; an operation changes it in place."""
+    kind = EchoEncoder if EchoConfig.from_pretrained(model).decoder is None else EchoForTranslation
+    return kind.from_pretrained(model, dtype=torch.float32).eval()
+
+
+def encoder_of(model: EchoEncoder | EchoForTranslation) -> EchoEncoder:
+    return model if isinstance(model, EchoEncoder) else model.encoder
+
+
+def save_changed(
+    changed: EchoEncoder | EchoForTranslation,
+    out: str | Path,
+    operation: str,
+    values: Mapping[str, Any],
+    *,
+    parents: Mapping[str, str | Path],
+    data: Mapping[str, str | Path | None] | None = None,
+    results: Mapping[str, Any] | None = None,
+) -> Path:
+    """Save a model with the tokenizer of its first parent and its lineage; the folder is written whole."""
+    out = Path(out)
+    with write_folder(out) as folder:
+        changed.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(next(iter(parents.values()))).save_pretrained(folder)
+        write_lineage(folder, operation, values, parents=parents, data=data, results=results, output_dir=out)
+    return out
+
+
 def rewrite_checkpoint(
-    source: str | Path,
+    model: str | Path,
     out: str | Path,
     change: Callable[[EchoEncoder], Any],
-    stage: str,
+    operation: str,
+    values: Mapping[str, Any],
     *,
     data: Mapping[str, str | Path | None] | None = None,
-    **values: Any,
+    results: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Open a bag or a training checkpoint, `change` its encoder in place, save it in another folder.
+    """Open an encoder or a training checkpoint, `change` its encoder in place, and save it in another folder.
 
-    A decoder is kept as it is: it has to be finetuned on the new space. `stage`, `values` and `data` (the files that
-    `change` reads) go into the lineage, see `hf_echo.utils.lineage`.
+    A decoder is kept as it is: it has to be finetuned on the new space. `operation`, `values`, `data` (the files that
+    `change` reads) and `results` (with the seconds of the change) go into the lineage, see `hf_echo.utils.lineage`.
     """
-    config = EchoConfig.from_pretrained(source)
-    kind = EchoEncoder if config.decoder is None else EchoForTranslation
-    model = kind.from_pretrained(source, dtype=torch.float32).eval()
-    change(model if config.decoder is None else model.encoder)
-    out = Path(out)
-    model.save_pretrained(out)
-    AutoTokenizer.from_pretrained(source).save_pretrained(out)
-    write_lineage(out, stage, values, parents={"source": source}, data=data)
-    return out
+    opened, start = open_checkpoint(model), time.time()
+    change(encoder_of(opened))
+    results = {**(results or {}), "seconds": round(time.time() - start, 1)}
+    return save_changed(opened, out, operation, values, parents={"model": model}, data=data, results=results)

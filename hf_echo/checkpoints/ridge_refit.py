@@ -1,18 +1,18 @@
-"""A trained bag solved once more in closed form: ridge regression of every text on its translation.
+"""Refit trained static embeddings in closed form: ridge regression of every text on its translation.
 
-A contrastive bag stops learning a rare word as soon as the other words of its sentences tell them apart; least squares
-does not. With c the counts of a text's tokens over the length of its embedding, e the unit embedding of its
-translation, and V the bag's vectors, the change D of V minimises
+Contrastive training stops learning a rare word as soon as the other words of its sentences tell them apart; least
+squares does not. With c the counts of a text's tokens over the length of its embedding, e the unit embedding of its
+translation, and V the token vectors, the change D of V minimises
 
     sum over both texts of all pairs |c (V + D) - e|^2  +  ridge |D|^2
 
-where e is that of the bag as it was: one system of equations for all languages, as they share their tokens. Of the
-change a `step` is made: the whole of it is plain regression, which makes some sentences the nearest of many (hubs),
-none of it the contrastive bag; half-way both are better than either (docs/trials/ridge-solution.md). Bags as
-cross-lingual ridge regression: Josifoski et al. 2019, https://arxiv.org/abs/1904.03922.
+where e is computed with the vectors before the change. All languages are one system of equations, since they share
+their tokens. The vectors move by a `step` of the change: 1 is plain regression, which makes some sentences the nearest
+neighbour of many (hubs); 0 is no change; a value between is better than both (docs/trials/ridge-solution.md). Ridge
+regression for cross-lingual bags of words: Josifoski et al. 2019, https://arxiv.org/abs/1904.03922.
 
-Regression knows no other sentences. What a softmax over the targets of a language would still change can be added to
-what the regression wants (`softmax_weight`): sentences that are the nearest of many move away.
+Regression compares no sentences with each other. `softmax_weight` adds the gradient of a softmax over the targets of a
+language: it moves sentences away that are the nearest neighbour of many.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ class NormalEquations:
     """`matrix` (vocab, vocab) and `right` (vocab, dim), added up over batches of texts.
 
     Args:
-        vectors: (vocab, dim) of the bag, weights and projection folded in.
+        vectors: (vocab, dim) of the tokens, weights and projection folded in.
     """
 
     def __init__(self, vectors: torch.Tensor):
@@ -112,7 +113,7 @@ def softmax_change(
 
 
 @torch.no_grad()
-def refit_bag(
+def ridge_refit_encoder(
     encoder: EchoEncoder,
     batches: Iterable[Batch],
     *,
@@ -120,13 +121,13 @@ def refit_bag(
     step: float = 0.5,
     softmax_weight: float = 0.0,
 ) -> EchoEncoder:
-    """Move the vectors of a bag part of the way to the least-squares solution, in place.
+    """Move static embeddings part of the way to the least-squares solution, in place.
 
     Args:
         batches: ``ids`` and ``offsets`` of sources, then targets, ``target_key`` and ``group`` of pairs
             (`hf_echo.stages.ridge_refit`); larger batches are faster. Every pair has the same weight: repeat the pairs
             that should weigh more.
-        ridge: in pairs: a token that occurs in so few moves half of what they ask for.
+        ridge: penalty, in pairs: a token that occurs in that many pairs moves half of what they ask for.
         step: share of the change, 0..1.
         softmax_weight: of :func:`softmax_change` beside the regression.
 
@@ -135,11 +136,11 @@ def refit_bag(
     """
     check_settings(ridge, step, softmax_weight)
     if len(encoder.layers):
-        raise ValueError(f"this encoder has {len(encoder.layers)} layers: only a bag can be refitted")
+        raise ValueError(f"this encoder has {len(encoder.layers)} layers: only static embeddings can be refitted")
     vectors = encoder.embed_tokens.weight.data.float() @ encoder.projection.weight.data.float().T
     if len(vectors) > MOST_TOKENS:
         raise ValueError(
-            f"the bag has {len(vectors):,} tokens, the equations are tokens x tokens: at most {MOST_TOKENS:,}"
+            f"the model has {len(vectors):,} tokens, the equations are tokens x tokens: at most {MOST_TOKENS:,}"
         )
     equations = NormalEquations(vectors)
     for batch in batches:
@@ -150,7 +151,7 @@ def refit_bag(
             change += softmax_weight * torch.cat(softmax_change(source, target, batch["target_key"], batch["group"]))
         equations.add(batch, lengths, change)
     if not equations.matrix.any():
-        raise ValueError("there are no pairs to refit the bag on")
+        raise ValueError("there are no pairs to refit the static embeddings on")
     encoder.embed_tokens.weight.copy_(vectors + step * equations.solve(ridge))
     torch.nn.init.eye_(encoder.projection.weight)
     return encoder
@@ -165,29 +166,28 @@ def check_settings(ridge: float, step: float, softmax_weight: float = 0.0) -> No
         raise ValueError(f"softmax_weight must be 0 or more, not {softmax_weight}")
 
 
-def refit_checkpoint(
-    source: str | Path,
+def ridge_refit_checkpoint(
+    model: str | Path,
     out: str | Path,
     batches: Iterable[Batch],
+    settings: Mapping[str, Any],
     *,
-    ridge: float = 1.0,
-    step: float = 0.5,
-    softmax_weight: float = 0.0,
     data: Mapping[str, str | Path | None] | None = None,
-    **values,
+    results: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Path:
-    """`refit_bag` on a bag's folder, saved with its tokenizer in another.
+    """`ridge_refit_encoder` on a folder of static embeddings, saved with its tokenizer in another.
 
     Args:
-        data: files that the batches were read from, by role; they and `values` go into the lineage too.
+        settings: ridge, step and softmax_weight.
+        data: files that the batches were read from, by role; they, `results` and `more` go into the lineage too.
     """
-    options = dict(ridge=ridge, step=step, softmax_weight=softmax_weight)
     return rewrite_checkpoint(
-        source,
+        model,
         out,
-        lambda encoder: refit_bag(encoder, batches, **options),
-        "refit",
+        lambda encoder: ridge_refit_encoder(encoder, batches, **settings),
+        "ridge_refit",
+        {**settings, **more},
         data=data,
-        **options,
-        **values,
+        results=results,
     )

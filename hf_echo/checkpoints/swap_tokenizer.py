@@ -17,6 +17,7 @@ from tokenizers import models, pre_tokenizers
 from torch import nn
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 from ..vocabulary.auxiliary import auxiliary_vectors
 from ..vocabulary.initialise import TokenMatch, check_method, initialise
@@ -57,7 +58,7 @@ def swap_vocabulary(
     rows as the tokenizer has tokens, rounded up to a multiple of 8 where the old ones were one.
 
     Args:
-        method: "mean", "sum" (of bags), "focus" or "random", see `initialise`.
+        method: "mean", "sum" (for static embeddings), "focus" or "random", see `initialise`.
         auxiliary: for "focus": texts, an array or a file, see `auxiliary_vectors`.
         seed: of "random" draws, and of training auxiliary vectors.
 
@@ -240,11 +241,12 @@ def swap_checkpoint(
     whole = release or EchoConfig.from_pretrained(folder).decoder is not None
     swapped = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype="auto")
     swap_vocabulary(swapped, old, new, method=method, auxiliary=auxiliary, seed=seed)
-    (swapped.save_release if release else swapped.save_pretrained)(out)
-    new.save_pretrained(out)
     file = auxiliary if isinstance(auxiliary, (str, Path)) else None
-    parents = {"model": model, "tokenizer": tokenizer}
-    write_lineage(out, "swap", {"method": method, "seed": seed}, parents=parents, data={"auxiliary": file})
+    parents, settings = {"model": model, "tokenizer": tokenizer}, {"method": method, "seed": seed}
+    with write_folder(out) as place:
+        (swapped.save_release if release else swapped.save_pretrained)(place)
+        new.save_pretrained(place)
+        write_lineage(place, "swap_tokenizer", settings, parents=parents, data={"auxiliary": file}, output_dir=out)
     match, _ = match_vocabularies(old, new)
     return {"method": method, "old_tokens": match.old_size, "tokens": match.size} | match.counts()
 

@@ -1,4 +1,4 @@
-"""What translations of one sentence differ by is taken out of a space: within-class covariance normalisation.
+"""Whiten a space by within-class covariance (WCCN): scale down what translations of one sentence differ by.
 
 WCCN (Hatch, Kajarekar and Stolcke, 2006): with C the covariance of the differences between translations and their
 English, embeddings are multiplied by (C + shrinkage * tr(C) / d * I)^(-1/2). Directions that tell languages rather than
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from ..data import load_nway
+from ..inference.any_encoder import any_encoder
 from ..modeling import EchoEncoder
 from .rewrite import rewrite_checkpoint
 
@@ -87,24 +88,25 @@ def whiten_encoder(
     return encoder
 
 
-def whiten_checkpoint(source: str | Path, nway: str, out: str | Path, encode: Encode, shrinkage: float = 1.0) -> Path:
-    """`whiten_encoder` on a bag or a training checkpoint, saved with its tokenizer in another folder.
+def whiten_checkpoint(model: str | Path, nway: str, out: str | Path, *, shrinkage: float = 1.0) -> Path:
+    """`whiten_encoder` on an encoder or a training checkpoint, saved with its tokenizer in another folder.
 
     A decoder is kept as it is: it has to be finetuned on the new space.
 
     Args:
         nway: file of sentences in all languages, as `hf_echo.data.load_nway` reads it.
-        encode: the checkpoint's encoder, `hf_echo.inference.any_encoder(source)`.
+        shrinkage: the larger, the less changes.
     """
     if not shrinkage > 0:  # before everything is encoded
         raise ValueError(f"shrinkage must be above 0, got {shrinkage}")
+    encode = any_encoder(str(model), dtype="fp32")
     return rewrite_checkpoint(
-        source,
+        model,
         out,
         lambda encoder: whiten_encoder(encoder, load_nway(nway), encode, shrinkage),
         "whiten",
+        {"shrinkage": shrinkage},
         data={"nway": nway},
-        shrinkage=shrinkage,
     )
 
 

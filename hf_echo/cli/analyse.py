@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from ..utils.files import write_whole
-from .common import AnyModel, Json, example, packaged_model, print_report, read_lines
+from ..utils.text import read_lines
+from .common import AnyModel, Json, example, packaged_model, print_report
 
 
 def add_to(commands: typer.Typer) -> None:

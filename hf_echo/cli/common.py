@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,23 +10,11 @@ import typer
 from typer.core import TyperCommand
 
 from ..utils.files import check_output, write_whole
-from ..utils.text import split_lines, why_not_text
+from ..utils.hub import packaged_model
 
 PLAIN = {"rich_markup_mode": None}  # plain text: rich's boxes truncate long option names
 
 DEFAULT_MODEL = "echo-nano"
-
-
-def packaged_model(name: str | None) -> str | None:
-    """The path of a checkpoint included in the package; any other name is returned unchanged (folder or Hub name)."""
-    from .. import pretrained
-
-    if not name or Path(name).exists() or "/" in name:
-        return name
-    try:
-        return str(pretrained(name))
-    except ValueError:
-        return name  # a Hub name without an organisation
 
 
 def named_model(name: str) -> str:
@@ -104,31 +91,6 @@ def _exists(path: str | Path) -> bool:
 def example(text: str, *, folder: bool = False) -> dict:
     """Arguments for `commands.command`: the example under the help, and the class that checks the outputs."""
     return {"epilog": f"Example: {text}", "cls": FolderCommand if folder else Command}
-
-
-def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 file, or of standard input for "-", without line ends; an empty line is an empty text."""
-    if str(path) == "-":
-        data, name = sys.stdin.buffer.read(), "standard input"
-    else:
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder; give a text file with one sentence per line")
-        if not path.exists():
-            raise FileNotFoundError(
-                f"no file {path}; give a text file with one sentence per line, or - for standard input"
-            )
-        data, name = path.read_bytes(), str(path)
-    if reason := why_not_text(data):
-        raise ValueError(f"{name}: {reason}")
-    texts = []
-    for number, line in enumerate(split_lines(data), 1):
-        try:
-            texts.append(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{name}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
-    if not texts:
-        raise ValueError(f"{name} is empty; it needs one sentence per line")
-    return texts
 
 
 def print_report(report: dict, out: Path | None = None, *, file_only: dict | None = None) -> None:

@@ -30,75 +30,81 @@ def convert_llama(
     typer.echo(f"{out}: ready for stage 1 (hf-echo train ... model_name_or_path={out})", err=True)
 
 
-@commands.command("static", **example("hf-echo convert static outputs/nano-real/0_static outputs/static", folder=True))
+@commands.command(
+    "static", **example("hf-echo convert static outputs/echo-static/2_whiten outputs/static", folder=True)
+)
 def convert_static(
-    source: Annotated[str, typer.Argument(help="Checkpoint of the stage `static`: folder or Hub name.")],
+    source: Annotated[str, typer.Argument(help="Static embeddings (stage `static`): folder or Hub name.")],
     out: Annotated[Path, typer.Argument(help="Folder of the SentenceTransformer.")],
 ) -> None:
-    """A bag of sub-words as sentence-transformers' StaticEmbedding, 8-bit: no hf_echo is needed to open it."""
-    from ..checkpoints import convert_static as run
+    """Export static embeddings as sentence-transformers' StaticEmbedding in 8 bits; it opens without hf_echo."""
+    from ..checkpoints import export_static
 
-    run(source, out)
+    export_static(source, out)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     typer.echo(f"{out}: {size / 1e6:.1f} MB, SentenceTransformer opens it", err=True)
 
 
 @commands.command(
-    "whiten",
-    **example("hf-echo convert whiten outputs/echo-static/0_static nway.parquet outputs/white", folder=True),
+    "whiten", **example("hf-echo convert whiten outputs/echo-static/1_static nway.parquet outputs/white", folder=True)
 )
 def convert_whiten(
-    source: Annotated[str, typer.Argument(help="Bag or training checkpoint: folder.")],
+    source: Annotated[str, typer.Argument(help="Encoder or training checkpoint: folder.")],
     nway: Annotated[str, typer.Argument(help="Sentences in all languages: a file with id, lang, text.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
-    shrinkage: Annotated[float, typer.Option(help="The larger, the less is changed.")] = 1.0,
+    shrinkage: Annotated[float, typer.Option(help="The larger, the less changes.")] = 1.0,
 ) -> None:
-    """Take out of the space what translations of one sentence differ by (WCCN): one matrix in the projection."""
-    from ..checkpoints import whiten_checkpoint as run
-    from ..inference.any_encoder import any_encoder
+    """Scale down the directions in which translations of one sentence differ (WCCN), in the encoder's projection."""
+    from ..checkpoints import whiten_checkpoint
 
-    run(source, nway, out, any_encoder(source, dtype="fp32"), shrinkage)
-    typer.echo(f"{out}: the same encoder, whitened; a decoder needs finetuning on it", err=True)
+    whiten_checkpoint(source, nway, out, shrinkage=shrinkage)
+    typer.echo(f"{out}: the same encoder, whitened; finetune a decoder on it", err=True)
 
 
 @commands.command(
-    "damp",
-    **example("hf-echo convert damp outputs/echo-nano/3_hard_negatives outputs/damped --share 0.4", folder=True),
+    "interpolate",
+    **example("hf-echo convert interpolate outputs/echo-nano/10_layers outputs/interpolated --share 0.2", folder=True),
 )
-def convert_damp(
-    source: Annotated[str, typer.Argument(help="Encoder or training checkpoint that began as a bag: folder.")],
+def convert_interpolate(
+    source: Annotated[str, typer.Argument(help="Encoder or training checkpoint: folder.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
-    share: Annotated[float, typer.Option(help="Of what the layers add: 0 is the bag, 1 changes nothing.")] = 0.5,
+    share: Annotated[float, typer.Option(help="0 is the start, 1 the checkpoint unchanged.")] = 0.5,
+    start: Annotated[
+        str | None,
+        typer.Option(help="Checkpoint before finetuning. Default: the checkpoint without its layers."),
+    ] = None,
 ) -> None:
-    """Scale down what briefly trained layers add to a bag: much of it is noise (WiSE-FT)."""
-    from ..checkpoints import damp_checkpoint as run
+    """Interpolate between two checkpoints, or between static embeddings and the layers trained on them (WiSE-FT)."""
+    from ..checkpoints import interpolate_checkpoint
 
-    run(source, out, share)
-    typer.echo(f"{out}: the same encoder, its layers at {share:g}", err=True)
+    interpolate_checkpoint(source, out, share, start=start)
+    typer.echo(f"{out}: {share:g} of the way to {source}", err=True)
 
 
 @commands.command(
-    "refit",
-    **example("hf-echo convert refit outputs/echo-static/0_static train.parquet outputs/refit --step 0.6", folder=True),
+    "ridge-refit",
+    **example(
+        "hf-echo convert ridge-refit outputs/echo-nano/04_whiten train.parquet outputs/refit --step 0.7", folder=True
+    ),
 )
-def convert_refit(
+def convert_ridge_refit(
     source: Annotated[str, typer.Argument(help="Static embeddings (stage `static`, or whitened): folder.")],
     data: Annotated[str, typer.Argument(help="Parallel text as in a recipe: a file or a Hub name.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
-    ridge: Annotated[float, typer.Option(help="A token seen in so few pairs moves half way.")] = 1.0,
-    step: Annotated[float, typer.Option(help="Of the change: 0 is the bag as it was, 1 plain regression.")] = 0.5,
+    ridge: Annotated[float, typer.Option(help="Ridge penalty, in pairs.")] = 1.0,
+    step: Annotated[float, typer.Option(help="Share of the change: 0 changes nothing, 1 is plain regression.")] = 0.5,
     softmax_weight: Annotated[
-        float, typer.Option(help="Of telling a language's pairs apart, beside the regression.")
+        float, typer.Option(help="Weight of a softmax over the targets of a language, beside the regression.")
     ] = 0.0,
     language_drop: Annotated[float, typer.Option(help="Share of texts read without their language.")] = 0.25,
-    max_length: Annotated[int, typer.Option(help="Tokens of a text that count.")] = 128,
+    max_length: Annotated[int, typer.Option(help="Longest text in tokens; longer ones are cut.")] = 128,
     cache_dir: Annotated[str | None, typer.Option(help="Folder that keeps the tokens.")] = None,
-    seed: Annotated[int, typer.Option(help="Of which texts are read without their language.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed: which texts are read without their language.")] = 0,
 ) -> None:
-    """Solve a bag once more in closed form, by ridge regression on translations: rare words gain."""
-    from ..stages.ridge_refit import refit_on_pairs as run
+    """Refit static embeddings in closed form, by ridge regression on translations: rare words gain."""
+    from ..stages.ridge_refit import ridge_refit_on_pairs
 
-    run(
+    ridge_refit_on_pairs(
         source,
         data,
         out,
@@ -110,7 +116,22 @@ def convert_refit(
         cache_dir=cache_dir,
         seed=seed,
     )
-    typer.echo(f"{out}: the same bag, refitted; a decoder needs finetuning on it", err=True)
+    typer.echo(f"{out}: static embeddings, refitted; finetune a decoder on them", err=True)
+
+
+ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+
+def _add_renamed(old: str, new: str) -> None:
+    """A hidden command: the name of an earlier version is an error that says the new one."""
+
+    @commands.command(old, hidden=True, add_help_option=False, context_settings=ANYTHING)
+    def refuse() -> None:
+        raise ValueError(f"`hf-echo convert {old}` is now `hf-echo convert {new}`")
+
+
+_add_renamed("damp", "interpolate")
+_add_renamed("refit", "ridge-refit")
 
 
 convert_published.add_to(commands)

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from ..corpora.builtin import LANGUAGES, builtin_nway, dev_set
 from ..evaluation import translation_scores
+from ..hub.release import release_checkpoint
 from ..inference import load_translator, translate
 from ..stages import DevSet, evaluate_sets
 from ..stages.recipe import find_recipes
 from ..stages.run import train_recipe
-from ..utils.lineage import write_lineage
 from .tour import run_tour
 
 STAGES = ("static", "seq2seq", "contrastive", "hard_negatives")
@@ -42,10 +42,7 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
         else:
             rows.append({"stage": stage, **measure(previous, test), "seconds": trained["seconds"]})
     release = out / "release"
-    model, tokenizer = load_translator(previous, dtype="fp32")
-    model.save_release(release)
-    tokenizer.save_pretrained(release)
-    write_lineage(release, "release", {"dtype": "fp32"}, parents={"checkpoint": str(previous)})
+    release_checkpoint(previous, release)
     report = {
         "rows": rows,
         "warm_up": warm_up,

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from ..utils.files import load_npy
+from ..utils.text import read_lines
 from . import analyse, tokens
-from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, print_report, read_lines
+from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, print_report
 
 commands = typer.Typer(
     help="Measure a model: xsim, xsim++, translation, word alignment, probes, geometry, cost.",

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .common import Json, example, print_report, read_lines
+from ..utils.text import read_lines
+from .common import Json, example, print_report
 
 commands = typer.Typer()
 
@@ -48,6 +49,7 @@ def prune(
         shape=read_shape(shape) if shape else None,
         importance=importance,
         texts=read_lines(calibration) if calibration else None,
+        calibration=calibration,
         lang=lang,
         decoder=decoder,
         tokenizer=tokenizer,

@@ -26,23 +26,30 @@ def demo(
 @commands.command(**example("hf-echo train nano/2_contrastive max_steps=100 learning_rate=1e-3"))
 def train(
     recipe: Annotated[str, typer.Argument(help="A YAML file, a folder of them, or a name such as nano or large.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, any field of the recipe.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print sizes, steps and memory; train nothing.")] = False,
-    fresh: Annotated[bool, typer.Option(help="Train again although the stage is finished.")] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="key=value, any field of the recipe; in a folder, of the steps that have it."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print sizes, steps, memory and problems; make nothing.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option(help="Do it again although it is finished.")] = False,
     changed_data: Annotated[
         bool, typer.Option("--changed-data", help="Continue a run although its data have changed since.")
     ] = False,
 ) -> None:
-    """Train a recipe: one stage, or every stage of a folder in order. A killed run continues where it was."""
-    from ..stages.dry_run import dry_run as describe
-    from ..stages.recipe import find_recipes, parse_overrides
-    from ..stages.run import train_recipe
+    """Carry out a recipe, or the recipes of a folder in order: training stages and operations on checkpoints.
 
-    values = parse_overrides(overrides or [])
-    paths = find_recipes(recipe)
-    for path in paths:
-        if dry_run:
-            report = describe(path, values, journey=paths if len(paths) > 1 else None)
-        else:
-            report = train_recipe(path, values, fresh=fresh, changed_data=changed_data)
+    A run that was stopped continues, and a finished step is not done again.
+    """
+    from ..stages.journey import describe_journey, run_journey
+    from ..stages.recipe import find_recipes, parse_overrides
+
+    values, paths = parse_overrides(overrides or []), find_recipes(recipe)
+    steps = (
+        describe_journey(paths, values)
+        if dry_run
+        else run_journey(paths, values, fresh=fresh, changed_data=changed_data)
+    )
+    for report in steps:
         print_report(report)

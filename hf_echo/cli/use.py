@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,8 @@ from typing import Annotated
 import typer
 
 from ..utils.files import check_output, write_whole
-from .common import AnyModel, Dtype, OnLong, Translator, example, read_lines
+from ..utils.text import read_lines
+from .common import AnyModel, Dtype, OnLong, Translator, example
 
 commands = typer.Typer()
 
@@ -109,16 +109,7 @@ def release(
     dtype: Annotated[str, typer.Option(help="Precision of the saved weights: fp32 or bf16 (half the size).")] = "fp32",
 ) -> None:
     """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
-    from .. import inference
-    from ..hub.model_card import checkpoint_card
-    from ..utils.lineage import write_lineage
+    from ..hub.release import release_checkpoint
 
-    model, tokenizer = inference.load_translator(checkpoint, dtype=dtype)
-    model.save_release(out)
-    tokenizer.save_pretrained(out)
-    write_lineage(out, "release", {"dtype": dtype}, parents={"checkpoint": checkpoint})
-    if (card := checkpoint / "README.md").exists():
-        shutil.copy(card, out / "README.md")
-    else:
-        (out / "README.md").write_text(checkpoint_card(out), encoding="utf-8")
+    release_checkpoint(checkpoint, out, dtype=dtype)
     typer.echo(f"{out}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')", err=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..languages import language
-from ..utils.lineage import FILE, read_lineage, steps
+from ..utils.lineage import FILE, all_steps, read_lineage, steps
 from .template import render
 
 TEMPLATE = "model.md.j2"
@@ -57,6 +57,62 @@ def checkpoint_card(folder: str | Path) -> str:
         raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
     config, results = _read(folder / "config.json"), _read(folder / "results.json")
     return model_card(lineage, config.get("languages"), results)
+
+
+def release_card(folder: str | Path, template: str, results: str | Path | None = None) -> str:
+    """The card of a released folder, from its lineage and a file of figures.
+
+    Args:
+        template: name of a file in hub_cards/. It reads
+            made: the lineage of the folder;
+            steps: {name of a step's folder: lineage}, of all steps that led to this folder;
+            trained: rows of the training stages among them;
+            codes, languages, dimensions, megabytes: of this folder;
+            measured: whether `results` exists, and then every key of that file.
+        results: JSON file; without it, or while it does not exist, the card has no figures.
+
+    Raises:
+        FileNotFoundError: the folder has no lineage.
+    """
+    folder = Path(folder)
+    if (lineage := read_lineage(folder)) is None:
+        raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
+    config, counted = _read(folder / "config.json"), lineage.get("results", {})
+    codes = sorted(config.get("languages") or counted.get("languages") or [])
+    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in ("README.md", FILE)]
+    made = {Path(name).name: step for name, step in all_steps(lineage).items()}
+    figures = _read(Path(results)) if results else {}
+    return render(
+        template,
+        **figures
+        | dict(
+            measured=bool(figures),
+            made=lineage,
+            steps=made,
+            trained=[_trained(name, step) for name, step in sorted(made.items()) if step.get("kind") != "operation"],
+            codes=codes,
+            languages=sorted({code.split("_")[0] for code in codes}),
+            dimensions=config.get("embedding_size") or counted.get("dimensions"),
+            megabytes=sum(file.stat().st_size for file in files) / 1e6,
+        ),
+    )
+
+
+def _trained(name: str, run: Mapping[str, Any]) -> dict[str, Any]:
+    """A training stage as a card's table shows it: millions of tokens, or of pairs where tokens are not counted."""
+    values, results = run["values"], run.get("results", {})
+    seconds, tokens = results.get("seconds"), ""
+    if "tokens_per_second" in results:
+        tokens = f"{results['tokens_per_second'] * seconds / 1e6:.1f}M"
+    elif values.get("rows"):
+        tokens = f"{values['max_steps'] * values['rows'] / 1e6:.1f}M pairs"
+    return {
+        "name": name,
+        "steps": values.get("max_steps"),
+        "seed": values.get("seed", 42),
+        "tokens": tokens,
+        "seconds": seconds,
+    }
 
 
 def _row(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,33 @@
-"""Render cards from the templates in hub_cards/."""
+"""Cards from the templates in hub_cards/."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 from typing import Any
 
+from ..utils.did_you_mean import did_you_mean
+
+CARDS = files(__package__) / "cards"
+
+
+def check_template(name: str) -> None:
+    """Raises ValueError for a template that is not in hub_cards/."""
+    known = sorted(file.name for file in CARDS.iterdir() if file.name.endswith(".j2"))
+    if name not in known:
+        raise ValueError(f"card is {name!r}; it must be one of {', '.join(known)}{did_you_mean(name, known)}")
+
 
 def render(template: str, **values: Any) -> str:
-    from jinja2 import Environment
+    """The text of a card.
 
-    text = (files(__package__) / "cards" / template).read_text(encoding="utf-8")
+    Raises:
+        ValueError: the template reads a value that is not there.
+    """
+    from jinja2 import Environment, UndefinedError
+
+    text = (CARDS / template).read_text(encoding="utf-8")
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    return environment.from_string(text).render(**values)
+    try:
+        return environment.from_string(text).render(**values)
+    except UndefinedError as error:
+        raise ValueError(f"hub_cards/{template} does not fit this model: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from transformers import AutoConfig, AutoTokenizer
 from ..inference.encode import opening
 from ..modeling import EchoConfig, EchoForTranslation
 from .model_shape import new_config
+from .operation_run import is_operation, read_operation
 from .recipe import read_recipe
 from .run_data import load_dev_sets, load_pairs
 from .run_record import check_output_folder, checkpoint_to_resume, is_finished, read_record
 from .stage import Stage
+from .steps import earlier_steps, known_overrides, output_dir
 from .table import STAGES
 
 
@@ -36,10 +39,9 @@ class _Start:
     """What the recipe starts from: a checkpoint that is here, or one that an earlier recipe would make."""
 
     def __init__(self, path: Path, overrides: dict[str, Any], journey: Sequence[Path] | None):
-        # Without a journey, the recipes beside this one; overrides are of this one alone.
-        known = sorted(path.parent.glob("[0-9]*.yaml")) if journey is None else journey
+        # Without a journey, overrides are of this recipe alone.
         self.overrides = overrides if journey is not None else {}
-        self.earlier = list(known[: list(known).index(path)]) if path in known else []
+        self.earlier = earlier_steps(path, journey)
         self.path, self.journey, self.problems = path, journey, []
 
     def config(self, field: str, name: str) -> EchoConfig | None:
@@ -63,12 +65,19 @@ class _Start:
     def _planned(self, name: str) -> EchoConfig | None:
         """The configuration of what an earlier recipe would save there."""
         for place in reversed(self.earlier):
+            overrides = known_overrides(place, self.overrides)
             try:
-                stage, model_args, _, args, _ = read_recipe(place, self.overrides)
+                if Path(output_dir(place, overrides)) != Path(name):
+                    continue
             except ValueError:
                 continue  # it has its own dry run, which says so
-            if Path(args.output_dir) == Path(name):
-                return _Start(place, self.overrides, self.journey).planned(stage, model_args, args)
+            start = _Start(place, self.overrides, self.journey)
+            if is_operation(place):
+                operation, settings = read_operation(place, overrides)
+                config = start.config("model", settings.model)
+                return operation.plan(settings, copy.deepcopy(config)) if config is not None else None
+            stage, model_args, _, args, _ = read_recipe(place, overrides)
+            return start.planned(stage, model_args, args)
         return None
 
     def planned(self, stage: str, model_args, args) -> EchoConfig | None:
@@ -120,7 +129,8 @@ def dry_run(
     Returns:
         The report. Its "problems", where there are any, say which data, base or output cannot be used here.
     """
-    stage, model_args, data_args, args, values = read_recipe(path, overrides)
+    own = known_overrides(path, overrides or {}) if journey is not None else overrides
+    stage, model_args, data_args, args, values = read_recipe(path, own)
     report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
     start = _Start(path, overrides or {}, journey)
     config = start.planned(stage, model_args, args)

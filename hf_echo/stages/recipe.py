@@ -1,4 +1,4 @@
-"""Recipes: a YAML file per stage, read and checked into the arguments of model, data and stage."""
+"""Recipes: a YAML file per step; that of a stage is checked into the arguments of model, data and stage."""
 
 from __future__ import annotations
 
@@ -99,11 +99,21 @@ def find_recipes(name: str) -> list[Path]:
     """
     for path in (Path(name), RECIPES / name, RECIPES / f"{name}.yaml"):
         if path.is_file():
-            return [path]
+            return _with_journey(path)
         if path.is_dir() and (found := sorted(path.glob("[0-9]*.yaml"))):
-            return found
+            return [step for file in found for step in _with_journey(file)]
     known = sorted({str(p.parent.relative_to(RECIPES)) for p in RECIPES.rglob("[0-9]*.yaml")})
     raise FileNotFoundError(f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}")
+
+
+def _with_journey(path: Path) -> list[Path]:
+    """The file, or the steps of the journey that it names: `journey: echo-static`."""
+    values = read_values(path)
+    if "journey" not in values:
+        return [path]
+    if set(values) != {"journey"}:
+        raise ValueError(f"{path}: a file that names a journey has no other field")
+    return find_recipes(str(values["journey"]))
 
 
 def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
@@ -112,17 +122,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     Raises:
         ValueError: no YAML mapping, an unknown stage or field (named with those that exist), a value of a wrong kind.
     """
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold `field: value` lines, not a {type(values).__name__}")
-    for key, value in (overrides or {}).items():
-        key, dot, inner = key.partition(".")  # shape.hidden_size=64 changes one entry of shape
-        if dot and not isinstance(values.get(key) or {}, dict):
-            raise ValueError(f"{path}: {key}.{inner} cannot be set, {key} is {values[key]!r}")
-        values[key] = {**(values.get(key) or {}), inner: value} if dot else value
+    values = read_values(path, overrides)
     stage = values.pop("stage", None)
     if stage in RENAMED_STAGES:
         raise ValueError(f"{path}: stage {stage!r} is now called {RENAMED_STAGES[stage]!r}")
@@ -132,9 +132,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     known = {f.name: f for kind in kinds for f in fields(kind) if f.init}
     if renamed := sorted(set(values) & set(RENAMED_FIELDS)):
         raise ValueError(f"{path}: field {renamed[0]!r} is now called {RENAMED_FIELDS[renamed[0]]!r}")
-    if unknown := sorted(set(values) - set(known)):
-        raise ValueError(f"{path}: unknown field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
-    values = {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
+    values = checked_fields(path, values, known)
     if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("static_embeddings")):
         raise ValueError(f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near")
     for name in ("source_languages", "base_languages"):
@@ -150,6 +148,33 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     fast = values["use_cpu"] and has_fast_bf16() and STAGES[stage].half_precision
     native = {"bf16": fast and not values.get("fp16")}
     return stage, *_parsed(path, kinds, native | defaults_for_log(values) | values), values
+
+
+def checked_fields(path: Path, values: dict[str, Any], known: dict[str, Field]) -> dict[str, Any]:
+    """The values, where all fields are known and can hold them."""
+    if unknown := sorted(set(values) - set(known)):
+        raise ValueError(f"{path}: unknown field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    return {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
+
+
+def read_values(path: Path, overrides: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The fields of a recipe as its YAML file has them, with the overrides.
+
+    Raises:
+        ValueError: no YAML mapping, or an override of a field inside of what is no mapping.
+    """
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold `field: value` lines, not a {type(values).__name__}")
+    for key, value in (overrides or {}).items():
+        key, dot, inner = key.partition(".")  # shape.hidden_size=64 changes one entry of shape
+        if dot and not isinstance(values.get(key) or {}, dict):
+            raise ValueError(f"{path}: {key}.{inner} cannot be set, {key} is {values[key]!r}")
+        values[key] = {**(values.get(key) or {}), inner: value} if dot else value
+    return values
 
 
 def defaults_for_log(values: dict[str, Any]) -> dict[str, Any]:

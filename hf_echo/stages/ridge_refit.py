@@ -1,9 +1,7 @@
-"""The closed form of stage 0 on parallel text: reads, tokenizes and batches for `hf_echo.checkpoints.ridge_refit`."""
+"""Ridge refit of static embeddings on parallel text: reads, tokenizes and batches for `checkpoints.ridge_refit`."""
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer
 
-from ..checkpoints.ridge_refit import check_settings, refit_checkpoint
+from ..checkpoints.ridge_refit import check_settings, ridge_refit_checkpoint
 from ..data import load_parallel
 from ..data.tokenized import TokenizedParallel, tokenize_parallel
 from .static_embeddings import StaticCollator
@@ -20,8 +18,8 @@ from .static_embeddings import StaticCollator
 ROWS = 1 << 18  # a batch; the matrix of the equations is gone through once for each
 
 
-def refit_on_pairs(
-    source: str | Path,
+def ridge_refit_on_pairs(
+    model: str | Path,
     data: str,
     out: str | Path,
     *,
@@ -33,34 +31,22 @@ def refit_on_pairs(
     cache_dir: str | Path | None = None,
     seed: int = 0,
 ) -> Path:
-    """Fit static embeddings again in closed form on parallel text, and save them in another folder.
+    """Refit static embeddings in closed form on parallel text, and save them in another folder.
 
     Args:
         data: as `train_data` of a recipe.
-        ridge, step, softmax_weight: see :func:`hf_echo.checkpoints.ridge_refit.refit_bag`.
+        ridge, step, softmax_weight: see :func:`hf_echo.checkpoints.ridge_refit.ridge_refit_encoder`.
         max_length: tokens of a text that count; longer ones are cut, and a warning says how many.
         language_drop: share of the texts that are read with the prompt of no language.
     """
-    check_settings(ridge, step, softmax_weight)  # before anything is read
-    tokenizer = AutoTokenizer.from_pretrained(source)
+    settings = {"ridge": ridge, "step": step, "softmax_weight": softmax_weight}
+    check_settings(**settings)  # before anything is read
+    tokenizer = AutoTokenizer.from_pretrained(model)
     pairs = tokenize_parallel(load_parallel(data), tokenizer, max_length=max_length, cache_dir=cache_dir)
-    collator = StaticCollator(tokenizer, language_drop=language_drop, seed=seed)
-    start = time.time()
-    made = refit_checkpoint(
-        source,
-        out,
-        pair_batches(pairs, collator),
-        ridge=ridge,
-        step=step,
-        softmax_weight=softmax_weight,
-        data={"data": data},
-        max_length=max_length,
-        language_drop=language_drop,
-        seed=seed,
-    )
-    results = {"stage": "refit", "seconds": round(time.time() - start, 1), "pairs": len(pairs)}
-    (made / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-    return made
+    batches = pair_batches(pairs, StaticCollator(tokenizer, language_drop=language_drop, seed=seed))
+    more = {"max_length": max_length, "language_drop": language_drop, "seed": seed}
+    results = {"pairs": len(pairs)}
+    return ridge_refit_checkpoint(model, out, batches, settings, data={"data": data}, results=results, **more)
 
 
 def pair_batches(

@@ -130,7 +130,8 @@ def _save(
         (out / "README.md").write_text(trainer.model_card, encoding="utf-8")
         by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
         write_json(out / "results.json", results | {"tables": by_language})
-        write_record(out, run, finished=True)
+        counted = {key: results[key] for key in ("seconds", "tokens_per_second") if key in results}
+        write_record(out, run | {"results": counted}, finished=True)
     return results
 
 

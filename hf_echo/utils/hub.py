@@ -9,6 +9,18 @@ from pathlib import Path
 FILES = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json")
 
 
+def packaged_model(name: str) -> str:
+    """The path of a checkpoint included in the package; any other name is returned unchanged (folder or Hub name)."""
+    from .. import pretrained
+
+    if not name or Path(name).exists() or "/" in name:
+        return name
+    try:
+        return str(pretrained(name))
+    except ValueError:
+        return name  # a Hub name without an organisation
+
+
 def out_of_reach(name: str, files: Sequence[str] = FILES, kind: str = "model") -> str | None:
     """Why the Hub cannot be reached for a model that is not cached; None if it answers or the model is cached.
 

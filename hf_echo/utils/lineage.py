@@ -1,13 +1,15 @@
 """Lineage of a checkpoint: `recipe.json` in its folder names the step that made it, its settings and its parents.
 
-    stage     the step: a training stage, or an operation such as whiten, swap, prune, llama
+    stage     the step: a training stage, or an operation such as whiten, prune, llama
     kind      "operation" for operations
     values    its settings
     from      the lineage of the checkpoint that the step started from, recursively; None if that has no lineage
     parents   (operations) role -> {name, fingerprint} of every checkpoint and tokenizer read
+    others    (operations) role -> lineage of every other parent that has one
     data      (operations) role -> {name, sha256} of every data file read
+    results   what the step counted: seconds, tokens per second, pairs
 
-Training (`hf_echo.stages.run`) writes stage, values, from, and whether the stage is finished.
+Training (`hf_echo.stages.run`) writes stage, values, from, decoder_from, results, and whether the stage is finished.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ def write_lineage(
     parents: Mapping[str, str | Path],
     data: Mapping[str, str | Path | None] | None = None,
     output_dir: str | Path | None = None,
+    results: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the lineage of the checkpoint in the folder `out`; returns its file.
 
@@ -39,9 +42,11 @@ def write_lineage(
         parents: role -> folder, file or Hub name; the first is the checkpoint that the operation started from.
         data: role -> data file, or a name on the Hub (without sha256); None entries are dropped.
         output_dir: where the checkpoint will be, if `out` is moved there.
+        results: what the operation counted.
     """
     parents = {role: str(name) for role, name in parents.items()}
     data = {role: str(name) for role, name in (data or {}).items() if name is not None}
+    others = {role: read_lineage(name) for role, name in list(parents.items())[1:]}
     lineage = {
         "stage": stage,
         "kind": "operation",
@@ -53,6 +58,8 @@ def write_lineage(
             for role, name in data.items()
         },
     }
+    lineage |= {"others": found} if (found := {role: value for role, value in others.items() if value}) else {}
+    lineage |= {"results": dict(results)} if results else {}
     file = Path(out) / FILE
     file.write_text(json.dumps(lineage, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
     return file
@@ -71,6 +78,16 @@ def read_lineage(name: str | Path) -> dict[str, Any] | None:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} is not JSON ({error}); delete it, or copy it from a backup") from None
+
+
+def all_steps(lineage: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
+    """{output_dir: lineage} of a checkpoint and of everything that it was made from, parents first."""
+    if lineage is None:
+        return {}
+    found: dict[str, Mapping[str, Any]] = {}
+    for parent in (lineage.get("from"), lineage.get("decoder_from"), *lineage.get("others", {}).values()):
+        found |= {name: step for name, step in all_steps(parent).items() if name not in found}
+    return found | {str(lineage["values"].get("output_dir")): lineage}
 
 
 def steps(lineage: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:

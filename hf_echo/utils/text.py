@@ -1,8 +1,10 @@
-"""Check that bytes are text, with reasons for error messages."""
+"""Read text files line by line; check that bytes are text, with reasons for error messages."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 BOM = b"\xef\xbb\xbf"
 CONVERT = "convert the file to UTF-8"
@@ -50,3 +52,29 @@ def split_lines(data: bytes) -> list[bytes]:
     lines = data.split(end)
     lines = lines[:-1] if lines[-1] == b"" else lines
     return [line.removesuffix(b"\r") for line in lines]
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """Lines of a UTF-8 file, or of standard input for "-", without line ends; an empty line is an empty text."""
+    path = Path(path)
+    if str(path) == "-":
+        data, name = sys.stdin.buffer.read(), "standard input"
+    else:
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give a text file with one sentence per line")
+        if not path.exists():
+            raise FileNotFoundError(
+                f"no file {path}; give a text file with one sentence per line, or - for standard input"
+            )
+        data, name = path.read_bytes(), str(path)
+    if reason := why_not_text(data):
+        raise ValueError(f"{name}: {reason}")
+    texts = []
+    for number, line in enumerate(split_lines(data), 1):
+        try:
+            texts.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name}:{number}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+    if not texts:
+        raise ValueError(f"{name} is empty; it needs one sentence per line")
+    return texts

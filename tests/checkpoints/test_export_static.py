@@ -11,7 +11,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from hf_echo.checkpoints import convert_static
+from hf_echo.checkpoints import export_static
 from hf_echo.modeling import EchoConfig, EchoEncoder
 from hf_echo.stages import static_encoder
 from hf_echo.stages.static_embeddings import StaticEmbeddings
@@ -35,7 +35,7 @@ def bag(toy_tokenizer, tmp_path_factory):
 
 def test_embeddings_are_means_of_the_vectors(bag, toy_tokenizer, tmp_path):
     folder, vectors = bag
-    convert_static(folder, tmp_path / "static")
+    export_static(folder, tmp_path / "static")
     model = SentenceTransformer(str(tmp_path / "static"), device="cpu")
     assert [type(module).__name__ for module in model] == ["StaticEmbedding", "Normalize"]
     ids = toy_tokenizer.text_ids(TEXTS)

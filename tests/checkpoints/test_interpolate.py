@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from hf_echo.checkpoints.interpolate import damp_checkpoint, damp_layers
+from hf_echo.checkpoints.interpolate import interpolate_checkpoint, interpolate_layers
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages import static_encoder
@@ -17,7 +17,7 @@ from hf_echo.stages.static_embeddings import StaticEmbeddings
 
 pytestmark = pytest.mark.trains
 
-COMMAND = "convert damp"
+COMMAND = "convert interpolate"
 TEXTS = ["one cat sleeps", "un chat dort", "one dog"]
 AS_BAG = dict(pooling="mean", final_norm=False)
 
@@ -38,8 +38,8 @@ def vectors(model, tokenizer):
 
 def test_ends_of_the_way(model, toy_tokenizer):
     whole = vectors(model, toy_tokenizer)
-    np.testing.assert_array_equal(vectors_of(damp_layers(model.encoder, 1.0), model, toy_tokenizer), whole)
-    bag = vectors_of(damp_layers(model.encoder, 0.0), model, toy_tokenizer)
+    np.testing.assert_array_equal(vectors_of(interpolate_layers(model.encoder, 1.0), model, toy_tokenizer), whole)
+    bag = vectors_of(interpolate_layers(model.encoder, 0.0), model, toy_tokenizer)
     for text, vector in zip(TEXTS, bag):
         ids = torch.tensor(toy_tokenizer([text]).input_ids)
         mean = model.encoder.embed_tokens(ids)[0].mean(0)
@@ -58,8 +58,8 @@ def test_one_layer_is_scaled_exactly(toy, toy_tokenizer):
     model = toy.make_model(toy_tokenizer, **AS_BAG, num_hidden_layers=1).eval()
     model.encoder.layers[0].mlp.down_proj.weight.data.zero_()
     whole = vectors(model, toy_tokenizer)
-    half = vectors_of(damp_layers(model.encoder, 0.5), model, toy_tokenizer)
-    bag = vectors_of(damp_layers(model.encoder, 0.0), model, toy_tokenizer)
+    half = vectors_of(interpolate_layers(model.encoder, 0.5), model, toy_tokenizer)
+    bag = vectors_of(interpolate_layers(model.encoder, 0.0), model, toy_tokenizer)
     np.testing.assert_allclose(half, (whole + bag) / 2, atol=1e-6)
 
 
@@ -70,21 +70,21 @@ def test_checkpoint(model, toy_tokenizer, tmp_path, run):
     toy_tokenizer.save_pretrained(source)
     (source / "recipe.json").write_text(json.dumps({"stage": "hard_negatives"}))
     _, _, err = run(source, out, "--share", "0.25")
-    assert "its layers at 0.25" in err
+    assert "0.25 of the way to" in err
     again, tokenizer = EchoForTranslation.from_pretrained(out).eval(), AutoTokenizer.from_pretrained(out)
-    want = vectors_of(damp_layers(model.encoder, 0.25), model, toy_tokenizer)
+    want = vectors_of(interpolate_layers(model.encoder, 0.25), model, toy_tokenizer)
     np.testing.assert_allclose(vectors(again, tokenizer), want, atol=1e-6)
     for name, weight in again.decoder.state_dict().items():
         assert torch.equal(weight, model.decoder.state_dict()[name]), name
     made = json.loads((out / "recipe.json").read_text())
-    assert (made["stage"], made["values"]["share"]) == ("damp", 0.25)
+    assert (made["stage"], made["values"]["share"]) == ("interpolate", 0.25)
     assert made["from"] == {"stage": "hard_negatives"}
 
 
 def test_an_encoder_alone(model, toy_tokenizer, tmp_path):
     model.encoder.save_pretrained(tmp_path / "in")
     toy_tokenizer.save_pretrained(tmp_path / "in")
-    damp_checkpoint(tmp_path / "in", tmp_path / "out", 0.5)
+    interpolate_checkpoint(tmp_path / "in", tmp_path / "out", 0.5)
     again = AutoModel.from_pretrained(tmp_path / "out")
     want = 0.5 * model.encoder.layers[0].mlp.down_proj.weight
     assert torch.equal(again.layers[0].mlp.down_proj.weight, want)
@@ -92,8 +92,8 @@ def test_an_encoder_alone(model, toy_tokenizer, tmp_path):
 
 def test_what_it_refuses(model, toy_tokenizer):
     for share in (-0.1, 1.5):
-        with pytest.raises(ValueError, match=f"share is between 0 .* and 1 .*, not {share}"):
-            damp_layers(model.encoder, share)
+        with pytest.raises(ValueError, match=f"share must be between 0 and 1, not {share}"):
+            interpolate_layers(model.encoder, share)
     bag = static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer)
-    with pytest.raises(ValueError, match="this encoder is a bag: it has no layers to damp"):
-        damp_layers(bag, 0.5)
+    with pytest.raises(ValueError, match="this encoder is static embeddings: it has no layers"):
+        interpolate_layers(bag, 0.5)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from hf_echo.checkpoints import convert_static, prune_checkpoint
+from hf_echo.checkpoints import export_static, prune_checkpoint
 from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
 from hf_echo.stages import static_encoder
 from hf_echo.stages.static_embeddings import StaticEmbeddings
@@ -40,7 +40,7 @@ def test_swap(source, tokenizer, tmp_path):
     texts.write_text("one red cat sleeps.\n" * 50)
     swap_checkpoint(source, tokenizer, tmp_path / "out", method="focus", auxiliary=texts, seed=3)
     made = read_lineage(tmp_path / "out")
-    assert made["stage"] == "swap" and made["from"] == TRAINED
+    assert made["stage"] == "swap_tokenizer" and made["from"] == TRAINED
     assert (made["values"]["method"], made["values"]["seed"]) == ("focus", 3)
     assert made["parents"] == {"model": parent(source), "tokenizer": parent(tokenizer)}
     digest = hashlib.sha256(texts.read_bytes()).hexdigest()
@@ -64,15 +64,17 @@ def test_prune(source, tokenizer, tmp_path, swapped):
     assert made["stage"] == "prune" and made["from"] == TRAINED  # no step of a temporary folder between them
     assert made["parents"] == {"model": parent(source)} | {k: parent(v) for k, v in options.items()}
     values = made["values"]
-    assert values["importance"] == "activation" and values["shape"]["intermediate_size"] == 32
-    assert values["texts"] == 2 and values["texts_sha256"] == hashlib.sha256(b"one cat\ntwo dogs").hexdigest()
+    assert (values["importance"], values["shape"], values["lang"]) == ("activation", shape, "eng_Latn")
+    counted = made["results"]
+    assert counted["shape"]["intermediate_size"] == 32 and counted["parameters"] < counted["parameters_before"]
+    assert counted["texts"] == 2 and counted["texts_sha256"] == hashlib.sha256(b"one cat\ntwo dogs").hexdigest()
 
 
 def test_static(toy_tokenizer, tmp_path):
     static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer).save_pretrained(tmp_path / "bag")
     toy_tokenizer.save_pretrained(tmp_path / "bag")
-    made = read_lineage(convert_static(tmp_path / "bag", tmp_path / "out"))
-    assert made["stage"] == "static" and made["parents"] == {"source": parent(tmp_path / "bag")}
+    made = read_lineage(export_static(tmp_path / "bag", tmp_path / "out"))
+    assert made["stage"] == "export_static" and made["parents"] == {"model": parent(tmp_path / "bag")}
     assert made["from"] is None
 
 
@@ -81,7 +83,7 @@ def test_a_chain_is_read_back(source, tokenizer, tmp_path):
     swap_checkpoint(source, tokenizer, tmp_path / "a")
     prune_checkpoint(tmp_path / "a", tmp_path / "b", shape={"intermediate_size": 32})
     chain = steps(read_lineage(tmp_path / "b"))
-    assert [step["stage"] for step in chain] == ["hard_negatives", "swap", "prune"]
+    assert [step["stage"] for step in chain] == ["hard_negatives", "swap_tokenizer", "prune"]
     assert chain[2]["parents"]["model"]["fingerprint"] == fingerprint(tmp_path / "a") != fingerprint(source)
 
 
@@ -90,7 +92,7 @@ def test_a_release(source, tmp_path, hf_echo_cli):
     hf_echo_cli("release", source, tmp_path / "out")
     made = read_lineage(tmp_path / "out")
     assert made["stage"] == "release" and made["from"] == TRAINED
-    assert made["parents"] == {"checkpoint": parent(source)}
+    assert made["parents"] == {"model": parent(source)}
     assert "| release | " in (tmp_path / "out" / "README.md").read_text()
 
 

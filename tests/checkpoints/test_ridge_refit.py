@@ -13,18 +13,18 @@ from datasets import Dataset
 from transformers import AutoModel, AutoTokenizer
 
 from hf_echo.checkpoints import ridge_refit as refit
-from hf_echo.checkpoints.ridge_refit import NormalEquations, refit_bag, softmax_change
+from hf_echo.checkpoints.ridge_refit import NormalEquations, ridge_refit_encoder, softmax_change
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.evaluation import xsim
 from hf_echo.inference import encode, load_encoder
 from hf_echo.modeling import EchoConfig, EchoEncoder
 from hf_echo.stages import static_encoder
-from hf_echo.stages.ridge_refit import pair_batches, refit_on_pairs
+from hf_echo.stages.ridge_refit import pair_batches, ridge_refit_on_pairs
 from hf_echo.stages.static_embeddings import StaticCollator, StaticEmbeddings
 
 pytestmark = pytest.mark.trains
 
-COMMAND = "convert refit"
+COMMAND = "convert ridge-refit"
 VOCAB, DIM = 30, 4
 
 
@@ -90,7 +90,7 @@ def test_the_change_is_the_ridge_solution(rng, ridge):
     expected = solved_by_numpy(vectors.double().numpy(), batches, ridge)
     np.testing.assert_allclose(equations.solve(ridge, iterations=60), expected, atol=1e-4)
     assert np.abs(expected).max() > 0.01
-    refitted = refit_bag(encoder, batches, ridge=ridge, step=1.0).embed_tokens.weight - vectors
+    refitted = ridge_refit_encoder(encoder, batches, ridge=ridge, step=1.0).embed_tokens.weight - vectors
     np.testing.assert_allclose(refitted.detach(), equations.solve(ridge), atol=1e-5)
 
 
@@ -135,14 +135,14 @@ def test_the_softmax_weight_changes_what_is_wanted(rng):
     source, target = unit.chunk(2)
     more = torch.cat(softmax_change(source, target, batch["target_key"], batch["group"]))
     equations.add(batch, lengths, unit.roll(40, 0) - unit + 3 * more)
-    refitted = refit_bag(encoder, [batch], step=1.0, softmax_weight=3.0).embed_tokens.weight - vectors
+    refitted = ridge_refit_encoder(encoder, [batch], step=1.0, softmax_weight=3.0).embed_tokens.weight - vectors
     torch.testing.assert_close(refitted.detach(), equations.solve(1.0), atol=1e-5, rtol=1e-4)
 
 
 def test_a_step_is_a_share_of_the_change_and_none_changes_no_embedding(rng):
     batch, moved = toy_batch(rng, 50), {}
     for step in (0.0, 0.5, 1.0):
-        encoder = refit_bag(toy_bag(), [batch], step=step)
+        encoder = ridge_refit_encoder(toy_bag(), [batch], step=step)
         with torch.no_grad():
             moved[step] = encoder.projection(encoder.embed_tokens.weight)
     before = toy_bag()
@@ -155,7 +155,7 @@ def test_a_step_is_a_share_of_the_change_and_none_changes_no_embedding(rng):
 def test_a_token_that_no_pair_has_stays(rng):
     batch = toy_batch(rng, 50)
     batch["ids"] = batch["ids"].clamp(max=VOCAB - 2)
-    encoder, before = refit_bag(toy_bag(), [batch], step=1.0), toy_bag()
+    encoder, before = ridge_refit_encoder(toy_bag(), [batch], step=1.0), toy_bag()
     with torch.no_grad():
         last = before.projection(before.embed_tokens.weight)[-1]
         torch.testing.assert_close(encoder.projection(encoder.embed_tokens.weight)[-1], last)
@@ -172,15 +172,15 @@ def test_a_token_that_no_pair_has_stays(rng):
 )
 def test_wrong_settings(rng, layers, options, said):
     with pytest.raises(ValueError, match=said):
-        refit_bag(toy_bag(layers), [toy_batch(rng, 4)], **options)
+        ridge_refit_encoder(toy_bag(layers), [toy_batch(rng, 4)], **options)
 
 
 def test_no_pairs_and_too_many_tokens(monkeypatch):
     with pytest.raises(ValueError, match="no pairs"):
-        refit_bag(toy_bag(), [])
+        ridge_refit_encoder(toy_bag(), [])
     monkeypatch.setattr("hf_echo.checkpoints.ridge_refit.MOST_TOKENS", 20)
-    with pytest.raises(ValueError, match="the bag has 30 tokens.* at most 20"):
-        refit_bag(toy_bag(), [])
+    with pytest.raises(ValueError, match="the model has 30 tokens.* at most 20"):
+        ridge_refit_encoder(toy_bag(), [])
 
 
 @pytest.fixture(scope="module")
@@ -227,12 +227,12 @@ def error(folder, pairs) -> float:
 
 def test_words_are_learnt_from_sentences(folder, words):
     pairs = words[0]
-    out = refit_on_pairs(folder / "bag", str(folder / "pairs.parquet"), folder / "out", step=0.5, language_drop=0)
+    out = ridge_refit_on_pairs(folder / "bag", str(folder / "pairs.parquet"), folder / "out", step=0.5, language_drop=0)
     before, after = error(folder / "bag", pairs[:100]), error(out, pairs[:100])
     assert before > 90 and after < 10
     made = json.loads((out / "recipe.json").read_text())
-    assert made["stage"] == "refit" and made["values"]["step"] == 0.5 and made["values"]["ridge"] == 1.0
-    results = json.loads((out / "results.json").read_text())
+    assert made["stage"] == "ridge_refit" and made["values"]["step"] == 0.5 and made["values"]["ridge"] == 1.0
+    results = made["results"]
     assert results["pairs"] == len(pairs) and results["seconds"] >= 0
     assert len(AutoTokenizer.from_pretrained(out)) == len(AutoTokenizer.from_pretrained(folder / "bag"))
     assert AutoModel.from_pretrained(out).config.num_hidden_layers == 0

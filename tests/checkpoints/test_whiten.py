@@ -17,7 +17,6 @@ from transformers import AutoModel, AutoTokenizer
 from hf_echo.checkpoints.whiten import noise_covariance, whiten_checkpoint, whiten_encoder, whitening
 from hf_echo.evaluation import xsim
 from hf_echo.inference import encode
-from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages import static_encoder
 from hf_echo.stages.static_embeddings import StaticEmbeddings
@@ -134,17 +133,14 @@ def matrix_of(old, toy, shrinkage):
 
 def test_a_bag(source, nway, toy, sentences, tmp_path):
     old = encode(AutoModel.from_pretrained(source), AutoTokenizer.from_pretrained(source), *sentences)
-    assert (
-        whiten_checkpoint(source, str(nway), tmp_path / "new", any_encoder(str(source), dtype="fp32"), 0.5)
-        == tmp_path / "new"
-    )
+    assert whiten_checkpoint(source, str(nway), tmp_path / "new", shrinkage=0.5) == tmp_path / "new"
     model, tokenizer = (kind.from_pretrained(tmp_path / "new") for kind in (AutoModel, AutoTokenizer))
     new = encode(model, tokenizer, *sentences)
     np.testing.assert_allclose(new, old @ matrix_of(old, toy, 0.5).T, rtol=1e-3, atol=1e-5)
     assert not np.allclose(new, old, atol=1e-3) and model.config.languages == ["fra_Latn", "rus_Cyrl"]
     made = json.loads((tmp_path / "new" / "recipe.json").read_text())
     out = str(tmp_path / "new")
-    assert made["values"] == {"source": str(source), "nway": str(nway), "shrinkage": 0.5, "output_dir": out}
+    assert made["values"] == {"model": str(source), "nway": str(nway), "shrinkage": 0.5, "output_dir": out}
     digest = hashlib.sha256(nway.read_bytes()).hexdigest()
     assert made["data"] == {"nway": {"name": str(nway), "sha256": digest}}
     assert made["stage"] == "whiten" and made["from"] == {"stage": "static"}
@@ -154,7 +150,7 @@ def test_a_training_checkpoint_keeps_its_decoder(toy, toy_tokenizer, nway, sente
     old = toy.make_model(toy_tokenizer).eval()
     old.save_pretrained(tmp_path / "old")
     toy_tokenizer.save_pretrained(tmp_path / "old")
-    whiten_checkpoint(tmp_path / "old", str(nway), tmp_path / "new", any_encoder(str(tmp_path / "old"), dtype="fp32"))
+    whiten_checkpoint(tmp_path / "old", str(nway), tmp_path / "new")
     model = EchoForTranslation.from_pretrained(tmp_path / "new").eval()
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, old.state_dict()[name]) == (name != "encoder.projection.weight"), name
@@ -166,7 +162,7 @@ def test_a_training_checkpoint_keeps_its_decoder(toy, toy_tokenizer, nway, sente
 def test_command(run, source, nway, sentences, tmp_path):
     code, _, err = run(source, nway, tmp_path / "a", "--shrinkage", 2)
     assert code == 0 and "whitened" in err
-    whiten_checkpoint(source, str(nway), tmp_path / "b", any_encoder(str(source), dtype="fp32"), 2.0)
+    whiten_checkpoint(source, str(nway), tmp_path / "b", shrinkage=2.0)
     a, b = (AutoModel.from_pretrained(tmp_path / name).projection.weight for name in "ab")
     assert torch.equal(a, b)
     code, _, err = run(source, nway, tmp_path / "c", "--shrinkage", 0)

@@ -148,13 +148,16 @@ def test_first_commands_run(name, release, hf_echo_cli, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if blocks("yaml", text)])
 def test_recipes_have_known_fields(name, tmp_path):
+    from hf_echo.stages.operation_run import is_operation, read_operation
     from hf_echo.stages.recipe import read_recipe
 
     for file, text in own_recipes(TEXTS[name]).items():
         path = tmp_path / Path(file).name
         path.write_text(text, encoding="utf-8")
-        stage, *_ = read_recipe(path, {"use_cpu": True})
-        assert stage == yaml.safe_load(text)["stage"]
+        if is_operation(path):
+            assert read_operation(path)[0].name == yaml.safe_load(text)["operation"]
+        else:
+            assert read_recipe(path, {"use_cpu": True})[0] == yaml.safe_load(text)["stage"]
 
 
 def test_readme_recipes_are_ready_to_train(release, hf_echo_cli, toy, monkeypatch):

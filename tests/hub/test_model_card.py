@@ -59,20 +59,20 @@ def test_operations_are_steps_with_their_start_and_settings(tmp_path):
     (first / "recipe.json").write_text(json.dumps(trained))
     white, damped = checkpoint(tmp_path / "white", b"w"), checkpoint(tmp_path / "damped", b"d")
     write_lineage(white, "whiten", {"shrinkage": 2.0}, parents={"source": first}, data={"nway": None})
-    write_lineage(damped, "damp", {"share": 0.25}, parents={"source": white})
+    write_lineage(damped, "interpolate", {"share": 0.25}, parents={"source": white})
     last = {"output_dir": "o/last", "model_name_or_path": str(damped), "decoder": "o/other"}
     run = {"stage": "decoder", "values": last, "from": json.loads((damped / "recipe.json").read_text())}
     at = tmp_path.name
     assert table(model_card(run, None)) == [
         ["static", "random weights", "", "9", "", ""],
         ["whiten", f"{at}/first", "", "", "", "shrinkage 2"],
-        ["damp", f"{at}/white", "", "", "", "share 0.25"],
+        ["interpolate", f"{at}/white", "", "", "", "share 0.25"],
         ["decoder", f"{at}/damped + decoder of o/other", "", "", "", ""],
     ]
     card = checkpoint_card(damped)
     assert table(card) == table(model_card(run, None))[:3] and str(tmp_path) not in card
     data = ModelCard(card).data.to_dict()
-    assert data["stage"] == "damp" and data["language"] == ["eng", "fra"] and "base_model" not in data
+    assert data["stage"] == "interpolate" and data["language"] == ["eng", "fra"] and "base_model" not in data
 
 
 def test_base_model_is_the_nearest_one_on_the_hub():

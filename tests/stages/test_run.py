@@ -22,6 +22,7 @@ import hf_echo.stages.run as training
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.dry_run import dry_run
 from hf_echo.stages.model_shape import new_config
+from hf_echo.stages.operation_run import is_operation, read_operation
 from hf_echo.stages.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
 from hf_echo.stages.run import train_recipe
 
@@ -314,8 +315,8 @@ def test_find_recipes(recipe, place):
 def test_package_recipes_are_valid():
     paths = sorted(RECIPES.rglob("[0-9]*.yaml"))
     assert len(paths) >= 4
-    for path in paths:
-        read_recipe(path)
+    for path in (step for file in paths for step in find_recipes(str(file))):
+        (read_operation if is_operation(path) else read_recipe)(path)
 
 
 def test_dry_run_of_large(recipe, monkeypatch):

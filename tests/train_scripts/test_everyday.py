@@ -10,19 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hf_echo.checkpoints.interpolate import damp_layers
-from hf_echo.inference import encode
-from hf_echo.modeling import EchoEncoder
-from hf_echo.vocabulary import load_tokenizer
-
-SCRIPTS = Path(__file__).parents[2] / "train_scripts"
+SCRIPTS = Path(__file__).parents[2] / "train_scripts" / "studies"
 
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS / "studies"))
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    return lambda name: runpy.run_path(str(SCRIPTS / ("" if name == "everyday" else "studies") / f"{name}.py"))
+    return lambda name: runpy.run_path(str(SCRIPTS / f"{name}.py"))
 
 
 def pairs(rows):
@@ -147,22 +141,3 @@ def test_the_groups_are_104_languages_without_overlap(script):
     groups = script("everyday_report")["GROUPS"]
     assert [len(groups[name]) for name in groups] == [12, 41, 12, 51, 104]
     assert len(set(groups["all (104)"])) == 104 and set(groups["12"]) <= set(groups["41"])
-
-
-def test_steps_of_the_journey_are_in_order(script):
-    names = list(script("everyday")["steps"]())
-    assert names == ["0_start", "0_static", "0_static_languages", "0_white", "0_refit", "1_layers", "9_damped"]
-
-
-def test_a_bag_of_a_checkpoint_is_the_checkpoint_without_its_layers(script, toy, toy_tokenizer, tmp_path):
-    """Against damp_layers: layers that add nothing. The same vocabulary, so that swapping it changes nothing."""
-    model = toy.make_model(toy_tokenizer, pooling="mean", final_norm=False, embedding_size=24)
-    model.encoder.save_pretrained(tmp_path / "encoder")
-    toy_tokenizer.save_pretrained(tmp_path / "encoder")
-    script("everyday")["start_from"](tmp_path / "encoder", tmp_path / "encoder", tmp_path / "bag")
-    bag = EchoEncoder.from_pretrained(tmp_path / "bag").eval()
-    assert not len(bag.layers) and bag.embed_tokens.weight.shape[1] == 24
-    texts = [toy.say(m, "eng_Latn") for m in toy.split("dev")[:5]]
-    found = encode(bag, load_tokenizer(tmp_path / "bag"), texts, "eng_Latn")
-    want = encode(damp_layers(model.encoder.eval(), 0.0), toy_tokenizer, texts, "eng_Latn")
-    np.testing.assert_allclose(found, want, atol=1e-5)

@@ -1,21 +1,26 @@
-"""What echo-nano and echo-static can do on the dev parts: search, topics, translation, geometry, speed.
+"""Measure echo-nano and echo-static on the dev parts: search, topics, translation, geometry, speed.
 
-    python train_scripts/studies/echo_nano_report.py hf_echo/pretrained/echo-static CORPORA --out static.json
-    python train_scripts/studies/echo_nano_report.py outputs/echo-nano/5_decoder CORPORA --decoder --out nano.json
+    python train_scripts/studies/echo_nano_report.py outputs/echo-static/release CORPORA \\
+        --out outputs/echo-static/results.json
+    python train_scripts/studies/echo_nano_report.py outputs/echo-nano/release CORPORA --decoder \\
+        --static outputs/echo-static/results.json --steps outputs/echo-nano --out outputs/echo-nano/results.json
 
-Reads one checkpoint, outputs/echo/data/dev_*.parquet and the SIB topics of CORPORA. xsim
-in percent (cosine, X->eng, the same text counts as right), as the mean of all 41 languages and of the twelve that the
-goals name. Figures of speed are this machine's.
+The release steps of recipes/echo-static and recipes/echo-nano write these files into the cards. Reads one checkpoint,
+outputs/echo/data/dev_*.parquet and the SIB topics of CORPORA. xsim in percent (cosine, X->eng, the same text counts as
+right), as the mean of all 41 languages and of the twelve that the goals name. Speed is that of this machine, peak
+memory that of this process.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -24,6 +29,7 @@ from hf_echo.evaluation import evaluate_geometry, evaluate_xsim, measure_speed, 
 from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.inference.encoders import sentence_transformer_encoder
 from hf_echo.synthesis import hard_negatives_for
 
@@ -163,7 +169,7 @@ def speed(encode, checkpoint: Path | None, texts: list[str]) -> dict:
             "sentences_per_second": run.sentences_per_second,
             "peak_memory_mib": run.peak_memory,
         }
-    return rows | {"threads": torch.get_num_threads()}
+    return rows | {"threads": torch.get_num_threads(), "dtype": "bf16" if has_fast_bf16() else "fp32"}
 
 
 def report(model: Path, corpora: Path, data: Path, decoder: bool = False) -> dict:
@@ -171,14 +177,15 @@ def report(model: Path, corpora: Path, data: Path, decoder: bool = False) -> dic
     encode = any_encoder(str(model))
     news = pd.DataFrame(load_nway(str(data / "dev_ntrex.parquet")))
     texts = (news[news.lang == ENG].text.tolist() * 40)[:8000]
-    # The larger a batch of a bag, the faster. First of all: peak memory is that of the process so far.
+    # The larger a batch of static embeddings, the faster. First of all: peak memory is that of the process so far.
     static = None if decoder else sentence_transformer_encoder(SentenceTransformer(str(model)), batch_size=1024)
     found: dict = {"speed": speed(static or encode, model if decoder else None, texts)}
     found["search"] = search(encode, data, negatives=5)
     languages = sorted(found["search"]["flores"]["languages"])
-    if decoder:  # a static bag has not seen them
+    if decoder:  # echo-static has not seen them
         found["extension"] = extension(encode, data)
         languages += found["extension"]["flores"]
+    found["twelve"], found["train"] = TWELVE, train_rows(data / "train.parquet")
     found["topics"] = topics(encode, corpora, languages)
     found["unseen"] = unseen(encode, corpora, languages)
     found["geometry"] = geometry(encode, data)
@@ -187,17 +194,93 @@ def report(model: Path, corpora: Path, data: Path, decoder: bool = False) -> dic
     return found
 
 
+def train_rows(file: Path) -> dict:
+    """Distinct pairs of the training data, and the SHA-256 of the file."""
+    return {"pairs": pq.read_metadata(file).num_rows, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+
+
+def earlier_steps(steps: Path, data: Path) -> dict:
+    """What hard negatives and the extension change: figures of the steps before them."""
+    found = search(any_encoder(str(steps / "05_ridge_refit")), data, negatives=5)
+    return found | {"extension": extension(any_encoder(str(steps / "08_static_hard")), data)}
+
+
+def compared(found: dict, before: dict, floor: dict) -> dict:
+    """Search against echo-static and against the step before hard negatives; which goals are missed."""
+    rows = [
+        {
+            "name": name,
+            **found["search"][name],
+            "before": before[name]["xsimpp"],
+            "static_all": floor[name]["all"],
+            "static_twelve": floor[name]["twelve"],
+        }
+        for name in SETS
+    ]
+    flores, news = (found["search"][name]["languages"] for name in ("flores", "ntrex"))
+    by_language = [
+        (
+            lang,
+            flores[lang],
+            news[lang],
+            floor["flores"]["languages"][lang],
+            floor["ntrex"]["languages"][lang],
+        )
+        for lang in sorted(flores)
+    ]
+    chrf = found["translation"]["chrf"]["all"]
+    fewer = [1 - row["xsimpp"] / row["before"] for row in rows]
+    better = sum(a + b < c + d for _, a, b, c, d in by_language)
+    goals = {
+        f"better than echo-static in {better} languages": better >= 0.9 * len(by_language),
+        f"Bible xsim {found['search']['bible']['all']:.1f} %": found["search"]["bible"]["all"] < 10,
+        f"xsim++ {100 * min(fewer):.0f} to {100 * max(fewer):.0f} % below the bag before hard negatives": min(fewer)
+        >= 0.3,
+        f"topics {found['topics']['clt']:.1f} %": found["topics"]["clt"] > 85,
+        f"chrF++ {chrf['decoder']:.1f}": chrf["decoder"] > max(chrf["source"], chrf["nearest"]),
+        f"flores {found['search']['flores']['twelve']:.1f} %": found["search"]["flores"]["twelve"] <= 10,
+        f"news {found['search']['ntrex']['twelve']:.1f} %": found["search"]["ntrex"]["twelve"] <= 18,
+    }
+    return dict(
+        rows=rows,
+        by_language=by_language,
+        better=better,
+        missed=[goal for goal, reached in goals.items() if not reached],
+        extension=[
+            (
+                lang,
+                found["extension"]["flores"][lang],
+                before["extension"]["flores"][lang],
+                found["extension"]["ntrex"].get(lang),
+                before["extension"]["ntrex"].get(lang),
+            )
+            for lang in found["extension"]["flores"]
+        ],
+        unseen=[
+            (f"at most {most} %", [row for row in found["unseen"].items() if least < row[1] <= most])
+            for least, most in ((-1, 10), (10, 20))
+        ],
+        unseen_others=sum(wrong > 20 for wrong in found["unseen"].values()),
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="folder of a SentenceTransformer or an Echo checkpoint")
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--data", type=Path, default=Path("outputs/echo/data"))
     parser.add_argument("--decoder", action="store_true", help="measure translation too")
+    parser.add_argument("--static", type=Path, help="results of echo-static, to compare with")
+    parser.add_argument("--steps", type=Path, help="folder of the steps of echo-nano, to compare with")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    text = json.dumps(
-        report(args.model, args.corpora, args.data, args.decoder), indent=2, ensure_ascii=False, default=float
-    )
+    if (args.static is None) != (args.steps is None):
+        parser.error("give --static and --steps together")
+    found = report(args.model, args.corpora, args.data, args.decoder)
+    if args.static:
+        floor = json.loads(args.static.read_text(encoding="utf-8"))["search"]
+        found["compared"] = compared(found, earlier_steps(args.steps, args.data), floor)
+    text = json.dumps(found, indent=2, ensure_ascii=False, default=float)
     args.out.write_text(text + "\n", encoding="utf-8")
     print(text)
 

@@ -1,0 +1,108 @@
+"""A release: encoder in the root folder, decoder in `decoder/`, tokenizer, lineage and card, ready for the Hub.
+
+A folder saved by transformers carries the model code, so that it opens without this package. Checkpoints inside the
+package need no copy of the code (`code="installed"`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import GenerationConfig
+
+from ..inference.encode import pick_dtype
+from ..inference.translate import load_translator
+from ..utils.did_you_mean import did_you_mean
+from ..utils.folders import write_folder
+from ..utils.lineage import write_lineage
+from .model_card import checkpoint_card
+
+CODE = ("carried", "installed")
+LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
+
+
+def release_checkpoint(
+    model: str | Path,
+    out: str | Path,
+    *,
+    dtype: str = "fp32",
+    generation: Mapping[str, Any] | None = None,
+    code: str = "carried",
+) -> Path:
+    """Write the release of a training checkpoint, with its card, or with one written from the lineage.
+
+    Args:
+        model: folder of the training checkpoint.
+        dtype: fp32 or bf16, of the saved weights.
+        generation: fields of the generation configuration, such as {"no_repeat_ngram_size": 3}.
+        code: "carried" in the folder, or "installed" where only the installed package reads the folder.
+
+    Raises:
+        ValueError: an unknown dtype, generation setting or kind of code.
+    """
+    check_code(code)
+    settings = {"dtype": dtype, "generation": dict(generation or {}), "code": code}
+    translator, tokenizer = load_translator(model, device="cpu", dtype="fp32")
+    set_generation(translator.generation_config, settings["generation"])
+    translator.to(pick_dtype(dtype, "cpu"))
+    counts = {f"{name}_parameters": getattr(translator, name).num_parameters() for name in ("encoder", "decoder")}
+    out = Path(out)
+    with write_folder(out) as folder:
+        translator.save_release(folder)
+        tokenizer.save_pretrained(folder)
+        write_compact(folder / "tokenizer.json")
+        if code == "installed":
+            leave_code_out(folder)
+        write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
+        if (card := Path(model) / "README.md").exists():
+            shutil.copy(card, folder / "README.md")
+        else:
+            (folder / "README.md").write_text(checkpoint_card(folder), encoding="utf-8")
+    return out
+
+
+def check_code(code: str) -> None:
+    if code not in CODE:
+        raise ValueError(f"code must be one of {', '.join(CODE)}, not {code!r}")
+
+
+def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
+    """Set fields of a generation configuration; raises ValueError for a field that it does not have."""
+    known = [name for name in config.to_dict() if not name.startswith("_")]
+    for name, value in settings.items():
+        if name not in known:
+            raise ValueError(f"generation: unknown setting {name!r}{did_you_mean(name, known)}")
+        setattr(config, name, value)
+
+
+def write_compact(file: Path) -> None:
+    """Rewrite a JSON file without line breaks and spaces: a tokenizer.json is half as large then."""
+    if file.exists():
+        content = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+
+
+def leave_code_out(folder: Path) -> None:
+    """Remove the model code from a folder that the installed package reads; a checkpoint saved from it has it again.
+
+    `installed_echo.py` serves who passes trust_remote_code=True without `import hf_echo`.
+    """
+    for file in folder.rglob("*.py"):
+        file.unlink()
+    (folder / "installed_echo.py").write_text(
+        '"""For trust_remote_code=True: the code of this checkpoint is the installed package."""\n\n'
+        f"from hf_echo.modeling import {', '.join(LOADED_BY_NAME)}  # noqa: F401\n"
+    )
+    for file in (*folder.rglob("config.json"), folder / "tokenizer_config.json"):
+        config = json.loads(file.read_text(encoding="utf-8"))
+        config.pop("custom_pipelines", None)
+        auto_map = config.pop("auto_map")
+        if file.parent == folder:
+            named = re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(auto_map))
+            config["auto_map"] = json.loads(named)
+        file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,81 @@
+"""Averaged weights against the formula in numpy, and what cannot be averaged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hf_echo.checkpoints import average_checkpoints, interpolate_checkpoint
+from hf_echo.modeling import EchoEncoder, EchoForTranslation
+from hf_echo.utils.lineage import read_lineage
+
+
+@pytest.fixture
+def two(toy, toy_tokenizer, tmp_path):
+    """Folders of two training checkpoints of different weights."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for seed, folder in enumerate(folders):
+        toy.make_model(toy_tokenizer, seed=seed).save_pretrained(folder)
+        toy_tokenizer.save_pretrained(folder)
+    return folders
+
+
+def weights(folder, kind=EchoForTranslation) -> dict[str, np.ndarray]:
+    return {name: weight.numpy() for name, weight in kind.from_pretrained(folder).state_dict().items()}
+
+
+@pytest.mark.parametrize("part", ["model", "encoder", "decoder"])
+def test_average_is_the_formula_on_its_part(two, tmp_path, part):
+    out = average_checkpoints(*two, tmp_path / "out", 0.3, part=part)
+    a, b, found = (weights(folder) for folder in (*two, out))
+    for name in a:
+        chosen = part == "model" or name.startswith(f"{part}.")
+        want = 0.7 * a[name].astype(np.float64) + 0.3 * b[name] if chosen else a[name]
+        np.testing.assert_allclose(found[name], want, atol=0 if not chosen else 1e-6)
+    moved = [name for name in a if not np.array_equal(found[name], a[name])]
+    assert len(moved) > 5 and all(part == "model" or name.startswith(f"{part}.") for name in moved)
+    lineage = read_lineage(out)
+    assert lineage["stage"] == "average" and set(lineage["parents"]) == {"model", "other"}
+    assert (lineage["values"]["share"], lineage["values"]["part"]) == (0.3, part)
+
+
+def test_ends_are_the_checkpoints(two, tmp_path):
+    for share, folder in ((0.0, two[0]), (1.0, two[1])):
+        found = weights(average_checkpoints(*two, tmp_path / str(share), share))
+        assert all(np.array_equal(found[name], weight) for name, weight in weights(folder).items())
+
+
+def test_interpolation_between_two_checkpoints(two, tmp_path):
+    """WiSE-FT: share 0 is the start, 1 the finetuned model."""
+    start, tuned = (weights(folder) for folder in two)
+    found = weights(interpolate_checkpoint(two[1], tmp_path / "out", 0.25, start=two[0]))
+    for name in tuned:
+        np.testing.assert_allclose(found[name], 0.75 * start[name] + 0.25 * tuned[name], atol=1e-6)
+
+
+def test_encoders_alone(two, tmp_path):
+    for folder in two:
+        EchoForTranslation.from_pretrained(folder).encoder.save_pretrained(folder.with_name(f"{folder.name}_encoder"))
+    a, b = tmp_path / "a_encoder", tmp_path / "b_encoder"
+    for folder, source in ((a, two[0]), (b, two[1])):
+        for file in source.glob("tokenizer*"):
+            (folder / file.name).write_bytes(file.read_bytes())
+    found = weights(average_checkpoints(a, b, tmp_path / "out", part="encoder"), EchoEncoder)
+    one, other = weights(a, EchoEncoder), weights(b, EchoEncoder)
+    assert all(np.allclose(found[name], (one[name] + other[name]) / 2, atol=1e-6) for name in found)
+    with pytest.raises(ValueError, match="a_encoder is an encoder: it has no decoder to average"):
+        average_checkpoints(a, b, tmp_path / "none", part="decoder")
+    with pytest.raises(ValueError, match="is an encoder without a decoder: give part=encoder"):
+        average_checkpoints(a, two[1], tmp_path / "none")
+
+
+def test_what_it_refuses(two, toy, toy_tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="share must be between 0 and 1, not 1.5"):
+        average_checkpoints(*two, tmp_path / "out", 1.5)
+    with pytest.raises(ValueError, match="part must be one of model, encoder, decoder, not 'head'"):
+        average_checkpoints(*two, tmp_path / "out", part="head")
+    toy.make_model(toy_tokenizer, intermediate_size=48).save_pretrained(tmp_path / "wide")
+    toy_tokenizer.save_pretrained(tmp_path / "wide")
+    with pytest.raises(ValueError, match=r"the two models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)"):
+        average_checkpoints(two[0], tmp_path / "wide", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
