@@ -9,7 +9,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from .configuration_blaser import BlaserConfig
 from .configuration_echo import EchoConfig, EchoDecoderConfig
 from .configuration_echo_speech import EchoSpeechConfig
-from .feature_extraction_echo import EchoAudioFeatureExtractor
+from .feature_extraction_echo_speech import EchoAudioFeatureExtractor
 from .modeling_blaser import BlaserModel
 from .modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
 from .modeling_echo_speech import EchoSpeechEncoder

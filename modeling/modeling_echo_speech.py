@@ -14,7 +14,7 @@ from .sentence_transformer_echo import write_sentence_transformer_files
 
 # Named here too: transformers copies the files of remote code by following the imports of each.
 if __name__.startswith("transformers_modules"):
-    from .feature_extraction_echo import EchoAudioFeatureExtractor  # noqa: F401
+    from .feature_extraction_echo_speech import EchoAudioFeatureExtractor  # noqa: F401
 
 
 class AttentionPooler(nn.Module):

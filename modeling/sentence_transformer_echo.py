@@ -54,9 +54,13 @@ def write_sentence_transformer_files(
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def write_remote_code(folder: str | Path) -> None:
-    """Copy these files beside the weights, so that trust_remote_code=True works without this package."""
+def write_remote_code(folder: str | Path, *, speech: bool = False) -> None:
+    """Copy these files beside the weights, so that trust_remote_code=True needs no package.
+
+    The files `*_echo_speech.py` are copied for a speech encoder only.
+    """
     here = Path(__file__).parent
     for file in here.glob("*_echo*.py"):
-        if file.parent.resolve() != Path(folder).resolve():
+        wanted = speech or not file.stem.endswith("_speech")
+        if wanted and file.parent.resolve() != Path(folder).resolve():
             shutil.copyfile(file, Path(folder) / file.name)

@@ -63,7 +63,10 @@ MODELING_MAY_IMPORT = {
 }
 MODELING_EXTRA = {
     "sentence_transformer_echo.py": {"sentence_transformers"},
-    "feature_extraction_echo.py": {"soundfile", "soxr"},  # asked for when audio is read; an error names the extra
+    "feature_extraction_echo_speech.py": {
+        "soundfile",
+        "soxr",
+    },  # when audio is read
 }
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import torch
-from echo_nano_report import SETS, TWELVE, extension, search
+from studies.echo_nano_report import SETS, TWELVE, extension, search
 
 from hf_echo.checkpoints import convert_static, damp_checkpoint, whiten_checkpoint
 from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
@@ -60,7 +60,7 @@ def make_data(corpora: Path) -> None:
         for name in ("tokenizer/tokenizer.json", "tokenizer_whole/tokenizer.json", "train_extension.parquet")
     )
     if not all(file.exists() for file in made):
-        script = Path(__file__).with_name("nano_real_data.py")
+        script = Path(__file__).parent / "studies" / "nano_real_data.py"
         subprocess.run([sys.executable, script, corpora, DATA, "--parts", "echo"], check=True)
 
 
@@ -86,7 +86,7 @@ def train(journey: str) -> None:
 def measured(model: Path, file: Path, corpora: Path, decoder: bool = False) -> dict:
     """What echo_nano_report.py finds, kept in a file; in a process of its own, since it tells its peak memory."""
     if not file.exists():
-        script = Path(__file__).with_name("echo_nano_report.py")
+        script = Path(__file__).parent / "studies" / "echo_nano_report.py"
         command = [sys.executable, script, model, corpora, "--data", DATA, "--out", file]
         subprocess.run(command + ["--decoder"] * decoder, check=True, stdout=subprocess.DEVNULL)
     return json.loads(file.read_text())

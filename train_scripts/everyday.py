@@ -42,7 +42,7 @@ START = Path(__file__).parents[1] / "hf_echo" / "pretrained" / "echo-nano"
 
 def make_data(corpora: Path) -> None:
     if not (DATA / "tokenizer" / "tokenizer.json").exists():  # written last
-        script = Path(__file__).with_name("everyday_data.py")
+        script = Path(__file__).parent / "studies" / "everyday_data.py"
         subprocess.run([sys.executable, script, corpora, DATA], check=True)
 
 
@@ -99,7 +99,7 @@ def main() -> None:
         last = name
         if name == args.until:
             break
-    report = Path(__file__).with_name("everyday_report.py")
+    report = Path(__file__).parent / "studies" / "everyday_report.py"
     subprocess.run([sys.executable, report, DATA, OUT / last, "--out", OUT / f"{last}.json"], check=True)
 
 

@@ -6,7 +6,6 @@ A run that was killed resumes from its last checkpoint; a stage that is finished
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import time
@@ -19,7 +18,7 @@ from ..data.tokenized import TokenizedParallel, tokenize_parallel
 from ..hub.model_card import model_card
 from .base import CoreTrainer
 from .dev_sets import evaluate_sets
-from .recipe import DataArguments, find_recipes, parse_overrides, read_recipe
+from .recipe import DataArguments, read_recipe
 from .run_data import data_fingerprints, embedded_sides, groups_of, load_dev_sets, load_pairs, training_rows
 from .run_model import build_trainer, load_tokenizer
 from .run_record import (
@@ -160,16 +159,3 @@ def _add_written_languages(model: Any, tokenized: TokenizedParallel) -> None:
     if decoder is not None and any(parameter.requires_grad for parameter in decoder.parameters()):
         written = {*(decoder.config.languages or []), *tokenized.names["target_lang"]}
         decoder.config.languages = sorted(written)
-
-
-def run_script(doc: str, default: str) -> None:
-    """`python train_scripts/N_stage.py [RECIPE] [key=value ...]`: what `hf-echo train` does, for launchers."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", nargs="?", default=default, help=f"YAML file or name, default {default}")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="any field of the recipe")
-    args = parser.parse_args()
-    if "=" in args.recipe:
-        args.recipe, args.overrides = default, [args.recipe, *args.overrides]
-    for path in find_recipes(args.recipe):
-        results = train_recipe(path, parse_overrides(args.overrides))
-        print(json.dumps(results, indent=2, ensure_ascii=False, default=float))

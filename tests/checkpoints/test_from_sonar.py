@@ -25,7 +25,7 @@ from hf_echo.checkpoints.sentencepiece_file import Pieces, read_sentencepiece
 from hf_echo.checkpoints.sonar_tokenizer import build_tokenizer
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.scorer import EchoScorer
-from hf_echo.stages.run import teacher_languages
+from hf_echo.stages.run_data import teacher_languages
 from hf_echo.utils.lineage import read_lineage
 
 COMMAND = "convert sonar"

@@ -30,7 +30,7 @@ from hf_echo.stages.segmenter import (
 )
 
 COMMAND = "data"
-SCRIPT = Path(__file__).parents[2] / "train_scripts" / "segmenter.py"
+SCRIPT = Path(__file__).parents[2] / "train_scripts" / "studies" / "segmenter.py"
 
 SENTENCES = {
     "eng_Latn": [
@@ -312,7 +312,7 @@ def test_round_trip_bleu_falls_where_cuts_hurt_translation():
     )
     assert (by_rule["sentences"], by_rule["bleu"]) == (4, pytest.approx(want.score))
     assert round_trip_bleu(paragraphs, whole, forgetful).rows[0]["bleu"] > by_rule["bleu"]
-    with pytest.raises(ValueError, match="paragraphs of other languages, got eng_Latn"):
+    with pytest.raises(ValueError, match="paragraphs in other languages only, got eng_Latn"):
         round_trip_bleu({"eng_Latn": ["a"]}, whole, faithful)
-    with pytest.raises(ValueError, match="gave 0 lines for 4 sentences into eng_Latn"):
+    with pytest.raises(ValueError, match="the translator returned 0 lines for 4 sentences into eng_Latn"):
         round_trip_bleu(paragraphs, rule_segmenter, lambda *a: [])

@@ -366,7 +366,7 @@ def test_script_in_two_processes(recipe, place):
     train_recipe(recipe("0", "static", rows=64, dim=32, max_steps=2))
     steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1, bf16=False)
     options = dict(guide=str(place / "0"), static_embeddings=str(place / "0"), shape=SHAPE | bag, **steps)
-    script = Path(__file__).parents[2] / "train_scripts" / "2_contrastive.py"
+    script = Path(__file__).parents[2] / "train_scripts" / "train.py"
     path = recipe("two", "contrastive", **options)
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     command += [str(Path(__file__).parents[1] / "seed_shift.py"), str(script), str(path)]

@@ -1,7 +1,7 @@
 """The ablations of ECHO (Tables 9 to 13) at nano size on real text, our order beside the paper's.
 
-    python train_scripts/ablations.py --out outputs/ablations --seeds 2
-    python train_scripts/ablations.py --out outputs/ablations --tables margin pooling
+    python train_scripts/studies/ablations.py --out outputs/ablations --seeds 2
+    python train_scripts/studies/ablations.py --out outputs/ablations --tables margin pooling
 
 Rows, steps and the paper's figures stand in recipes/ablations.yaml. A row that is the same in two tables is trained
 once; what is finished is not trained again. Writes results.json and table.md in the output folder.
@@ -21,7 +21,7 @@ from tqdm import tqdm
 from hf_echo.stages.recipe import find_recipes
 from hf_echo.stages.run import train_recipe
 
-GRID = Path(__file__).parent / "recipes" / "ablations.yaml"
+GRID = Path(__file__).parents[1] / "recipes" / "ablations.yaml"
 NOT_FIELDS = ("name", "paper", "start", "pooling")
 PAIR = ("xsim", "xsimpp")
 

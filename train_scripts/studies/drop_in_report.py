@@ -1,7 +1,7 @@
 """Does a small encoder stand in for its teacher? A row a model: size, search, a classifier, the decoder (OS 4.8).
 
-    python train_scripts/drop_in_report.py TEACHER STUDENT [STUDENT ...] --dev outputs/nano-real/data --topics SIB
-    python train_scripts/drop_in_report.py outputs/nano-omni/extension outputs/nano-omni/2_small --builtin
+    python train_scripts/studies/drop_in_report.py TEACHER STUDENT ... --dev outputs/nano-real/data --topics SIB
+    python train_scripts/studies/drop_in_report.py outputs/nano-omni/extension outputs/nano-omni/2_small --builtin
 
 --dev: folder of dev_NAME.parquet (xsim, and xsim++ with hard negatives by rule). --topics: Parquet of lang, text,
 category, split (train, dev); ONE linear probe is trained on the teacher's embeddings of all languages that the teacher

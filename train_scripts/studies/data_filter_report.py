@@ -1,6 +1,6 @@
 """What the data filters find: known noise is put into a parallel corpus, and recall and precision are counted by kind.
 
-    python train_scripts/data_filter_report.py outputs/nano-real/data/train.parquet \\
+    python train_scripts/studies/data_filter_report.py outputs/nano-real/data/train.parquet \\
         --model outputs/nano-real/3_hard_negatives --dev outputs/nano-real/data/dev_*.parquet --out filters.json
 
 Of a random part of SOURCE 5 % of the rows are mispaired and 5 % get a target in another language

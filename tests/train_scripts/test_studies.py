@@ -18,7 +18,7 @@ from hf_echo.vocabulary import load_tokenizer, train_tokenizer
 
 pytestmark = pytest.mark.trains
 
-SCRIPTS = Path(__file__).parents[1] / "train_scripts"
+SCRIPTS = Path(__file__).parents[2] / "train_scripts" / "studies"
 
 
 @pytest.fixture

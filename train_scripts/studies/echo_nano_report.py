@@ -1,7 +1,7 @@
 """What echo-nano and echo-static can do on the dev parts: search, topics, translation, geometry, speed.
 
-    python train_scripts/echo_nano_report.py hf_echo/pretrained/echo-static CORPORA --out static.json
-    python train_scripts/echo_nano_report.py outputs/echo-nano/5_decoder CORPORA --decoder --out nano.json
+    python train_scripts/studies/echo_nano_report.py hf_echo/pretrained/echo-static CORPORA --out static.json
+    python train_scripts/studies/echo_nano_report.py outputs/echo-nano/5_decoder CORPORA --decoder --out nano.json
 
 Reads one checkpoint, outputs/echo/data/dev_*.parquet and the SIB topics of CORPORA. xsim
 in percent (cosine, X->eng, the same text counts as right), as the mean of all 41 languages and of the twelve that the

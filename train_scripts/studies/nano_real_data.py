@@ -1,7 +1,7 @@
 """Build the training and dev files of a recipe on real text from the parallel corpora (a folder of Parquet files).
 
-    python train_scripts/nano_real_data.py CORPORA outputs/nano-real/data
-    python train_scripts/nano_real_data.py CORPORA outputs/echo/data --parts echo
+    python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
+    python train_scripts/studies/nano_real_data.py CORPORA outputs/echo/data --parts echo
 
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). For echo also
@@ -36,7 +36,7 @@ LANGUAGES: list[str] = []
 
 def use_parts(name: str) -> None:
     PARTS.clear()
-    PARTS.update(yaml.safe_load((Path(__file__).parent / "recipes" / f"{name}_dev.yaml").read_text()))
+    PARTS.update(yaml.safe_load((Path(__file__).parents[1] / "recipes" / f"{name}_dev.yaml").read_text()))
     LANGUAGES[:] = [*PARTS["languages"], *PARTS.get("new_languages", []), ENG]
 
 

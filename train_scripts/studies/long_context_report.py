@@ -1,8 +1,8 @@
 """Find a whole document among its near misses: xsim and xsim++ by kind of negative (OS 10.2), a row a model.
 
-    python train_scripts/long_context_report.py MODEL [MODEL ...] --data outputs/nano-real-variants/paragraphs
+    python train_scripts/studies/long_context_report.py MODEL [MODEL ...] --data outputs/nano-real-variants/paragraphs
 
---data holds dev_NAME.parquet of id, lang, sentences (train_scripts/long_context_data.py). Every model reads up to
+--data holds dev_NAME.parquet of id, lang, sentences (long_context_data.py). Every model reads up to
 --max-length tokens, whatever it was trained on (rotary positions need no weights). A kind's figure is the percent of
 documents whose nearest neighbour was a negative of that kind; figures are means over languages. --out: tables as JSON.
 """
@@ -46,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
     files = sorted(args.data.glob("dev_*.parquet"))
     if not files:
-        parser.error(f"{args.data} holds no dev_NAME.parquet; train_scripts/long_context_data.py makes them")
+        parser.error(f"{args.data} holds no dev_NAME.parquet; train_scripts/studies/long_context_data.py makes them")
     rows, tables = [], []
     for name in args.models:
         model, tokenizer = load_encoder(name, dtype="fp32")

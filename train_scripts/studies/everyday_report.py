@@ -1,6 +1,6 @@
 """How well models find everyday sentences, encyclopaedia and news: one table by group of languages and length.
 
-    python train_scripts/everyday_report.py outputs/everyday/data hf_echo/pretrained/echo-nano outputs/everyday/4_damped
+    python train_scripts/studies/everyday_report.py outputs/everyday/data hf_echo/pretrained/echo-nano CHECKPOINT
 
 The dev sets are those of everyday_data.py. Percent wrong, X to English; the same text counts as right. Each language is
 searched among as many English sentences as every other: its own and, where it has fewer, further ones of the set. The
@@ -24,7 +24,7 @@ from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.search.margin import best_matches
 
 ENG = "eng_Latn"
-PARTS = yaml.safe_load((Path(__file__).parent / "recipes" / "everyday_dev.yaml").read_text())
+PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "everyday_dev.yaml").read_text())
 TWELVE = [
     "fra_Latn",
     "deu_Latn",

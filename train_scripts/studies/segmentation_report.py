@@ -1,7 +1,7 @@
 """Boundary F1 of a segmenter by language, on FLORES and NTREX sentences put together. Needs hf-echo[segment].
 
-    python train_scripts/segmentation_report.py CORPORA --out outputs/segmentation.json
-    python train_scripts/segmentation_report.py CORPORA --model sat-12l-sm
+    python train_scripts/studies/segmentation_report.py CORPORA --out outputs/segmentation.json
+    python train_scripts/studies/segmentation_report.py CORPORA --model sat-12l-sm
 
 Documents are 3 to 8 sentences in the order of the table, the same in every language; what FLORES and NTREX call a
 sentence is now and then two, which costs every segmenter the same few points of precision.

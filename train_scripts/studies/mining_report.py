@@ -1,6 +1,6 @@
 """Bitext mining as BUCC measures it: held-out pairs hidden among sentences without a partner, found again by margin.
 
-    python train_scripts/mining_report.py CORPORA outputs/nano-real/data MODEL --out outputs/mining
+    python train_scripts/studies/mining_report.py CORPORA outputs/nano-real/data MODEL --out outputs/mining
 
 For each language two pairs of collections, one to choose the threshold on and one to measure. The right pairs are of
 nano-real's dev parts; the others are of the training files of the same corpora (a sentence beside a translation of

@@ -1,6 +1,6 @@
 """The training mix with everyday sentences in a hundred languages, and its dev sets.
 
-    python train_scripts/everyday_data.py CORPORA outputs/everyday/data
+    python train_scripts/studies/everyday_data.py CORPORA outputs/everyday/data
 
 Writes, as nano_real_data.py does: dev_flores, dev_ntrex, dev_bible, dev_tatoeba, nway.parquet, and of
 recipes/everyday_dev.yaml
@@ -25,7 +25,7 @@ import pandas as pd
 import yaml
 from nano_real_data import ENG, english_pairs, pairs_of_nway, read, repeated, schema
 
-PARTS = yaml.safe_load((Path(__file__).parent / "recipes" / "everyday_dev.yaml").read_text())
+PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "everyday_dev.yaml").read_text())
 GROUPS = ("languages", "new_languages", "extension_languages", "more_languages")
 MEASURED_NEWS = 500  # sentences of a language in dev_wmt
 

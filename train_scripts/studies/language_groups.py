@@ -1,7 +1,7 @@
 """Train on growing groups of languages, evaluate all of them, draw the heat map (OS 8.2, Figure 4).
 
-    python train_scripts/language_groups.py nano-omni/1_extension --by family --groups 4 --out outputs/groups
-    python train_scripts/language_groups.py RECIPE.yaml --groups-file groups.yaml --out OUT max_steps=1000
+    python train_scripts/studies/language_groups.py nano-omni/1_extension --by family --groups 4 --out outputs/groups
+    python train_scripts/studies/language_groups.py RECIPE.yaml --groups-file groups.yaml --out OUT max_steps=1000
 
 RECIPE is any stage; each step trains it anew on the languages of groups A, then A and B, and so on (English is always
 there), and measures its dev sets in every language. Groups are made by resource (training examples) or family, or read

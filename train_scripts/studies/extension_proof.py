@@ -1,6 +1,6 @@
 """Add three languages to a space that never saw them, with and without parts of the loss; print and write the table.
 
-    python train_scripts/extension_proof.py [outputs/nano-omni]
+    python train_scripts/studies/extension_proof.py [outputs/nano-omni]
 
 The teacher is the nano recipe (stages 0 to 3) on seven languages of the built-in corpus. Then the extension: as it is,
 without MSE (OS Table 14b), without student -> teacher for new languages (Figure 3b). xsim is over held-out meanings

@@ -15,13 +15,14 @@ from hf_echo.inference import encode
 from hf_echo.modeling import EchoEncoder
 from hf_echo.vocabulary import load_tokenizer
 
-SCRIPTS = Path(__file__).parents[1] / "train_scripts"
+SCRIPTS = Path(__file__).parents[2] / "train_scripts"
 
 
 @pytest.fixture
 def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS / "studies"))
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    return lambda name: runpy.run_path(str(SCRIPTS / f"{name}.py"))
+    return lambda name: runpy.run_path(str(SCRIPTS / ("" if name == "everyday" else "studies") / f"{name}.py"))
 
 
 def pairs(rows):

@@ -1,7 +1,7 @@
 """Fine-tune a sentence segmenter (SaT) on synthetic documents (OS A.1). Needs hf-echo[segment].
 
-    python train_scripts/segmenter.py outputs/segmenter                     # nano: built-in corpus, two minutes
-    python train_scripts/segmenter.py outputs/sat --model segment-any-text/sat-12l-sm --data train.jsonl --dev dev.jsonl
+    python train_scripts/studies/segmenter.py outputs/segmenter                     # nano: built-in corpus, two minutes
+    python train_scripts/studies/segmenter.py outputs/sat --model segment-any-text/sat-12l-sm --data a.jsonl
 
 Data: JSON lines of `lang`, `text`, `ends`, as hf_echo.data.segmentation.segmentation_examples makes them with a
 translator. Without --data they are made of the built-in corpus, which translates itself, and without --model a small

