@@ -49,7 +49,8 @@ class EmbeddingStore:
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
         """The keys that have no embedding yet, sorted, each once."""
-        return np.setdiff1d(keys, np.append(self.keys, NOBODY))
+        keys = np.unique(keys)
+        return keys[(keys != NOBODY) & (self.rows_of(keys) < 0)]
 
     def add(self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None) -> None:
         """Encode (lang, text) pairs and write them, language by language; label: of the progress bar, None hides it.
@@ -67,13 +68,15 @@ class EmbeddingStore:
         self._open(files)
 
     def rows_of(self, keys: np.ndarray) -> np.ndarray:
-        """The row of each key, for `take_rows(store.parts, ...)`; -1 for `NOBODY`. The keys must be known."""
+        """The row of each key, for `take_rows(store.parts, ...)`; -1 for a key without embedding."""
         if not len(self.keys):
             return np.full(len(keys), -1)
-        place = self.places[np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)]
-        return np.where(keys == NOBODY, -1, place)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, self.places[place], -1)
 
     def _open(self, files: Sequence[Path]) -> None:
+        if not files:
+            return
         keys, places = [self.keys], [self.places]
         start = sum(part.shape[0] for part in self.parts)
         for file in files:
