@@ -63,16 +63,6 @@ def best_of(queries: list, pool: list, k: int, index: str, work: Path, progress:
     return index_neighbours(Best(x, k, folder), y, index, progress=progress)
 
 
-def take_rows(parts: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """Rows of arrays that follow one another, in the order asked for."""
-    starts = np.cumsum([0, *(len(part) for part in parts)])
-    found = np.empty((len(rows), parts[0].shape[1]), np.float32)
-    for part, start in zip(parts, starts, strict=False):
-        mine = (rows >= start) & (rows < start + len(part))
-        found[mine] = part[rows[mine] - start]
-    return found
-
-
 def row_keys(dataset: Any, side: str, progress: bool = True) -> np.ndarray:
     """(rows,) uint64: equal for texts with the same normal form, in the same language.
 

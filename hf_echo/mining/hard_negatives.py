@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..evaluation.results import Result
+from ..inference.embedding_files import take_rows
 from ..search.neighbours import unit_rows
 from .columns import (
     best_of,
@@ -23,7 +24,6 @@ from .columns import (
     row_keys,
     rows_by,
     sampled,
-    take_rows,
     write_rows,
 )
 from .shards import SHARD, Encode
