@@ -16,11 +16,10 @@ from tqdm.auto import tqdm
 
 from ..data.pipeline.filters.normal_form import normal_forms
 from ..languages import language
-from ..search.approximate import index_neighbours
-from ..search.best import Best, search_folder
+from ..search.blocks import BLOCK, Best, Blocks, search_folder
+from ..search.faiss_index import index_neighbours
 from ..search.neighbours import Neighbours
 from ..utils.files import write_whole
-from .bitext import BLOCK, Blocks
 from .shards import Encode, encode_to_shards
 
 READ = 10_000  # rows of a dataset at a time

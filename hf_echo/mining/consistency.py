@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..evaluation.results import Result
-from ..search.neighbours import unit_rows
+from ..search.checks import unit_rows
 from .columns import (
     best_of,
     encode_column,
