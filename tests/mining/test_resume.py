@@ -113,11 +113,11 @@ import hf_echo.search.blocks as blocks
 from hf_echo.mining import mine_files
 from pathlib import Path
 from tests_encode import encode
-real = bitext.mutual_neighbours
+real = blocks.mutual_neighbours
 def slow(*a):
     import time; time.sleep(0.3)
     return real(*a)
-bitext.mutual_neighbours = slow
+blocks.mutual_neighbours = slow
 folder = Path(sys.argv[1])
 mine_files(folder / "a.txt", folder / "b.txt", folder / "o.tsv", encode, block=8, progress=False)
 """
