@@ -1,7 +1,7 @@
 """Texts of a parallel dataset by language, encoded to disk once, and the neighbours of some among others.
 
 Contract: a dataset is read by block and never held in memory; of each row only numbers are kept. A folder holds the
-embeddings of one column, pair of languages and model (`shards`), and a search that was stopped goes on (`best`).
+embeddings of one column, pair of languages and model (`shards`), and a stopped search resumes (`search.blocks`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tqdm.auto import tqdm
 
 from ..data.pipeline.filters.normal_form import normal_forms
 from ..languages import language
-from ..search.approximate import index_neighbours
-from ..search.best import Best, search_folder
+from ..search.blocks import BLOCK, Best, Blocks, search_folder
+from ..search.faiss_index import index_neighbours
 from ..search.neighbours import Neighbours
 from ..utils.files import write_whole
-from .bitext import BLOCK, Blocks
 from .shards import Encode, encode_to_shards
 
 READ = 10_000  # rows of a dataset at a time
+PART = 16_384  # queries whose neighbours are judged together
 
 
 class ColumnTexts:

@@ -14,8 +14,9 @@ import numpy as np
 
 from ..evaluation.results import Result
 from ..inference.embedding_files import take_rows
-from ..search.neighbours import unit_rows
+from ..search.checks import unit_rows
 from .columns import (
+    PART,
     best_of,
     encode_column,
     first_of_each,
@@ -29,7 +30,6 @@ from .shards import SHARD, Encode
 
 SIDES = ("source", "target")
 ROUNDING = 1e-5  # of a cosine of float32 rows: another snippet must be better by more than that
-PART = 16_384
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ import numpy as np
 
 from ..evaluation.results import Result
 from ..inference.embedding_files import take_rows
-from ..search.neighbours import unit_rows
+from ..search.checks import unit_rows
 from .columns import (
+    PART,
     best_of,
     encode_column,
     first_of_each,
@@ -29,7 +30,6 @@ from .columns import (
 from .shards import SHARD, Encode
 
 SPARE = 27  # candidates beyond k that exclusions may use up
-PART = 16_384  # rows whose candidates are looked at together
 
 
 @dataclass(frozen=True)
