@@ -1,7 +1,7 @@
 """Measure the releases of echo-static and echo-nano, and write the figures into their cards.
 
     python train_scripts/studies/nano_real_data.py CORPORA outputs/echo/data --parts echo
-    python train_scripts/echo_nano.py CORPORA
+    python train_scripts/studies/echo_nano.py CORPORA
 
 Trains what is not trained yet, as `hf-echo train echo-nano` does. Each model is measured in a process of its own, since
 the figures include the peak memory of the process.
@@ -17,7 +17,7 @@ from pathlib import Path
 from hf_echo.stages.journey import run_journey
 from hf_echo.stages.recipe import find_recipes
 
-REPORT = Path(__file__).parent / "studies" / "echo_nano_report.py"
+REPORT = Path(__file__).with_name("echo_nano_report.py")
 STATIC, NANO = Path("outputs/echo-static"), Path("outputs/echo-nano")
 COMPARED = ["--decoder", "--static", STATIC / "results.json", "--steps", NANO]
 
