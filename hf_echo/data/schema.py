@@ -131,6 +131,8 @@ def check_text(name: str, value: Any) -> str | None:
         return f"{name} is not text but {type(value).__name__}"
     if isinstance(value, bytes) or not is_unicode(value):
         return f"{name} is not UTF-8"
+    if "\0" in value:  # text files are refused for it too: it is mostly UTF-16 read as UTF-8
+        return f"{name} holds a NUL character"
     return None if value.strip() else f"{name} is empty"
 
 
@@ -206,6 +208,7 @@ def keep_good(
     """
     suspects = set().union(*rejected.values()) if rejected else set()
     masks = [pc.equal(pc.binary_length(pc.utf8_trim(table[name], WHITE_SPACE)), 0) for name in texts]
+    masks += [pc.match_substring(table[name], "\0") for name in texts]
     masks += [_not_in(table[name], lambda code: check_language("", code) is None) for name in languages]
     if "provenance" in table.column_names:
         masks.append(_not_in(table["provenance"], PROVENANCES.__contains__))

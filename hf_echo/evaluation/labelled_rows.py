@@ -37,7 +37,7 @@ def read_rows(path: Path, needed: Sequence[str], optional: Sequence[str] | None 
 def _values(path: Path, block: Block, name: str) -> list:
     column = block.columns[name]
     try:
-        return as_list(column)
+        values = as_list(column)
     except UnicodeDecodeError:  # Parquet may hold bytes that are not text
         for line, value in zip(block.lines, column):
             try:
@@ -45,6 +45,10 @@ def _values(path: Path, block: Block, name: str) -> list:
             except UnicodeDecodeError as error:
                 raise ValueError(f"{path}:{line}: {name} is not UTF-8 ({error.reason})") from None
         raise
+    for line, value in zip(block.lines, values):
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError(f"{path}:{line}: {name} holds a NUL character")
+    return values
 
 
 def row_names(rows: Iterable[Mapping[str, Any]], what: str) -> list[str]:
