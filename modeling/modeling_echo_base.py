@@ -40,12 +40,15 @@ class EchoPreTrainedModel(PreTrainedModel):
         - Without a dtype (or with "auto"), half-precision weights load in float32 where bf16 is slow, and `train()`
           converts them to float32, because bf16 loses most of an optimizer's small updates.
         - Damaged weights raise an error: missing tensors are never initialised at random.
+        - A tokenizer.json beside the weights that is cut off, or another kind of file, raises an error too.
 
         Raises:
             OSError: a weight file cannot be read.
             ValueError: shapes differ from config.json, tensors are missing, or values are NaN or infinite.
         """
         name, asked = pretrained_model_name_or_path, dtype if dtype is not None else torch_dtype
+        if name is not None and (reason := why_incomplete(Path(_place(name, kwargs)) / "tokenizer.json")):
+            raise ValueError(reason)  # SentenceTransformer, which opens the model first, would not say why
         is_automatic = asked is None or (isinstance(asked, str) and asked == "auto")
         if is_automatic and name is not None:
             if config is None:
@@ -110,6 +113,22 @@ class EchoProjection(nn.Linear):
 
 def _place(name, options: dict) -> str:
     return str(Path(str(name)) / (options.get("subfolder") or ""))
+
+
+def why_incomplete(file: Path) -> str | None:
+    """One line about a JSON file that does not begin and end as an object; None where it does or does not exist.
+
+    A fast look: most damaged files were cut off, are empty, a Git LFS pointer or an HTML page.
+    """
+    if not file.is_file():
+        return None
+    with open(file, "rb") as stream:
+        start = stream.read(64).lstrip()
+        stream.seek(max(0, file.stat().st_size - 64))
+        end = stream.read().rstrip()
+    if start.startswith(b"{") and end.endswith(b"}"):
+        return None
+    return f"{file} is damaged or incomplete: download or copy it again"
 
 
 def weight_files(name, options: dict | None = None) -> list[Path]:

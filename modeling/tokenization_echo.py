@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -36,6 +37,18 @@ class EchoBatch(BatchEncoding):
         return super().__getitem__(item)
 
 
+def why_no_tokenizer(file: Path) -> str | None:
+    """One line about a tokenizer.json that cannot be read; None where it can or does not exist."""
+    if not file.is_file():
+        return None
+    try:
+        Tokenizer.from_file(str(file))
+    except Exception as error:  # a bare Exception
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        return f"{file} is damaged or incomplete ({reason}): download or copy it again"
+    return None
+
+
 class EchoTokenizer(PreTrainedTokenizerFast):
     """
     Args:
@@ -51,6 +64,17 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     model_input_names = ["input_ids", "attention_mask"]
 
     _auto_map = {"AutoTokenizer": [None, "tokenization_echo.EchoTokenizer"]}
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, **kwargs):
+        """As in transformers; a damaged tokenizer.json of a folder is refused in one line that names it."""
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except Exception as error:  # tokenizers raises a bare Exception, transformers a KeyError and others
+            folder = Path(str(pretrained_model_name_or_path)) / (kwargs.get("subfolder") or "")
+            if reason := why_no_tokenizer(folder / "tokenizer.json"):
+                raise ValueError(reason) from error
+            raise
 
     # Do not define __init__: transformers would then rebuild the tokenizer from its vocabulary and lose the rest.
     @property

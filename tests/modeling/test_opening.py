@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoModelForSeq2SeqLM, pipeline
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 import hf_echo
 from hf_echo.inference import encode, load_encoder, load_translator, translate
@@ -312,6 +312,33 @@ def test_broken_tokenizer_and_missing_weights_are_named(copy):
     (copy / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=f"{copy}.*model.safetensors"):
         load_encoder(copy)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"<html></html>", b"version https://git-lfs.github.com/spec/v1\n", 500, b"{}"]
+)
+def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
+    """The SentenceTransformer sees what was cut off; a whole JSON object that is not a tokenizer it does not name."""
+    file = copy / "tokenizer.json"
+    file.write_bytes(file.read_bytes()[:content] if isinstance(content, int) else content)
+    ways = [AutoTokenizer.from_pretrained, EchoTokenizer.from_pretrained]
+    ways += [] if content == b"{}" else [SentenceTransformer, AutoModel.from_pretrained]
+    for opens in ways:
+        with pytest.raises(
+            ValueError, match=r"tokenizer\.json is damaged or incomplete.*copy it again$"
+        ) as error:
+            opens(str(copy))
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["", '{"model_type": "echo", "hid'])
+def test_a_damaged_configuration_is_named(copy, content):
+    """By transformers."""
+    (copy / "config.json").write_text(content)
+    for opens in (AutoModel.from_pretrained, AutoTokenizer.from_pretrained, SentenceTransformer):
+        with pytest.raises(OSError, match=r"config\.json' is not a valid JSON file") as error:
+            opens(str(copy))
+        assert "\n" not in str(error.value)
 
 
 FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
