@@ -1,6 +1,7 @@
 """Sentences per second: sentence-transformers against `hf_echo.inference.encode`, in one run.
 
     python benchmarks/encode_speed.py [--model CHECKPOINT] [--english FILE] [--mixed FILE] [--threads 1]
+    python benchmarks/encode_speed.py --model CHECKPOINT --dtypes [--threads 1]
 
 Without files, the texts have one to six sentences of the built-in corpus. `mixed` lines may be `code<TAB>text`. Without
 a model, random weights are used (six layers of 256/1024) with a tokenizer trained on the texts, because speed does not
@@ -8,6 +9,8 @@ depend on the weights. Rounds are interleaved (A B C, A B C, ...), and the best 
 (machines are shared), wall time with more. Cosines are relative to the fp32 path of the same model. "Padded" is the
 forward pass of transformers' Llama blocks, as in any stock model; `times_st` and `times_st_sorted_by_tokens` compare
 with that path of the same model.
+
+`--dtypes` compares SentenceTransformer.encode of the model opened without a dtype, in float32 and in bfloat16.
 
 The last line is a bound: the time of the real tokens' matrix products alone, at the fp32 rate of these rounds. (It
 includes the parts of the last layer that pooling makes unnecessary: about 15 % of a CLS model of six layers.)
@@ -140,6 +143,27 @@ def products(config, tokens: int = 1536) -> tuple[Callable, float]:
     return run, 30 * 2e-9 * tokens * w.numel()
 
 
+def compare_dtypes(checkpoint: Path, sets: dict, rounds: int, clock: Callable) -> dict:
+    """Best sentences per second of SentenceTransformer.encode, by the dtype that was asked for."""
+    asked = {"no dtype": {}, "float32": {"dtype": torch.float32}, "bfloat16": {"dtype": torch.bfloat16}}
+    models = {name: SentenceTransformer(str(checkpoint), model_kwargs=kw) for name, kw in asked.items()}
+    report = {}
+    for name, rows in sets.items():
+        best = dict.fromkeys(models, float("inf"))
+        for _ in range(rounds):
+            for dtype, model in models.items():
+                prompted = [model.prompts[lang] + text for lang, text in rows]
+                start = clock()
+                model.encode(prompted, batch_size=32)
+                best[dtype] = min(best[dtype], clock() - start)
+        for dtype, seconds in best.items():
+            opened = str(next(models[dtype].parameters()).dtype)
+            row = {"opened_as": opened, "sentences_per_second": round(len(rows) / seconds, 1)}
+            report.setdefault(name, {})[dtype] = row
+            print(f"{name:8} {dtype:10} {row}")
+    return report
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path)
@@ -148,8 +172,11 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--dtypes", action="store_true", help="compare dtypes, not paths; needs --model")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    if args.dtypes and args.model is None:
+        parser.error("--dtypes needs --model CHECKPOINT")
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.threads == 1 else time.perf_counter
     english, mixed = (args.english, ["eng_Latn"]), (args.mixed, list(LANGUAGES))
@@ -157,6 +184,11 @@ def main() -> None:
         name: read(file, args.n, "eng_Latn") if file else builtin_texts(args.n, languages)
         for name, (file, languages) in {"english": english, "mixed": mixed}.items()
     }
+    if args.dtypes:
+        report = compare_dtypes(args.model, sets, args.rounds, clock)
+        if args.json:
+            args.json.write_text(json.dumps(report, indent=2))
+        return
     with tempfile.TemporaryDirectory() as tmp:
         texts = [text for rows in sets.values() for _, text in rows]
         model = args.model or random_checkpoint(texts, Path(tmp) / "echo")
