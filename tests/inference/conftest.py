@@ -11,5 +11,5 @@ def toy_untrained(toy, toy_tokenizer):
     torch.manual_seed(2)
     with torch.no_grad():
         for weight in model.parameters():
-            weight.add_(torch.randn_like(weight) * 0.1)
+            weight.add_(torch.randn_like(weight) * 0.3)
     return model.eval()

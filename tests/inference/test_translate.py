@@ -40,7 +40,7 @@ def test_untrained_greedy_is_generate(toy_untrained, toy_tokenizer, sentences):
     texts, langs, _ = zip(*sentences[:24], strict=True)
     have = translate(toy_untrained, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15, batch_size=5)
     assert have == one_by_one(toy_untrained, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15)
-    assert len(set(have)) > 5
+    assert len(set(have)) > 5  # of 24 texts; 13 and more over seeds
 
 
 @pytest.mark.parametrize(("batch_size", "texts_a_batch"), [(2, 1), (17, 5), (256, 12)])
@@ -76,14 +76,14 @@ def test_stage_one(toy, toy_tokenizer, sentences):
     torch.manual_seed(5)
     with torch.no_grad():
         for weight in model.parameters():
-            weight.add_(torch.randn_like(weight) * 0.1)
+            weight.add_(torch.randn_like(weight) * 0.3)
     model.eval()
     texts = [text + " chat" * (i % 4) for i, (text, _, _) in enumerate(sentences[:15])]
     langs = [lang for _, lang, _ in sentences[:15]]
     for beams in (1, 2):
         have = translate(model, toy_tokenizer, texts, langs, num_beams=beams, max_new_tokens=10, batch_size=4)
         assert have == one_by_one(model, toy_tokenizer, texts, langs, num_beams=beams, max_new_tokens=10)
-    assert len(set(have)) > 1  # random weights still read their input; 4 and more were seen
+    assert len(set(have)) > 5  # of 15: random weights still read their input; 15 over seeds
     with pytest.raises(ValueError, match="reads tokens, not sentence embeddings: give texts"):
         translate(model, toy_tokenizer, np.ones((2, 32), np.float32))
     with pytest.raises(ValueError, match="needs a decoder of sentence embeddings"):

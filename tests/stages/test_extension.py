@@ -96,19 +96,19 @@ def test_mse_holds_the_old_places(toy, toy_tokenizer, teacher, extend):
 def test_without_student_to_teacher_new_languages_stay_out(toy, toy_tokenizer, teacher, pairs, extend):
     """OS Figure 3b, where embeddings are short: MSE grows with the square of their length, and cosines do not.
 
-    The toy's teacher is 5 long, so that its MSE alone would do; here it counts as it does at 0.3, nano-real's length.
+    The toy's teacher is 5 long, so that its MSE alone would do; here it counts as it does at a length of 0.17.
     """
     square = (pairs[1][1][np.arange(len(pairs[0]))] ** 2).sum(1).mean()
-    short = dict(mse_weight=0.05 / square, new_mse_weight=0.01 / square, max_steps=40)
+    short = dict(mse_weight=0.5 * 0.03 / square, new_mse_weight=0.1 * 0.03 / square, max_steps=100)
 
     def russian(**fields):
         trainer = extend(**short | fields)
         trainer.train()
         return errors(toy, toy_tokenizer, trainer.model.eval())[1]
 
-    start = errors(toy, toy_tokenizer, teacher)[1]
-    assert start > 60 and russian() < 0.5 * start  # over seeds 0, 3 and 25 of 97
-    assert russian(new_student_teacher_weight=0.0) > 0.5 * start
+    assert errors(toy, toy_tokenizer, teacher)[1] > 60  # of 97; over six seeds 94 and more
+    assert russian() < 40  # 0 .. 3
+    assert russian(new_student_teacher_weight=0.0) > 60  # 87 .. 97
 
 
 def kind(lang):
@@ -172,10 +172,13 @@ def sentences(toy, toy_tokenizer, teacher):
 
 
 def test_a_small_student_takes_the_teachers_place(toy, toy_tokenizer, teacher, sentences, make_trainer):
-    """A random student of half the feed-forward learns the space, and the teacher's own decoder reads it."""
-    student = toy.make_model(
-        toy_tokenizer, pooling="mean", intermediate_size=32, seed=1, decoder={"intermediate_size": 64}
-    )
+    """A random student of half the feed-forward learns the space, and the teacher's own decoder reads it.
+
+    Over six seeds: the loss falls to 0.0024 .. 0.0034 of what it was; the decoder puts none of the sentences right
+    before and 0.97 .. 1.03 times as many as from the teacher after; the student's xsim is the teacher's.
+    """
+    student = toy.make_model(toy_tokenizer, pooling="mean", intermediate_size=32, seed=1,
+                             decoder={"intermediate_size": 64})
     student.decoder.load_state_dict(teacher.decoder.state_dict())
     trainer = make_trainer(
         "distillation",
@@ -190,10 +193,10 @@ def test_a_small_student_takes_the_teachers_place(toy, toy_tokenizer, teacher, s
     start = errors(toy, toy_tokenizer, student.eval())
     trainer.train()
     losses = [row["mse_loss"] for row in trainer.state.log_history if "mse_loss" in row]
-    assert losses[-1] < losses[0] / 10
+    assert losses[-1] < losses[0] / 50
     end = errors(toy, toy_tokenizer, trainer.model.eval())
     want = errors(toy, toy_tokenizer, teacher)
-    assert start[2] < 0.2 and end[2] > 0.6 * want[2] and end[0] <= want[0] + 10
+    assert start[2] < 0.2 and end[2] > 0.8 * want[2] and end[0] <= want[0] + 7
 
 
 def test_sizes_and_rows_must_fit(toy, toy_tokenizer, sentences, make_trainer):
@@ -256,7 +259,7 @@ def words(text):
     return np.array(spans)
 
 
-def noisy(model, times=2.5):
+def noisy(model, times=3.5):
     """A copy whose token vectors carry noise of `times` their deviation."""
     model = copy.deepcopy(model)
     torch.manual_seed(3)
@@ -269,7 +272,7 @@ def noisy(model, times=2.5):
 def test_tokens_find_their_translations_and_the_sentences_come_back(toy, toy_tokenizer, teacher, aligned):
     """The toy's teacher makes hardly an error: the student starts with noise, so that there is something to learn.
 
-    Over seeds: errors from 0.23 .. 0.48 to 0.02 .. 0.10, the loss falls by 0.23 .. 0.28, the MSE 250 times and more.
+    Over seeds: errors from 0.34 .. 0.53 to 0.02 .. 0.10, the loss falls by 0.22 .. 0.27, the MSE 250 times and more.
     """
     model = noisy(teacher)
     before, start = alignment_error(toy, toy_tokenizer, model), errors(toy, toy_tokenizer, model)

@@ -44,13 +44,14 @@ def logged(trainer, name="loss"):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_loss_falls(make_trainer, stage):
-    # At the papers' weight of 0.05 the toy's contrastive losses fall by 2 % only.
-    trainer = make_trainer(stage, **{"contrastive_weight": 1.0} if stage == "hard_negatives" else {})
+    # At the papers' weights the translation loss leaves the toy's contrastive losses where they are.
+    is_contrastive = "contrastive_loss" in PARTS[stage]
+    changes = dict(contrastive_weight=1.0, max_steps=120, logging_steps=15) if is_contrastive else {}
+    trainer = make_trainer(stage, **changes)
     trainer.train()
     for name in {"loss"} | PARTS[stage]:
         values = logged(trainer, name)
-        slowly = stage == "hard_negatives" and "contrastive" in name  # to 0.6 .. 0.8 over seeds
-        assert len(values) == 8 and values[-1] < (0.95 if slowly else 0.85) * values[0], (name, values)
+        assert len(values) == 8 and values[-1] < 0.85 * values[0], (name, values)  # to 0.5 and less
     assert trainer.model.bottleneck == (stage != "seq2seq")
     assert trainer.model.config.decoder.bottleneck == trainer.model.decoder.config.bottleneck
     assert trainer.tokens_per_second > 0

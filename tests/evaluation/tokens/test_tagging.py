@@ -106,13 +106,25 @@ def encoder(toy, toy_tokenizer):
     return toy.make_model(toy_tokenizer).encoder.eval()
 
 
+def test_random_vectors_know_no_translation(toy, toy_tokenizer):
+    """The mean over eight encoders; one alone varies from 0 to 0.5."""
+    train, test = tagged(toy, "eng_Latn", "train"), tagged(toy, "rus_Cyrl", "dev")
+    found = []
+    for seed in range(8):
+        encoder = toy.make_model(toy_tokenizer, seed=seed).encoder.eval()
+        (row,) = evaluate_tagging(encoder, toy_tokenizer, train, test, layer=0).rows
+        found.append(row["f1"])
+    mean = sum(found) / len(found)
+    assert mean < 0.6  # over seeds 0.07 .. 0.26
+
+
 def test_a_language_learnt_and_one_never_seen(encoder, toy, toy_tokenizer):
     test = tagged(toy, "eng_Latn", "dev") + tagged(toy, "rus_Cyrl", "dev")
     table = evaluate_tagging(encoder, toy_tokenizer, tagged(toy, "eng_Latn", "train"), test, layer=0)
     english, russian = table.rows
     assert (english["lang"], english["f1"], english["accuracy"]) == ("eng_Latn", 1, 1)
     assert english["spans"] == 2 * english["sentences"] == len(test)
-    assert russian["lang"] == "rus_Cyrl" and russian["f1"] < 0.6  # random vectors know no translation
+    assert russian["lang"] == "rus_Cyrl"
     assert table.average["f1"] == pytest.approx((1 + russian["f1"]) / 2)
     assert table.notes["train_tokens"] >= 5 * table.notes["train_sentences"]
 
