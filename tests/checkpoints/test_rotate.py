@@ -49,7 +49,7 @@ def test_the_turned_encoder_is_the_same(toy, toy_tokenizer, pooling, final_norm)
         assert not np.allclose(weight, 1) and bool((model.encoder.norm.weight == 1).all())
 
 
-@pytest.mark.parametrize("width", [12, 16, 24])
+@pytest.mark.parametrize("width", [16, 24])
 def test_nearer_to_the_teacher_than_whole_dimensions(toy, toy_trained, toy_tokenizer, width):
     shape = resolve_shape(toy_trained.config, shape={"hidden_size": width})
     texts, langs = sentences(toy)
@@ -62,7 +62,7 @@ def test_nearer_to_the_teacher_than_whole_dimensions(toy, toy_trained, toy_token
     turned = copy.deepcopy(toy_trained)
     rotate_to_principal_axes(turned.encoder, toy_tokenizer, *sentences(toy, "train"))
     share = far(turned, first_dimensions=True) / far(toy_trained)
-    assert share < 1  # over seeds 0.1 .. 0.7 at 12, 0.1 .. 0.3 at 16 and 24
+    assert share < 1  # over seeds 0.1 .. 0.3; at a width of 8 up to 0.9
 
 
 def test_command(run, refused, toy, toy_folders, toy_trained, toy_tokenizer, tmp_path):

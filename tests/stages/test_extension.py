@@ -272,7 +272,7 @@ def noisy(model, times=3.5):
 def test_tokens_find_their_translations_and_the_sentences_come_back(toy, toy_tokenizer, teacher, aligned):
     """The toy's teacher makes hardly an error: the student starts with noise, so that there is something to learn.
 
-    Over seeds: errors from 0.34 .. 0.53 to 0.02 .. 0.10, the loss falls by 0.22 .. 0.27, the MSE 250 times and more.
+    Over seeds: errors from 0.34 .. 0.58 to 0.02 .. 0.10, the loss falls by 0.22 .. 0.29, the MSE 250 times and more.
     """
     model = noisy(teacher)
     before, start = alignment_error(toy, toy_tokenizer, model), errors(toy, toy_tokenizer, model)

@@ -51,7 +51,10 @@ def test_loss_falls(make_trainer, stage):
     trainer.train()
     for name in {"loss"} | PARTS[stage]:
         values = logged(trainer, name)
-        assert len(values) == 8 and values[-1] < 0.85 * values[0], (name, values)  # to 0.5 and less
+        assert len(values) == 8 and values[-1] < 0.85 * values[0], (
+            name,
+            values,
+        )  # over seeds to 0.56 and less
     assert trainer.model.bottleneck == (stage != "seq2seq")
     assert trainer.model.config.decoder.bottleneck == trainer.model.decoder.config.bottleneck
     assert trainer.tokens_per_second > 0
