@@ -145,9 +145,7 @@ def test_dead_units_go_before_live_ones(model, toy, toy_tokenizer, importance):
     carried = measured(importance, model, toy_tokenizer, toy)
     smaller = prune(model, resolve_shape(model.config, shape=CUT), carried=carried, decoder="prune")
     assert smaller.encoder.num_parameters() < 0.7 * model.encoder.num_parameters()
-    for want, have in zip(
-        numbers(model, toy_tokenizer, toy), numbers(smaller, toy_tokenizer, toy), strict=True
-    ):
+    for want, have in zip(numbers(model, toy_tokenizer, toy), numbers(smaller, toy_tokenizer, toy), strict=True):
         # Over seeds they differ by 1e-5 .. 4e-5 of the largest value; with other dimensions by all of it.
         np.testing.assert_allclose(have, want, rtol=1e-3, atol=3e-4 * np.abs(want).max())
     other = prune(model, resolve_shape(model.config, shape=CUT), carried=None)

@@ -42,9 +42,7 @@ def test_the_turned_encoder_is_the_same(toy, toy_tokenizer, pooling, final_norm)
     after = encode(model, toy_tokenizer, texts, langs)
     # Over seeds they differ by 1e-6 .. 1e-5 of the largest value.
     np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-4 * np.abs(before).max())
-    np.testing.assert_allclose(
-        squares, np.linalg.eigvalsh(pooled.T @ pooled / len(texts))[::-1], rtol=1e-2, atol=1e-3
-    )
+    np.testing.assert_allclose(squares, np.linalg.eigvalsh(pooled.T @ pooled / len(texts))[::-1], rtol=1e-2, atol=1e-3)
     if final_norm:
         assert not np.allclose(weight, 1) and bool((model.encoder.norm.weight == 1).all())
 

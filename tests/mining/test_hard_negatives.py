@@ -211,9 +211,7 @@ def consistent_by_hand(rows):
 @pytest.fixture
 def described():
     rows = code_rows()
-    for i in range(
-        0, 60, 6
-    ):  # ten descriptions of other snippets of the same language: these are always nearer
+    for i in range(0, 60, 6):  # ten descriptions of other snippets of the same language: these are always nearer
         rows[i]["target"] = rows[(i + 16) % 60]["target"]
     return rows
 

@@ -324,9 +324,7 @@ def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
     ways = [AutoTokenizer.from_pretrained, EchoTokenizer.from_pretrained]
     ways += [] if content == b"{}" else [SentenceTransformer, AutoModel.from_pretrained]
     for opens in ways:
-        with pytest.raises(
-            ValueError, match=r"tokenizer\.json is damaged or incomplete.*copy it again$"
-        ) as error:
+        with pytest.raises(ValueError, match=r"tokenizer\.json is damaged or incomplete.*copy it again$") as error:
             opens(str(copy))
         assert "\n" not in str(error.value)
 

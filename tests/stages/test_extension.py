@@ -177,8 +177,9 @@ def test_a_small_student_takes_the_teachers_place(toy, toy_tokenizer, teacher, s
     Over six seeds: the loss falls to 0.0024 .. 0.0034 of what it was; the decoder puts none of the sentences right
     before and 0.97 .. 1.03 times as many as from the teacher after; the student's xsim is the teacher's.
     """
-    student = toy.make_model(toy_tokenizer, pooling="mean", intermediate_size=32, seed=1,
-                             decoder={"intermediate_size": 64})
+    student = toy.make_model(
+        toy_tokenizer, pooling="mean", intermediate_size=32, seed=1, decoder={"intermediate_size": 64}
+    )
     student.decoder.load_state_dict(teacher.decoder.state_dict())
     trainer = make_trainer(
         "distillation",
