@@ -51,7 +51,10 @@ class CoreConfig(TrainingArguments):
 
 
 class CoreTrainer(Trainer):
-    """Base of the stages. A stage defines `make_collator`, `batch_lengths` (or `make_sampler`) and `loss_parts`.
+    """Base of the stages. A stage defines `make_collator`, `loss_parts` and how rows form batches.
+
+    Batches come from `batch_lengths`, with `max_tokens` and `max_rows` in the stage's Config, or from its own
+    `make_sampler`.
 
     Args:
         model: what is trained.

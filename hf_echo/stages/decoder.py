@@ -10,7 +10,7 @@ import torch
 
 from ..losses import sampled_translation_loss
 from .stage import Embedded, Stage
-from .translation import TranslationConfig, TranslationTrainer
+from .translation import TranslationConfig, TranslationTrainer, require_translation_loss
 
 
 @dataclass
@@ -23,6 +23,10 @@ class DecoderConfig(TranslationConfig):
         default=0,
         metadata={"help": "softmax over the batch's targets and this many other tokens; 0: the whole vocabulary"},
     )
+
+    def __post_init__(self):
+        super().__post_init__()
+        require_translation_loss(self)
 
 
 class DecoderTrainer(TranslationTrainer):

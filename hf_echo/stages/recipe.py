@@ -124,9 +124,9 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     """
     values = read_values(path, overrides)
     stage = values.pop("stage", None)
-    if stage in RENAMED_STAGES:
+    if isinstance(stage, str) and stage in RENAMED_STAGES:
         raise ValueError(f"{path}: stage {stage!r} is now called {RENAMED_STAGES[stage]!r}")
-    if stage not in STAGES:
+    if not isinstance(stage, str) or stage not in STAGES:
         raise ValueError(f"{path}: stage is {stage!r}; it must be one of {', '.join(STAGES)}")
     kinds = (ModelArguments, DataArguments, STAGES[stage].config)
     known = {f.name: f for kind in kinds for f in fields(kind) if f.init}

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .stage import Stage
-from .translation import TranslationConfig, TranslationTrainer
+from .translation import TranslationConfig, TranslationTrainer, require_translation_loss
 
 
 @dataclass
 class Seq2SeqConfig(TranslationConfig):
     """OS 5: 100k steps, lr 4e-4, 2k warm-up, 8192 tokens a device."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        require_translation_loss(self)
 
 
 class Seq2SeqTrainer(TranslationTrainer):

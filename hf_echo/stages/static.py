@@ -156,8 +156,8 @@ class StaticTrainer(CoreTrainer):
         if all_source is source and not self.args.gamma:  # one process
             return symmetric_contrastive_loss(source, target, logit_scale=self.args.logit_scale, exclude=same)
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same)
-        forth = contrastive_loss(source, all_target, **options)
-        return (forth + contrastive_loss(target, all_source, **options)) / 2
+        back = contrastive_loss(target, all_source, **options)
+        return (contrastive_loss(source, all_target, **options) + back) / 2
 
     def teacher_loss(self, source, target, inputs):
         """Each side against the teacher's embedding of the target, among those of the whole batch."""

@@ -32,6 +32,12 @@ class TranslationConfig(TextConfig):
             raise ValueError(f"decoder_fraction must be above 0 and at most 1, not {self.decoder_fraction}")
 
 
+def require_translation_loss(args: TranslationConfig) -> None:
+    """For stages that have no other loss."""
+    if not args.translation_weight:
+        raise ValueError("translation_weight is 0, but this stage has no other loss; set it above 0")
+
+
 class TranslationTrainer(CoreTrainer):
     """Encoder and decoder of an EchoForTranslation; a stage sets `bottleneck`."""
 

@@ -9,7 +9,7 @@ from hf_echo.stages import StaticConfig, StaticTrainer
 
 
 @pytest.fixture
-def lexical(toy_data, toy_tokenizer, tmp_path):
+def static_trainer(toy_data, toy_tokenizer, tmp_path):
     def make(groups):
         args = StaticConfig(str(tmp_path), rows=64, dim=8, max_steps=1, use_cpu=True, report_to="none")
         return StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
@@ -18,8 +18,8 @@ def lexical(toy_data, toy_tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("stage", ["static", "contrastive", "hard_negatives", "decoder"])
-def test_batches_of_neighbours(make_trainer, lexical, toy_data, stage):
-    make = lexical if stage == "static" else lambda g: make_trainer(stage, extra={"groups": g})
+def test_batches_of_neighbours(make_trainer, static_trainer, toy_data, stage):
+    make = static_trainer if stage == "static" else lambda g: make_trainer(stage, extra={"groups": g})
     groups = np.random.default_rng(0).permutation(np.repeat(np.arange(len(toy_data) // 16), 16))
     assert len(groups) == len(toy_data)
 
@@ -32,6 +32,6 @@ def test_batches_of_neighbours(make_trainer, lexical, toy_data, stage):
     assert neighbours(make(groups)) > 0.6 * len(groups) > 5 * neighbours(make(None))
 
 
-def test_groups_of_other_data(lexical, toy_data):
+def test_groups_of_other_data(static_trainer, toy_data):
     with pytest.raises(ValueError, match=f"groups has 3 values for {len(toy_data)} rows"):
-        lexical([1, 2, 3]).get_train_dataloader()
+        static_trainer([1, 2, 3]).get_train_dataloader()

@@ -94,7 +94,7 @@ def test_with_dropout_and_workers(make_trainer, toy, toy_tokenizer):
 
 
 @pytest.mark.parametrize("step", [3, 9])
-def test_lexical(toy_data, toy_tokenizer, tmp_path, step):
+def test_static(toy_data, toy_tokenizer, tmp_path, step):
     def make():
         args = StaticConfig(
             output_dir=str(tmp_path / "bag"),

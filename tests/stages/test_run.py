@@ -125,7 +125,7 @@ def test_from_yaml_to_checkpoint(recipe, place, caplog):
 
 
 def test_stages_follow_each_other(recipe, place, toy):
-    """Lexical, seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
+    """Static, seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
     train_recipe(recipe("0", "static", rows=64, dim=32))
     bag = {"pooling": "mean", "final_norm": False}
     train_recipe(recipe("1", static_embeddings=str(place / "0"), shape=SHAPE | bag))
@@ -237,6 +237,9 @@ def test_values_and_overrides(recipe):
     [
         ({"lerning_rate": 1}, "unknown field 'lerning_rate'; did you mean 'learning_rate'"),
         ({"stage": "seq2sec"}, "stage is 'seq2sec'; it must be one of static, seq2seq, contrastive"),
+        ({"stage": ["static"]}, r"stage is \['static'\]; it must be one of static"),
+        ({"translation_weight": 0.0}, "translation_weight is 0, but this stage has no other loss"),
+        ({"stage": "decoder", "translation_weight": 0.0}, "translation_weight is 0, but this stage"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
         ({"stage": "contrastive", "memory": 30}, "unknown field 'memory'"),  # of an old recipe
         ({"max_steps": "many"}, "max_steps is 'many'; it must be int"),

@@ -17,8 +17,8 @@ from hf_echo.data.tokenized import tokenize_parallel
 
 RUNS = (
     "static",
-    "lexical_teacher",
-    "lexical_hard",
+    "static_teacher",
+    "static_hard",
     "seq2seq",
     "contrastive",
     "guided",
@@ -32,7 +32,7 @@ GLOBAL_ROWS = 14
 
 def build(run: str, toy, world: int, output_dir, **changes):
     """The trainer of a run; a global batch has the same rows whatever the number of processes."""
-    stage = {"guided": "contrastive", "lexical_teacher": "static", "lexical_hard": "static"}.get(run, run)
+    stage = {"guided": "contrastive", "static_teacher": "static", "static_hard": "static"}.get(run, run)
     name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
     config, trainer = getattr(stages, f"{name}Config"), getattr(stages, f"{name}Trainer")
     tokenizer = toy.make_tokenizer()
@@ -58,11 +58,11 @@ def build(run: str, toy, world: int, output_dir, **changes):
         torch.manual_seed(5)
         data = data.select(np.arange(40))  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
         extra = {}
-        if run == "lexical_hard":  # all hard negatives: which ones are drawn depends on the rows of a process
+        if run == "static_hard":  # all hard negatives: which ones are drawn depends on the rows of a process
             options |= {"gamma": 0.4, "max_negatives": 9, "equal_groups": True, "token_weights": False}
             extra["groups"] = np.arange(len(data)) % 2
         args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
-        if run == "lexical_teacher":
+        if run == "static_teacher":
             extra["teacher"] = [np.random.default_rng(0).normal(size=(len(data), 16)).astype(np.float32)]
             args.learning_rate = 0.05
         return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
