@@ -18,6 +18,11 @@ commands = typer.Typer(
     **PLAIN,
 )
 
+NWay = Annotated[
+    Path | None, typer.Option(help="Table of id, lang, text (TSV, JSONL, Parquet), instead of --source and --target.")
+]
+SourceLang = Annotated[str | None, typer.Option(help="Language of --source.")]
+
 
 @commands.command(
     "xsim",
@@ -29,11 +34,8 @@ def evaluate_xsim(
     model: AnyModel,
     source: Annotated[Path | None, typer.Option(help="Query texts, one per line.")] = None,
     target: Annotated[Path | None, typer.Option(help="Translations, line by line: the candidates.")] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Table of id, lang, text (TSV, JSONL, Parquet), instead of --source and --target."),
-    ] = None,
-    source_lang: Annotated[str | None, typer.Option(help="Language of --source.")] = None,
+    data: NWay = None,
+    source_lang: SourceLang = None,
     target_lang: Annotated[
         str | None, typer.Option(help="Language of --target, or the pivot language of --data.")
     ] = "eng_Latn",
@@ -129,11 +131,8 @@ def evaluate_translation(
         Path | None, typer.Option(help="Texts, one per line, or embeddings (.npy), one row per text.")
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Reference translations, line by line.")] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Table of id, lang, text (TSV, JSONL, Parquet), instead of --source and --target."),
-    ] = None,
-    source_lang: Annotated[str | None, typer.Option(help="Language of --source.")] = None,
+    data: NWay = None,
+    source_lang: SourceLang = None,
     target_lang: Annotated[
         str, typer.Option(help="Language of --target, or the pivot language of --data.")
     ] = "eng_Latn",

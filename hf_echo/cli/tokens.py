@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +20,25 @@ def add_to(commands: typer.Typer) -> None:
             "hf-echo evaluate alignment --model M --data word_alignment.parquet --split dev --layers 2 --layers -1"
         ),
     )(alignment)
-    commands.command("tagging", **example("hf-echo evaluate tagging --model M --train eng.jsonl --test all.jsonl"))(
-        tagging
-    )
-    commands.command("wic", **example("hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn"))(wic)
+    commands.command(
+        "tagging",
+        help=TAGGING,
+        **example("hf-echo evaluate tagging --model M --train eng.jsonl --test all.jsonl"),
+    )(probe_command("tagging"))
+    commands.command(
+        "wic",
+        help=WIC,
+        **example("hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn"),
+    )(probe_command("wic"))
+
+
+TAGGING = """Measure span F1 by language with a linear probe on a frozen encoder.
+
+Rows have tokens, tags (B-X, I-X, O) and lang. Public sets: panx, massive_slots."""
+WIC = """Measure word-in-context accuracy by language: a linear probe and a cosine threshold on a frozen encoder.
+
+Rows have sentence1, start1, end1, sentence2, start2, end2 (in characters), label (same meaning or not) and lang.
+Public sets: wic, xlwic."""
 
 
 Train = Annotated[Path | None, typer.Option(help="Training rows (Parquet, JSONL).")]
@@ -61,45 +78,29 @@ def alignment(
     print_report({"model": model, **table.notes, "aer_by_layer": by_layer, "rows": table.rows}, out)
 
 
-def tagging(
-    model: Model,
-    train: Train = None,
-    test: Test = None,
-    public_set: PublicSet = None,
-    path: Place = None,
-    train_lang: TrainLang = "eng_Latn",
-    lang: Langs = None,
-    layer: Layer = -1,
-    out: Json = None,
-) -> None:
-    """Measure span F1 by language with a linear probe on a frozen encoder.
+def probe_command(shape: str) -> Callable[..., None]:
+    """The command that evaluates rows of this shape ("tagging" or "wic") with a linear probe on a frozen encoder."""
 
-    Rows have tokens, tags (B-X, I-X, O) and lang. Public sets: panx, massive_slots."""
-    from ..evaluation.tokens.tagging import COLUMNS, evaluate_tagging
+    def command(
+        model: Model,
+        train: Train = None,
+        test: Test = None,
+        public_set: PublicSet = None,
+        path: Place = None,
+        train_lang: TrainLang = "eng_Latn",
+        lang: Langs = None,
+        layer: Layer = -1,
+        out: Json = None,
+    ) -> None:
+        from ..inference import load_encoder
 
-    rows = _train_and_test("tagging", COLUMNS, train, test, public_set, path, train_lang, lang)
-    _probe(evaluate_tagging, model, rows, layer, out)
+        measure = import_module(f"hf_echo.evaluation.tokens.{shape}")
+        evaluate = getattr(measure, f"evaluate_{shape}")
+        rows = _train_and_test(shape, measure.COLUMNS, train, test, public_set, path, train_lang, lang)
+        table = evaluate(*load_encoder(model), *rows, layer=layer, progress=True)
+        print_report({"model": model, **table.notes, "rows": table.rows, "average": table.average}, out)
 
-
-def wic(
-    model: Model,
-    train: Train = None,
-    test: Test = None,
-    public_set: PublicSet = None,
-    path: Place = None,
-    train_lang: TrainLang = "eng_Latn",
-    lang: Langs = None,
-    layer: Layer = -1,
-    out: Json = None,
-) -> None:
-    """Measure word-in-context accuracy by language: a linear probe and a cosine threshold on a frozen encoder.
-
-    Rows have sentence1, start1, end1, sentence2, start2, end2 (in characters), label (same meaning or not) and lang.
-    Public sets: wic, xlwic."""
-    from ..evaluation.tokens.wic import COLUMNS, evaluate_wic
-
-    rows = _train_and_test("wic", COLUMNS, train, test, public_set, path, train_lang, lang)
-    _probe(evaluate_wic, model, rows, layer, out)
+    return command
 
 
 def _train_and_test(shape, columns, train, test, public_set, path, train_lang, langs) -> tuple[list, list]:
@@ -123,10 +124,3 @@ def _train_and_test(shape, columns, train, test, public_set, path, train_lang, l
         load_benchmark(public_set, langs=[train_lang], split="train", path=path),
         load_benchmark(public_set, langs=langs, path=path),
     )
-
-
-def _probe(evaluate, model, rows, layer, out) -> None:
-    from ..inference import load_encoder
-
-    table = evaluate(*load_encoder(model), *rows, layer=layer, progress=True)
-    print_report({"model": model, **table.notes, "rows": table.rows, "average": table.average}, out)

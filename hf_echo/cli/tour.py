@@ -43,21 +43,21 @@ SHORT = [  # for the decoder: at this size it translates short everyday sentence
 def run_tour(console: Console | None = None, name: str = "echo-nano") -> dict[str, str]:
     """Search the texts with English queries, then translate; returns {query: language of its nearest text}."""
     from ..inference import encode, load_translator, translate
+    from ..search import nearest_neighbours
 
     console = console or Console()
     model, tokenizer = load_translator(pretrained(name), device="cpu", dtype="fp32")
     texts, languages = list(TEXTS.values()), list(TEXTS)
     embeddings = encode(model, tokenizer, texts, languages, normalize=True)
-    scores = encode(model, tokenizer, list(QUERIES), "eng_Latn", normalize=True) @ embeddings.T
+    found = nearest_neighbours(encode(model, tokenizer, list(QUERIES), "eng_Latn", normalize=True), embeddings, 1)
     table = Table(title=f"{name}: English sentences, and their nearest text of ten languages")
     for heading in ("English", "cosine", "", "nearest text"):
         table.add_column(heading)
     nearest = {}
-    for query, row in zip(QUERIES, scores):
-        best = int(row.argmax())
+    for query, cosine, best in zip(QUERIES, found.scores[:, 0], found.indices[:, 0]):
         lang, text = languages[best], texts[best]
         nearest[query] = lang
-        table.add_row(query, f"{row[best]:.2f}", "" if lang == QUERIES[query] else "wrong", text)
+        table.add_row(query, f"{cosine:.2f}", "" if lang == QUERIES[query] else "wrong", text)
     console.print(table)
     table = Table(title=f"{name}'s decoder on four chosen sentences (its card shows ten unselected ones)")
     for heading in ("", "text", "English"):

@@ -35,8 +35,8 @@ def neighbour_groups(targets: Any, clusters: int, seed: int = 0) -> np.ndarray:
         import faiss  # imported here because it takes 0.1 s
     except ImportError as error:
         raise ImportError("neighbour_groups needs faiss: pip install 'hf-echo[faiss]'") from error
-    used, rows = np.unique(targets.index, return_inverse=True)
-    vectors = np.ascontiguousarray(targets.matrix[used], dtype=np.float32)
+    _, first, rows = np.unique(targets.index, return_index=True, return_inverse=True)
+    vectors = np.ascontiguousarray(targets[first])
     if not 1 <= clusters <= len(vectors):
         raise ValueError(
             f"neighbour_groups={clusters} must be from 1 to {len(vectors)}, the number of distinct targets"

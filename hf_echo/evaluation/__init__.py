@@ -33,7 +33,7 @@ from .space.geometry import (
     principal_ratio,
     singular_values,
 )
-from .space.language_arrays import StoredEmbeddings, encode_parallel
+from .space.language_arrays import encode_parallel
 from .space.language_geometry import calinski_harabasz, invariance, language_bias, rsim
 from .tokens.attention import (
     AttentionEntropyResult,
@@ -54,7 +54,6 @@ __all__ = [
     "Result",
     "SpeedResult",
     "Stack",
-    "StoredEmbeddings",
     "Table",
     "TranslationResult",
     "XsimResult",

@@ -8,13 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 from transformers import AutoConfig
 
 from ..modeling import BlaserModel
 from .any_encoder import any_encoder
 from .encode import opening
-from .scorer import embed_columns
+from .scorer import embed_columns, score_blocks
 
 _open_encoder = lru_cache(maxsize=2)(any_encoder)
 
@@ -58,14 +57,7 @@ class BlaserScorer:
         columns = [(sources, source_langs), (targets, target_langs)]
         if model.config.kind == "ref":
             columns.append((references, target_langs))
-        scores = np.empty(len(sources), np.float32)
-        bar = tqdm(total=len(sources), desc="BLASER", unit="row", disable=not self.progress)
-        for start in range(0, len(sources), self.batch):
-            rows = slice(start, start + self.batch)
-            scores[rows] = self._block(model, [(texts[rows], langs[rows]) for texts, langs in columns])
-            bar.update(len(scores[rows]))
-        bar.close()
-        return scores
+        return score_blocks(lambda block: self._block(model, block), columns, self.batch, "BLASER", self.progress)
 
     @torch.inference_mode()
     def _block(self, model: BlaserModel, columns: list) -> np.ndarray:

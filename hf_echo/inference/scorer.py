@@ -46,19 +46,23 @@ class EchoScorer:
             raise ValueError(
                 f"columns have {', '.join(str(len(c)) for c in columns)} rows: give columns of equal length"
             )
-        scores = np.empty(len(sources), np.float32)
-        bar = tqdm(total=len(sources), desc="Scoring", unit="row", disable=not self.progress)
-        for start in range(0, len(sources), self.batch):
-            rows = slice(start, start + self.batch)
-            scores[rows] = self._block(*(column[rows] for column in columns))
-            bar.update(len(scores[rows]))
-        bar.close()
-        return scores
+        sides = [(sources, source_langs), (targets, target_langs)]
+        return score_blocks(self._block, sides, self.batch, "Scoring", self.progress)
 
-    def _block(self, sources, targets, source_langs, target_langs) -> np.ndarray:
-        encode = _open(self.model, dtype=self.dtype)
-        x, y = embed_columns(encode, [(sources, source_langs), (targets, target_langs)])
+    def _block(self, columns: list) -> np.ndarray:
+        x, y = embed_columns(_open(self.model, dtype=self.dtype), columns)
         return np.clip((x * y).sum(axis=1), -1, 1)
+
+
+def score_blocks(score, columns: Sequence[tuple], batch: int, label: str, progress: bool) -> np.ndarray:
+    """(rows,) float32: `score` of each block of `batch` rows of the columns (texts, languages)."""
+    scores = np.empty(len(columns[0][0]), np.float32)
+    with tqdm(total=len(scores), desc=label, unit="row", disable=not progress) as bar:
+        for start in range(0, len(scores), batch):
+            rows = slice(start, start + batch)
+            scores[rows] = score([(texts[rows], langs[rows]) for texts, langs in columns])
+            bar.update(len(scores[rows]))
+    return scores
 
 
 def embed_columns(encode, columns: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[np.ndarray]:

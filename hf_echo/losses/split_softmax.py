@@ -7,6 +7,7 @@ processes.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,14 +22,7 @@ def split_softmax_loss(
     hard_negative_mask: Tensor,
     *,
     gamma: float = 0.8,
-    logit_scale: float = 100.0,
-    margin: float = 0.3,
-    margin_space: str = "cosine",
-    guide_source: Tensor | None = None,
-    guide_target: Tensor | None = None,
-    radius: float = 0.5,
-    exclude: Tensor | None = None,
-    offset: int = 0,
+    **options: Any,
 ) -> Tensor:
     """Split-softmax contrastive loss (Omnilingual SONAR Eq. 5, ECHO Eq. 4, there without the logarithm).
 
@@ -41,8 +35,8 @@ def split_softmax_loss(
         hard_negatives: (n, K, d); those of row i belong to `source[i]`. K may be 0.
         hard_negative_mask: (n, K), True = a hard negative; the content of other slots is ignored.
         gamma: weight of the hard term, from 0 to 1.
-        logit_scale, margin, margin_space, guide_source, guide_target, radius, exclude, offset: as in
-            `contrastive_loss`.
+        options: `logit_scale`, `margin`, `margin_space`, `guide_source`, `guide_target`, `radius`, `exclude` and
+            `offset` of `contrastive_loss`, with its defaults.
 
     Returns:
         Scalar. A row without hard negatives has a hard term of log 1 = 0 and still counts in the mean.
@@ -63,14 +57,7 @@ def split_softmax_loss(
         hard_negatives,
         hard_negative_mask,
         gamma=gamma,
-        logit_scale=logit_scale,
-        margin=margin,
-        margin_space=margin_space,
-        guide_source=guide_source,
-        guide_target=guide_target,
-        radius=radius,
-        exclude=exclude,
-        offset=offset,
+        **options,
     )["total"]
 
 
@@ -82,13 +69,8 @@ def split_softmax_parts(
     *,
     gamma: float = 0.8,
     logit_scale: float = 100.0,
-    margin: float = 0.3,
-    margin_space: str = "cosine",
-    guide_source: Tensor | None = None,
-    guide_target: Tensor | None = None,
-    radius: float = 0.5,
-    exclude: Tensor | None = None,
     offset: int = 0,
+    **options: Any,
 ) -> dict[str, Tensor]:
     """`split_softmax_loss` with its named terms, for logging.
 
@@ -103,18 +85,7 @@ def split_softmax_parts(
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma must lie between 0 and 1, got {gamma}")
-    contrastive = contrastive_loss(
-        source,
-        target,
-        logit_scale=logit_scale,
-        margin=margin,
-        margin_space=margin_space,
-        guide_source=guide_source,
-        guide_target=guide_target,
-        radius=radius,
-        exclude=exclude,
-        offset=offset,
-    )
+    contrastive = contrastive_loss(source, target, logit_scale=logit_scale, offset=offset, **options)
     own = target[offset : offset + len(source)]
     hard = hard_negatives_loss(source, own, hard_negatives, hard_negative_mask, logit_scale=logit_scale)
     return {

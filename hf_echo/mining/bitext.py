@@ -11,22 +11,16 @@ of `evaluation.xsim`. Which pairs are offered:
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm.auto import tqdm
 
-from ..search.approximate import index_neighbours
-from ..search.best import Best, search_folder
-from ..search.checks import refuse_broken
-from ..search.margin import MARGINS, margin_scores
-from ..search.neighbours import Neighbours, mutual_neighbours
+from ..search.blocks import BLOCK, Best, Blocks, exact_neighbours, search_folder
+from ..search.faiss_index import index_neighbours
+from ..search.margin import MARGINS, best_by_margin
 
 RETRIEVALS = ("max", "forward", "backward", "intersection")
-BLOCK = 65_536  # rows of one side that are in memory at a time
 
 
 class MinedPairs(NamedTuple):
@@ -87,79 +81,12 @@ def mine(
     folder = search_folder(work, x, y, k=k, block=block, index=index)
     best, best_back = Best(x, k, folder), Best(y, k, folder)
     if index is None:
-        forward, backward = _exact_neighbours(best, best_back, progress)
+        forward, backward = exact_neighbours(best, best_back, progress)
     else:
         forward = index_neighbours(best, y, index, progress=progress)
         backward = index_neighbours(best_back, x, index, progress=progress)
-    found = _retrieve(_best(forward, backward, margin), _best(backward, forward, margin), retrieval)
+    found = _retrieve(best_by_margin(forward, backward, margin), best_by_margin(backward, forward, margin), retrieval)
     return found if threshold is None else found.above(threshold)
-
-
-class Blocks:
-    """A collection read block by block: iterate (first row, (rows, d) array). Broken rows are refused."""
-
-    def __init__(self, parts: Any, block: int, name: str):
-        self.parts = [np.asanyarray(p) for p in (parts if isinstance(parts, Sequence) else [parts])]
-        self.block, self.name = block, name
-        if not self.parts or any(p.ndim != 2 or 0 in p.shape for p in self.parts):
-            shapes = [p.shape for p in self.parts]
-            raise ValueError(f"{name} must be (rows, dimensions) arrays with at least one of each, got {shapes}")
-        if len({p.shape[1] for p in self.parts}) > 1:
-            raise ValueError(f"the parts of {name} differ in dimensions: {sorted({p.shape[1] for p in self.parts})}")
-        self.starts = np.cumsum([0, *(len(p) for p in self.parts)])
-        self.rows, self.width = int(self.starts[-1]), self.parts[0].shape[1]
-
-    def __len__(self) -> int:
-        return -(-self.rows // self.block)
-
-    def __iter__(self):
-        return ((number * self.block, self.read_block(number)) for number in range(len(self)))
-
-    def read_block(self, number: int) -> np.ndarray:
-        return self.read(number * self.block, min((number + 1) * self.block, self.rows))
-
-    def digest(self) -> str:
-        """Of every number, and of nothing that says where it stands."""
-        digest = hashlib.blake2b(f"{self.rows} {self.width} {self.parts[0].dtype}".encode(), digest_size=16)
-        for _, rows in self:
-            digest.update(np.ascontiguousarray(rows))
-        return digest.hexdigest()
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        pieces = [
-            part[max(start - first, 0) : stop - first]
-            for first, part in zip(self.starts, self.parts)
-            if first < stop and first + len(part) > start
-        ]
-        rows = np.concatenate(pieces) if len(pieces) > 1 else np.array(pieces[0])
-        refuse_broken(rows, lambda row: f"{self.name}, row {start + row}")
-        return rows
-
-
-def _exact_neighbours(forward: Best, backward: Best, progress: bool) -> tuple[Neighbours, Neighbours]:
-    x, y, k = forward.side, backward.side, forward.neighbours.scores.shape[1]
-    bar = tqdm(total=len(x) * len(y), desc="Searching", unit="block", disable=not progress)
-    for i in range(len(x)):
-        rows = None
-        for j in range(len(y)):
-            if forward.done[i] <= j or backward.done[j] <= i:
-                rows, columns = x.read_block(i) if rows is None else rows, y.read_block(j)
-                there, back = mutual_neighbours(rows, columns, min(k, len(rows), len(columns)))
-                if forward.done[i] == j:  # a killed run may have written this block and not the other side's
-                    forward.add(i, there, j * y.block)
-                if backward.done[j] == i:
-                    backward.add(j, back, i * x.block)
-            bar.update()
-    bar.close()
-    return forward.neighbours, backward.neighbours
-
-
-def _best(forward: Neighbours, backward: Neighbours, margin: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """(score, row of the other side) of each row's best candidate."""
-    scores = forward.scores.astype(np.float64) if margin is None else margin_scores(forward, backward, margin)
-    scores = np.where(forward.indices < 0, -np.inf, scores)  # an approximate index may find fewer than k
-    rows, at = np.arange(len(scores)), scores.argmax(axis=1)
-    return scores[rows, at], forward.indices[rows, at]
 
 
 def _retrieve(there: tuple, back: tuple, retrieval: str) -> MinedPairs:

@@ -1,7 +1,7 @@
 """Texts of a parallel dataset by language, encoded to disk once, and the neighbours of some among others.
 
 Contract: a dataset is read by block and never held in memory; of each row only numbers are kept. A folder holds the
-embeddings of one column, pair of languages and model (`shards`), and a search that was stopped goes on (`best`).
+embeddings of one column, pair of languages and model (`shards`), and a stopped search resumes (`search.blocks`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tqdm.auto import tqdm
 
 from ..data.pipeline.filters.normal_form import normal_forms
 from ..languages import language
-from ..search.approximate import index_neighbours
-from ..search.best import Best, search_folder
+from ..search.blocks import BLOCK, Best, Blocks, search_folder
+from ..search.faiss_index import index_neighbours
 from ..search.neighbours import Neighbours
 from ..utils.files import write_whole
-from .bitext import BLOCK, Blocks
 from .shards import Encode, encode_to_shards
 
 READ = 10_000  # rows of a dataset at a time
+PART = 16_384  # queries whose neighbours are judged together
 
 
 class ColumnTexts:
@@ -61,16 +61,6 @@ def best_of(queries: list, pool: list, k: int, index: str, work: Path, progress:
         raise ValueError(f"queries have {x.width} dimensions and the pool {y.width}: one model must encode both")
     folder = search_folder(work, x, y, k=k, index=index)
     return index_neighbours(Best(x, k, folder), y, index, progress=progress)
-
-
-def take_rows(parts: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """Rows of arrays that follow one another, in the order asked for."""
-    starts = np.cumsum([0, *(len(part) for part in parts)])
-    found = np.empty((len(rows), parts[0].shape[1]), np.float32)
-    for part, start in zip(parts, starts, strict=False):
-        mine = (rows >= start) & (rows < start + len(part))
-        found[mine] = part[rows[mine] - start]
-    return found
 
 
 def row_keys(dataset: Any, side: str, progress: bool = True) -> np.ndarray:

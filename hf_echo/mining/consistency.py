@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..evaluation.results import Result
-from ..search.neighbours import unit_rows
+from ..inference.embedding_files import take_rows
+from ..search.checks import unit_rows
 from .columns import (
+    PART,
     best_of,
     encode_column,
     first_of_each,
@@ -22,14 +24,12 @@ from .columns import (
     row_keys,
     rows_by,
     sampled,
-    take_rows,
     write_rows,
 )
 from .shards import SHARD, Encode
 
 SIDES = ("source", "target")
 ROUNDING = 1e-5  # of a cosine of float32 rows: another snippet must be better by more than that
-PART = 16_384
 
 
 @dataclass(frozen=True)

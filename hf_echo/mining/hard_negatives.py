@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..evaluation.results import Result
-from ..search.neighbours import unit_rows
+from ..inference.embedding_files import take_rows
+from ..search.checks import unit_rows
 from .columns import (
+    PART,
     best_of,
     encode_column,
     first_of_each,
@@ -23,13 +25,11 @@ from .columns import (
     row_keys,
     rows_by,
     sampled,
-    take_rows,
     write_rows,
 )
 from .shards import SHARD, Encode
 
 SPARE = 27  # candidates beyond k that exclusions may use up
-PART = 16_384  # rows whose candidates are looked at together
 
 
 @dataclass(frozen=True)

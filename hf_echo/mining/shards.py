@@ -1,12 +1,12 @@
-"""Embeddings of a text file on disk, in shards that are memory-mapped and, once written, never made again.
+"""Embeddings of a text file on disk, in memory-mapped shards of rows in order (`inference.embedding_files`).
 
-Contract: a folder holds the embeddings of one file, language and model. A run that was stopped goes on with the
-first missing shard. A folder of another file, language or model is refused, not overwritten.
+A folder holds the embeddings of one file, language and model. A stopped run resumes at the first missing shard. A
+folder of another file, language or model is refused, not overwritten. The model is known by its embedding of one
+sentence, because `encode` may be any function and need not have files with a fingerprint.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..inference.embedding_files import encode_shards, encoded
 from ..search.checks import refuse_broken
-from ..utils.files import write_whole
+from ..utils.files import read_json, write_json
 from .lines import TextLines
 
 SHARD = 16_384  # rows
@@ -41,31 +42,25 @@ def encode_to_shards(
         ValueError: the folder belongs to something else; the encoder loses rows, or gives NaN or zero embeddings
             (with file and line).
     """
-    folder.mkdir(parents=True, exist_ok=True)
     _claim(folder, lines, encode, lang, model, shard)
-    starts = range(0, len(lines), shard)
-    paths = [folder / f"{number:06d}.npy" for number in range(len(starts))]
     bar = tqdm(total=len(lines), desc=f"Encoding {lines.path.name}", unit="line", disable=not progress)
-    for start, path in zip(starts, paths, strict=True):
-        stop = min(start + shard, len(lines))
-        if path.exists():
-            bar.update(stop - start)
-            continue
+
+    def make(start: int, stop: int) -> np.ndarray:
+        bar.update(start - bar.n)  # shards that are finished
         parts = []
         for i in range(start, stop, CHUNK):
             parts.append(_encoded(lines, encode, lang, i, min(i + CHUNK, stop)))
             bar.update(len(parts[-1]))
-        with write_whole(path) as unfinished:
-            np.save(unfinished, np.concatenate(parts))
+        return np.concatenate(parts)
+
+    shards = encode_shards(folder, len(lines), shard, make)
+    bar.update(len(lines) - bar.n)
     bar.close()
-    return [np.load(path, mmap_mode="r") for path in paths]
+    return shards
 
 
 def _encoded(lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int) -> np.ndarray:
-    texts = lines.read(start, stop)
-    vectors = np.asarray(encode(texts, lang), dtype=np.float32)
-    if vectors.ndim != 2 or len(vectors) != len(texts):
-        raise ValueError(f"the model gave shape {vectors.shape} for {len(texts)} lines of {lines.path}")
+    vectors = encoded(encode, lines.read(start, stop), lang, f"lines of {lines.path}")
     refuse_broken(vectors, lambda row: f"{lines.path}:{lines.line_of(start + row)}")
     return vectors
 
@@ -73,15 +68,13 @@ def _encoded(lines: TextLines, encode: Encode, lang: str | None, start: int, sto
 def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int) -> None:
     """Write down whose embeddings these are, or check it. A model is known by its embedding of one sentence."""
     note = folder / "about.json"
-    there = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
+    there = read_json(note) if note.exists() else None
     # In the language of the first run: another language alone does not make another model.
     asked = lang if there is None else there["lang"]
     probe = np.asarray(encode([PROBE], asked), dtype=np.float64).ravel()
     mine = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
     if there is None:
-        about = mine | {"name": str(lines.path), "model": model, "probe": probe.tolist()}
-        with write_whole(note) as unfinished:
-            unfinished.write_text(json.dumps(about), encoding="utf-8")
+        write_json(note, mine | {"name": str(lines.path), "model": model, "probe": probe.tolist()})
         return
     known = np.array(there["probe"])
     cosine = known @ probe / (np.linalg.norm(known) * np.linalg.norm(probe)) if known.shape == probe.shape else 0

@@ -9,7 +9,6 @@ Results are plain dicts and JSON: `measure` computes them, `write_report` only s
 
 from __future__ import annotations
 
-from .cache import cached_encoder, fingerprint
 from .data import ReportData, read_folder
 from .measure import measure
 from .models import ReportModel, open_model
@@ -18,8 +17,6 @@ from .render import write_report
 __all__ = [
     "ReportData",
     "ReportModel",
-    "cached_encoder",
-    "fingerprint",
     "measure",
     "open_model",
     "read_folder",

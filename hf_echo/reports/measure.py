@@ -17,6 +17,8 @@ not be measured, with the reason. Shape of the result:
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,9 +33,10 @@ from ..evaluation.results import Table
 from ..evaluation.retrieval.multilingual import evaluate_xsim
 from ..evaluation.space.geometry import evaluate_geometry
 from ..evaluation.tokens.alignment import aer_by_layer, evaluate_alignment
+from ..inference.embedding_store import stored_encoder
 from ..inference.encoders import Encode
 from ..languages import LANGUAGES
-from .cache import cached_encoder, cached_result
+from ..utils.resume import json_once
 from .cost import measure_cost
 from .data import NwayTable, ReportData
 from .errors import error_examples
@@ -59,7 +62,7 @@ def measure(
     """Measure every model on every set.
 
     Args:
-        cache: folder of cached embeddings and alignment results.
+        cache: folder of stored embeddings and of results of alignment and cost.
         main: set for heat map, geometry, map and examples; None is the one with most sentences in all languages.
         examples: number of retrieval errors per model.
 
@@ -95,7 +98,7 @@ def measure(
         bar.set_description(f"{model.label}: {file} {what}")
         if model.label not in encoders:
             encoders = {  # only one model's embeddings are in memory
-                model.label: cached_encoder(model.encode, cache, model.model_id, progress=progress)
+                model.label: stored_encoder(model.encode, model.model_id, cache, progress=progress)
             }
         with _naming(file, model.label):
             step(result, model, encoders[model.label], data, cache, examples)
@@ -164,7 +167,7 @@ def _topics(table: NwayTable, result, model, encode, data, cache, examples) -> N
     if not wanted:
         _skip(result, model, f"topics: {table.file} has no training rows in {' or '.join(TRAINING_LANGS)}")
     if model.probe_encode:
-        encode = cached_encoder(model.probe_encode, cache, f"{model.model_id}-probe")
+        encode = stored_encoder(model.probe_encode, f"{model.model_id}-probe", cache)
     for lang in wanted:
         accuracies = evaluate_classification(encode, train, test, train_lang=lang)
         place = result["topics"].setdefault(table.name, {}).setdefault(lang, {})
@@ -207,7 +210,7 @@ def _alignment(subject, result, model, encode, data, cache, examples) -> None:
         alignment = evaluate_alignment(*model.tokens(), pairs, methods=("itermax",), on_long="skip", progress=True)
         return [row | alignment.notes for row in aer_by_layer(alignment).rows]
 
-    rows = cached_result(cache, ["alignment", model.model_id, data.fingerprints[name]], make)
+    rows = _result_once(cache, ["alignment", model.model_id, data.fingerprints[name]], make)
     result["alignment"].setdefault(name, {})[model.label] = rows
 
 
@@ -218,7 +221,13 @@ def _cost(table: NwayTable, result, model, encode, data, cache, examples) -> Non
     texts = list(table.texts[data.target_lang].values())[:MOST_FOR_SPEED]
     key = ["cost", model.model_id, data.target_lang, texts]
     make = lambda: measure_cost(model.name, data.texts, texts, data.target_lang)  # noqa: E731
-    result["cost"][model.label] = cached_result(cache, key, make)
+    result["cost"][model.label] = _result_once(cache, key, make)
+
+
+def _result_once(cache: str | Path, key: Any, make: Callable[[], Any]) -> Any:
+    """The result of `make` under a key of JSON values; a second report reads it from the cache."""
+    digest = hashlib.sha256(json.dumps(key, ensure_ascii=False).encode()).hexdigest()[:24]
+    return json_once(Path(cache) / f"result-{digest}.json", make)
 
 
 @contextmanager

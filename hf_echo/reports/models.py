@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..inference.any_encoder import any_encoder
-from ..inference.encode import load_encoder
+from ..inference.encode import load_encoder, opening
 from ..inference.encoders import Encode, tfidf_encoder
-from .cache import fingerprint
+from ..utils.fingerprint import fingerprint
 
 BASELINES = {
     "tfidf": "TF-IDF of character 2- to 5-grams, fitted on the measured texts: uses spelling only",
@@ -25,9 +25,9 @@ TFIDF_FEATURES = 20_000  # for the topic probe, which needs dense rows
 class ReportModel:
     """A model of the report.
 
-    `model_id`: key of cached results. `sparse`: no geometry is measured. `tokens()`: (model, tokenizer) for word
-    alignment; None without token states. `probe_encode`: encoder for the topic probe, if not `encode`. `name`: for
-    `open_model` in another process; None if that is impossible.
+    `model_id`: key of stored embeddings and results. `sparse`: no geometry is measured. `tokens()`: (model, tokenizer)
+    for word alignment; None without token states. `probe_encode`: encoder for the topic probe, if not `encode`. `name`:
+    for `open_model` in another process; None if that is impossible.
     """
 
     label: str
@@ -64,7 +64,7 @@ def open_model(name: str, texts: Sequence[str], label: str | None = None) -> Rep
     return ReportModel(
         label or (name if name in BASELINES else _short(name)),
         _lazy(lambda: any_encoder(place)),
-        fingerprint(place),
+        model_id(place),
         BASELINES.get(name, ""),
         tokens=lambda: load_encoder(place),
         name=name,
@@ -82,6 +82,25 @@ def open_models(names: Sequence[str], texts: Sequence[str]) -> list[ReportModel]
         twice = next(name for name in names if list(names).count(name) > 1)
         raise ValueError(f"{twice!r} is given twice; give each model once")
     return models
+
+
+def model_id(name: str) -> str:
+    """Name and fingerprint of a model, which exists: all that its embeddings depend on except language and text.
+
+    Raises:
+        FileNotFoundError: no such folder, no such name on the Hub, or no model there.
+    """
+    from transformers.utils import cached_file
+
+    with opening(name) as found:
+        if not Path(found).is_dir():  # the fingerprint of a name on the Hub is the commit of a downloaded file
+            files = (
+                cached_file(found, file, _raise_exceptions_for_missing_entries=False)
+                for file in ("config.json", "modules.json")
+            )
+            if not any(files):
+                raise FileNotFoundError(f"{name!r} has no config.json and no modules.json: give a model")
+    return f"{name} {fingerprint(name)}"
 
 
 def minilm_folder() -> str:

@@ -30,8 +30,15 @@ def best_matches(x: Any, y: Any, margin: str | None = None, k: int = 4) -> np.nd
     if margin is None:
         return nearest_neighbours(x, y, 1).indices[:, 0]
     forward, backward = mutual_neighbours(x, y, min(k, x.shape[0], y.shape[0]))
-    best = margin_scores(forward, backward, margin).argmax(axis=1)
-    return forward.indices[np.arange(len(best)), best]
+    return best_by_margin(forward, backward, margin)[1]
+
+
+def best_by_margin(forward: Neighbours, backward: Neighbours, margin: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """(score, row of the other side) of each row's best neighbour by margin score, or by cosine (None)."""
+    scores = forward.scores.astype(np.float64) if margin is None else margin_scores(forward, backward, margin)
+    scores = np.where(forward.indices < 0, -np.inf, scores)  # an approximate index may find fewer than k
+    rows, at = np.arange(len(scores)), scores.argmax(axis=1)
+    return scores[rows, at], forward.indices[rows, at]
 
 
 def margin_scores(forward: Neighbours, backward: Neighbours, margin: str) -> np.ndarray:

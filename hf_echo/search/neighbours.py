@@ -5,8 +5,7 @@ known here.
 
 What "exact" means. Rows are scaled to length 1 and kept in float32; the score of a pair is their dot product
 in float64, rounded to float32; the best score comes first and equal scores are ordered by LOWEST INDEX. So
-the answer depends neither on `memory` nor on the number of threads. How it is found: `block_search`,
-`pruned_search`.
+the answer depends neither on `memory` nor on the number of threads. How it is found: `exact`.
 
 A zero row has no direction: its cosine with everything is 0, so its neighbours are the rows of lowest index.
 """
@@ -18,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .block_search import search
+from .checks import unit_rows
+from .exact import search
 from .pair_scores import key_columns, key_scores
 
 MEMORY = 2**26  # floats: 256 MB
@@ -29,6 +29,21 @@ class Neighbours(NamedTuple):
 
     scores: np.ndarray
     indices: np.ndarray
+
+    def merged(self, new: Neighbours, offset: int) -> Neighbours:
+        """The best of these and of the next rows of the other matrix, whose first row is `offset`.
+
+        Blocks come in the order of their rows, so a stable sort orders equal scores by lowest row.
+        """
+        scores = np.concatenate([self.scores, new.scores], axis=1)
+        indices = np.concatenate([self.indices, np.where(new.indices < 0, -1, new.indices + offset)], axis=1)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, : self.scores.shape[1]]
+        return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(indices, order, axis=1))
+
+    @classmethod
+    def none_yet(cls, rows: int, k: int) -> Neighbours:
+        """Index -1 and score minus infinity everywhere."""
+        return cls(np.full((rows, k), -np.inf, np.float32), np.full((rows, k), -1, np.int64))
 
 
 def nearest_neighbours(x: Any, y: Any, k: int, *, memory: int = MEMORY) -> Neighbours:
@@ -58,56 +73,6 @@ def mutual_neighbours(x: Any, y: Any, k: int, *, memory: int = MEMORY) -> tuple[
     _check(x, y, k, min(x.shape[0], y.shape[0]), memory)
     forward, backward = search(x, _beside(y, x), k, k, memory)
     return _neighbours(forward), _neighbours(backward)
-
-
-def unit_rows(x: Any, name: str = "x") -> Any:
-    """A float32 tensor (or CSR matrix) with rows of length 1, zero rows left alone; refuses NaN, infinity."""
-    if hasattr(x, "tocsr"):
-        return _unit_rows_sparse(x.tocsr().astype(np.float64), name)
-    is_tensor = isinstance(x, torch.Tensor)
-    x = x.detach() if is_tensor else np.asarray(x)
-    _check_shape(x.shape, name)
-    unit = torch.empty(tuple(x.shape), dtype=torch.float32, device=x.device if is_tensor else None)
-    for start in range(0, len(x), 1024):  # float64 for a small block, and never in the caller's memory
-        rows = x[start : start + 1024]
-        block = rows.double() if is_tensor else torch.from_numpy(np.array(rows, dtype=np.float64))
-        norms = block.norm(dim=1, keepdim=True)
-        if not bool(((norms > 1e-100) & (norms < 1e100)).all()):
-            block, norms = _in_range(block, start, name)
-        unit[start : start + 1024] = block.div_(norms)
-    return unit
-
-
-def _in_range(block: torch.Tensor, start: int, name: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows scaled so that their squares neither overflow nor vanish, and their norms; zero rows get norm 1."""
-    if len(broken := (~torch.isfinite(block)).any(1).nonzero()):
-        _refuse_row(start + int(broken[0]), name)
-    largest = block.abs().amax(1, keepdim=True)
-    block = block / torch.where(largest > 0, largest, 1.0)
-    norms = block.norm(dim=1, keepdim=True)
-    return block, torch.where(norms > 0, norms, 1.0)
-
-
-def _unit_rows_sparse(x: Any, name: str) -> Any:
-    _check_shape(x.shape, name)
-    if len(broken := np.flatnonzero(~np.isfinite(x.data))):
-        _refuse_row(int(np.searchsorted(x.indptr, broken[0], side="right")) - 1, name)
-    norms = np.sqrt(np.asarray(x.multiply(x).sum(axis=1)).ravel())
-    x.data /= np.repeat(np.where(norms > 0, norms, 1.0), np.diff(x.indptr))
-    return x.astype(np.float32)
-
-
-def _check_shape(shape: tuple, name: str) -> None:
-    if len(shape) != 2 or 0 in shape:
-        raise ValueError(
-            f"{name} must be a (rows, dimensions) matrix with at least one of each, got shape {tuple(shape)}"
-        )
-
-
-def _refuse_row(row: int, name: str) -> None:
-    raise ValueError(
-        f"{name} holds NaN or infinite values, first in row {row}: look for broken embeddings before scoring them"
-    )
 
 
 def _check(x: Any, y: Any, k: int, largest: int, memory: int) -> None:

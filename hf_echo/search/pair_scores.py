@@ -15,10 +15,11 @@ NO_PAIR = torch.iinfo(torch.int64).min
 
 
 def product(x: Any, y: Any, out: torch.Tensor | None = None) -> torch.Tensor:
-    """(n, m) x @ y.T, into `out` where it is given."""
-    if isinstance(x, torch.Tensor):
+    """(n, m) x @ y.T in float32 or wider, into `out` if given."""
+    if isinstance(x, torch.Tensor) and x.dtype != torch.bfloat16:
         return torch.mm(x, y.T, out=out)
-    scores = torch.from_numpy((x @ y.T).toarray())
+    scores = x @ y.T
+    scores = scores.float() if isinstance(scores, torch.Tensor) else torch.from_numpy(scores.toarray())
     return scores if out is None else out.copy_(scores)
 
 

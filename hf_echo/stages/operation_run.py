@@ -36,8 +36,8 @@ def read_operation(path: Path, overrides: dict[str, Any] | None = None) -> tuple
     values = read_values(path, overrides)
     name = values.pop("operation", None)
     if name not in OPERATIONS:
-        known = f"it must be one of {', '.join(OPERATIONS)}"
-        raise ValueError(f"{path}: operation is {name!r}{did_you_mean(name, OPERATIONS, known)}")
+        names = f"it must be one of {', '.join(OPERATIONS)}"
+        raise ValueError(f"{path}: operation is {name!r}{did_you_mean(name, OPERATIONS, names)}")
     operation = OPERATIONS[name]
     known = operation.fields()
     values = checked_fields(path, values, known)

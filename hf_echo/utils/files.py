@@ -1,14 +1,15 @@
-"""Output files: check before the work starts, write completely or not at all. Also reads .npy files."""
+"""Output files: check before the work starts, write completely or not at all. Also reads .npy and JSON files."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,6 +46,22 @@ def write_whole(path: str | Path) -> Iterator[Path]:
         os.replace(unfinished, place)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    with write_whole(path) as unfinished:
+        unfinished.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def read_json(path: str | Path) -> Any:
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def write_array(path: str | Path, array: np.ndarray) -> None:
+    import numpy as np
+
+    with write_whole(path) as unfinished, unfinished.open("wb") as file:
+        np.save(file, array)
 
 
 def same_place(one: str | Path, other: str | Path) -> bool:

@@ -7,7 +7,6 @@ of a worker are bounded, and the final sum works language by language.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -25,7 +24,7 @@ from tqdm.auto import tqdm
 from ..data.formats import Block
 from ..data.tables import BadRows
 from ..languages import is_language
-from ..utils.files import write_whole
+from ..utils.files import read_json, write_json
 from .counts_file import WordCounts
 from .counts_shards import Counted, Settings, Shard, count_shard, finished_parts, part_meta, read_part
 from .counts_sources import KINDS, Opened, Source, open_sources
@@ -111,7 +110,7 @@ def _resume(parts: Path, counting: dict[str, Any], opened: Sequence[Opened]) -> 
     manifest = parts / "manifest.json"
     known: dict[str, Any] = {}
     if manifest.exists():
-        earlier = json.loads(manifest.read_text(encoding="utf-8"))
+        earlier = read_json(manifest)
         fix = f"use the old settings and files, or delete {parts} to count again"
         if changed := [name for name in counting if earlier["how"].get(name) != counting[name]]:
             raise ValueError(f"{parts} has an interrupted count with another {changed[0]}: {fix}")
@@ -121,8 +120,7 @@ def _resume(parts: Path, counting: dict[str, Any], opened: Sequence[Opened]) -> 
             if before and now and (changed := [name for name in now if before[name] != now[name]]):
                 raise ValueError(f"{source.label} has changed ({changed[0]}) since its count was interrupted: {fix}")
     sources = known | {source.label: source.identity for source in opened if source.identity}
-    with write_whole(manifest) as unfinished:
-        unfinished.write_text(json.dumps({"how": counting, "sources": sources}), encoding="utf-8")
+    write_json(manifest, {"how": counting, "sources": sources})
     for source in opened:
         if source.identity is None:
             for file in parts.glob(f"{source.key}-*"):

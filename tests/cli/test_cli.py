@@ -158,18 +158,15 @@ def test_a_translation_is_one_line(run, model, monkeypatch):
 # evaluate
 
 
+def pair_of_files(model, files) -> list:
+    return ["--model", model, "--source", files / "a.txt", "--source-lang", "fra_Latn", "--target", files / "b.txt"]
+
+
 def test_evaluate_xsim(run, files, model, toy, toy_trained, toy_tokenizer):
     arguments = (
         "evaluate",
         "xsim",
-        "--model",
-        model,
-        "--source",
-        files / "a.txt",
-        "--source-lang",
-        "fra_Latn",
-        "--target",
-        files / "b.txt",
+        *pair_of_files(model, files),
         "--target-lang",
         "eng_Latn",
     )
@@ -196,14 +193,7 @@ def test_evaluate_translation(run, files, model, toy, toy_trained, toy_tokenizer
     code, out, _ = run(
         "evaluate",
         "translation",
-        "--model",
-        model,
-        "--source",
-        files / "a.txt",
-        "--source-lang",
-        "fra_Latn",
-        "--target",
-        files / "b.txt",
+        *pair_of_files(model, files),
         "--json",
         files / "t.json",
     )

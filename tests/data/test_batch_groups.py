@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hf_echo.data.batch_groups import language_groups, neighbour_groups
-from hf_echo.inference.embedding_store import FrozenRows
+from hf_echo.inference.embedding_store import StoredRows
 
 
 def bundles(n=6, each=40, rows=500, d=16, noise=0.05):
@@ -18,7 +18,7 @@ def bundles(n=6, each=40, rows=500, d=16, noise=0.05):
     matrix = np.repeat(centres, each, axis=0) + noise * rng.normal(size=(n * each, d))
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     index = np.concatenate([np.arange(n * each), rng.integers(0, n * each, rows - n * each)])
-    return FrozenRows(matrix.astype(np.float16), rng.permutation(index)), each
+    return StoredRows(matrix.astype(np.float16), rng.permutation(index)), each
 
 
 def test_near_texts_share_a_cluster():
@@ -58,7 +58,7 @@ def test_the_seed_decides():
 
 @pytest.mark.parametrize("clusters", [0, 4])
 def test_too_many_clusters(clusters):
-    targets = FrozenRows(np.eye(5, dtype=np.float16), np.array([0, 2, 2, 4, 0, 4]))
+    targets = StoredRows(np.eye(5, dtype=np.float16), np.array([0, 2, 2, 4, 0, 4]))
     assert len(set(neighbour_groups(targets, 3))) == 3
     with pytest.raises(
         ValueError, match=f"neighbour_groups={clusters} must be from 1 to 3, the number of distinct targets"
@@ -69,7 +69,7 @@ def test_too_many_clusters(clusters):
 def test_without_faiss(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(ImportError, match=r"neighbour_groups needs faiss: pip install 'hf-echo\[faiss\]'"):
-        neighbour_groups(FrozenRows(np.eye(2, dtype=np.float16), np.arange(2)), 1)
+        neighbour_groups(StoredRows(np.eye(2, dtype=np.float16), np.arange(2)), 1)
 
 
 def test_pairs_of_languages():

@@ -138,17 +138,16 @@ CALLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+def ask(hub: type, script: str, calls: dict, home) -> tuple[dict, str]:
+    """(answers, standard error) of a script that makes these calls in another process, with `hub` as its Hub."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    home = tmp_path_factory.mktemp("home")
     environment = {k: v for k, v in os.environ.items() if k not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")}
     environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(home)}
     environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        input=json.dumps(list(CALLS.values())),
+        [sys.executable, "-c", script],
+        input=json.dumps(list(calls.values())),
         text=True,
         capture_output=True,
         env=environment,
@@ -156,7 +155,13 @@ def answers(tmp_path_factory):
     )
     server.shutdown()
     assert done.returncode == 0, done.stderr
-    return dict(zip(CALLS, json.loads(done.stdout), strict=True)) | {"stderr": done.stderr}
+    return dict(zip(calls, json.loads(done.stdout), strict=True)), done.stderr
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    found, errors = ask(Hub, SCRIPT, CALLS, tmp_path_factory.mktemp("home"))
+    return found | {"stderr": errors}
 
 
 def pairs(rows):

@@ -134,7 +134,7 @@ def test_live_rows_are_the_same(dataset):
 
 
 def test_a_wrong_number_of_vectors_is_an_error(dataset, tmp_path):
-    with pytest.raises(ValueError, match=r"the encoder gave an array \(1, 3\) for \d+ texts in deu_Latn"):
+    with pytest.raises(ValueError, match=r"the encoder gave shape \(1, 3\) for \d+ texts in 'deu_Latn'"):
         frozen_embeddings(dataset, lambda texts, lang: np.ones((1, 3)), "an encoder", tmp_path)
 
 

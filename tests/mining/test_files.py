@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-import hf_echo.cli as cli
 from hf_echo.mining import mine, mine_files
 from hf_echo.mining.lines import TextLines
 from hf_echo.mining.shards import encode_to_shards
@@ -155,17 +153,7 @@ def test_errors_name_file_and_line(files):
         mine_files(files / "absent.txt", files / "b.txt", files / "o.tsv", encode, progress=False)
 
 
-def run(monkeypatch, capfd, *arguments):
-    monkeypatch.setattr(sys, "argv", ["hf-echo", *map(str, arguments)])
-    try:
-        cli.main()
-        code = 0
-    except SystemExit as end:
-        code = end.code or 0
-    return (code, *capfd.readouterr())
-
-
-def test_command_mines_with_the_toy_model(toy, toy_folders, tmp_path, monkeypatch, capfd):
+def test_command_mines_with_the_toy_model(run, toy, toy_folders, tmp_path):
     meanings = toy.split("dev")
     french = [toy.say(m, "fra_Latn") for m in meanings[:24]]
     english = [toy.say(m, "eng_Latn") for m in meanings[8:]][::-1]
@@ -174,7 +162,7 @@ def test_command_mines_with_the_toy_model(toy, toy_folders, tmp_path, monkeypatc
     command = ["mine", tmp_path / "fr.txt", tmp_path / "en.txt", "--model", toy_folders["release"]]
     command += ["--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--dedup"]
     command += ["--out", tmp_path / "p" / "pairs.tsv"]
-    code, out, err = run(monkeypatch, capfd, *command, "--json", tmp_path / "report.json")
+    code, out, err = run(*command, "--json", tmp_path / "report.json")
     assert code == 0, err
     report = json.loads(out)
     assert report == json.loads((tmp_path / "report.json").read_text())
@@ -183,10 +171,10 @@ def test_command_mines_with_the_toy_model(toy, toy_folders, tmp_path, monkeypatc
     gold = {(toy.say(m, "fra_Latn"), toy.say(m, "eng_Latn")) for m in meanings[8:24]}
     assert len(found & gold) >= 8  # half of the pairs of held-out sentences, among strangers
 
-    assert run(monkeypatch, capfd, *command, "--retrieval", "intersection", "--margin", "cosine")[0] == 0
-    code, _, err = run(monkeypatch, capfd, *command, "--retrieval", "both")
+    assert run(*command, "--retrieval", "intersection", "--margin", "cosine")[0] == 0
+    code, _, err = run(*command, "--retrieval", "both")
     assert code == 2 and "retrieval is 'both'" in err and err.count("hf-echo:") == 1
-    code, _, err = run(monkeypatch, capfd, "mine", tmp_path / "no.txt", *command[2:])
+    code, _, err = run("mine", tmp_path / "no.txt", *command[2:])
     assert code == 2 and "no.txt" in err
 
 

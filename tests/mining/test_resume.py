@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-import hf_echo.mining.bitext as bitext
+import hf_echo.search.blocks as blocks
 from hf_echo.mining import mine, mine_files
 
 
@@ -27,13 +27,13 @@ def sides():
 @pytest.fixture
 def searches(monkeypatch):
     """Counts the blocks that are searched."""
-    calls, real = [], bitext.mutual_neighbours
+    calls, real = [], blocks.mutual_neighbours
 
     def counted(rows, columns, k):
         calls.append((len(rows), len(columns)))
         return real(rows, columns, k)
 
-    monkeypatch.setattr(bitext, "mutual_neighbours", counted)
+    monkeypatch.setattr(blocks, "mutual_neighbours", counted)
     return calls
 
 
@@ -109,15 +109,15 @@ def test_an_index_goes_on_too(sides, tmp_path, monkeypatch):
 
 CHILD = """
 import sys, numpy as np
-import hf_echo.mining.bitext as bitext
+import hf_echo.search.blocks as blocks
 from hf_echo.mining import mine_files
 from pathlib import Path
 from tests_encode import encode
-real = bitext.mutual_neighbours
+real = blocks.mutual_neighbours
 def slow(*a):
     import time; time.sleep(0.3)
     return real(*a)
-bitext.mutual_neighbours = slow
+blocks.mutual_neighbours = slow
 folder = Path(sys.argv[1])
 mine_files(folder / "a.txt", folder / "b.txt", folder / "o.tsv", encode, block=8, progress=False)
 """

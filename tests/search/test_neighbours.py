@@ -5,15 +5,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from hf_echo.search import (
-    block_bounds,
-    block_search,
-    bounds,
-    mutual_neighbours,
-    nearest_neighbours,
-    pruned_search,
-)
-from hf_echo.search.neighbours import unit_rows
+from hf_echo.search import exact, mutual_neighbours, nearest_neighbours
+from hf_echo.search.checks import unit_rows
 
 
 def families(rows: int, dimensions: int, noise: float, seed: int = 0) -> np.ndarray:
@@ -32,7 +25,7 @@ def brute_force(x, y, k):
 
 
 def decaying(rows: int, dimensions: int, noise: float, seed: int = 0) -> np.ndarray:
-    """As `families`, with variances that fall off as those of real embeddings do: the short bound is used."""
+    """As `families`, with variances that fall off as those of real embeddings do."""
     return families(rows, dimensions, noise, seed) * (np.arange(1, dimensions + 1) ** -0.7).astype(np.float32)
 
 
@@ -52,32 +45,6 @@ def test_equals_brute_force_in_both_directions_down_to_exact_duplicates(noise, m
     assert_exact(backward, y, x, 4)
 
 
-@pytest.mark.parametrize("noise", [0.5, 0.05, 1e-4])
-@pytest.mark.parametrize("size", [32, 64, 96])
-def test_the_short_bound_changes_nothing(monkeypatch, noise, size):
-    """Whatever number of axes is taken, also one that bounds badly or nearly everything."""
-    monkeypatch.setattr(bounds, "SIZES", (size,))
-    monkeypatch.setattr(block_search, "LEAST", float("inf"))
-    monkeypatch.setattr(bounds, "PAIR", 0.0)  # pairs cost nothing: the short product always looks cheaper
-    x, y = decaying(1100, 160, noise), decaying(1000, 160, noise) + 0.01
-    made = bounds.short_bound(unit_rows(x), unit_rows(y), 4)
-    assert made.left.shape == (1100, size)
-    exact = unit_rows(x).double() @ unit_rows(y).double().T
-    assert bool((made.left @ made.right.T + made.slack >= exact).all())
-    forward, backward = mutual_neighbours(x, y, 4)
-    assert_exact(forward, x, y, 4)
-    assert_exact(backward, y, x, 4)
-    assert_exact(nearest_neighbours(x, y, 2, memory=60_000), x, y, 2)
-
-
-def test_the_short_bound_is_for_data_that_it_bounds():
-    """Families close together pay from a few axes on; rows without anything near need the whole product."""
-    near, far = families(1100, 256, 0.1), np.random.default_rng(0).normal(size=(1100, 256))
-    assert bounds.short_bound(unit_rows(near), unit_rows(near[::-1].copy()), 4).left.shape[1] <= 96
-    assert bounds.short_bound(unit_rows(far), unit_rows(far[::-1].copy()), 4) is None
-    assert bounds.short_bound(unit_rows(near[:900]), unit_rows(near), 4) is None  # too few to be worth it
-
-
 def spiked(rows: int, dimensions: int, noise: float) -> np.ndarray:
     """Families with a common mean, one dimension ten times as large as the others, and rows with one number only."""
     x = families(rows, dimensions, noise) + 1.0
@@ -86,43 +53,29 @@ def spiked(rows: int, dimensions: int, noise: float) -> np.ndarray:
     return x
 
 
-@pytest.fixture(params=["Bf16", "Int8"])
-def sort(request, monkeypatch):
-    """The search by this sort of bounds, also where it would not pay, on a processor that has it."""
-    if request.param == "Bf16" and not block_bounds.has_fast_bf16():
-        pytest.skip("this processor multiplies no bf16")
-    monkeypatch.setattr(block_bounds, "has_fast_bf16", lambda: request.param == "Bf16")
-    if (sort := block_bounds.bounds_here()) is None:
-        pytest.skip("this torch has no fbgemm")
-    monkeypatch.setattr(block_search, "_pays", lambda *_: True)
-    monkeypatch.setattr(block_search, "LONG", 10**9)
-    return sort
-
-
-@pytest.fixture
-def left(monkeypatch):
-    """How many rows are left to the float32 search."""
-    left, search = [], pruned_search.search
-    monkeypatch.setattr(pruned_search, "search", lambda x, *a: (left.append(len(x)), search(x, *a))[1])
-    return left
+@pytest.fixture(params=["bf16_bound", "float32_bound"])
+def bound(request, monkeypatch):
+    """The search by this bound on any processor and any data."""
+    bound = getattr(exact, request.param)
+    monkeypatch.setattr(exact, "cheapest_bound", lambda x, y, k: bound(x, y))
+    return bound
 
 
 @pytest.mark.parametrize("memory", [300_000, 10**7])
 @pytest.mark.parametrize("noise", [0.5, 0.05, 1e-4, 0.0])
 @pytest.mark.parametrize("made", [decaying, spiked])
-def test_bounds_of_blocks_change_nothing(sort, left, made, noise, memory):
-    """From strangers through near-duplicates to exact duplicates, in one block and in several, sizes not full."""
+def test_either_bound_gives_the_exact_answer(bound, made, noise, memory):
+    """From strangers through near-duplicates to exact duplicates, in one strip and in several, sizes not full."""
     x, y = made(1100, 160, noise), made(1000, 160, noise) + np.float32(0.01)
     forward, backward = mutual_neighbours(x, y, 4, memory=memory)
     assert_exact(forward, x, y, 4)
     assert_exact(backward, y, x, 4)
-    assert sum(left) < 2100 * (0.5 if noise == 0.05 else 1.1)  # it decided most rows itself
     assert_exact(nearest_neighbours(y, x, 2, memory=memory), y, x, 2)
 
 
 @pytest.mark.parametrize("made", [np.ones_like, np.zeros_like, np.negative])
-def test_bounds_of_blocks_on_data_without_variance_or_similarity(sort, made):
-    """All rows the same, all zero; and no cosine above 0, where the bounds say nothing."""
+def test_data_without_variance_or_similarity(bound, made):
+    """All rows the same, all zero; and no cosine above 0."""
     y = np.abs(families(1100, 64, 0.05))
     x = made(y)
     forward, backward = mutual_neighbours(x, y, 4)
@@ -131,28 +84,24 @@ def test_bounds_of_blocks_on_data_without_variance_or_similarity(sort, made):
 
 
 @pytest.mark.parametrize("noise", [0.5, 0.05, 1e-4])
-def test_what_a_pair_must_reach_is_reached_by_its_bound(sort, noise):
+def test_no_score_is_above_its_bound(bound, noise):
     x, y = (unit_rows(a) for a in (spiked(1100, 160, noise), spiked(1001, 160, noise)[::-1] + np.float32(0.01)))
-    made = sort.of(x, y)
-    there, back = block_search._views(made, made.packed(torch.arange(len(y))), 0, len(x), len(y))
-    numbers = there.bounds.flatten(1)[: len(x), : len(y)]
-    exact = x[made.order].double() @ y.double().T
-    least = made.least(exact.float().flatten()).view(exact.shape)
-    assert bool((numbers >= least)[least > 0].all())  # of 0, the search leaves the row to the other one
-    tight = numbers < made.least((exact + 0.1).clamp_max(1).float().flatten()).view(exact.shape)
-    assert tight[(exact > 0) & (exact < 0.9)].float().mean() > 0.99  # and not by far
-    assert torch.equal(back.bounds.permute(0, 2, 1).flatten(1)[: len(y), : len(x)], numbers.T)
-    for view, rows in ((there, len(x)), (back, len(y))):
-        assert torch.equal(view.bounds.amax(1)[:rows], view.maxima)
+    made = bound(x, y)
+    bounds = exact.product(made.left, made.right).double() + made.slack
+    scores = x.double() @ y.double().T
+    assert bool((bounds >= scores).all())
+    assert bool((bounds <= scores + 0.03).all())  # and not by far: bf16 keeps 8 bits, rounded three times
 
 
-def test_a_processor_without_such_products_finds_the_same(monkeypatch):
-    x, y = decaying(1100, 96, 0.05), decaying(1000, 96, 0.05) + 0.01
-    found = mutual_neighbours(x, y, 4)
-    monkeypatch.setattr(block_search, "bounds_here", lambda: None)
-    for one, other in zip(found, mutual_neighbours(x, y, 4), strict=True):
-        np.testing.assert_array_equal(one.indices, other.indices)
-        np.testing.assert_array_equal(one.scores, other.scores)
+def test_bf16_is_for_processors_and_data_that_it_suits(monkeypatch):
+    near, y = (unit_rows(decaying(1100, 160, 0.05, seed)) for seed in (0, 0))
+    narrow = unit_rows(near + 30 * torch.eye(160)[0])  # all cosines above 0.99
+    choose = lambda x, y: exact.cheapest_bound(x, y, 4).left.dtype  # noqa: E731
+    monkeypatch.setattr(exact, "has_fast_bf16", lambda: True)
+    assert choose(near, y) == torch.bfloat16
+    assert choose(narrow, narrow) == torch.float32
+    monkeypatch.setattr(exact, "has_fast_bf16", lambda: False)
+    assert choose(near, y) == torch.float32
 
 
 @pytest.mark.parametrize("memory", [1, 3_000, 50_000])
@@ -185,13 +134,13 @@ def test_collapsed_embeddings_are_searched_exactly():
 
 
 def test_temporaries_stay_within_the_memory(monkeypatch):
-    sizes, product = [], pruned_search.product
+    sizes, product = [], exact.product
 
     def measured(a, b, out=None):
         sizes.append((len(a), len(b)))
         return product(a, b, out=out)
 
-    monkeypatch.setattr(pruned_search, "product", measured)
+    monkeypatch.setattr(exact, "product", measured)
     x, y = families(2000, 8, 0.5), families(3000, 8, 0.5, seed=1)
     mutual_neighbours(x, y, 4, memory=100_000)
     assert max(a * b for a, b in sizes) <= 100_000

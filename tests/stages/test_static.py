@@ -182,11 +182,11 @@ def test_an_encoder_that_cannot_be_the_bag(bag, toy, toy_tokenizer, changes, mes
 @pytest.fixture
 def teacher(toy_data):
     """What a frozen encoder says of each target: equal texts have equal vectors."""
-    from hf_echo.inference.embedding_store import FrozenRows
+    from hf_echo.inference.embedding_store import StoredRows
 
     keys, index = np.unique(toy_data.labels["target_key"], return_inverse=True)
     matrix = np.random.default_rng(3).normal(size=(len(keys), 16)).astype(np.float16)
-    return (FrozenRows(matrix, index),)
+    return (StoredRows(matrix, index),)
 
 
 def test_teacher_loss_by_hand(make_trainer, toy_data, teacher):
@@ -232,7 +232,7 @@ def test_it_learns_the_teachers_space(make_trainer, toy, toy_data, toy_tokenizer
     own.train()
     bag = static_encoder(own.model, toy_tokenizer)
     targets = [toy_tokenizer.decode(toy_data[i]["target"]) for i in range(len(toy_data))]
-    from hf_echo.inference.embedding_store import FrozenRows
+    from hf_echo.inference.embedding_store import StoredRows
 
     matrix = encode(bag, toy_tokenizer, targets, "eng_Latn").astype(np.float16)
     args = make_trainer(learning_rate=5e-2, max_steps=120).args
@@ -240,7 +240,7 @@ def test_it_learns_the_teachers_space(make_trainer, toy, toy_data, toy_tokenizer
         args,
         train_dataset=toy_data,
         tokenizer=toy_tokenizer,
-        teacher=(FrozenRows(matrix, np.arange(len(targets))),),
+        teacher=(StoredRows(matrix, np.arange(len(targets))),),
     )
     sources = [toy_tokenizer.decode(toy_data[i]["source"]) for i in range(len(toy_data))]
 

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm.auto import tqdm
 
-from ...utils.files import write_whole
+from ...utils.files import read_json, write_json
+from ...utils.resume import make_once
 from ..tables import BadRows
 from .counts import by_direction, in_and_kept
 from .entries import sample_groups
 from .recipe import Sampling, Step
-from .shards import SCHEMA, blocks_of, read_json, read_table, write_json, write_table
+from .shards import SCHEMA, blocks_of, read_table, write_table
 from .sources import Unit, read_unit
 
 
@@ -133,13 +134,15 @@ def write_file(
     import pyarrow.parquet as pq
 
     name, pieces = item
-    if (folder / name).exists():
-        return
     schema = pa.schema([SCHEMA.field(column) for column in columns])
     tables = (read_table(source / f"{b}.arrow").slice(start, end - start).select(columns) for b, start, end in pieces)
-    with write_whole(folder / name) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
-        for table in blocks_of(tables, 50_000):
-            writer.write_table(table.combine_chunks(), row_group_size=50_000)
+
+    def write(part: Path) -> None:
+        with pq.ParquetWriter(part, schema, compression="zstd") as writer:
+            for table in blocks_of(tables, 50_000):
+                writer.write_table(table.combine_chunks(), row_group_size=50_000)
+
+    make_once(folder / name, write)
 
 
 def note_of(folder: Path, name: str) -> dict[str, Any]:

@@ -23,11 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...utils.files import write_whole
+from ...utils.files import write_array
+from ...utils.resume import make_once
 from .. import sampling as proportions
 from .entries import PARTITION, RANKED, best, group_key, group_sizes, read_partition, runs, write_entries
 from .recipe import Sampling, Step
-from .shards import read_table, write_array
+from .shards import read_table
 
 OPEN, KEPT, DROPPED = np.uint8(0), np.uint8(1), np.uint8(2)
 SEQUENTIAL = 1_000_000  # entries that the driver decides in one sequential pass
@@ -105,9 +106,12 @@ def _of_round(folder: Path, number: int, turn: int) -> Path:
 
 def settle_partition(number: int, folder: Path, names: Sequence[str], turn: int, alone: bool) -> None:
     """Run one round on one partition; write dropped rows, blocked rows and undecided entries to a file."""
-    path = _of_round(folder, number, turn)
-    if path.exists():
-        return
+    make_once(
+        _of_round(folder, number, turn), lambda part: np.savez(part, **_round(number, folder, names, turn, alone))
+    )
+
+
+def _round(number: int, folder: Path, names: Sequence[str], turn: int, alone: bool) -> dict[str, np.ndarray]:
     if turn:
         entries = np.load(_of_round(folder, number, turn - 1))["entries"]
     else:
@@ -117,8 +121,7 @@ def settle_partition(number: int, folder: Path, names: Sequence[str], turn: int,
     dropped, blocked, entries = settle(entries, state[entries["row"]])
     if alone:  # one key per row: drop every row that is not the first
         dropped, blocked, entries = blocked, blocked[:0], entries[:0]
-    with write_whole(path) as part, part.open("wb") as file:
-        np.savez(file, dropped=dropped, blocked=blocked, entries=entries)
+    return {"dropped": dropped, "blocked": blocked, "entries": entries}
 
 
 def settle(entries: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -173,15 +176,16 @@ def _best_of_groups(
 
 def choose_partition(number: int, folder: Path, names: Sequence[str], limit: int | Mapping[int, int]) -> None:
     """Write the rows of the best entries of one partition to a file; holds the kept entries and one block in memory."""
-    path = folder / f"best-{number:05d}.npy"
-    if path.exists():
-        return
+    make_once(folder / f"best-{number:05d}.npy", lambda part: np.save(part, _best_rows(number, folder, names, limit)))
+
+
+def _best_rows(number: int, folder: Path, names: Sequence[str], limit: int | Mapping[int, int]) -> np.ndarray:
     held, more = np.zeros(0, RANKED), []
     for piece in read_partition(folder, names, number):
         more.append(piece)
         if sum(map(len, more)) > max(len(held), PARTITION):
             held, more = best(np.concatenate([held, *more]), limit), []
-    write_array(path, np.sort(best(np.concatenate([held, *more]), limit)["row"]))
+    return np.sort(best(np.concatenate([held, *more]), limit)["row"])
 
 
 def quotas(sampling: Sampling, sizes: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:

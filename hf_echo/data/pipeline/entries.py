@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...utils.files import read_json, write_array, write_json
 from .recipe import Sampling, Step
-from .shards import read_json, read_table, write_array, write_json
+from .shards import read_table
 
 PARTITION = 1_000_000  # entries; 16 MB of keys or 24 MB of ranks, about ten times that while they are sorted
 KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])

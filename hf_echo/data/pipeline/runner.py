@@ -27,14 +27,15 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
-from ...utils.files import write_whole
+from ...utils.files import read_json, write_json, write_whole
+from ...utils.resume import json_once, make_once
 from ..schema import COLUMNS, OPTIONAL
 from . import counts
 from .blocks import apply_block, note_of, read_blocks, write_file
 from .decide import Blocks, decide
 from .executors import LocalExecutor
 from .recipe import Recipe, Sampling, Step
-from .shards import read_json, read_table, write_json
+from .shards import read_table
 from .sources import Unit, units_of
 from .statistics import Statistics, collect_statistics
 
@@ -178,11 +179,9 @@ def _apply(stage: Stage, before: Path, folder: Path, executor) -> dict[str, Any]
         steps = (step, *steps)
     else:
         flags = folder / "compared" / "flags.npy"
-        note = folder / "copies.json"
-        if not note.exists():
-            write_json(note, decide(step, blocks, flags.parent, executor, stage.name))
+        extra = json_once(folder / "copies.json", lambda: decide(step, blocks, flags.parent, executor, stage.name))
         barrier = (stage.name, str(flags))
-        copies = (step, read_json(note)) if isinstance(step, Sampling) else None
+        copies = (step, extra) if isinstance(step, Sampling) else None
     apply = partial(apply_block, source=before, folder=folder, barrier=barrier, copies=copies, steps=steps)
     for _ in executor.map(apply, list(zip(names, firsts)), stage.name, _gpus(stage)):
         pass
@@ -196,17 +195,14 @@ def _gpus(stage: Stage) -> float:
 
 def _fit(step: Step, before: Path, names: list[str], folder: Path, progress: bool) -> Step:
     """The step with its filter fitted on the rows that reach it; fitted once per run."""
-    path = folder / "fitted.pickle"
-    if not path.exists():
 
-        def tables():
-            for name in tqdm(names, f"{step.name}: fit", unit="part", disable=None if progress else True):
-                table = read_table(before / f"{name}.arrow")
-                mask = step.concerns(table)
-                yield table if mask is None else table.filter(pa.array(mask))
+    def tables():
+        for name in tqdm(names, f"{step.name}: fit", unit="part", disable=None if progress else True):
+            table = read_table(before / f"{name}.arrow")
+            mask = step.concerns(table)
+            yield table if mask is None else table.filter(pa.array(mask))
 
-        with write_whole(path) as part:
-            part.write_bytes(pickle.dumps(step.work.fit(tables())))
+    path = make_once(folder / "fitted.pickle", lambda part: part.write_bytes(pickle.dumps(step.work.fit(tables()))))
     return replace(step, work=pickle.loads(path.read_bytes()))
 
 

@@ -6,12 +6,9 @@ so a block with a note is finished.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ...utils.files import write_whole
@@ -21,20 +18,6 @@ SCHEMA = pa.schema(
     [(name, pa.string()) for name in COLUMNS]
     + [("hard_negatives", pa.list_(pa.string())), ("quality", pa.float64()), ("origin", pa.string())]
 )
-
-
-def write_json(path: Path, value: Any) -> None:
-    with write_whole(path) as part:
-        part.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def write_array(path: Path, array: np.ndarray) -> None:
-    with write_whole(path) as part, part.open("wb") as file:
-        np.save(file, array)
 
 
 def write_table(path: Path, table: pa.Table) -> None:

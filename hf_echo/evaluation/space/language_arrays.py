@@ -1,7 +1,7 @@
 """Embeddings by language: (lang, array) pairs, checked while they are read, one language in memory at a time.
 
 Contract: (lang, (rows, dimensions) array) pairs or a mapping in; float64 rows out, or a one-line error with language
-and row (counted from 0). A measure that reads twice needs a list, a mapping or `StoredEmbeddings`.
+and row (counted from 0). A measure that reads twice needs a list or a mapping.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ...inference.embedding_files import encoded
 from ...inference.encoders import Encode
+from ...utils.files import write_array
 from ..nway_texts import texts_by_language
 
 Parts = Iterable[tuple[str, Any]] | Mapping[str, Any]
@@ -83,25 +85,6 @@ def _unit(rows: np.ndarray, lang: str) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-class StoredEmbeddings:
-    """(lang, array) pairs stored as .npy files in a folder and read through memory maps, any number of times."""
-
-    def __init__(self, folder: str | Path):
-        self.folder = Path(folder)
-        self.languages: list[str] = []
-
-    def add(self, lang: str, array: np.ndarray) -> None:
-        np.save(self._path(len(self.languages)), np.asarray(array))
-        self.languages.append(lang)
-
-    def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
-        for i, lang in enumerate(self.languages):
-            yield lang, np.load(self._path(i), mmap_mode="r")
-
-    def _path(self, i: int) -> Path:
-        return self.folder / f"{i}.npy"  # a language code may not be a valid file name
-
-
 def encode_parallel(
     encode: Encode,
     rows: Iterable[Mapping[str, Any]],
@@ -109,10 +92,11 @@ def encode_parallel(
     languages: Sequence[str] | None = None,
     *,
     progress: bool = False,
-) -> StoredEmbeddings:
-    """Encode an n-way table (columns id, lang, text) into `folder`; rows with the same index have the same id.
+) -> list[tuple[str, np.ndarray]]:
+    """Encode an n-way table (columns id, lang, text) into `folder`: (lang, memory-mapped float32 array) pairs.
 
-    Only ids that every language has are encoded, in the order of the first language.
+    Rows with the same index have the same id. Only ids that every language has are encoded, in the order of the first
+    language. The files hold rows in order and no keys, because a measure reads whole languages.
 
     Raises:
         ValueError: a language without rows; fewer than 3 ids in common; an encoder that loses rows or returns NaN.
@@ -131,10 +115,11 @@ def encode_parallel(
             f"{len(wanted)} languages have {len(ids)} ids in common, fewer than 3; {least!r} has only "
             f"{len(texts[least])}: leave it out"
         )
-    stored = StoredEmbeddings(folder)
-    for lang in tqdm(wanted, desc="Encoding", unit="language", disable=not progress):
-        vectors = _rows(encode([texts[lang][key] for key in ids], lang), lang, len(ids))
-        if len(vectors) != len(ids):
-            raise ValueError(f"encode gave {len(vectors)} rows for {len(ids)} texts in {lang!r}")
-        stored.add(lang, vectors.astype(np.float32))
-    return stored
+    pairs = []
+    for number, lang in enumerate(tqdm(wanted, desc="Encoding", unit="language", disable=not progress)):
+        vectors = encoded(encode, [texts[lang][key] for key in ids], lang)
+        rows = _rows(vectors, lang, len(ids)).astype(np.float32)
+        path = Path(folder) / f"{number}.npy"  # a language code may not be a valid file name
+        write_array(path, rows)
+        pairs.append((lang, np.load(path, mmap_mode="r")))
+    return pairs

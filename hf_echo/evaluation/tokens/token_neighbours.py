@@ -5,7 +5,7 @@ sentence; another sentence of the same language; a translation (same id, another
 second kind "the same token" and the third "its equivalent", and groups "based on the sentence they belong to"; the
 data only tells the sentence. `same_token` is the share of the second kind with the same vocabulary id.
 
-The pool is read in chunks: memory holds one of them, for any number of languages.
+The pool is read in chunks: memory holds the states of one chunk, for any number of languages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...search.neighbours import nearest_neighbours
+from ...search.neighbours import Neighbours, nearest_neighbours
 from ..results import Result
 from .token_states import token_states
 
@@ -59,26 +59,19 @@ def neighbour_shares(queries: Tokens, own: np.ndarray, chunks: Iterable[Tokens],
     n = len(queries.states)
     if not n or len(own) != n:
         raise ValueError(f"{n} queries and {len(own)} indices: give at least one, and equally many")
-    scores, place = np.full((n, 0), -np.inf, np.float32), np.zeros((n, 0), np.int64)
-    facts = np.zeros((n, 0, 3), np.int64)  # sentence, lang, token of each neighbour kept
-    pool = 0
+    best, facts, pool = Neighbours.none_yet(n, k + 1), [], 0
     for chunk in chunks:
-        near = nearest_neighbours(queries.states, chunk.states, min(k + 1, len(chunk.states)))
-        of_chunk = np.stack([chunk.sentence, chunk.lang, chunk.token], 1)
-        scores = np.concatenate([scores, near.scores], 1)
-        place = np.concatenate([place, near.indices + pool], 1)
-        facts = np.concatenate([facts, of_chunk[near.indices]], 1)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, : k + 1]
-        scores, place = np.take_along_axis(scores, best, 1), np.take_along_axis(place, best, 1)
-        facts = np.take_along_axis(facts, best[..., None], 1)
+        best = best.merged(nearest_neighbours(queries.states, chunk.states, min(k + 1, len(chunk.states))), pool)
+        facts.append(np.stack([chunk.sentence, chunk.lang, chunk.token], 1))
         pool += len(chunk.states)
     if pool <= k:
         raise ValueError(
             f"a pool of {pool} tokens has fewer than {k} neighbours besides the query: give more text or a smaller k"
         )
     # Move the query itself to the end. If more than k tokens equal it, it may not be among those kept.
-    rest = np.arange(n)[:, None], np.argsort(place == own[:, None], axis=1, kind="stable")[:, :k]
-    return _shares(queries, facts[rest], pool, k)
+    own_last = np.argsort(best.indices == own[:, None], axis=1, kind="stable")[:, :k]
+    place = np.take_along_axis(best.indices, own_last, 1)
+    return _shares(queries, np.concatenate(facts)[place], pool, k)
 
 
 def _shares(queries: Tokens, facts: np.ndarray, pool: int, k: int) -> TokenNeighbourResult:

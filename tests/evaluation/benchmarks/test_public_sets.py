@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import runpy
-import subprocess
-import sys
-import threading
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -473,22 +468,7 @@ def answers(tmp_path_factory):
 
         do_HEAD = do_POST = do_GET
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    environment = {k: v for k, v in os.environ.items() if k not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")}
-    environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "NO_PROXY": "127.0.0.1"}
-    environment |= {"HF_HOME": str(tmp_path_factory.mktemp("home")), "HF_HUB_DISABLE_XET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        input=json.dumps(list(CALLS.values())),
-        text=True,
-        capture_output=True,
-        env=environment,
-        timeout=300,
-    )
-    server.shutdown()
-    assert done.returncode == 0, done.stderr
-    return dict(zip(CALLS, json.loads(done.stdout), strict=True))
+    return module["ask"](Hub, SCRIPT, CALLS, tmp_path_factory.mktemp("home"))[0]
 
 
 def test_from_the_hub(answers):

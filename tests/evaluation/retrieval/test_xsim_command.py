@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-import hf_echo.cli as cli
 from hf_echo.inference import encode
 
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hf-echo", "evaluate", "xsim", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        return (code, *capfd.readouterr())
-
-    return call
+COMMAND = "evaluate xsim"
 
 
 @pytest.fixture

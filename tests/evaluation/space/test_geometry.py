@@ -18,7 +18,7 @@ from hf_echo.evaluation.space.geometry import (
     principal_ratio,
     singular_values,
 )
-from hf_echo.evaluation.space.language_arrays import StoredEmbeddings, encode_parallel, read_parts
+from hf_echo.evaluation.space.language_arrays import encode_parallel, read_parts
 from hf_echo.evaluation.space.language_geometry import calinski_harabasz, invariance, language_bias, rsim
 
 pytestmark = pytest.mark.trains
@@ -226,11 +226,9 @@ def test_language_bias_is_the_mean_against_the_joined_list():
     assert language_bias({"a": (close, gold), "b": (close, gold)}).bias == pytest.approx(0)
 
 
-def test_evaluate_geometry_is_its_parts_in_one_row(tmp_path):
+def test_evaluate_geometry_is_its_parts_in_one_row():
     parts = space()
-    stored = StoredEmbeddings(tmp_path)
-    for lang, rows in parts:
-        stored.add(lang, rows.astype(np.float32))
+    stored = [(lang, rows.astype(np.float32)) for lang, rows in parts]
     found = evaluate_geometry(stored)
     row = found.to_row()
     assert json.loads(found.to_json()) == row
@@ -323,7 +321,9 @@ def test_an_nway_table_is_embedded_row_by_row(tmp_path):
         found = {lang: array[:, 1].tolist() for lang, array in stored}
         assert found == {lang: [1, 3, 4, 5] for lang in ("eng_Latn", "fra_Latn", "de")}
     two = encode_parallel(encode, rows, tmp_path, ["de", "eng_Latn"])
-    assert two.languages == ["de", "eng_Latn"]
+    assert [lang for lang, _ in two] == ["de", "eng_Latn"]
+    assert two[0][1][:, 0].tolist() == [2] * 4  # not the rows that the folder held before
+    assert all(isinstance(array, np.memmap) for _, array in two)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_an_nway_table_with_holes_is_refused(tmp_path, languages, message):
 
 def test_a_broken_encoder_is_told_at_its_first_language(tmp_path):
     rows = nway("eng_Latn", "1234") + nway("fra_Latn", "1234")
-    with pytest.raises(ValueError, match="encode gave 5 rows for 4 texts in 'eng_Latn'"):
+    with pytest.raises(ValueError, match=r"the encoder gave shape \(5, 2\) for 4 texts in 'eng_Latn'"):
         encode_parallel(lambda texts, lang: np.ones((5, 2)), rows, tmp_path)
     with pytest.raises(ValueError, match="'eng_Latn' row 0 has NaN"):
         encode_parallel(lambda texts, lang: np.full((4, 2), np.nan), rows, tmp_path)

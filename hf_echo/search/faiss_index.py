@@ -13,16 +13,17 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ..utils.files import write_whole
-from .best import Best
-from .neighbours import Neighbours, unit_rows
+from .blocks import Best, Blocks
+from .checks import unit_rows
+from .neighbours import Neighbours
 
 TRAINING_ROWS = 262_144
 
 
-def index_neighbours(best: Best, y: Any, index: str, *, progress: bool = False) -> Neighbours:
+def index_neighbours(best: Best, y: Blocks, index: str, *, progress: bool = False) -> Neighbours:
     """The best rows of y that `faiss.index_factory(index)` finds for each row of `best.side`.
 
-    y: `bitext.Blocks`. Inverted lists are probed as the index does by default, unless the string says more
+    Inverted lists are probed as the index does by default, unless the string sets more
     ("IVF1024,Flat;nprobe=32": what follows a semicolon are faiss parameters).
     """
     try:
@@ -48,7 +49,7 @@ def index_neighbours(best: Best, y: Any, index: str, *, progress: bool = False) 
     return Neighbours(np.where(found.indices < 0, 0, found.scores), found.indices)
 
 
-def _read_or_build(faiss: Any, kind: str, y: Any, file: Path | None) -> Any:
+def _read_or_build(faiss: Any, kind: str, y: Blocks, file: Path | None) -> Any:
     if file and file.exists():
         return faiss.read_index(str(file))
     built = faiss.index_factory(y.width, kind, faiss.METRIC_INNER_PRODUCT)
@@ -62,7 +63,7 @@ def _read_or_build(faiss: Any, kind: str, y: Any, file: Path | None) -> Any:
     return built
 
 
-def _sample(y: Any) -> np.ndarray:
+def _sample(y: Blocks) -> np.ndarray:
     """Runs of rows from all over the collection."""
     runs = max(1, min(256, y.rows // 1024))
     size = min(TRAINING_ROWS, y.rows) // runs
