@@ -6,11 +6,24 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from . import convert_published
 from .common import PLAIN, example
 
-commands = typer.Typer(help="Make an Echo checkpoint from another model.", no_args_is_help=True, **PLAIN)
+RENAMED = {"damp": "interpolate", "refit": "ridge-refit"}
+
+
+class Group(TyperGroup):
+    """The name of a command in an earlier version is an error that says the new one."""
+
+    def resolve_command(self, ctx, args):
+        if args and args[0] in RENAMED:
+            raise ValueError(f"`hf-echo convert {args[0]}` is now `hf-echo convert {RENAMED[args[0]]}`")
+        return super().resolve_command(ctx, args)
+
+
+commands = typer.Typer(cls=Group, help="Make an Echo checkpoint from another model.", no_args_is_help=True, **PLAIN)
 
 
 @commands.command(
@@ -117,21 +130,6 @@ def convert_ridge_refit(
         seed=seed,
     )
     typer.echo(f"{out}: static embeddings, refitted; finetune a decoder on them", err=True)
-
-
-ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-
-def _add_renamed(old: str, new: str) -> None:
-    """A hidden command: the name of an earlier version is an error that says the new one."""
-
-    @commands.command(old, hidden=True, add_help_option=False, context_settings=ANYTHING)
-    def refuse() -> None:
-        raise ValueError(f"`hf-echo convert {old}` is now `hf-echo convert {new}`")
-
-
-_add_renamed("damp", "interpolate")
-_add_renamed("refit", "ridge-refit")
 
 
 convert_published.add_to(commands)

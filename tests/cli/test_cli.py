@@ -327,6 +327,8 @@ def one_line(err: str) -> str:
         ("release ./nothing out", "no folder nothing; give a checkpoint's folder"),
         ("release M M", "is an input too"),
         ("convert llama ./nothing out", "nothing"),
+        ("convert damp a b --share 0.2", "`hf-echo convert damp` is now `hf-echo convert interpolate`"),
+        ("convert refit --help", "`hf-echo convert refit` is now `hf-echo convert ridge-refit`"),
     ],
 )
 def test_errors_are_one_line(run, files, toy_trained, toy_tokenizer, model, monkeypatch, arguments, message):
