@@ -1,0 +1,146 @@
+"""Speech encoder: padding changes nothing, every way in gives the same, and bad audio is refused in one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import AutoFeatureExtractor, AutoModel, Wav2Vec2BertConfig
+
+from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+from hf_echo.modeling.configuration_echo_speech import omnilingual_wav2vec2
+
+soundfile = pytest.importorskip("soundfile")
+
+RATE = 16000
+SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+AUDIO = {
+    "samples": lambda: omnilingual_wav2vec2(
+        **SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4
+    ),
+    "log-mel": lambda: Wav2Vec2BertConfig(**SMALL, apply_spec_augment=False, layerdrop=0.0),
+}
+
+
+def noise(samples: int, seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).normal(size=samples) * 0.1).astype(np.float32)
+
+
+@pytest.fixture(params=list(AUDIO))
+def speech(request):
+    """(encoder of random weights, its feature extractor)"""
+    torch.manual_seed(0)
+    config = EchoSpeechConfig(
+        audio_config=AUDIO[request.param](), embedding_size=24, pooler_heads=4, pooler_intermediate_size=64
+    )
+    return EchoSpeechEncoder(config).eval(), EchoAudioFeatureExtractor(features=request.param)
+
+
+@torch.no_grad()
+def embed(speech, audio) -> np.ndarray:
+    model, extractor = speech
+    return model(**extractor(audio, return_tensors="pt")).sentence_embedding.numpy()
+
+
+def test_padding_changes_no_embedding(speech):
+    many = [noise(n, n) for n in (8000, 16000, 23456)]
+    alone = np.concatenate([embed(speech, [audio]) for audio in many])
+    np.testing.assert_allclose(embed(speech, many), alone, atol=1e-4)
+    assert np.abs(alone[0] - alone[1]).max() > 0.01
+
+
+@torch.no_grad()
+def test_pooling_is_attention_over_real_frames(speech):
+    """The pooler on the real frames alone, without a mask, then the projection."""
+    model, extractor = speech
+    inputs = extractor([noise(9000), noise(20000, 1)], return_tensors="pt")
+    output = model(**inputs)
+    mask = model.frame_mask(inputs["attention_mask"], output.last_hidden_state.shape[1])
+    assert 0 < mask[0].sum() < mask[1].sum()
+    for row in range(2):
+        frames = output.last_hidden_state[row][mask[row]][None]
+        pooled = model.pooler.layers(model.pooler.query, model.pooler.input(frames))[:, 0]
+        want = nn.functional.linear(pooled, model.projection.weight)[0]
+        torch.testing.assert_close(output.sentence_embedding[row], want, atol=1e-5, rtol=0)
+    assert output.pooler_output is output.sentence_embedding
+
+
+def test_every_way_in(speech, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    audio = noise(16000)
+    want = embed(speech, [audio])[0]
+    speech[0].save_pretrained(tmp_path)
+    speech[1].save_pretrained(tmp_path)
+    soundfile.write(tmp_path / "a.wav", audio, RATE, subtype="FLOAT")
+    opened = AutoModel.from_pretrained(tmp_path).eval(), AutoFeatureExtractor.from_pretrained(tmp_path)
+    assert [type(part) for part in opened] == [EchoSpeechEncoder, EchoAudioFeatureExtractor]
+    np.testing.assert_allclose(embed(opened, [audio])[0], want, atol=1e-6)
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    assert model.get_embedding_dimension() == 24
+    inputs = [str(tmp_path / "a.wav"), audio, {"array": audio, "sampling_rate": RATE}]
+    np.testing.assert_allclose(model.encode(inputs), np.stack([want] * 3), atol=1e-4)
+    assert (tmp_path / "modeling_echo_speech.py").exists() and (tmp_path / "feature_extraction_echo_speech.py").exists()
+
+
+def test_audio_of_any_kind_is_the_same(tmp_path):
+    """Stereo, integers, bytes and a mapping give the samples of the float array."""
+    extractor, audio = EchoAudioFeatureExtractor(), noise(8000)
+    soundfile.write(tmp_path / "a.flac", audio, RATE)
+    kinds = [
+        np.stack([audio, audio]),
+        np.stack([audio, audio], axis=1),
+        (audio * 32768).round().astype(np.int16),
+        audio.astype(np.float64),
+        tmp_path / "a.flac",
+        (tmp_path / "a.flac").read_bytes(),
+        {"path": str(tmp_path / "a.flac"), "bytes": None},
+    ]
+    want = extractor(audio)["input_values"][0]
+    for kind in kinds:
+        np.testing.assert_allclose(extractor(kind)["input_values"][0], want, atol=2e-3)
+
+
+def test_another_rate_is_resampled():
+    """A tone of 440 Hz keeps its frequency."""
+    pytest.importorskip("soxr")
+    seconds = np.arange(8000) / 8000
+    tone = {"array": np.sin(2 * np.pi * 440 * seconds).astype(np.float32) / 2, "sampling_rate": 8000}
+    values = np.asarray(EchoAudioFeatureExtractor()(tone)["input_values"][0])
+    spectrum = np.abs(np.fft.rfft(values))
+    assert len(values) == RATE and spectrum.argmax() == 440
+
+
+@pytest.mark.parametrize(
+    "audio, message",
+    [
+        (np.zeros(8000, np.float32), "audio 1: only silence"),
+        (noise(160), "audio 1: 10 ms of audio; at least 25 ms"),
+        (noise(0), "0 ms of audio"),
+        (np.where(np.arange(8000) == 9, np.nan, noise(8000)), "NaN or infinite"),
+        ({"array": noise(8000)}, "the array has no 'sampling_rate'"),
+        ({"array": noise(8000), "sampling_rate": 3}, "sampling rate 3 Hz"),
+        (np.array(["a"] * 900), "not <U1"),
+        (noise(8000).reshape(2, 2, -1), "3 dimensions"),
+        (b"RIFFxxxx", "not a readable wav"),
+    ],
+)
+def test_bad_audio(audio, message):
+    with pytest.raises(ValueError, match=message) as error:
+        EchoAudioFeatureExtractor()(audio)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_files_and_settings(tmp_path):
+    (tmp_path / "text.wav").write_text("not audio")
+    with pytest.raises(ValueError, match="text.wav: not a readable wav, flac, ogg or mp3 file"):
+        EchoAudioFeatureExtractor()(tmp_path / "text.wav")
+    with pytest.raises(FileNotFoundError, match="no audio file"):
+        EchoAudioFeatureExtractor()(tmp_path / "none.wav")
+    with pytest.raises(ValueError, match="features is 'mfcc'"):
+        EchoAudioFeatureExtractor(features="mfcc")
+    with pytest.raises(ValueError, match="pooler_heads=5 must divide"):
+        EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=5)
+    with pytest.raises(ValueError, match="give input_values"):
+        EchoSpeechEncoder(EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=4, embedding_size=8))()
