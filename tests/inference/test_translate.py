@@ -36,10 +36,11 @@ def test_trained_greedy_is_generate(toy_trained, toy_tokenizer, sentences, batch
     assert np.mean([a == b for a, b in zip(have, english, strict=True)]) > 0.6  # and it is a translation
 
 
-def test_untrained_greedy_is_generate(toy_untrained, toy_tokenizer, sentences):
+def test_untrained_greedy_is_generate(make_untrained, toy_tokenizer, sentences):
+    model = make_untrained(0.3)  # so that the texts differ
     texts, langs, _ = zip(*sentences[:24], strict=True)
-    have = translate(toy_untrained, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15, batch_size=5)
-    assert have == one_by_one(toy_untrained, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15)
+    have = translate(model, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15, batch_size=5)
+    assert have == one_by_one(model, toy_tokenizer, texts, langs, "fra_Latn", max_new_tokens=15)
     assert len(set(have)) > 5  # of 24 texts; 13 and more over seeds
 
 
