@@ -42,7 +42,7 @@ from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import modeling_echo
 from hf_echo.modeling.prompting_echo import language_name
-from hf_echo.stages.model_shape import new_config
+from hf_echo.stages.run.model_shape import new_config
 from hf_echo.vocabulary import train_tokenizer
 
 STOCK, SORTED = "ST, Echo, padded", "ST, Echo, padded, sorted by tokens"

@@ -1,4 +1,4 @@
-"""A converted SONAR text encoder and decoder (`hf_echo.checkpoints.from_sonar`) as one model that translates.
+"""A converted SONAR text encoder and decoder (`hf_echo.checkpoints.published.from_sonar`) as one model that translates.
 
 Encoder and decoder are stock M2M100 models of transformers; the decoder reads one vector, the mean of the encoder's
 states. Nothing here is saved with a checkpoint, which opens without it.

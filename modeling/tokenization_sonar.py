@@ -1,6 +1,6 @@
 """SONAR's tokenizer as this package calls tokenizers: languages by `lang=`, prompts of the decoder, `on_long`.
 
-The folder of a converted SONAR holds a generic fast tokenizer (`hf_echo.checkpoints.sonar_tokenizer`), which
+The folder of a converted SONAR holds a generic fast tokenizer (`hf_echo.checkpoints.published.sonar_tokenizer`), which
 sentence-transformers and AutoTokenizer open alone; this class is put around it.
 
     encoder   fra_Latn [SENTENCE] </s>

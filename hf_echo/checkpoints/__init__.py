@@ -2,12 +2,12 @@
 
 from .average import average_checkpoints
 from .export_static import export_static
-from .from_blaser import convert_blaser
 from .from_llama import convert_llama
-from .from_mexma import convert_mexma
-from .from_sonar import convert_sonar
 from .interpolate import interpolate_checkpoint
-from .prune_checkpoint import prune_checkpoint
+from .pruning.prune_checkpoint import prune_checkpoint
+from .published.from_blaser import convert_blaser
+from .published.from_mexma import convert_mexma
+from .published.from_sonar import convert_sonar
 from .ridge_refit import ridge_refit_checkpoint
 from .swap_tokenizer import swap_checkpoint, swap_vocabulary
 from .whiten import whiten_checkpoint

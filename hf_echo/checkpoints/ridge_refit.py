@@ -125,8 +125,8 @@ def ridge_refit_encoder(
 
     Args:
         batches: ``ids`` and ``offsets`` of sources, then targets, ``target_key`` and ``group`` of pairs
-            (`hf_echo.stages.ridge_refit`); larger batches are faster. Every pair has the same weight: repeat the pairs
-            that should weigh more.
+            (`hf_echo.stages.operations.ridge_refit`); larger batches are faster. Every pair has the same weight: repeat
+            the pairs that should weigh more.
         ridge: penalty, in pairs: a token that occurs in that many pairs moves half of what they ask for.
         step: share of the change, 0..1.
         softmax_weight: of :func:`softmax_change` beside the regression.

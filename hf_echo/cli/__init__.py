@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from . import convert, data, evaluate, mine, prune, push, report, training, use, vocabulary
+from . import data, evaluate, mine, report, training, use, vocabulary
+from .checkpoints import convert, prune, push
 from .common import PLAIN
 
 app = typer.Typer(

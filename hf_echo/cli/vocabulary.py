@@ -78,7 +78,7 @@ def balanced_counts(
     min_count: int,
 ) -> tuple[str, dict[str, int]]:
     """(pattern, {word: frequency}) of the counts after language balancing (UniMax)."""
-    from ..vocabulary.counts import WordCounts
+    from ..vocabulary.counts.count import WordCounts
 
     weights = {}
     for text in language_weight or []:
@@ -116,7 +116,7 @@ def count(
     ] = False,
 ) -> None:
     """Count words by language, separately for parallel and monolingual text. A stopped count resumes."""
-    from ..vocabulary.counts import count_words
+    from ..vocabulary.counts.count import count_words
 
     counts = count_words(
         files,

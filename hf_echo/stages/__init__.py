@@ -1,13 +1,13 @@
 """Training stages: one file per stage with a Config, a Trainer and `STAGE`; `table` lists them.
 
-stage, table          what a stage declares, and all stages by name
-base, text            the trainer and the settings that stages share; translation, encoder: with and without decoder
-recipe, run, dry_run  a YAML file read, trained, or only described
+core        what all stages share: declaration, trainer, texts, translation
+operations  operations on checkpoints as steps of a recipe
+run         a YAML file read, trained, or only described
 """
 
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
+from .core.dev_sets import DevSet, evaluate_sets
 from .decoder import DecoderConfig, DecoderTrainer
-from .dev_sets import DevSet, evaluate_sets
 from .distillation import DistillationConfig, DistillationTrainer
 from .extension import ExtensionConfig, ExtensionTrainer
 from .hard_negatives import HardNegativesConfig, HardNegativesTrainer

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
-from .stage import Embedded, Stage, guide
-from .translation import TranslationConfig, TranslationTrainer
+from .core.stage import Embedded, Stage, guide
+from .core.translation import TranslationConfig, TranslationTrainer
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from ..losses import sampled_translation_loss
-from .stage import Embedded, Stage
-from .translation import TranslationConfig, TranslationTrainer, require_translation_loss
+from .core.stage import Embedded, Stage
+from .core.translation import TranslationConfig, TranslationTrainer, require_translation_loss
 
 
 @dataclass

@@ -9,10 +9,10 @@ import torch
 
 from ..data.directions import monolingual, resample
 from ..losses import mse_loss
-from .encoder import EncoderTrainer
-from .stage import Embedded, Stage
-from .stage import teacher as the_teacher
-from .text import TextConfig
+from .core.encoder import EncoderTrainer
+from .core.stage import Embedded, Stage
+from .core.stage import teacher as the_teacher
+from .core.text import TextConfig
 
 
 @dataclass

@@ -11,8 +11,8 @@ import torch
 
 from ..data.directions import extension_pairs
 from ..losses import distillation_parts, gather_with_grad, teacher_target
+from .core.stage import Embedded, Stage, teacher
 from .distillation import DistillationConfig, DistillationTrainer, resampled
-from .stage import Embedded, Stage, teacher
 
 ENGLISH = "eng_Latn"
 

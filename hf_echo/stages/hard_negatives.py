@@ -9,7 +9,7 @@ import torch
 
 from ..losses import split_softmax_parts
 from .contrastive import ContrastiveConfig, ContrastiveTrainer
-from .stage import Embedded, Stage, guide
+from .core.stage import Embedded, Stage, guide
 
 
 @dataclass

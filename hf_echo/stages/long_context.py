@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..losses import contrastive_loss, gather_with_grad
-from .encoder import EncoderTrainer
-from .stage import Stage
-from .text import TextConfig
+from .core.encoder import EncoderTrainer
+from .core.stage import Stage
+from .core.text import TextConfig
 
 
 @dataclass

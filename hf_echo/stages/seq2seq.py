@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .stage import Stage
-from .translation import TranslationConfig, TranslationTrainer, require_translation_loss
+from .core.stage import Stage
+from .core.translation import TranslationConfig, TranslationTrainer, require_translation_loss
 
 
 @dataclass

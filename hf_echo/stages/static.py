@@ -24,8 +24,8 @@ from ..losses import (
 )
 from ..modeling import EchoConfig, EchoEncoder
 from ..vocabulary.ngrams import token_ngrams
-from .base import CoreConfig, CoreTrainer
-from .stage import Embedded, Stage, teacher
+from .core.base import CoreConfig, CoreTrainer
+from .core.stage import Embedded, Stage, teacher
 from .static_embeddings import StaticCollator, StaticEmbeddings, static_config, static_encoder
 
 NO_BUDGET = 1 << 40  # tokens: batches are limited by rows

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from . import (
-    contrastive,
-    decoder,
-    distillation,
-    extension,
-    hard_negatives,
-    long_context,
-    seq2seq,
-    static,
-    token,
-)
-from .stage import Stage
+from . import contrastive, decoder, distillation, extension, hard_negatives, long_context, seq2seq, static, token
+from .core.stage import Stage
 
 STAGES: dict[str, Stage] = {
     module.STAGE.name: module.STAGE

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from ..losses import mse_loss, self_objective_loss
+from .core.stage import Embedded, Stage, teacher
 from .distillation import DistillationConfig, DistillationTrainer, resampled
-from .stage import Embedded, Stage, teacher
 
 
 @dataclass

@@ -9,7 +9,8 @@
     data      (operations) role -> {name, sha256} of every data file read
     results   what the step counted: seconds, tokens per second, pairs
 
-Training (`hf_echo.stages.run`) writes stage, values, from, decoder_from, results, and whether the stage is finished.
+Training (`hf_echo.stages.run.training`) writes stage, values, from, decoder_from, results, and whether the stage is
+finished.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from ..data.tables import BadRows
 from ..language_table import SCRIPTS
-from .counts_sources import open_sources, rows_of
+from .counts.sources import open_sources, rows_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

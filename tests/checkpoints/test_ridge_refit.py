@@ -19,7 +19,7 @@ from hf_echo.evaluation import xsim
 from hf_echo.inference import encode, load_encoder
 from hf_echo.modeling import EchoConfig, EchoEncoder
 from hf_echo.stages import static_encoder
-from hf_echo.stages.ridge_refit import pair_batches, ridge_refit_on_pairs
+from hf_echo.stages.operations.ridge_refit import pair_batches, ridge_refit_on_pairs
 from hf_echo.stages.static_embeddings import StaticCollator, StaticEmbeddings
 
 pytestmark = pytest.mark.trains

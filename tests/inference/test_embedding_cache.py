@@ -9,8 +9,8 @@ import pytest
 
 from hf_echo.inference import encode
 from hf_echo.stages import ContrastiveConfig
-from hf_echo.stages.recipe import DataArguments, ModelArguments
-from hf_echo.stages.run_data import embedded_sides
+from hf_echo.stages.run.data import embedded_sides
+from hf_echo.stages.run.recipe import DataArguments, ModelArguments
 from hf_echo.stages.table import STAGES
 
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
 
 import hf_echo.stages as stages
 
@@ -41,3 +44,55 @@ def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
         )
 
     return make
+
+
+SHAPE = dict(
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
+    embedding_size=32,
+)
+SMALL = dict(
+    vocab_size=400,
+    shape=SHAPE,
+    max_length=32,
+    max_tokens=2000,
+    learning_rate=1e-2,
+    warmup_steps=2,
+    max_steps=6,
+    logging_steps=2,
+    save_steps=3,
+    dev_negatives=2,
+    disable_tqdm=True,
+)
+
+
+@pytest.fixture
+def place(toy, tmp_path):
+    """A folder with train.tsv, dev.parquet and recipe(...), which writes a YAML file."""
+    columns = ["source", "source_lang", "target", "target_lang", "provenance"]
+    lines = ["\t".join(columns)] + ["\t".join(row[c] for c in columns) for row in toy.parallel_rows()]
+    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pq.write_table(
+        pa.Table.from_pylist([row | {"id": str(row["id"])} for row in toy.nway_rows()]),
+        tmp_path / "dev.parquet",
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def recipe(place):
+    def write(name: str = "a", stage: str = "seq2seq", **values):
+        data = dict(train_data=str(place / "train.tsv"), dev_data={"toy": str(place / "dev.parquet")})
+        where = dict(output_dir=str(place / name), cache_dir=str(place / "cache"))
+        path = place / f"{name}.yaml"
+        values = {"stage": stage} | data | where | SMALL | values
+        if stage == "static":
+            values = {k: v for k, v in values.items() if k not in ("max_tokens", "max_length")}
+        path.write_text(yaml.safe_dump(values))
+        return path
+
+    return write

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import yaml
 
-import hf_echo.stages.run as run
+import hf_echo.stages.run.training as run
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.losses import mse_loss
-from hf_echo.stages.dry_run import dry_run
-from hf_echo.stages.encoder import EncoderTrainer
-from hf_echo.stages.run import train_recipe
-from hf_echo.stages.stage import Stage
+from hf_echo.stages.core.encoder import EncoderTrainer
+from hf_echo.stages.core.stage import Stage
+from hf_echo.stages.core.text import TextConfig
+from hf_echo.stages.run.dry_run import dry_run
+from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.table import STAGES
-from hf_echo.stages.text import TextConfig
 
 SHAPE = {
     "hidden_size": 16,

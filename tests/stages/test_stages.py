@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import hf_echo.stages.base as trainer_module
+import hf_echo.stages.core.base as trainer_module
 from hf_echo.inference import encode
 from hf_echo.inference.embedding_store import LiveRows
 from hf_echo.losses import sampled_translation_loss, translation_loss

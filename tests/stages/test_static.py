@@ -66,7 +66,7 @@ def test_it_learns(make_trainer):
 
 
 def test_best_checkpoint(make_trainer, tmp_path, monkeypatch):
-    import hf_echo.stages.base as core
+    import hf_echo.stages.core.base as core
 
     errors = iter([40.0, 10.0, 30.0])
     monkeypatch.setattr(core, "evaluate_sets", lambda *a, **k: {"eval_xsim": next(errors)})

@@ -347,7 +347,7 @@ def test_bad_input(counts, options, message):
 
 
 def test_counts_file(tmp_path):
-    from hf_echo.vocabulary.counts import count_words
+    from hf_echo.vocabulary.counts.count import count_words
 
     counts = count_words(
         [[("hin_Deva", text) for text in HINDI * 3]], tmp_path / "counts.parquet", processes=1, progress=False

@@ -135,7 +135,7 @@ def test_no_text():
 
 
 def test_counts_of_another_pattern(tmp_path):
-    from hf_echo.vocabulary.counts import count_words
+    from hf_echo.vocabulary.counts.count import count_words
 
     counts = count_words(
         [[("hin_Deva", text) for text in TEXTS * 3]], tmp_path / "counts.parquet", processes=1, progress=False

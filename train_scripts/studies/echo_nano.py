@@ -14,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hf_echo.stages.journey import run_journey
-from hf_echo.stages.recipe import find_recipes
+from hf_echo.stages.run.journey import run_journey
+from hf_echo.stages.run.recipe import find_recipes
 
 REPORT = Path(__file__).with_name("echo_nano_report.py")
 STATIC, NANO = Path("outputs/echo-static"), Path("outputs/echo-nano")

@@ -1,0 +1,1 @@
+"""Make an encoder smaller: score its parts, cut it to a shape."""

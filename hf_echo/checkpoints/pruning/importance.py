@@ -1,0 +1,230 @@
+"""How much each unit of an Echo encoder or decoder matters: by its weights, or by what it carries on a sample of texts.
+
+A unit counts for the mean square of what it carries, times the squared norm of the weights that read it:
+
+    weight       what it carries is estimated from the weights that write it
+    activation   what it carries is measured on texts, padding left out
+
+So a unit that is never written or never read counts for nothing. Tensors are float64 on the CPU. Nothing is cut here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
+
+_BATCH = 32
+
+Carried = dict[nn.Module, Tensor]
+"""Module -> (width,) mean squares of the values that enter it. Of a norm's: after division by their length, so that
+they are 1 on average. Of a decoder's `embedding_projection`: of those that leave it."""
+
+
+def body(stack: EchoEncoder | EchoDecoder) -> nn.Module:
+    """The module that holds embed_tokens, layers and norm."""
+    return stack.model if isinstance(stack, EchoDecoder) else stack
+
+
+def attention_blocks(layer: Any) -> list[tuple[nn.Module, nn.Module | None]]:
+    """(block, the norm before its keys and values) for self-attention and, in a decoder, cross-attention."""
+    found: list[tuple[nn.Module, nn.Module | None]] = [(layer.self_attn, layer.input_layernorm)]
+    return [*found, (layer.cross_attn, None)] if hasattr(layer, "cross_attn") else found
+
+
+def readers(layer: Any) -> list[tuple[nn.Module, list[nn.Linear]]]:
+    """Every norm of a layer and the projections that read it."""
+    attention, mlp = layer.self_attn, layer.mlp
+    found = [
+        (layer.input_layernorm, [attention.q_proj, attention.k_proj, attention.v_proj]),
+        (layer.post_attention_layernorm, [mlp.gate_proj, mlp.up_proj]),
+    ]
+    if hasattr(layer, "cross_attn"):
+        found.append((layer.cross_attention_layernorm, [layer.cross_attn.q_proj]))
+    return found
+
+
+def hidden_scores(stack: EchoEncoder | EchoDecoder, layers: Sequence[int], carried: Carried) -> Tensor:
+    """(hidden_size,): a dimension of the residual stream, over all norms of the kept layers, each with equal weight."""
+    inner = body(stack)
+    sites = [site for i in layers for site in readers(inner.layers[i])]
+    sites.append((inner.norm, [stack.lm_head if isinstance(stack, EchoDecoder) else stack.projection]))
+    total = torch.zeros(stack.config.hidden_size, dtype=torch.float64)
+    for norm, linears in sites:
+        score = carried[norm] * norm_weight(norm).square() * sum(_read(linear) for linear in linears)
+        total += score / score.sum().clamp(min=1e-300)
+    return total
+
+
+def head_scores(block: nn.Module, carried: Carried) -> Tensor:
+    """(kv heads, query heads of each, head_dim): the values that a head adds to the residual stream."""
+    score = carried[block.o_proj] * _read(block.o_proj)
+    return score.view(-1, block.num_key_value_groups, block.head_dim)
+
+
+def unit_scores(layer: nn.Module, carried: Carried) -> Tensor:
+    """(intermediate_size,): the units of the feed-forward block."""
+    return carried[layer.mlp.down_proj] * _read(layer.mlp.down_proj)
+
+
+def memory_scores(decoder: EchoDecoder, layers: Sequence[int], carried: Carried) -> Tensor:
+    """(hidden_size,): the projected sentence embedding, as the values of cross-attention read it."""
+    read = sum(_read(decoder.model.layers[i].cross_attn.v_proj) for i in layers)
+    return carried[decoder.model.embedding_projection] * read
+
+
+def stream_by_weights(stack: EchoEncoder | EchoDecoder) -> Tensor:
+    """(hidden_size,), 1 on average: how strongly everything together writes each dimension of the residual stream."""
+    inner = body(stack)
+    writers = [linear for layer in inner.layers for linear in (layer.self_attn.o_proj, layer.mlp.down_proj)]
+    writers += [layer.cross_attn.o_proj for layer in inner.layers if hasattr(layer, "cross_attn")]
+    written = [_read(inner.embed_tokens), *map(_written, writers)]
+    stream = sum(share / share.sum().clamp(min=1e-300) for share in written)
+    return stream / stream.mean().clamp(min=1e-300)
+
+
+def carried_by_weights(stack: EchoEncoder | EchoDecoder) -> Carried:
+    """Estimates: inputs of length 1 without direction, and in the residual stream what `stream_by_weights` says."""
+    inner, stream = body(stack), stream_by_weights(stack)
+    carried = {inner.norm: stream}
+    for layer in inner.layers:
+        carried |= {norm: stream for norm, _ in readers(layer)}
+        for block, norm in attention_blocks(layer):
+            values = _written(block.v_proj, norm).view(-1, 1, block.head_dim)
+            carried[block.o_proj] = values.expand(-1, block.num_key_value_groups, -1).flatten()
+        norm = layer.post_attention_layernorm
+        carried[layer.mlp.down_proj] = _written(layer.mlp.gate_proj, norm) * _written(layer.mlp.up_proj, norm)
+    if isinstance(stack, EchoDecoder):
+        carried[inner.embedding_projection] = _written(inner.embedding_projection)
+    return carried
+
+
+@torch.no_grad()
+def carried_on_texts(
+    model: EchoEncoder | EchoForTranslation,
+    tokenizer: EchoTokenizer,
+    texts: Sequence[str],
+    lang: str | Sequence[str | None] | None = None,
+    *,
+    progress: bool = False,
+) -> Carried:
+    """Measures encoder and decoder; the decoder says each text again from its embedding.
+
+    Args:
+        lang: a code for all texts, one a text, or None ("Unspecified language").
+
+    Raises:
+        ValueError: no texts, or a wrong number of languages.
+    """
+    if not texts:
+        raise ValueError("activation importance needs texts to measure on, and was given none")
+    codes = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
+    if len(codes) != len(texts):
+        raise ValueError(f"{len(texts)} texts but {len(codes)} languages: give one code, or one a text")
+    translator = model if isinstance(model, EchoForTranslation) else None
+    meter = _Meter()
+    meter.watch(translator.encoder if translator else model)
+    if translator:
+        meter.watch(translator.decoder)
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    training = model.training
+    model.eval()
+    try:
+        for start in tqdm(range(0, len(order), _BATCH), desc="Measuring", disable=not progress):
+            batch = order[start : start + _BATCH]
+            _read_batch(model, tokenizer, [texts[i] for i in batch], [codes[i] for i in batch], meter)
+    finally:
+        model.train(training)
+        meter.remove()
+    return meter.means()
+
+
+def _read_batch(model, tokenizer, texts: list[str], codes: list[str | None], meter: _Meter) -> None:
+    length = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    options = dict(padding=True, truncation=True, max_length=length, padding_side="right", return_tensors="pt")
+    inputs = tokenizer(texts, lang=codes, **options).to(model.device)
+    decoded = {}
+    if isinstance(model, EchoForTranslation):
+        heads = [tokenizer.decoder_prompt_ids(code) for code in codes]
+        ids = [(head + text)[:length] for head, text in zip(heads, tokenizer.text_ids(texts), strict=True)]
+        width = max(map(len, ids))
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
+        ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in ids])
+        meter.decoder_mask = mask.bool().to(model.device)
+        decoded = dict(
+            decoder_input_ids=ids.to(model.device),
+            decoder_attention_mask=mask.to(model.device),
+            compute_logits=False,
+        )
+    meter.encoder_mask = inputs["attention_mask"].bool()
+    model(**inputs, **decoded)
+
+
+class _Meter:
+    """Sums of squares of what enters the watched modules; `encoder_mask` and `decoder_mask` say which tokens count."""
+
+    encoder_mask: Tensor
+    decoder_mask: Tensor
+
+    def __init__(self):
+        self.sums: Carried = {}
+        self.counts: dict[nn.Module, int] = {}
+        self.hooks = []
+
+    def watch(self, stack: EchoEncoder | EchoDecoder) -> None:
+        inner, decodes = body(stack), isinstance(stack, EchoDecoder)
+        norms = {norm for layer in inner.layers for norm, _ in readers(layer)} | {inner.norm}
+        linears = {layer.mlp.down_proj for layer in inner.layers}
+        linears |= {block.o_proj for layer in inner.layers for block, _ in attention_blocks(layer)}
+        for module in norms | linears:
+            self.hooks.append(module.register_forward_pre_hook(self._enters(module in norms, decodes)))
+        if decodes:
+            self.hooks.append(inner.embedding_projection.register_forward_hook(self._leaves))
+
+    def _enters(self, is_norm: bool, decodes: bool):
+        def hook(module, inputs):
+            values = inputs[0].double()
+            if values.shape[1] > 1:  # one vector a sentence is no token
+                values = values[self.decoder_mask if decodes else self.encoder_mask]
+            squares = values.flatten(0, -2).square()
+            if is_norm:
+                squares = squares / squares.mean(-1, keepdim=True).clamp(min=1e-300)
+            self._add(module, squares)
+
+        return hook
+
+    def _leaves(self, module, inputs, output) -> None:
+        self._add(module, output.double().flatten(0, -2).square())
+
+    def _add(self, module, squares: Tensor) -> None:
+        self.sums[module] = self.sums.get(module, 0) + squares.sum(0).cpu()
+        self.counts[module] = self.counts.get(module, 0) + len(squares)
+
+    def means(self) -> Carried:
+        return {module: total / self.counts[module] for module, total in self.sums.items()}
+
+    def remove(self) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+
+def norm_weight(norm: nn.Module) -> Tensor:
+    """Its weights; of a norm that is left out (`final_norm=False`), 1."""
+    weight = getattr(norm, "weight", None)
+    return torch.ones((), dtype=torch.float64) if weight is None else weight.detach().double().cpu()
+
+
+def _read(module: nn.Module) -> Tensor:
+    """(in,) squared norms of the columns."""
+    return torch.linalg.vector_norm(module.weight.detach(), dim=0, dtype=torch.float64).square().cpu()
+
+
+def _written(linear: nn.Module, norm: nn.Module | None = None) -> Tensor:
+    """(out,) squared norms of the rows, the inputs scaled by the norm before them."""
+    weight = linear.weight.detach().double().cpu()
+    return (weight if norm is None else weight * norm_weight(norm)).square().sum(1)

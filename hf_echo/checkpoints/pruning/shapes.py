@@ -1,0 +1,165 @@
+"""Shapes of smaller encoders: OS Table 36, "half", or any, checked against the model that they are cut from.
+
+A shape is a dict of `FIELDS`; what it leaves out stays as it is in the source. Nothing here reads a weight.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+
+import torch
+
+from ...modeling import EchoConfig, EchoDecoderConfig, EchoEncoder
+from ...utils.did_you_mean import did_you_mean
+
+FIELDS = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+)
+_TABLE_36 = {
+    "large": (2048, 8192, 16, 32, 8, 64),
+    "medium": (1792, 7168, 14, 28, 7, 64),
+    "small": (1536, 6144, 12, 24, 6, 64),
+    "tiny": (1152, 4608, 10, 18, 6, 64),
+    "xtiny": (512, 2048, 8, 16, 4, 32),
+    "nano": (256, 1024, 6, 8, 4, 32),  # ours, for CPUs
+}
+SIZES = {name: dict(zip(FIELDS, values, strict=True)) for name, values in _TABLE_36.items()}
+"""Size -> shape (OS Table 36)."""
+VOCABULARIES = {"large": 256_232, "medium": 128_232, "small": 64_232, "tiny": 32_232, "xtiny": 16_232}
+"""Size -> tokens of the tokenizer that the paper gives it (OS Table 36)."""
+
+
+def read_shape(text: str) -> dict[str, int]:
+    """`"hidden_size=512,num_hidden_layers=8"` -> {"hidden_size": 512, "num_hidden_layers": 8}.
+
+    Raises:
+        ValueError: a part that is no FIELD=NUMBER, or a field that no shape has.
+    """
+    shape = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if not value.isdecimal():
+            raise ValueError(f"{part.strip()!r} is no part of a shape; write hidden_size=512,num_hidden_layers=8")
+        shape[name] = int(value)
+    _check_names(shape)
+    return shape
+
+
+def resolve_shape(
+    config: EchoConfig, size: str | None = None, shape: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """The whole shape of a model to be cut from `config`; `shape` goes before the fields of `size`.
+
+    Raises:
+        ValueError: nothing asked for, an unknown size or field, or a shape that `check_shape` refuses.
+    """
+    if size is None and not shape:
+        raise ValueError(f"no shape: give a size ({', '.join(SIZES)}, half) or fields such as hidden_size=512")
+    if size is not None and size != "half" and size not in SIZES:
+        raise ValueError(f"unknown size {size!r}; use one of {', '.join(SIZES)}, half")
+    _check_names(shape or {})
+    own = {name: getattr(config, name) for name in FIELDS}
+    asked = half_shape(config) if size == "half" else SIZES.get(size, {})
+    full = own | asked | dict(shape or {})
+    check_shape(full, own)
+    if full["head_dim"] != own["head_dim"]:
+        check_rotation(config)
+    return full
+
+
+def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
+    """Whether one can be cut from the other.
+
+    Raises:
+        ValueError: a number below 1 or above the source's, heads that do not divide, groups wider than the source's.
+    """
+    for name in FIELDS:
+        if not isinstance(shape[name], int) or shape[name] < 1:
+            raise ValueError(f"{name} must be a positive whole number, not {shape[name]!r}")
+        if shape[name] > source[name]:
+            raise ValueError(f"{name} {shape[name]} is larger than the source's {source[name]}: pruning only cuts")
+    heads, groups = shape["num_attention_heads"], shape["num_key_value_heads"]
+    if heads % groups:
+        raise ValueError(
+            f"num_attention_heads {heads} is no multiple of num_key_value_heads {groups}: "
+            "each key and value head serves as many query heads"
+        )
+    widest = source["num_attention_heads"] // source["num_key_value_heads"]
+    if heads // groups > widest:
+        raise ValueError(
+            f"{heads} query heads on {groups} key and value heads are {heads // groups} a group, but the source "
+            f"has {widest}: ask for at least {-(-heads // widest)} num_key_value_heads"
+        )
+    if shape["hidden_size"] % heads:
+        raise ValueError(
+            f"hidden_size {shape['hidden_size']} is no multiple of num_attention_heads {heads}, as Llama asks"
+        )
+    if shape["head_dim"] % 2:
+        raise ValueError(f"head_dim {shape['head_dim']} is odd: rotary positions turn pairs of values")
+
+
+def check_rotation(config: EchoConfig | EchoDecoderConfig) -> None:
+    """Rotary frequencies of a narrower head must be among the old ones.
+
+    Raises:
+        ValueError: a kind of rotary positions whose frequencies depend on head_dim in a way of their own.
+    """
+    kind = (config.rope_parameters or {}).get("rope_type", "default")
+    if kind not in ("default", "linear", "llama3"):
+        raise ValueError(f"rotary positions of type {kind!r} cannot be cut: keep head_dim {config.head_dim}")
+
+
+def layers_to_keep(source: int, count: int) -> list[int]:
+    """The first, the last, and the rest sampled uniformly (OS 4.8); one layer alone is the first.
+
+    16 -> 8 is 0 2 4 6 9 11 13 15.
+    """
+    if count == 1:
+        return [0]
+    steps = count - 1
+    return [(2 * i * (source - 1) + steps) // (2 * steps) for i in range(count)]  # rounded, halves upwards
+
+
+def half_shape(config: EchoConfig) -> dict[str, int]:
+    """The largest shape with at most half of the encoder's parameters, all its fields cut by about the same share.
+
+    Key and value heads are whole, so their share is the nearest to it; head_dim stays, and so do two layers.
+    """
+    limit = encoder_parameters(config) / 2
+    steps = range(1, 128)
+    fitting = bisect_right(steps, limit, key=lambda step: encoder_parameters(config, _part(config, step / 128)))
+    if not fitting:
+        raise ValueError(f"an encoder of {2 * limit:,.0f} parameters is too small to be halved; give a shape")
+    return _part(config, steps[fitting - 1] / 128)
+
+
+def _part(config: EchoConfig, share: float) -> dict[str, int | None]:
+    groups = max(1, round(share * config.num_key_value_heads))
+    heads = groups * (config.num_attention_heads // config.num_key_value_heads)
+    return {
+        "hidden_size": max(1, round(share * config.hidden_size / heads)) * heads,
+        "intermediate_size": max(1, round(share * config.intermediate_size)),
+        "num_hidden_layers": max(min(2, config.num_hidden_layers), round(share * config.num_hidden_layers)),
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "head_dim": config.head_dim,
+    }
+
+
+def encoder_parameters(config: EchoConfig, shape: Mapping[str, int] | None = None) -> int:
+    """Parameters of the encoder, of this shape where one is given, without making it."""
+    changed = EchoConfig.from_dict(config.to_dict() | {"decoder": None} | dict(shape or {}))
+    with torch.device("meta"):
+        return EchoEncoder(changed).num_parameters()
+
+
+def _check_names(shape: Mapping[str, int]) -> None:
+    if unknown := [name for name in shape if name not in FIELDS]:
+        advice = did_you_mean(unknown[0], FIELDS, f"a shape has {', '.join(FIELDS)}")
+        raise ValueError(f"unknown shape field {unknown[0]!r}{advice}")

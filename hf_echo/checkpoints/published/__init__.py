@@ -1,0 +1,1 @@
+"""Converters of published checkpoints: SONAR, MEXMA, BLASER."""

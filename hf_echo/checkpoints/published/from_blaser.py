@@ -1,0 +1,69 @@
+"""BLASER 2.0 (ref or qe) from fairseq2's file as a `BlaserModel`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ...modeling import BlaserConfig, BlaserModel
+from ...modeling.configuration_blaser import INPUTS
+from ...utils.folders import write_folder
+from ...utils.lineage import write_lineage
+from .card import write_card
+from .sonar_weights import load_torch
+
+EMBEDDING_SIZE = 1024  # of SONAR
+LICENCE = "cc-by-nc-4.0"
+PARTS = ("weight", "bias")
+
+
+def convert_blaser(file: str | Path, out: str | Path, *, licence: str = LICENCE) -> Path:
+    """Write BLASER 2.0 as a folder that `AutoModel` opens; ref or qe is read from the first layer's width.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: it is not BLASER 2.0, or holds pickled code.
+    """
+    checkpoint = load_torch(file)
+    tensors = dict(checkpoint.get("model", checkpoint))
+    # mlp.1, mlp.4, mlp.7: what stands between them has no weights.
+    numbers = sorted({int(found[1]) for name in tensors if (found := re.fullmatch(r"mlp\.(\d+)\.weight", name))})
+    wanted = {f"mlp.{number}.{part}" for number in numbers for part in PARTS}
+    if not numbers or wanted != tensors.keys() or tensors[f"mlp.{numbers[-1]}.weight"].shape[0] != 1:
+        raise ValueError(f"{file} is not BLASER 2.0: tensors mlp.N.weight and mlp.N.bias that end in one score are")
+    width = tensors[f"mlp.{numbers[0]}.weight"].shape[1]
+    kind = {count * EMBEDDING_SIZE: kind for kind, count in INPUTS.items()}.get(width)
+    if kind is None:
+        known = " or ".join(f"{count * EMBEDDING_SIZE:,} ({kind})" for kind, count in INPUTS.items())
+        raise ValueError(f"{file} reads {width:,} numbers; BLASER 2.0 reads {known}")
+    sizes = [tensors[f"mlp.{number}.weight"].shape[0] for number in numbers[:-1]]
+    config = BlaserConfig(kind=kind, embedding_size=EMBEDDING_SIZE, hidden_sizes=sizes)
+    state = {f"mlp.{1 + 3 * i}.{part}": tensors[f"mlp.{n}.{part}"] for i, n in enumerate(numbers) for part in PARTS}
+    dtype = tensors[f"mlp.{numbers[0]}.weight"].dtype
+    model = BlaserModel.from_pretrained(None, config=config, state_dict=state, dtype=dtype)
+    with write_folder(out) as folder:
+        model.save_pretrained(folder)
+        _write_card(folder, Path(out).name, kind, licence)
+        write_lineage(folder, "blaser", {"licence": licence}, parents={"source": file}, output_dir=out)
+    return Path(out)
+
+
+def _write_card(folder: Path, title: str, kind: str, licence: str) -> None:
+    reference = ", reference" if kind == "ref" else ""
+    write_card(
+        folder,
+        title=title,
+        about=(
+            f"BLASER 2.0 ({kind}): the quality of a translation, about 1 to 5, from the SONAR embeddings of source"
+            f", translation{' and reference' if reference else ''}. Written by `hf-echo convert blaser` without any "
+            "change of the weights."
+        ),
+        code=(
+            "from transformers import AutoModel\n\n"
+            'blaser = AutoModel.from_pretrained("THIS_REPO", trust_remote_code=True)\n'
+            f"blaser(source, translation{reference}).scores    # SONAR embeddings, (rows, 1024)"
+        ),
+        licence=licence,
+        base_model=f"facebook/blaser-2.0-{kind}",
+        tags=["translation", "quality-estimation", "blaser", "sonar"],
+        library="transformers",
+    )

@@ -1,0 +1,76 @@
+"""MEXMA (Janeiro et al., 2024) as a SentenceTransformer: XLM-R large whose embedding is the state of its first token.
+
+Its repository holds the weights only. sentence-transformers opens such a folder with mean pooling, which gives other
+vectors; so the pooling is written down, and the tokenizer of xlm-roberta-large is put beside it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformers import AutoConfig, AutoTokenizer, XLMRobertaModel
+
+from ...utils.folders import write_folder
+from ...utils.lineage import write_lineage
+from ...utils.sources import locate, read_pretrained
+from .card import licence_of, write_card
+from .sentence_transformer_files import write_sentence_transformer
+
+TOKENIZER = "FacebookAI/xlm-roberta-large"
+
+
+def convert_mexma(
+    source: str | Path, out: str | Path, *, tokenizer: str | Path = TOKENIZER, licence: str | None = None
+) -> Path:
+    """Write MEXMA with its tokenizer and CLS pooling.
+
+    Args:
+        source: folder or Hub name of the weights.
+        tokenizer: folder or Hub name of XLM-R's tokenizer.
+        licence: of the weights, for the card; None takes the one in the source folder's README.md.
+
+    Raises:
+        FileNotFoundError: there is no model or tokenizer.
+        ValueError: the model is not XLM-R, lacks weights, or does not fit the tokenizer.
+    """
+    place, _ = locate(source)
+    config = read_pretrained(AutoConfig, source, place)
+    if config.model_type != "xlm-roberta":
+        raise ValueError(f"{source} is a model of type {config.model_type!r}; MEXMA is of type 'xlm-roberta'")
+    words = _open_tokenizer(tokenizer)
+    if len(words) > config.vocab_size:
+        raise ValueError(f"{source} knows {config.vocab_size} tokens and the tokenizer {tokenizer} makes {len(words)}")
+    options = {"config": config, "add_pooling_layer": False, "output_loading_info": True}
+    model, report = read_pretrained(XLMRobertaModel, source, place, **options)
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")
+    # The first two of XLM-R's positions are not used.
+    words.model_max_length = config.max_position_embeddings - 2
+    licence = licence or licence_of(place)
+    with write_folder(out) as folder:
+        model.save_pretrained(folder)
+        words.save_pretrained(folder)
+        write_sentence_transformer(folder, dimension=config.hidden_size, pooling="cls")
+        write_card(
+            folder,
+            title=Path(out).name,
+            about=(
+                "MEXMA (https://arxiv.org/abs/2409.12737) with the tokenizer of XLM-R large and CLS pooling, written "
+                "by `hf-echo convert mexma` without any change of the weights. `recipe.json` names its parents."
+            ),
+            code=(
+                "from sentence_transformers import SentenceTransformer\n\n"
+                'model = SentenceTransformer("THIS_REPO")\nmodel.encode(["Le chat dort.", "The cat sleeps."])'
+            ),
+            licence=licence,
+            base_model="facebook/MEXMA" if Path(source).exists() else str(source),
+            tags=["sentence-transformers", "feature-extraction", "mexma"],
+        )
+        parents = {"source": source, "tokenizer": tokenizer}
+        write_lineage(folder, "mexma", {"licence": licence}, parents=parents, output_dir=out)
+    return Path(out)
+
+
+def _open_tokenizer(name: str | Path):
+    place = str(name) if Path(name).is_dir() else locate(name)[0]
+    return read_pretrained(AutoTokenizer, name, place)

@@ -1,0 +1,206 @@
+"""SONAR's text encoder and decoder (Duquenne, Schwenk and Sagot, 2023) as stock models of transformers.
+
+    root       M2M100Encoder, mean pooling over all tokens, one prompt per language: SentenceTransformer opens it
+    decoder/   M2M100ForConditionalGeneration without encoder layers, which reads one vector
+
+No remote code: with sentence-transformers and transformers alone both parts open. `pipeline("sonar-translation")` of
+this package joins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, PreTrainedModel
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
+
+from ...modeling.prompting_echo import PROMPT_END
+from ...utils.folders import write_folder
+from ...utils.lineage import write_lineage
+from ...utils.sources import locate, read_pretrained
+from .card import write_card
+from .sentence_transformer_files import write_sentence_transformer
+from .sonar_tokenizer import read_tokenizer, tokenizer_file
+from .sonar_weights import EMBEDDINGS, HEAD, check_names, is_decoder, layers_of, read_weights
+
+HEAD_SIZE = 64  # 16 heads of 1,024
+POSITIONS = 514
+BEAMS = 5  # of SONAR's own pipeline
+DEFAULT_LANGUAGE = "eng_Latn"
+LICENCE = "cc-by-nc-4.0"
+ENCODER = "M2M100Encoder"
+
+Part = tuple[M2M100Config, Callable[[], PreTrainedModel]]  # a configuration, and what makes the model
+
+
+def convert_sonar(
+    encoder: str | Path,
+    out: str | Path,
+    *,
+    tokenizer: str | Path | None = None,
+    decoder: str | Path | None = None,
+    licence: str = LICENCE,
+) -> Path:
+    """Write SONAR's text encoder, and its decoder where given, as a folder of stock models.
+
+    Args:
+        encoder: .pt file of fairseq2 or fairseq; or the folder or Hub name of a port that holds an M2M100Encoder.
+        tokenizer: SentencePiece model, tokenizer.json, folder or Hub name of NLLB's tokenizer; a port may have it.
+        decoder: .pt file.
+        licence: of the weights, for the card.
+
+    Raises:
+        FileNotFoundError: a file is not there.
+        ValueError: a file is not SONAR's, needs pickled code, or does not fit the others.
+    """
+    for file in (encoder, decoder):
+        if file is not None and Path(file).suffix == ".pt" and not Path(file).is_file():
+            raise FileNotFoundError(f"no file {file}; give SONAR's file, as fairseq2 downloads it")
+    tokenizer = tokenizer if tokenizer is not None else _own_tokenizer(encoder)
+    words, languages = read_tokenizer(tokenizer, POSITIONS)
+    # Both are checked before one is made, and one is in memory at a time.
+    parts = {"": (encoder, *(_encoder_of_file(encoder) if Path(encoder).is_file() else _encoder_of_port(encoder)))}
+    if decoder is not None:
+        parts["decoder"] = (decoder, *_decoder_of_file(decoder))
+    size = parts[""][1].d_model
+    for name, config, _ in parts.values():
+        config.languages = list(languages)
+        if config.vocab_size != len(words):
+            known = f"{name} knows {config.vocab_size} tokens"
+            raise ValueError(f"{known} and the tokenizer {tokenizer} makes {len(words)}: they do not fit")
+        if config.d_model != size:
+            raise ValueError(f"{decoder} reads {config.d_model} dimensions and {encoder} writes {size}")
+    with write_folder(out) as folder:
+        for place, (_, _, make) in parts.items():
+            make().save_pretrained(folder / place)
+        words.save_pretrained(folder)
+        prompts = {code: code + PROMPT_END for code in languages}
+        default = DEFAULT_LANGUAGE if DEFAULT_LANGUAGE in prompts else languages[0]
+        write_sentence_transformer(folder, dimension=size, pooling="mean", prompts=prompts, default_prompt=default)
+        _write_card(folder, Path(out).name, encoder, licence, languages, decoder is not None)
+        parents = {"source": encoder, "tokenizer": tokenizer} | ({"decoder": decoder} if decoder else {})
+        write_lineage(folder, "sonar", {"licence": licence}, parents=parents, output_dir=out)
+    return Path(out)
+
+
+def _own_tokenizer(encoder: str | Path) -> str | Path:
+    if Path(encoder).is_file() or tokenizer_file(encoder) is None:
+        raise ValueError(
+            f"{encoder} brings no tokenizer: give NLLB's (--tokenizer FILE: a SentencePiece model or tokenizer.json)"
+        )
+    return encoder
+
+
+def _encoder_of_file(file: str | Path) -> Part:
+    tensors = read_weights(file)
+    if is_decoder(tensors):
+        raise ValueError(f"{file} holds a decoder: give it as --decoder, and the encoder's file in its place")
+    config = _config(tensors, file, encoder_layers=layers_of(tensors), decoder_layers=0)
+    with torch.device("meta"):
+        check_names(tensors, M2M100Encoder(config), file)
+    options = {"config": config, "state_dict": tensors, "dtype": tensors[EMBEDDINGS].dtype}
+    return config, lambda: M2M100Encoder.from_pretrained(None, **options)
+
+
+def _encoder_of_port(name: str | Path) -> Part:
+    place, _ = locate(name)
+    config = read_pretrained(AutoConfig, name, place)
+    if config.model_type != "m2m_100":
+        raise ValueError(f"{name} is a model of type {config.model_type!r}; SONAR's text encoder is of type 'm2m_100'")
+    if (kinds := config.architectures or [ENCODER]) != [ENCODER]:
+        raise ValueError(f"{name} holds {', '.join(kinds)}; a port of SONAR's text encoder holds {ENCODER} alone")
+
+    def make() -> M2M100Encoder:
+        model, report = read_pretrained(M2M100Encoder, name, place, config=config, output_loading_info=True)
+        if missing := sorted(report["missing_keys"]):
+            raise ValueError(f"{name} is not an {ENCODER}: the weights lack the tensor {missing[0]}")
+        return model
+
+    return config, make
+
+
+def _decoder_of_file(file: str | Path) -> Part:
+    """A decoder that stands alone: transformers asks for an encoder beside it, which gets no layers."""
+    tensors = read_weights(file)
+    if not is_decoder(tensors):
+        raise ValueError(f"{file} holds no decoder: give SONAR's text decoder")
+    head = tensors.pop(HEAD, tensors[EMBEDDINGS])
+    config = _config(tensors, file, encoder_layers=0, decoder_layers=layers_of(tensors))
+    config.tie_word_embeddings = torch.equal(head, tensors[EMBEDDINGS])
+    with torch.device("meta"):
+        check_names(tensors, M2M100ForConditionalGeneration(config), file, "model.decoder.")
+    state = {f"model.decoder.{name}": tensor for name, tensor in tensors.items()} | {HEAD: head}
+    state["model.shared.weight"] = state["model.encoder.embed_tokens.weight"] = tensors[EMBEDDINGS]
+    state["model.encoder.layer_norm.weight"] = torch.ones_like(tensors["layer_norm.weight"])  # never used
+    state["model.encoder.layer_norm.bias"] = torch.zeros_like(tensors["layer_norm.bias"])
+    return config, lambda: _decoder(config, state)
+
+
+def _decoder(config: M2M100Config, state: dict[str, Tensor]) -> M2M100ForConditionalGeneration:
+    model = M2M100ForConditionalGeneration.from_pretrained(
+        None, config=config, state_dict=state, dtype=state[HEAD].dtype
+    )
+    model.generation_config = GenerationConfig(
+        bos_token_id=config.bos_token_id,
+        eos_token_id=config.eos_token_id,
+        pad_token_id=config.pad_token_id,
+        decoder_start_token_id=config.eos_token_id,
+        num_beams=BEAMS,
+        max_new_tokens=POSITIONS - 2,
+    )
+    return model
+
+
+def _config(tensors: dict[str, Tensor], file: str | Path, *, encoder_layers: int, decoder_layers: int) -> M2M100Config:
+    """SONAR's, with the sizes of these tensors."""
+    words, size = tensors[EMBEDDINGS].shape
+    if size % HEAD_SIZE or "layers.0.fc1.weight" not in tensors:
+        raise ValueError(f"{file} is not a SONAR text model: its layers have other names or sizes")
+    width, heads = tensors["layers.0.fc1.weight"].shape[0], size // HEAD_SIZE
+    return M2M100Config(
+        vocab_size=words,
+        d_model=size,
+        encoder_layers=encoder_layers,
+        decoder_layers=decoder_layers,
+        encoder_ffn_dim=width,
+        decoder_ffn_dim=width,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        max_position_embeddings=POSITIONS,
+        encoder_layerdrop=0.0,
+        decoder_layerdrop=0.0,
+    )
+
+
+def _write_card(folder: Path, title: str, source, licence: str, languages: list[str], has_decoder: bool) -> None:
+    code = (
+        "from sentence_transformers import SentenceTransformer\n\n"
+        'model = SentenceTransformer("THIS_REPO")\n'
+        'model.encode(["Le chat dort."], prompt_name="fra_Latn")    # without prompt_name: English'
+    )
+    if has_decoder:
+        code += (
+            "\n\nimport hf_echo    # registers the pipeline\nfrom transformers import pipeline\n\n"
+            'translate = pipeline("sonar-translation", model="THIS_REPO")\n'
+            'translate("Le chat dort.", src_lang="fra_Latn", tgt_lang="deu_Latn")'
+        )
+    about = (
+        f"SONAR's text encoder{' and decoder' if has_decoder else ''} (https://arxiv.org/abs/2308.11466), converted by "
+        "`hf-echo convert sonar` without any change of the weights. `recipe.json` names the files they came from and "
+        "their SHA-256. The licence is that of the original weights."
+    )
+    base_model = None if Path(source).exists() else str(source)
+    tags = ["sentence-transformers", "feature-extraction", "sonar", *(["translation"] if has_decoder else [])]
+    write_card(
+        folder,
+        title=title,
+        about=about,
+        code=code,
+        licence=licence,
+        base_model=base_model or "facebook/SONAR",
+        tags=tags,
+        languages=languages,
+    )

@@ -1,0 +1,115 @@
+"""SONAR's tokenizer, NLLB's with prompts: a generic fast tokenizer that AutoTokenizer opens.
+
+The token of a language is spelt `fra_Latn` and the ASCII unit separator, which no ordinary text holds. So the language
+is a prompt in front of the text, as sentence-transformers writes prompts, and a text that spells `fra_Latn` stays text.
+The ids are those of NllbTokenizer. That class is not used: it replaces the post-processor with one fixed language.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
+from transformers.utils import cached_file
+
+from ...modeling.prompting_echo import PROMPT_END
+from .sentencepiece_file import Pieces, read_sentencepiece
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
+DATA_TOKENS = ("<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>")  # used in training; they complete the vocabulary
+LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+FILES = ("tokenizer.json", "sentencepiece.bpe.model")
+
+
+def read_tokenizer(name: str | Path, max_length: int) -> tuple[PreTrainedTokenizerFast, list[str]]:
+    """(tokenizer, language codes) from a SentencePiece model, a tokenizer.json, or a folder or Hub name of NLLB.
+
+    Raises:
+        FileNotFoundError: no such tokenizer. ValueError: it is not NLLB's kind of tokenizer.
+    """
+    file = tokenizer_file(name)
+    if file is None:
+        raise FileNotFoundError(f"no tokenizer in {name}; give a SentencePiece model or a tokenizer.json of NLLB")
+    if file.suffix == ".json":
+        pieces, languages = _read_json(file)
+    else:
+        pieces, languages = read_sentencepiece(file), list(FAIRSEQ_LANGUAGE_CODES)
+    return build_tokenizer(pieces, languages, max_length), languages
+
+
+def tokenizer_file(name: str | Path) -> Path | None:
+    """A file as it is; of a folder or Hub name its tokenizer.json or SentencePiece model, None without either."""
+    if Path(name).is_file():
+        return Path(name)
+    if not Path(name).is_dir() and (Path(name).suffix in (".model", ".json") or Path(name).is_absolute()):
+        return None
+    for wanted in FILES:
+        if found := cached_file(str(name), wanted, _raise_exceptions_for_missing_entries=False):
+            return Path(found)
+    return None
+
+
+def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> PreTrainedTokenizerFast:
+    """Ids: four special tokens, the pieces, the languages, three tokens that only the training data had."""
+    vocabulary = {token: number for number, token in enumerate((*SPECIAL, *pieces.words))}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=pieces.merges, unk_token="<unk>", fuse_unk=True))
+    # As in SentencePiece: no space at either end, and single ones between words.
+    layers = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    if pieces.charsmap:
+        layers.insert(0, normalizers.Precompiled(pieces.charsmap))
+    backend.normalizer = normalizers.Sequence(layers)
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always", split=True)
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    # Not special: split_special_tokens leaves special tokens in a text unread, and a prompt has to be read.
+    backend.add_tokens([AddedToken(code + PROMPT_END, special=False, normalized=False) for code in languages])
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in DATA_TOKENS])
+    backend.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A $B:0 </s>:0", special_tokens=[("</s>", SPECIAL.index("</s>"))]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        pad_token="<pad>",
+        model_max_length=max_length,
+        padding_side="right",
+        model_input_names=["input_ids", "attention_mask"],
+        split_special_tokens=True,  # "</s>" in a text is text
+    )
+
+
+def _read_json(file: Path) -> tuple[Pieces, list[str]]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        model, added = content["model"], content["added_tokens"]
+        words = {number: word for word, number in model["vocab"].items()}
+        merges = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]]
+        # Of NLLB's own tokenizer, or of one that `build_tokenizer` wrote.
+        added = {token["id"]: token["content"].removesuffix(PROMPT_END) for token in added}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is not a tokenizer.json of NLLB or SONAR: a BPE model is needed") from error
+    numbers = sorted(number for number, word in added.items() if LANGUAGE.fullmatch(word))
+    if not numbers:
+        raise ValueError(f"{file} has no language tokens such as fra_Latn: it is not a tokenizer of NLLB or SONAR")
+    first = numbers[0]
+    vocabulary = [words.get(number) for number in range(first)]
+    if tuple(vocabulary[:4]) != SPECIAL or None in vocabulary or numbers[-1] - first + 1 != len(numbers):
+        raise ValueError(f"{file} is not a tokenizer of NLLB or SONAR: special and language tokens stand elsewhere")
+    inside = {*SPECIAL, *added.values()}
+    merges = [pair for pair in merges if "".join(pair) not in inside]
+    return Pieces(vocabulary[4:], merges, _charsmap(content)), [added[number] for number in numbers]
+
+
+def _charsmap(content: dict) -> bytes | None:
+    normalizer = content.get("normalizer") or {}
+    for layer in normalizer.get("normalizers", [normalizer]):
+        if layer.get("type") == "Precompiled":
+            return base64.b64decode(layer["precompiled_charsmap"])
+    return None

@@ -1,0 +1,1 @@
+"""Commands that write a checkpoint, or send one to the Hub."""

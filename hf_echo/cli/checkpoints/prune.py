@@ -1,0 +1,57 @@
+"""hf-echo prune: a smaller model out of a larger one, to be distilled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...utils.text import read_lines
+from ..common import Json, example, print_report
+
+commands = typer.Typer()
+
+
+@commands.command(
+    **example("hf-echo prune outputs/echo outputs/echo-tiny --size tiny --tokenizer outputs/tokenizer-32k", folder=True)
+)
+def prune(
+    model: Annotated[Path, typer.Argument(help="Folder of an Echo checkpoint or release.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the smaller one.")],
+    size: Annotated[
+        str | None, typer.Option(help="large, medium, small, tiny or xtiny (OS Table 36), nano, or half.")
+    ] = None,
+    shape: Annotated[
+        str | None, typer.Option(help="FIELD=NUMBER,...: over the size's, such as num_hidden_layers=8.")
+    ] = None,
+    importance: Annotated[
+        str,
+        typer.Option(help="What stays: by weight, by activation, plain (the first ones), or principal axes."),
+    ] = "weight",
+    calibration: Annotated[Path | None, typer.Option(help="For activation and principal: texts, one a line.")] = None,
+    lang: Annotated[str | None, typer.Option(help="Language of these texts; unspecified without.")] = None,
+    decoder: Annotated[str, typer.Option(help="keep it as it is, prune it to the same shape, or drop it.")] = "keep",
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="Move the smaller model onto this tokenizer: folder or tokenizer.json."),
+    ] = None,
+    report: Json = None,
+) -> None:
+    """Structured pruning (OS 4.8): fewer layers, heads and units, the same embedding size."""
+    from ...checkpoints.pruning.prune_checkpoint import prune_checkpoint
+    from ...checkpoints.pruning.shapes import read_shape
+
+    found = prune_checkpoint(
+        model,
+        out,
+        size=size,
+        shape=read_shape(shape) if shape else None,
+        importance=importance,
+        texts=read_lines(calibration) if calibration else None,
+        calibration=calibration,
+        lang=lang,
+        decoder=decoder,
+        tokenizer=tokenizer,
+    )
+    print_report(found, report)

@@ -1,0 +1,224 @@
+"""Core of every stage: loss parts by name, batches of a sampler, evaluation on dev sets, exact resume.
+
+A stage says its sampler, its collator and its loss parts; the mathematics is in `hf_echo.losses`. Nothing here knows
+what a row is (text, audio, document) or whether there is a decoder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainingArguments
+
+from ...data.batching import TokenBudgetBatchSampler
+from ...losses import rank_weight, weighted_total
+from .cpu_attention import float32_attention
+from .cpu_memory import EVERY, give_back_memory
+from .dev_sets import DevSet, evaluate_sets
+
+
+@dataclass
+class CoreConfig(TrainingArguments):
+    """TrainingArguments, with what every stage has."""
+
+    freeze: list[str] = field(
+        default_factory=list,
+        metadata={"help": "parameters that do not learn, by the start of their names, for example [encoder.]"},
+    )
+    metric_for_best_model: str | None = field(
+        default="xsim", metadata={"help": "dev metric that chooses the best checkpoint"}
+    )
+    greater_is_better: bool | None = field(
+        default=False, metadata={"help": "false: a smaller metric is better (xsim is an error rate)"}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.remove_unused_columns = False
+
+    def own_learning_rates(self) -> dict[str, float]:
+        """{end of a parameter's name: its learning rate}, where it is not the general one."""
+        return {}
+
+
+class CoreTrainer(Trainer):
+    """Base of the stages. A stage defines `make_collator`, `loss_parts` and how rows form batches.
+
+    Batches come from `batch_lengths`, with `max_tokens` and `max_rows` in the stage's Config, or from its own
+    `make_sampler`.
+
+    Args:
+        model: what is trained.
+        args: the stage's Config.
+        train_dataset: rows by number.
+        tokenizer: the processor of the rows, saved with the model.
+        dev_sets: name -> DevSet; xsim on them is logged and chooses the best checkpoint.
+        groups: (rows,) or (rows, levels) numbers; rows of a group share batches (`hf_echo.data.batch_groups`).
+    """
+
+    loss_is_scaled_for_ga = False  # losses are means over a batch, whatever keywords the model accepts
+    args: Any  # the stage's Config
+    model_card: str | None = None  # README.md of a push; transformers' own without
+
+    def __init__(
+        self,
+        model: nn.Module,
+        args: CoreConfig,
+        *,
+        train_dataset: Any,
+        tokenizer: Any,
+        dev_sets: Mapping[str, DevSet] | None = None,
+        groups: np.ndarray | None = None,
+        **kwargs: Any,
+    ):
+        self.train_dataset = train_dataset  # make_collator may look at it
+        self.tokenizer, self.dev_sets, self.groups = tokenizer, dict(dev_sets or {}), groups
+        self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._tokens, self._seconds = 0, 0.0
+        self.freeze(model, args)
+        if args.freeze:
+            frozen = [p for name, p in model.named_parameters() if name.startswith(tuple(args.freeze))]
+            if not frozen:
+                raise ValueError(f"freeze={args.freeze} is the start of no parameter's name; try [encoder.]")
+            for parameter in frozen:
+                parameter.requires_grad_(False)
+        super().__init__(
+            model,
+            args,
+            data_collator=self.make_collator(args, tokenizer, model),
+            train_dataset=train_dataset,
+            eval_dataset=self.dev_sets or None,
+            processing_class=tokenizer,
+            **kwargs,
+        )
+
+    # What a stage defines
+
+    def freeze(self, model: nn.Module, args: Any) -> None:
+        """Switch the gradients of parameters on and off, before those of `args.freeze`."""
+
+    def make_collator(self, args: Any, tokenizer: Any, model: nn.Module) -> Any:
+        """Rows -> batch."""
+        raise NotImplementedError
+
+    def batch_lengths(self) -> np.ndarray:
+        """(rows, sides) what a row costs of the budget `max_tokens`: tokens, or samples of audio."""
+        raise NotImplementedError
+
+    def make_sampler(self) -> Any:
+        """Batches of rows of similar length, as many as the budget allows. The sampler knows rank and epoch."""
+        return TokenBudgetBatchSampler(
+            self.batch_lengths(),
+            self.args.max_tokens,
+            max_rows=self.args.max_rows,
+            seed=self.args.seed,
+            rank=self.args.process_index,
+            world_size=self.args.world_size,
+            groups=self.groups,
+        )
+
+    def loss_parts(
+        self, model: nn.Module, inputs: Mapping[str, Any]
+    ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+        """Named losses of this process's rows (means), and their weights in the total."""
+        raise NotImplementedError
+
+    def part_sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
+        """How many items a loss part is the mean of, by its name, where these are not the rows of the batch."""
+        return {}
+
+    def count_tokens(self, inputs: Mapping[str, Any]) -> int:
+        """Real tokens (or frames) of a batch, without padding."""
+        return int(inputs["attention_mask"].sum())
+
+    def dev_model(self) -> Any:
+        """The model that is evaluated."""
+        return self.accelerator.unwrap_model(self.model)
+
+    # What all stages share
+
+    def get_train_dataloader(self) -> DataLoader:
+        """A loader that accelerate leaves alone: the sampler itself knows rank and epoch."""
+        args, sampler = self.args, self.make_sampler()
+        loader = DataLoader(
+            self.train_dataset,
+            batch_sampler=sampler,
+            collate_fn=self.data_collator,
+            num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory and torch.cuda.is_available(),
+            persistent_workers=args.dataloader_num_workers > 0 and args.dataloader_persistent_workers,
+        )
+        loader.set_epoch = sampler.set_epoch  # the Trainer calls it at the start of every epoch
+        return loader
+
+    def create_optimizer(self, model=None):
+        """The Trainer's, with parameters that have their own learning rate in groups of their own."""
+        if self.optimizer is not None or not (rates := self.args.own_learning_rates()):
+            return super().create_optimizer(model)
+        optimizer = super().create_optimizer(model)
+        named = list((self.model if model is None else model).named_parameters())
+        for suffix, rate in rates.items():
+            chosen = {id(p) for name, p in named if name.endswith(suffix)}
+            for group in list(optimizer.param_groups):
+                moved = [p for p in group["params"] if id(p) in chosen]
+                group["params"] = [p for p in group["params"] if id(p) not in chosen]
+                if moved:
+                    options = {key: value for key, value in group.items() if key not in ("params", "lr")}
+                    optimizer.add_param_group({"params": moved, "lr": rate, **options})
+        return optimizer
+
+    def create_model_card(self, *args, **kwargs) -> None:
+        if self.model_card is None:
+            super().create_model_card(*args, **kwargs)
+        elif self.is_world_process_zero():
+            (Path(self.args.output_dir) / "README.md").write_text(self.model_card, encoding="utf-8")
+
+    def training_step(self, *args, **kwargs):
+        start = time.perf_counter()
+        with float32_attention():
+            loss = super().training_step(*args, **kwargs)
+        if self.args.device.type == "cpu" and self.state.global_step % EVERY == EVERY - 1:
+            give_back_memory()
+        self._seconds += time.perf_counter() - start
+        return loss
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real tokens (no padding) by the time of training steps on this rank."""
+        return round(self._tokens / self._seconds, 1) if self._seconds else 0.0
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        self._tokens += self.count_tokens(inputs)
+        parts, weights = self.loss_parts(model, inputs)
+        if self.args.world_size > 1:  # ranks hold different numbers of items; a mean is over all of them
+            device, rows = inputs["index"].device, len(inputs["index"])
+            sizes = {name: self.part_sizes(inputs).get(name, rows) for name in parts}
+            share = {size: rank_weight(size, device) for size in dict.fromkeys([rows, *sizes.values()])}
+            parts = {name: part * share[sizes[name]] for name, part in parts.items()}
+        for name, part in parts.items():
+            self._parts[f"{name}_loss"].append(part.detach())
+        return weighted_total(parts, weights)
+
+    def log(self, logs, start_time=None) -> None:
+        if "loss" in logs and self._parts:
+            for name, values in self._parts.items():
+                mean = torch.stack(values).float().mean()
+                logs[name] = round(self.accelerator.gather(mean.to(self.args.device)).mean().item(), 4)
+            self._parts.clear()
+        super().log(logs, start_time)
+
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+        dev_sets = eval_dataset if isinstance(eval_dataset, Mapping) else self.dev_sets
+        metrics = evaluate_sets(self.dev_model(), self.tokenizer, dev_sets, prefix=metric_key_prefix)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics

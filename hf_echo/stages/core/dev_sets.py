@@ -1,0 +1,48 @@
+"""xsim (and xsim++) of a model in training, as the metrics that `load_best_model_at_end` looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...evaluation import evaluate_xsim
+from ...inference.encode import encode
+
+
+@dataclass
+class DevSet:
+    """An n-way table (id, lang, text) and, for xsim++, hard negatives of its English: id -> [(text, kind)]."""
+
+    rows: Any
+    negatives: Mapping | None = None
+    target_lang: str = "eng_Latn"
+
+
+def evaluate_sets(
+    model, tokenizer, dev_sets: Mapping[str, DevSet], *, prefix: str = "eval", tables: dict | None = None
+):
+    """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent."""
+    was_training = model.training
+    model.eval()
+    metrics: dict[str, float] = {}
+    for name, dev in dev_sets.items():
+        table = evaluate_xsim(
+            lambda texts, lang: encode(model, tokenizer, texts, lang),
+            dev.rows,
+            target_lang=dev.target_lang,
+            negatives=dev.negatives,
+            same_text_is_right=True,
+        )
+        if tables is not None:
+            tables[name] = table
+        average = table.average
+        for measure in ("xsim", "xsimpp"):
+            if measure in average:
+                metrics[f"{prefix}_{name}_{measure}"] = average[measure]
+    model.train(was_training)
+    for measure in ("xsim", "xsimpp"):
+        values = [value for key, value in metrics.items() if key.endswith(f"_{measure}")]
+        if values:
+            metrics[f"{prefix}_{measure}"] = sum(values) / len(values)
+    return metrics

@@ -1,0 +1,46 @@
+"""Stages of the encoder alone: teacher and student, tokens, long context. The decoder stays as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...data.collators import TranslationCollator
+from .base import CoreTrainer
+from .text import text_lengths
+
+
+class EncoderTrainer(CoreTrainer):
+    """Only the encoder learns, and a batch holds nothing for a decoder.
+
+    A decoder of the checkpoint is kept frozen, so that it can be tried on the new encoder.
+    """
+
+    encoder_sides = 1  # texts of a pair that are encoded: the source; 2: the target too
+
+    def freeze(self, model: Any, args: Any) -> None:
+        model.bottleneck = True
+        model.encoder.requires_grad_(True)
+        model.decoder.requires_grad_(False)
+
+    def make_collator(self, args: Any, tokenizer: Any, model: Any) -> TranslationCollator:
+        return TranslationCollator(
+            tokenizer,
+            encode_targets=self.encoder_sides > 1,
+            language_drop=args.language_drop,
+            language_drops=self.language_drops(args),
+            decoder_fraction=0.0,
+            seed=args.seed,
+        )
+
+    def language_drops(self, args: Any) -> dict[str, float]:
+        """Probability of the unspecified-language prompt by language, where it is not `args.language_drop`."""
+        return {}
+
+    def batch_lengths(self) -> np.ndarray:
+        return text_lengths(self, self.encoder_sides)[:, : self.encoder_sides]
+
+    def encode(self, model, inputs):
+        """The model's output for all texts of a batch: sources, then targets where there are any."""
+        return model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])

@@ -1,0 +1,94 @@
+"""Stages with a translation loss: encoder and decoder, through all encoder states or the sentence embedding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...data.collators import IGNORE, TranslationCollator
+from ...losses import translation_loss
+from ...modeling import EchoForTranslation
+from .base import CoreTrainer
+from .text import TextConfig, text_lengths
+
+
+@dataclass
+class TranslationConfig(TextConfig):
+    """Weight of the translation loss, and how much the decoder reads."""
+
+    decoder_fraction: float = field(
+        default=1.0,
+        metadata={"help": "share of a batch's pairs that the decoder reads, to save time on a small machine"},
+    )
+    translation_weight: float = field(
+        default=1.0, metadata={"help": "beta of OS Eq. 4 and 6; 0: the decoder reads nothing and stays as it is"}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 < self.decoder_fraction <= 1:
+            raise ValueError(f"decoder_fraction must be above 0 and at most 1, not {self.decoder_fraction}")
+
+
+def require_translation_loss(args: TranslationConfig) -> None:
+    """For stages that have no other loss."""
+    if not args.translation_weight:
+        raise ValueError("translation_weight is 0, but this stage has no other loss; set it above 0")
+
+
+class TranslationTrainer(CoreTrainer):
+    """Encoder and decoder of an EchoForTranslation; a stage sets `bottleneck`."""
+
+    bottleneck = True
+    encoder_sides = 1  # texts of a pair that are encoded: the source; stage 2 adds the target, stage 3 negatives
+    token_loss = staticmethod(translation_loss)
+
+    def freeze(self, model: EchoForTranslation, args: TranslationConfig) -> None:
+        """Freeze what the stage's forward does not read, and unfreeze what it does; the rest stays as it is.
+
+        Through the bottleneck the softmax of the cross-attention is over one key, so queries and keys get no gradient;
+        in stage 1 the projections to and from the embedding get none. DDP would wait for gradients that never come.
+        """
+        model.bottleneck = self.bottleneck
+        bottleneck = {"encoder.projection", "decoder.model.embedding_projection"}
+        attention = {"q_proj", "k_proj", "cross_attention_layernorm"}
+        for name, module in model.named_modules():
+            if name in bottleneck:
+                module.requires_grad_(model.bottleneck)
+            elif (".cross_attn." in name or "cross_attention" in name) and name.rpartition(".")[2] in attention:
+                module.requires_grad_(not model.bottleneck)
+        if not args.translation_weight:
+            model.decoder.requires_grad_(False)
+
+    def make_collator(self, args: Any, tokenizer: Any, model: Any) -> TranslationCollator:
+        known = model.config.decoder.vocab_size
+        return TranslationCollator(
+            tokenizer,
+            language_drop=args.language_drop,
+            decoder_fraction=args.decoder_fraction if args.translation_weight else 0.0,
+            seed=args.seed,
+            decoder_vocab_size=known if known < len(tokenizer) else None,
+            **self.collator_options(args),
+        )
+
+    def collator_options(self, args: Any) -> dict[str, Any]:
+        """Further fields of the collator: targets and hard negatives for the encoder."""
+        return {}
+
+    def part_sizes(self, inputs) -> dict[str, int]:
+        return {"translation": int((inputs["labels"] != IGNORE).sum())} if "labels" in inputs else {}
+
+    def count_tokens(self, inputs) -> int:
+        return super().count_tokens(inputs) + self.part_sizes(inputs).get("translation", 0)
+
+    def batch_lengths(self) -> np.ndarray:
+        lengths = text_lengths(self, self.encoder_sides)
+        return lengths if self.args.translation_weight else lengths[:, : self.encoder_sides]
+
+    def forward(self, model, inputs):
+        """The model's output; its loss is the translation loss, by chunks and without logits."""
+        keys = ("input_ids", "attention_mask", "decoder_input_ids", "labels")
+        given = {key: inputs[key] for key in keys if key in inputs}
+        return model(**given, loss_function=self.token_loss) if "labels" in given else model(**given)

@@ -1,0 +1,230 @@
+"""All operations on checkpoints that a recipe can name: `operation: whiten`. Their settings, and what carries them out.
+
+An operation makes one checkpoint from others without training. A new operation is a function that writes its folder
+whole with its lineage, a dataclass of settings and one line in OPERATIONS. Settings are recorded in the lineage under
+the same names: so a finished operation is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ...checkpoints import (
+    average_checkpoints,
+    export_static,
+    interpolate_checkpoint,
+    prune_checkpoint,
+    swap_checkpoint,
+    whiten_checkpoint,
+)
+from ...checkpoints.interpolate import check_share
+from ...checkpoints.pruning.shapes import resolve_shape
+from ...hub.release import check_code, release_checkpoint
+from ...hub.template import check_template
+from ...inference.encode import pick_dtype
+from ...modeling import EchoConfig
+from ...utils.text import read_lines
+from .drop_layers import drop_layers_checkpoint
+from .ridge_refit import check_settings, ridge_refit_on_pairs
+
+CHECKPOINT, DATA = "checkpoint", "data"
+
+
+def _field(text: str, default: Any = MISSING, *, reads: str | None = None, recorded: bool = True) -> Any:
+    """A setting: `reads` a checkpoint, a tokenizer or a data file; what changes no weight is not `recorded`."""
+    metadata = {"help": text, "reads": reads, "recorded": recorded}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(kw_only=True)
+class Settings:
+    output_dir: str = _field("folder of the new checkpoint", recorded=False)
+
+
+@dataclass(kw_only=True)
+class FromOne(Settings):
+    model: str = _field("checkpoint to start from (folder, or a model of the package)", reads=CHECKPOINT)
+
+
+@dataclass(kw_only=True)
+class SwapTokenizer(FromOne):
+    tokenizer: str = _field("folder of a tokenizer, or its tokenizer.json", reads=CHECKPOINT)
+    method: str = _field("initial embeddings of new tokens: mean, sum (for static embeddings), focus or random", "mean")
+    auxiliary: str | None = _field("for focus: texts (one per line), or vectors (.vec, .npy)", None, reads=DATA)
+    seed: int = _field("random seed", 0)
+
+
+@dataclass(kw_only=True)
+class Whiten(FromOne):
+    nway: str = _field("sentences in all languages: a file with id, lang, text", reads=DATA)
+    shrinkage: float = _field("the larger, the less changes", 1.0)
+
+    def __post_init__(self):
+        if not self.shrinkage > 0:
+            raise ValueError(f"shrinkage must be above 0, got {self.shrinkage}")
+
+
+@dataclass(kw_only=True)
+class RidgeRefit(FromOne):
+    data: str = _field("parallel text, as train_data of a stage", reads=DATA)
+    ridge: float = _field("ridge penalty, in pairs", 1.0)
+    step: float = _field("share of the change: 0 changes nothing, 1 is plain regression", 0.5)
+    softmax_weight: float = _field("weight of a softmax over the targets of a language, beside the regression", 0.0)
+    max_length: int = _field("longest text in tokens; longer ones are cut", 128)
+    language_drop: float = _field("share of texts read without their language", 0.25)
+    seed: int = _field("random seed: which texts are read without their language", 0)
+    cache_dir: str = _field("folder that keeps the tokens", "outputs/cache", recorded=False)
+
+    def __post_init__(self):
+        check_settings(self.ridge, self.step, self.softmax_weight)
+
+
+@dataclass(kw_only=True)
+class Interpolate(FromOne):
+    start: str | None = _field(
+        "checkpoint before finetuning; default: the model without its layers", None, reads=CHECKPOINT
+    )
+    share: float = _field("0 is the start, 1 the model unchanged", 0.5)
+
+    def __post_init__(self):
+        check_share(self.share)
+
+
+@dataclass(kw_only=True)
+class Average(FromOne):
+    other: str = _field("checkpoint of the same shape", reads=CHECKPOINT)
+    share: float = _field("weight of the other checkpoint", 0.5)
+    part: str = _field("model, encoder or decoder; the rest is that of `model`", "model")
+
+    def __post_init__(self):
+        check_share(self.share)
+
+
+@dataclass(kw_only=True)
+class Prune(FromOne):
+    size: str | None = _field("large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None)
+    shape: dict = _field("fields that differ from the size's, such as {num_hidden_layers: 8}", dict)
+    importance: str = _field("how to choose what to keep: weight, activation, plain or principal", "weight")
+    calibration: str | None = _field("for activation and principal: file of texts, one per line", None, reads=DATA)
+    lang: str | None = _field("language of these texts", None)
+    decoder: str = _field("keep it as it is, prune it to the same shape, or drop it", "keep")
+    tokenizer: str | None = _field("tokenizer to move the smaller model onto", None, reads=CHECKPOINT)
+
+
+@dataclass(kw_only=True)
+class Carded(FromOne):
+    """What is written for readers: the card is rewritten whenever the step runs, so it follows the figures."""
+
+    card: str | None = _field(
+        "template of the card in hub_cards/; default: written from the lineage", None, recorded=False
+    )
+    results: str | None = _field("JSON file with the figures of the card", None, recorded=False)
+
+    def __post_init__(self):
+        if self.card:
+            check_template(self.card)
+
+
+@dataclass(kw_only=True)
+class Release(Carded):
+    dtype: str = _field("fp32 or bf16", "fp32")
+    generation: dict = _field("fields of the generation configuration, such as {no_repeat_ngram_size: 3}", dict)
+    code: str = _field("carried in the folder, or installed: read only by the installed package", "carried")
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_code(self.code)
+        pick_dtype(self.dtype, "cpu")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation on checkpoints.
+
+    Attributes:
+        settings: dataclass of the fields of its recipe.
+        make: (settings) -> writes `output_dir`.
+        plan: (settings, configuration of `model`) -> configuration of what it makes, for a dry run; None: it makes no
+            Echo model.
+    """
+
+    name: str
+    settings: type
+    make: Callable[[Any], Any]
+    plan: Callable[[Any, EchoConfig], EchoConfig | None] = lambda settings, config: config
+
+    def fields(self) -> dict[str, Field]:
+        return {f.name: f for f in fields(self.settings)}
+
+    def names(self, settings: Any, reads: str | None) -> dict[str, Any]:
+        """{field: value} of the recorded fields that read checkpoints, data, or (None) neither."""
+        chosen = (f.name for f in fields(settings) if f.metadata["recorded"] and f.metadata["reads"] == reads)
+        values = {name: getattr(settings, name) for name in chosen}
+        return values if reads is None else {name: value for name, value in values.items() if value is not None}
+
+
+def _swap(s: SwapTokenizer) -> None:
+    swap_checkpoint(s.model, s.tokenizer, s.output_dir, method=s.method, auxiliary=s.auxiliary, seed=s.seed)
+
+
+def _ridge_refit(s: RidgeRefit) -> None:
+    names = ("ridge", "step", "softmax_weight", "max_length", "language_drop", "seed", "cache_dir")
+    ridge_refit_on_pairs(s.model, s.data, s.output_dir, **{name: getattr(s, name) for name in names})
+
+
+def _prune(s: Prune) -> None:
+    texts = read_lines(s.calibration) if s.calibration else None
+    names = ("size", "importance", "calibration", "lang", "decoder", "tokenizer")
+    options = {name: getattr(s, name) for name in names}
+    prune_checkpoint(s.model, s.output_dir, shape=s.shape or None, texts=texts, **options)
+
+
+def _swapped(s: SwapTokenizer, config: EchoConfig) -> EchoConfig:
+    from ...vocabulary import load_tokenizer
+
+    config.vocab_size = len(load_tokenizer(s.tokenizer)) if Path(s.tokenizer).exists() else config.vocab_size
+    return config
+
+
+def _pruned(s: Prune, config: EchoConfig) -> EchoConfig:
+    for name, value in resolve_shape(config, s.size, s.shape or None).items():
+        setattr(config, name, value)
+    return config
+
+
+def _without_layers(s: FromOne, config: EchoConfig) -> EchoConfig:
+    config.num_hidden_layers, config.hidden_size, config.decoder = 0, config.embedding_size, None
+    return config
+
+
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation
+    for operation in (
+        Operation("swap_tokenizer", SwapTokenizer, _swap, _swapped),
+        Operation("whiten", Whiten, lambda s: whiten_checkpoint(s.model, s.nway, s.output_dir, shrinkage=s.shrinkage)),
+        Operation("ridge_refit", RidgeRefit, _ridge_refit),
+        Operation(
+            "interpolate",
+            Interpolate,
+            lambda s: interpolate_checkpoint(s.model, s.output_dir, s.share, start=s.start),
+        ),
+        Operation(
+            "average",
+            Average,
+            lambda s: average_checkpoints(s.model, s.other, s.output_dir, s.share, part=s.part),
+        ),
+        Operation("prune", Prune, _prune, _pruned),
+        Operation("drop_layers", FromOne, lambda s: drop_layers_checkpoint(s.model, s.output_dir), _without_layers),
+        Operation("export_static", Carded, lambda s: export_static(s.model, s.output_dir), lambda s, config: None),
+        Operation(
+            "release",
+            Release,
+            lambda s: release_checkpoint(s.model, s.output_dir, dtype=s.dtype, generation=s.generation, code=s.code),
+        ),
+    )
+}

@@ -1,0 +1,114 @@
+"""Data of a run: the pairs, the dev sets, the rows that a stage trains on, and embeddings of frozen encoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from transformers import AutoConfig
+
+from ...data import load_nway, load_parallel
+from ...data.batch_groups import language_groups, neighbour_groups
+from ...inference.any_encoder import any_encoder
+from ...inference.embedding_store import LiveRows, frozen_embeddings
+from ...inference.encode import opening
+from ...utils.fingerprint import fingerprint
+from ..core.dev_sets import DevSet
+from ..core.stage import Stage
+from .recipe import DataArguments, ModelArguments
+from .record import data_fingerprint
+
+
+def load_pairs(args: DataArguments) -> Dataset:
+    if not args.train_data:
+        raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
+    try:
+        return load_parallel(args.train_data, **args.data_options)
+    except TypeError as error:  # an option that does not exist
+        raise ValueError(f"data_options: {str(error).replace('load_parallel() ', '')}") from None
+
+
+def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
+    dev_sets = {}
+    for name, source in args.dev_data.items():
+        if source == "builtin":
+            from ...corpora.builtin import dev_set
+
+            rows, negatives = dev_set(max_negatives=args.dev_negatives)
+        else:
+            rows, negatives = load_nway(source), None
+            if args.dev_negatives:
+                from ...synthesis import hard_negatives_for
+
+                english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
+                made = hard_negatives_for(list(english.values()), args.dev_negatives)
+                negatives = {key: found for key, found in zip(english, made) if found}
+        dev_sets[name] = DevSet(rows, negatives or None)
+    return dev_sets
+
+
+def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet]) -> dict[str, str]:
+    dev = {f"dev_data.{name}": data_fingerprint(dev.rows) for name, dev in dev_sets.items()}
+    return {"train_data": data_fingerprint(pairs)} | dev
+
+
+def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Dataset) -> Dataset:
+    """The rows that the stage trains on. Sets `config.base_languages` of a stage with a teacher if it is empty."""
+    if args.source_languages:
+        wanted, every = set(args.source_languages), dataset
+        dataset = dataset.filter(lambda lang: lang in wanted, input_columns="source_lang")
+        if not len(dataset):
+            raise ValueError(
+                f"source_languages: no row of {args.train_data} is from {', '.join(sorted(wanted))}; it holds "
+                f"{', '.join(sorted(set(every['source_lang'])))}"
+            )
+    if stage.needs_teacher:
+        config.base_languages = config.base_languages or teacher_languages(args.teacher)
+    return stage.rows(dataset, args, config) if stage.rows else dataset
+
+
+def teacher_languages(name: str | None) -> list[str]:
+    """What an Echo checkpoint says it was trained on; nothing of other models.
+
+    Raises:
+        ValueError: no teacher is named.
+    """
+    if not name:
+        raise ValueError("teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
+    with opening(name) as found:
+        try:
+            return getattr(AutoConfig.from_pretrained(found), "languages", None) or []
+        except ValueError:  # a SentenceTransformer need not have a config of its own
+            return []
+
+
+def embedded_sides(
+    stage: Stage, model_args: ModelArguments, args: DataArguments, config: Any, dataset: Dataset
+) -> dict[str, Any]:
+    """Embeddings of the texts by a frozen encoder, under the trainer's name for them: guide, teacher or embeddings."""
+    needed = stage.embedded
+    name = needed.encoder(model_args, args) if needed else None
+    if not name:
+        return {}
+    encode = any_encoder(name)
+    if needed.role == "teacher" and args.live_teacher:
+        return {needed.role: tuple(LiveRows(dataset, side, encode) for side in needed.sides)}
+    key = f"{name} {fingerprint(name)}"
+    options = dict(normalize=needed.normalize, sides=needed.sides, languages=needed.languages(config))
+    return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
+
+
+def groups_of(model_args: ModelArguments, args: DataArguments, config, dataset: Dataset) -> np.ndarray:
+    """(rows, levels) numbers; rows of a number share batches: a pair of languages, then a cluster of targets."""
+    levels = []
+    if args.language_batches:
+        levels.append(language_groups(dataset["source_lang"], dataset["target_lang"]))
+    if not args.neighbour_groups:
+        return np.stack(levels, axis=1)
+    name = args.neighbours_by or model_args.static_embeddings
+    key = f"{name} {fingerprint(name)}"
+    options = dict(normalize=True, sides=("target",))
+    (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)
+    levels.append(neighbour_groups(targets, args.neighbour_groups, config.seed))
+    return np.stack(levels, axis=1)

@@ -1,0 +1,59 @@
+"""Model and tokenizer of a run: a checkpoint, or a new model with a tokenizer of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from datasets import Dataset, concatenate_datasets
+from transformers import AutoTokenizer
+
+from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation
+from ..core.base import CoreTrainer
+from ..core.stage import Stage
+from ..static_embeddings import start_from_static
+from .model_shape import new_config
+from .recipe import ModelArguments
+
+
+def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> Any:
+    """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
+    if name := args.tokenizer_name_or_path or args.model_name_or_path or args.static_embeddings:
+        return AutoTokenizer.from_pretrained(name)
+    from ...vocabulary import train_tokenizer
+
+    texts = concatenate_datasets([dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")])
+    return train_tokenizer((row["text"] for row in texts), args.vocab_size, max_length=max_length)
+
+
+def build_trainer(
+    stage: Stage, model_args: ModelArguments, config: Any, languages: list[str], **kwargs: Any
+) -> CoreTrainer:
+    """The stage's trainer with its model.
+
+    Args:
+        languages: of the training data; a new model names them in its configuration.
+        kwargs: train_dataset, tokenizer, dev_sets and what the stage needs beside them.
+    """
+    if stage.build:
+        return stage.build(model_args, config, **kwargs)
+    return stage.trainer(load_model(model_args, kwargs["tokenizer"], languages), config, **kwargs)
+
+
+def load_model(args: ModelArguments, tokenizer: Any, languages: list[str]) -> EchoForTranslation:
+    """A checkpoint, or a new model of `shape`, from static embeddings where the recipe names them."""
+    if args.model_name_or_path:
+        model = EchoForTranslation.from_pretrained(args.model_name_or_path, dtype=torch.float32)
+        return with_decoder(model, args.decoder) if args.decoder else model
+    name = args.static_embeddings
+    static = EchoEncoder.from_pretrained(name, dtype=torch.float32) if name else None
+    known = (static.config.languages or []) if static is not None else []
+    model = EchoForTranslation(new_config(args.shape, tokenizer, sorted({*known, *languages})))
+    if static is not None:
+        start_from_static(model, static)
+    return with_decoder(model, args.decoder) if args.decoder else model
+
+
+def with_decoder(model: EchoForTranslation, name: str) -> EchoForTranslation:
+    """The same encoder with the decoder of another checkpoint of its space."""
+    return EchoForTranslation.from_parts(model.encoder, EchoDecoder.from_pretrained(name, dtype=torch.float32))

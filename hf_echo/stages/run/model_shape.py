@@ -1,0 +1,91 @@
+"""`shape` of a recipe: the configuration of a new model, checked before any data are read."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from transformers.activations import ACT2FN
+
+from ...modeling import EchoConfig, EchoDecoderConfig
+from ...utils.did_you_mean import did_you_mean
+
+OF_DECODER = {"decoder_layers": "num_hidden_layers", "decoder_vocab_size": "vocab_size"}
+SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "embedding_size",
+    "max_position_embeddings",
+    "vocab_size",
+    "decoder_vocab_size",
+)
+LAYERS = ("num_hidden_layers", "decoder_layers")  # static embeddings have none
+
+
+class _NoTokenizer:
+    model_max_length = 512
+
+    def __len__(self) -> int:
+        return 1_000
+
+
+def check_shape(shape: dict[str, Any]) -> None:
+    """Raises ValueError (one line) where no model can have this shape; the tokenizer need not be there."""
+    new_config(shape, _NoTokenizer())
+
+
+def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
+    """EchoConfig of a new model; `shape` holds its fields, and what is other in the decoder: `decoder_layers`, and
+    `decoder_vocab_size`, the first ids of the vocabulary that it knows (`vocabulary/order.py`).
+
+    Raises:
+        ValueError: an unknown field, or values that do not fit together; named `shape.FIELD`.
+    """
+    shape = dict(shape)
+    known = {f.name for f in fields(EchoConfig)}
+    if unknown := sorted(set(map(str, shape)) - known - set(OF_DECODER)):  # transformers would keep it, unread
+        raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    _check_values(shape)
+    of_decoder = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
+    own = {k: shape.pop(k) for k in ("pooling", "final_norm") if k in shape}
+    names = ("pad", "bos", "eos", "cls", "sep")
+    ids = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id", None) for n in names}
+    common = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
+    try:
+        decoder = EchoDecoderConfig(**common | of_decoder, decoder_start_token_id=ids["bos_token_id"])
+        return EchoConfig(**common, **own, languages=languages, decoder=decoder)
+    except Exception as error:  # transformers and huggingface_hub check types, each with errors of its own
+        raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None
+
+
+def _check_values(shape: dict[str, Any]) -> None:
+    for name in (*SIZES, *LAYERS):
+        value = shape.get(name)
+        least = 0 if name in LAYERS else 1
+        if name in shape and value is None and name in ("head_dim", "num_key_value_heads"):
+            continue  # as where it is not given
+        if name in shape and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise ValueError(f"shape.{name} is {value!r}; it must be a whole number of at least {least}")
+    usual = EchoConfig()
+    hidden = shape.get("hidden_size", usual.hidden_size)
+    heads = shape.get("num_attention_heads", usual.num_attention_heads)
+    key_heads = shape.get("num_key_value_heads") or heads
+    if shape.get("head_dim") is None and hidden % heads:
+        raise ValueError(
+            f"shape.hidden_size is {hidden}; it must be a multiple of num_attention_heads ({heads}), or give head_dim"
+        )
+    if (size := shape.get("head_dim") or hidden // heads) % 2:
+        raise ValueError(f"shape: a head has {size} dimensions (head_dim); the number must be even")
+    if heads % key_heads:
+        raise ValueError(
+            f"shape.num_attention_heads is {heads}; it must be a multiple of num_key_value_heads ({key_heads})"
+        )
+    activation = shape.get("hidden_act", usual.hidden_act)
+    if not isinstance(activation, str) or activation not in ACT2FN:
+        advice = did_you_mean(activation, ACT2FN, "silu and gelu are usual")
+        raise ValueError(f"shape.hidden_act is {activation!r}, which transformers does not know{advice}")
+    if shape.get("pooling", "cls") not in ("cls", "mean"):
+        raise ValueError(f"shape.pooling is {shape['pooling']!r}; it must be cls or mean")

@@ -1,0 +1,268 @@
+"""What a run writes down about itself (`recipe.json`), and whether the same command may continue or skip it.
+
+Contract: the record of this run and the one in its folder in; "finished", a checkpoint to continue from, or an error
+that says what differs. Records of earlier versions, which hold less, stay valid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
+
+from ...utils.files import check_output, write_whole
+
+logger = logging.getLogger(__name__)
+
+RUN = "recipe.json"  # in the output folder: what was trained with which settings
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+# The machine, the log, the place: nothing that is trained depends on them.
+MACHINE = {
+    "use_cpu",
+    "output_dir",
+    "cache_dir",
+    "live_teacher",
+    "report_to",
+    "run_name",
+    "project",
+    "trackio_space_id",
+    "trackio_bucket_id",
+    "trackio_static_space_id",
+    "logging_strategy",
+    "logging_steps",
+    "logging_first_step",
+    "log_on_each_node",
+    "logging_nan_inf_filter",
+    "log_level",
+    "log_level_replica",
+    "disable_tqdm",
+    "include_num_input_tokens_seen",
+    "skip_memory_metrics",
+    "dataloader_num_workers",
+    "dataloader_pin_memory",
+    "dataloader_persistent_workers",
+    "dataloader_prefetch_factor",
+    "dataloader_multiprocessing_context",
+    "dataloader_in_order",
+    "torch_empty_cache_steps",
+    "gradient_checkpointing",
+    "gradient_checkpointing_kwargs",
+    "activation_checkpointing",
+    "activation_checkpointing_kwargs",
+    "torch_compile",
+    "torch_compile_backend",
+    "torch_compile_mode",
+    "ddp_backend",
+    "ddp_timeout",
+    "ddp_bucket_cap_mb",
+    "ddp_broadcast_buffers",
+    "ddp_find_unused_parameters",
+    "ddp_static_graph",
+    "local_rank",
+    "save_on_each_node",
+    "enable_jit_checkpoint",
+    "push_to_hub",
+    "hub_token",
+    "hub_private_repo",
+    "hub_model_id",
+    "hub_strategy",
+    "hub_always_push",
+    "hub_revision",
+    "do_train",
+    "do_eval",
+    "do_predict",
+    "debug",
+}
+# How long, and how often it is measured and saved: a run that was killed may go on with other values.
+LENGTH = {
+    "max_steps",
+    "num_train_epochs",
+    "save_steps",
+    "save_strategy",
+    "save_total_limit",
+    "eval_steps",
+    "eval_strategy",
+    "eval_delay",
+    "eval_on_start",
+}
+BEFORE = {"eval_strategy": "no", "load_best_model_at_end": False}  # defaults of records that do not name them
+
+
+def read_record(folder: str | Path | None) -> dict | None:
+    """The record in a checkpoint's folder; None where there is none (a model of other origin, a name on the Hub).
+
+    Raises:
+        ValueError: the file is not a record.
+    """
+    file = Path(folder or "") / RUN
+    if not folder or not file.is_file():
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{file} is not JSON: delete the file, and its run is trained with --fresh") from None
+    if not isinstance(record, dict) or not isinstance(record.get("values"), dict):
+        raise ValueError(f"{file} is not the record of a run: delete the file, or give another output_dir")
+    return record
+
+
+def write_record(folder: Path, run: Mapping[str, Any], *, finished: bool) -> None:
+    values = {key: value for key, value in run["values"].items() if key != "hub_token"}  # a secret
+    write_json(folder / RUN, {**run, "values": values, "finished": finished})
+
+
+def write_json(file: Path, content: Any) -> None:
+    with write_whole(file) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False, default=str), encoding="utf-8")
+
+
+def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Of the content of a table: the file's name, time and format do not count, the order of rows does."""
+    digest = hashlib.blake2b(digest_size=16)
+    batches = rows.iter(batch_size=10_000) if hasattr(rows, "iter") else rows
+    for batch in batches:
+        for name in sorted(batch):
+            column = batch[name]
+            plain = isinstance(column, list) and all(isinstance(value, str) for value in column)
+            content = "\x1f".join(column) if plain else json.dumps(column, ensure_ascii=False, default=str)
+            digest.update(f"{name}\x1e{content}\x1d".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def is_finished(out: Path, run: Mapping[str, Any], before: dict | None) -> bool:
+    """Whether the run in `out` is this one, to its end, and its weights are there."""
+    if before is None or not before.get("finished") or _settings(before, MACHINE) != _settings(run, MACHINE):
+        return False
+    if not whole_weights(out):
+        logger.warning("%s: the run is finished, but its weights are missing or incomplete", out)
+        return False
+    return True
+
+
+def check_data(out: Path, run: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Refuse to continue or skip a run whose data have changed.
+
+    Raises:
+        ValueError: names the field of the recipe whose data are other ones.
+    """
+    for field, was in (before.get("data") or {}).items():
+        now = run["data"].get(field)
+        if now is not None and now != was:
+            name = _value(run["values"], field)
+            raise ValueError(
+                f"{out} was trained on other data: {field} ({name}) has changed since; --fresh trains again from the "
+                "start, --changed-data accepts the change, or give another output_dir"
+            )
+
+
+def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None, fresh: bool) -> str | None:
+    """The last complete checkpoint of the same run; a longer one (more steps) is the same run too.
+
+    Raises:
+        ValueError: the checkpoints are those of other settings.
+    """
+    checkpoints = [Path(p) for p in sort_checkpoints(str(out), PREFIX_CHECKPOINT_DIR)] if out.is_dir() else []
+    if not checkpoints:
+        return None
+    if fresh:
+        if int(os.environ.get("RANK", 0)) == 0:
+            for folder in checkpoints:
+                shutil.rmtree(folder)  # or a later resume would take an old one for the newest
+        return None
+    if before is None or _settings(before, MACHINE | LENGTH) != _settings(run, MACHINE | LENGTH):
+        differs = f" ({found})" if before and (found := _difference(before, run)) else ""
+        raise ValueError(
+            f"{out} holds checkpoints of other settings; --fresh replaces them, or give another output_dir{differs}"
+        )
+    for folder in reversed(checkpoints):
+        if whole_checkpoint(folder):
+            return str(folder)
+        logger.warning("%s is incomplete (the run was stopped while it was being saved) and is not used", folder)
+    logger.warning("%s: no checkpoint is complete, the run starts from the beginning", out)
+    return None
+
+
+def weights_of_the_end(checkpoint: Path, args) -> Path | None:
+    """The checkpoint to save, where the last one stands at the end of the run already: itself, or the best one."""
+    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    longest = args.max_steps if args.max_steps > 0 else args.num_train_epochs
+    if state["global_step" if args.max_steps > 0 else "epoch"] < longest:
+        return None
+    if args.load_best_model_at_end and state.get("best_model_checkpoint"):
+        best = checkpoint.parent / Path(state["best_model_checkpoint"]).name
+        return best if whole_checkpoint(best) else checkpoint
+    return checkpoint
+
+
+def whole_checkpoint(folder: Path) -> bool:
+    """Whether all that a run continues from is there and readable; what is written last is trainer_state.json."""
+    try:
+        json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    files = [*folder.glob("*.pt"), *folder.glob("*.pth")]
+    return all(zipfile.is_zipfile(file) for file in files) and _whole_tensors(folder)
+
+
+def whole_weights(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in WEIGHTS) and _whole_tensors(folder)
+
+
+def _whole_tensors(folder: Path) -> bool:
+    """Whether every file of weights has the length that its header says, and every one of an index is there."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        index = folder / "model.safetensors.index.json"
+        named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+        for file in {*folder.glob("*.safetensors"), *(folder / name for name in named)}:
+            with safe_open(file, "np"):
+                pass
+    except (OSError, ValueError, KeyError, SafetensorError):
+        return False
+    return True
+
+
+def check_output_folder(out: Path) -> None:
+    """Raises ValueError where a run could not be saved: said before the data are read."""
+    try:
+        check_output(out, folder=True)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"output_dir: {error}") from None
+
+
+def _settings(run: Mapping[str, Any], free: set[str]) -> dict:
+    """What decides the result, of a run and of the runs that it started from (of which no setting is free)."""
+    settings = {
+        "stage": run.get("stage"),
+        "values": {key: value for key, value in (BEFORE | run["values"]).items() if key not in free},
+    }
+    for key in ("from", "decoder_from"):
+        if isinstance(run.get(key), Mapping) and isinstance(run[key].get("values"), Mapping):
+            of_start = {name: run[key].get(name) for name in ("finished", "data", "parents")}
+            settings[key] = _settings(run[key], MACHINE) | of_start
+    return json.loads(json.dumps(settings, default=str))
+
+
+def _difference(before: Mapping[str, Any], run: Mapping[str, Any]) -> str:
+    old, new = (_settings(r, MACHINE | LENGTH) for r in (before, run))
+    if old["stage"] != new["stage"]:
+        return f"stage {old['stage']}, now {new['stage']}"
+    for key in sorted({*old["values"], *new["values"]}):
+        was, now = (r["values"].get(key) for r in (old, new))
+        if was != now:
+            return f"{key} was {was!r}, now {now!r}"
+    return "what it starts from was trained again"
+
+
+def _value(values: Mapping[str, Any], field: str) -> Any:
+    key, _, inner = field.partition(".")
+    return values.get(key, {}).get(inner) if inner else values.get(key)

@@ -1,0 +1,162 @@
+"""From a recipe (YAML) to a trained checkpoint: data, tokenizer, model, trainer, in this order.
+
+A recipe is one stage. A folder of recipes, in the order of their names, is a journey. Every field can be overridden.
+A run that was killed resumes from its last checkpoint; a stage that is finished is not trained again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, set_seed
+
+from ...data.tokenized import TokenizedParallel, tokenize_parallel
+from ...hub.model_card import model_card
+from ..core.base import CoreTrainer
+from ..core.dev_sets import evaluate_sets
+from ..core.stage import Stage
+from ..table import STAGES
+from .data import data_fingerprints, embedded_sides, groups_of, load_dev_sets, load_pairs, training_rows
+from .model import build_trainer, load_tokenizer
+from .recipe import DataArguments, read_recipe
+from .record import (
+    check_data,
+    check_output_folder,
+    checkpoint_to_resume,
+    is_finished,
+    read_record,
+    weights_of_the_end,
+    write_json,
+    write_record,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def train_recipe(
+    path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False, changed_data: bool = False
+) -> dict[str, Any]:
+    """Train one stage and save it in its `output_dir`; returns metrics (also written to results.json there).
+
+    Args:
+        fresh: train again although the stage is finished, and drop the checkpoints of a run that is not.
+        changed_data: resume a run, or take a stage as finished, although its data have changed since.
+
+    Raises:
+        ValueError: `output_dir` cannot be written, or holds checkpoints that were trained with other settings or on
+            other data.
+    """
+    name, model_args, data_args, args, values = read_recipe(path, overrides)
+    stage, out = STAGES[name], Path(args.output_dir)
+    check_output_folder(out)
+    run = {
+        "stage": name,
+        "values": values,
+        "from": read_record(model_args.model_name_or_path or model_args.static_embeddings),
+    }
+    if model_args.decoder:
+        run["decoder_from"] = read_record(model_args.decoder)
+    before = None if fresh else read_record(out)
+    if is_finished(out, run, before):
+        if before.get("data") and not changed_data:
+            check_data(out, run | {"data": _data_of_finished(data_args)}, before)
+        logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
+        return _results(out)
+    resume = checkpoint_to_resume(out, run, before, fresh)
+    set_seed(args.seed)
+    with args.main_process_first(desc="data"):  # the other processes find the caches
+        pairs, dev_sets = load_pairs(data_args), load_dev_sets(data_args)
+        run["data"] = data_fingerprints(pairs, dev_sets)
+        if resume and not changed_data:
+            check_data(out, run, before)
+        dataset = training_rows(stage, data_args, args, pairs)
+        max_length = getattr(args, "max_length", 128)
+        # The weights of a checkpoint belong to its own tokenizer, whatever a new one would be.
+        tokenizer = AutoTokenizer.from_pretrained(resume) if resume else load_tokenizer(model_args, dataset, max_length)
+        tokenized = tokenize_parallel(dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir)
+        options = embedded_sides(stage, model_args, data_args, args, dataset)
+        if data_args.neighbour_groups or data_args.language_batches:
+            options["groups"] = groups_of(model_args, data_args, args, dataset)
+    languages = _languages(tokenized)
+    options |= dict(train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets)
+    trainer = build_trainer(stage, model_args, args, languages, **options)
+    _add_written_languages(trainer.model, tokenized)
+    trainer.model_card = model_card(run, languages)  # of a push during training
+    if trainer.is_world_process_zero():
+        write_record(out, run, finished=False)
+        if resume:
+            step = Path(resume).name.rpartition("-")[2]
+            logger.warning("%s: the run continues from %s (step %s)", path.stem, resume, step)
+    seconds = _train(trainer, resume, path.stem)
+    return _save(stage, trainer, run, languages, seconds)
+
+
+def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
+    """Train, or load the weights of a run that was killed after its last step; returns seconds."""
+    start = time.time()
+    if resume and (last := weights_of_the_end(Path(resume), trainer.args)):
+        logger.warning("%s: all steps are done, the weights of %s are saved", name, last)
+        trainer._load_from_checkpoint(str(last))  # `train` would take one more step
+        trainer.state.best_model_checkpoint = str(last)
+    else:
+        trainer.train(resume_from_checkpoint=resume)
+    return time.time() - start
+
+
+def _save(
+    stage: Stage, trainer: CoreTrainer, run: dict[str, Any], languages: list[str], seconds: float
+) -> dict[str, Any]:
+    """Evaluate the trained model and save it with tokenizer, card, results and lineage; returns the results."""
+    args, tokenizer, out = trainer.args, trainer.tokenizer, Path(trainer.args.output_dir)
+    model = stage.finished(trainer, languages) if stage.finished else trainer.accelerator.unwrap_model(trainer.model)
+    tables: dict[str, Any] = {}
+    metrics = evaluate_sets(model, tokenizer, trainer.dev_sets, tables=tables)
+    results = {"stage": stage.name, "seconds": round(seconds, 1), **metrics}
+    if trainer.tokens_per_second:
+        results["tokens_per_second"] = trainer.tokens_per_second
+    if args.load_best_model_at_end and (best := trainer.state.best_model_checkpoint):
+        results["best_checkpoint"] = Path(best).name
+    trainer.model_card = model_card(run, getattr(model.config, "languages", None) or languages, results)
+    if not stage.finished:
+        trainer.save_model(str(out))  # every process takes part: under FSDP each holds a part of the weights
+    elif trainer.is_world_process_zero():
+        model.save_pretrained(out)
+    if trainer.is_world_process_zero():
+        tokenizer.save_pretrained(out)
+        (out / "README.md").write_text(trainer.model_card, encoding="utf-8")
+        by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
+        write_json(out / "results.json", results | {"tables": by_language})
+        counted = {key: results[key] for key in ("seconds", "tokens_per_second") if key in results}
+        write_record(out, run | {"results": counted}, finished=True)
+    return results
+
+
+def _results(out: Path) -> dict[str, Any]:
+    file = out / "results.json"
+    results = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return {key: value for key, value in results.items() if key != "tables"}
+
+
+def _data_of_finished(args: DataArguments) -> dict[str, str]:
+    """Fingerprints of the data as they are now; none where they are not here any more: nothing reads them again."""
+    try:
+        return data_fingerprints(load_pairs(args), load_dev_sets(args))
+    except FileNotFoundError as error:
+        logger.warning("data are not compared with those of the finished run: %s", error)
+        return {}
+
+
+def _languages(tokenized: TokenizedParallel) -> list[str]:
+    return sorted(set(tokenized.names["source_lang"]) | set(tokenized.names["target_lang"]))
+
+
+def _add_written_languages(model: Any, tokenized: TokenizedParallel) -> None:
+    """A decoder that learns will write the target languages, beside those that it wrote before."""
+    decoder = getattr(model, "decoder", None)
+    if decoder is not None and any(parameter.requires_grad for parameter in decoder.parameters()):
+        written = {*(decoder.config.languages or []), *tokenized.names["target_lang"]}
+        decoder.config.languages = sorted(written)

@@ -1,0 +1,405 @@
+"""Pruning: what stays is the source's, what is chosen counts for most, and the result opens like any checkpoint."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, pipeline
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from hf_echo.checkpoints.pruning.importance import carried_by_weights, carried_on_texts
+from hf_echo.checkpoints.pruning.prune import prune, rotary_pairs
+from hf_echo.checkpoints.pruning.shapes import (
+    FIELDS,
+    SIZES,
+    VOCABULARIES,
+    encoder_parameters,
+    half_shape,
+    layers_to_keep,
+    read_shape,
+    resolve_shape,
+)
+from hf_echo.inference import encode
+from hf_echo.modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from hf_echo.vocabulary import train_tokenizer
+
+pytestmark = pytest.mark.trains
+
+COMMAND = "prune"
+SMALL = {
+    "hidden_size": 24,
+    "intermediate_size": 20,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+}
+CUT = {"hidden_size": 16, "intermediate_size": 12, "num_attention_heads": 2, "num_key_value_heads": 1}
+
+
+@pytest.fixture
+def model(toy, toy_tokenizer):
+    """Random, three layers, CLS; norms that are not 1, so that it shows where they are forgotten, and values so large
+    that the norms' epsilon is nothing beside them."""
+    model = toy.make_model(toy_tokenizer, pooling="cls", **SMALL).eval()
+    torch.manual_seed(0)
+    for name, weight in model.named_parameters():
+        if "norm" in name:
+            torch.nn.init.uniform_(weight, 0.5, 1.5)
+        else:
+            torch.nn.init.normal_(weight, std=0.3)
+    return model
+
+
+def sentences(toy) -> tuple[list[str], list[str]]:
+    rows = toy.nway_rows()
+    return [row["text"] for row in rows], [row["lang"] for row in rows]
+
+
+def measured(kind: str, model, tokenizer, toy):
+    if kind == "activation":
+        return carried_on_texts(model, tokenizer, *sentences(toy))
+    if kind == "plain":
+        return None
+    return carried_by_weights(model.encoder) | carried_by_weights(model.decoder)
+
+
+def numbers(model, tokenizer, toy) -> tuple[np.ndarray, np.ndarray]:
+    """Embeddings of a few sentences, and the decoder's logits for one prompt on given embeddings."""
+    texts, langs = sentences(toy)
+    embeddings = encode(model, tokenizer, texts[:9], langs[:9])
+    memory = torch.linspace(-1, 1, 2 * model.config.embedding_size).view(2, -1)
+    ids = torch.tensor([tokenizer.decoder_prompt_ids("fra_Latn")] * 2)
+    with torch.no_grad():
+        logits = model.decoder(decoder_input_ids=ids, sentence_embedding=memory).logits
+    return embeddings, logits.numpy()
+
+
+# What stays
+
+
+@pytest.mark.parametrize(
+    ("source", "count", "kept"),
+    [
+        (16, 8, [0, 2, 4, 6, 9, 11, 13, 15]),
+        (16, 10, [0, 2, 3, 5, 7, 8, 10, 12, 13, 15]),
+        (2, 1, [0]),
+        (3, 2, [0, 2]),
+        (3, 3, [0, 1, 2]),
+    ],
+)
+def test_layers(source, count, kept):
+    assert layers_to_keep(source, count) == kept
+
+
+@pytest.mark.parametrize("importance", ["weight", "activation", "plain"])
+@pytest.mark.parametrize("bottleneck", [True, False])
+def test_same_shape_is_the_identity(model, toy, toy_tokenizer, importance, bottleneck):
+    model.bottleneck = bottleneck
+    shape = resolve_shape(model.config, shape={"hidden_size": SMALL["hidden_size"]})
+    assert shape == SMALL
+    carried = measured(importance, model, toy_tokenizer, toy)
+    same = prune(model, shape, carried=carried, decoder="prune")
+    assert same.decoder is not model.decoder and same.bottleneck == bottleneck
+    want, have = model.state_dict(), same.state_dict()
+    assert have.keys() == want.keys() and all(torch.equal(have[name], want[name]) for name in want)
+    if bottleneck:
+        for a, b in zip(numbers(model, toy_tokenizer, toy), numbers(same, toy_tokenizer, toy), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def kill(stack, layers, hidden: list[int], units: list[int]) -> None:
+    """Zeroes dimensions, units, and in each layer the heads of one key and value head: never written, or never read."""
+    with torch.no_grad():
+        stack.embed_tokens.weight[:, hidden] = 0
+        for number, layer in enumerate(layers):
+            layer.mlp.down_proj.weight[hidden] = 0
+            layer.mlp.down_proj.weight[:, units[0::3]] = 0
+            layer.mlp.gate_proj.weight[units[1::3]] = 0
+            layer.mlp.up_proj.weight[units[2::3]] = 0
+            for block in (layer.self_attn, getattr(layer, "cross_attn", layer.self_attn)):
+                block.o_proj.weight[hidden] = 0
+                dead = number % 2
+                if number:
+                    block.v_proj.weight[8 * dead : 8 * dead + 8] = 0
+                else:
+                    block.o_proj.weight[:, 16 * dead : 16 * dead + 16] = 0
+
+
+@pytest.mark.parametrize("importance", ["weight", "activation"])
+def test_dead_units_go_before_live_ones(model, toy, toy_tokenizer, importance):
+    """All that is dropped is dead, so encoder and decoder say what they said: norms are rescaled for the lost width."""
+    kill(model.encoder, model.encoder.layers, [0, 3, 7, 8, 9, 11, 20, 21], [0, 1, 2, 5, 6, 13, 17, 19])
+    kill(
+        model.decoder.model,
+        model.decoder.model.layers,
+        [1, 2, 4, 7, 15, 16, 17, 23],
+        [3, 4, 5, 6, 7, 8, 9, 10],
+    )
+    with torch.no_grad():
+        model.decoder.model.embedding_projection.weight[[0, 1, 5, 6, 11, 12, 13, 22]] = 0
+    carried = measured(importance, model, toy_tokenizer, toy)
+    smaller = prune(model, resolve_shape(model.config, shape=CUT), carried=carried, decoder="prune")
+    assert smaller.encoder.num_parameters() < 0.7 * model.encoder.num_parameters()
+    for want, have in zip(numbers(model, toy_tokenizer, toy), numbers(smaller, toy_tokenizer, toy), strict=True):
+        # Over seeds they differ by 1e-5 .. 4e-5 of the largest value; with other dimensions by all of it.
+        np.testing.assert_allclose(have, want, rtol=1e-3, atol=3e-4 * np.abs(want).max())
+    other = prune(model, resolve_shape(model.config, shape=CUT), carried=None)
+    assert not np.allclose(numbers(other, toy_tokenizer, toy)[0], numbers(model, toy_tokenizer, toy)[0], atol=1e-2)
+
+
+def test_dead_value_dimensions_go_first(model, toy, toy_tokenizer):
+    """Of a head's values, each key and value head drops its own; queries and keys say nothing here."""
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            layer.self_attn.v_proj.weight[[0, 2, 4, 6, 8 + 1, 8 + 3, 8 + 4, 8 + 5]] = 0
+            layer.self_attn.q_proj.weight.zero_()
+    shape = resolve_shape(model.config, shape={"head_dim": 4})
+    smaller = prune(model, shape, carried=carried_by_weights(model.encoder))
+    want, have = (numbers(m, toy_tokenizer, toy)[0] for m in (model, smaller))
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
+    """8 heads on 4 -> 3 heads on 3: rows are marked with the number of their head."""
+    sizes = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=4, hidden_size=24)
+    encoder = toy.make_model(toy_tokenizer, **sizes).encoder
+    block, loud = encoder.layers[0].self_attn, [1, 2, 6]  # heads 2 and 4 of these belong to others: 0, 1, 3
+    with torch.no_grad():
+        for linear, count in ((block.q_proj, 8), (block.k_proj, 4), (block.v_proj, 4)):
+            linear.weight.copy_(torch.arange(count).repeat_interleave(4)[:, None].expand(-1, 24) + 1)
+        block.o_proj.weight.zero_()
+        for head in loud:
+            block.o_proj.weight[:, 4 * head : 4 * head + 4] = 100.0 + head
+    shape = resolve_shape(encoder.config, shape={"num_attention_heads": 3, "num_key_value_heads": 3})
+    cut = prune(encoder, shape, carried=carried_by_weights(encoder)).layers[0].self_attn
+    assert (cut.q_proj.weight[::4, 0] - 1).tolist() == loud
+    assert (cut.k_proj.weight[::4, 0] - 1).tolist() == (cut.v_proj.weight[::4, 0] - 1).tolist() == [0, 1, 3]
+    assert (cut.o_proj.weight[0, ::4] - 100).tolist() == loud
+
+
+def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_tokenizer):
+    """Where all pairs turn alike and say the same, half of them say it all."""
+    torch.manual_seed(0)
+    rope = {"rope_type": "default", "rope_theta": 1.0}
+    encoder = toy.make_model(toy_tokenizer, pooling="cls", rope_parameters=rope, **SMALL).encoder.eval()
+    with torch.no_grad():
+        for layer in encoder.layers:
+            block = layer.self_attn
+            for linear in (block.q_proj, block.k_proj):
+                torch.nn.init.normal_(linear.weight)
+                rows = linear.weight.view(-1, 2, 2, 2, 24)  # head, half of the rotation, pair and its twin
+                rows[:, :, :, 1] = rows[:, :, :, 0]
+            block.v_proj.weight.view(2, 8, 24)[:, 4:] = 0
+    smaller = prune(encoder, resolve_shape(encoder.config, shape={"head_dim": 4}), carried=carried_by_weights(encoder))
+    texts, langs = sentences(toy)
+    want, have = (encode(m, toy_tokenizer, texts[:9], langs[:9]) for m in (encoder, smaller))
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
+    smaller.layers[0].self_attn.q_proj.weight.data *= 0.5
+    assert np.abs(encode(smaller, toy_tokenizer, texts[:9], langs[:9]) - want).max() > 1e-2
+
+
+@pytest.mark.parametrize(("source", "count"), [(64, 32), (64, 16), (64, 48), (8, 8), (64, 2)])
+def test_rotary_pairs_turn_as_the_new_ones(source, count):
+    old, new = (
+        LlamaRotaryEmbedding(EchoConfig(hidden_size=size * 2, num_attention_heads=2, head_dim=size)).inv_freq.log()
+        for size in (source, count)
+    )
+    pairs = rotary_pairs(source, count)
+    assert len(set(pairs.tolist())) == count // 2
+    nearest = (new[:, None] - old).abs().min(1).values
+    torch.testing.assert_close((new - old[pairs]).abs(), nearest, atol=1e-4, rtol=0)
+
+
+def test_measured_on_tokens_not_on_padding(model, toy, toy_tokenizer):
+    """Against each text alone, by the module's own arithmetic."""
+    texts, langs = ["un chat", "deux chiens rouges courent et mangent", "one"], ["fra_Latn", "fra_Latn", None]
+    carried = carried_on_texts(model, toy_tokenizer, texts, langs)
+    layer, states = model.encoder.layers[1], []
+    for text, lang in zip(texts, langs, strict=True):
+        inputs = toy_tokenizer([text], lang=[lang], return_tensors="pt")
+        with torch.no_grad():
+            found = model.encoder(**inputs, output_hidden_states=True).hidden_states
+        states.append(found[1][0])
+    state = torch.cat(states).double()
+    want = (state.square() / state.square().mean(1, keepdim=True)).mean(0)
+    torch.testing.assert_close(carried[layer.input_layernorm], want, rtol=1e-4, atol=1e-6)
+
+
+# Nearness
+
+
+def rsa(x: np.ndarray, y: np.ndarray) -> float:
+    """Correlation of the cosines between all pairs of rows."""
+    above = np.triu_indices(len(x), 1)
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x, y)]
+    return float(np.corrcoef(*((rows @ rows.T)[above] for rows in unit))[0, 1])
+
+
+@pytest.mark.parametrize("importance", ["weight", "activation", "plain"])
+def test_starts_nearer_to_the_teacher_than_a_random_one(toy_trained, toy, toy_tokenizer, importance):
+    shape = resolve_shape(toy_trained.config, shape={"hidden_size": 24, "intermediate_size": 32})
+    texts, langs = sentences(toy)
+    teacher = encode(toy_trained, toy_tokenizer, texts, langs)
+    near = encode(
+        prune(toy_trained, shape, carried=measured(importance, toy_trained, toy_tokenizer, toy)),
+        toy_tokenizer,
+        texts,
+        langs,
+    )
+    for seed in range(3):
+        torch.manual_seed(seed)
+        config = EchoConfig.from_dict(toy_trained.config.to_dict() | {"decoder": None} | shape)
+        far = encode(EchoEncoder(config).eval(), toy_tokenizer, texts, langs)
+        assert np.square(near - teacher).mean() < 0.75 * np.square(far - teacher).mean()  # by the plain way, half
+        assert rsa(near, teacher) > rsa(far, teacher) + 0.3
+
+
+# Shapes
+
+
+@pytest.mark.parametrize(
+    ("size", "millions", "digits"),
+    [("large", 1500, 30), ("medium", 884, 1), ("small", 511, 1), ("tiny", 233, 1), ("xtiny", 39, 1)],
+)
+def test_sizes_have_the_published_parameters(size, millions, digits):
+    """OS 6.4's figures; the vocabulary comes with the tokenizer."""
+    large = EchoConfig(vocab_size=VOCABULARIES["large"], **SIZES["large"])
+    shape = resolve_shape(large, size) | {"vocab_size": VOCABULARIES[size]}
+    assert encoder_parameters(large, shape) / 1e6 == pytest.approx(millions, abs=digits)
+
+
+@pytest.mark.parametrize("size", ["large", "xtiny", "nano"])
+def test_half(size):
+    config = EchoConfig(vocab_size=16_000, **SIZES[size])
+    shape = half_shape(config)
+    share = encoder_parameters(config, shape) / encoder_parameters(config)
+    assert 0.42 < share <= 0.5
+    assert resolve_shape(config, "half") == shape and set(shape) == set(FIELDS)
+
+
+def test_shape_goes_before_size():
+    large = EchoConfig(**SIZES["large"])
+    shape = resolve_shape(large, "tiny", read_shape("num_hidden_layers=3, head_dim=32"))
+    assert shape == SIZES["tiny"] | {"num_hidden_layers": 3, "head_dim": 32}
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ("hidden_size=4096", "hidden_size 4096 is larger than the source's 2048"),
+        ("num_attention_heads=12", "num_attention_heads 12 is no multiple of num_key_value_heads 8"),
+        (
+            "num_key_value_heads=4",
+            "32 query heads on 4 key and value heads are 8 a group, but the source has 4",
+        ),
+        ("hidden_size=1000", "hidden_size 1000 is no multiple of num_attention_heads 32"),
+        ("head_dim=15", "head_dim 15 is odd"),
+        ("num_hidden_layers=0", "num_hidden_layers must be a positive whole number, not 0"),
+        ("hiden_size=8", "unknown shape field 'hiden_size'; did you mean 'hidden_size'?"),
+        ("hidden_size", "'hidden_size' is no part of a shape"),
+        ("hidden_size=-8", "'hidden_size=-8' is no part of a shape"),
+    ],
+)
+def test_impossible_shapes(shape, message):
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")) as error:
+        resolve_shape(EchoConfig(**SIZES["large"]), None, read_shape(shape))
+    assert "\n" not in str(error.value)
+
+
+def test_rotary_positions_that_cannot_be_cut():
+    yarn = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+    config = EchoConfig(**SIZES["nano"], rope_parameters=yarn)
+    resolve_shape(config, shape={"num_hidden_layers": 2})
+    with pytest.raises(ValueError, match="rotary positions of type 'yarn' cannot be cut: keep head_dim 32"):
+        resolve_shape(config, shape={"head_dim": 16})
+
+
+def test_decoder_that_reads_states_cannot_be_kept(model):
+    model.bottleneck = False
+    shape = resolve_shape(model.config, shape=CUT)
+    with pytest.raises(ValueError, match="reads all encoder states"):
+        prune(model, shape)
+    assert prune(model, shape, decoder="prune").decoder.config.hidden_size == 16
+    assert isinstance(prune(model, shape, decoder="drop"), EchoEncoder)
+
+
+# Checkpoints and the command
+
+
+@pytest.mark.parametrize("kind", ["training", "release"])
+@pytest.mark.parametrize("decoder", ["keep", "prune", "drop"])
+def test_result_opens_in_every_way(run, toy_folders, toy_trained, toy, toy_tokenizer, tmp_path, kind, decoder):
+    (tmp_path / "texts.txt").write_text("\n".join(sentences(toy)[0]) + "\n", encoding="utf-8")
+    shape = {"hidden_size": 24, "intermediate_size": 48}
+    arguments = ["--shape", "hidden_size=24,intermediate_size=48", "--decoder", decoder]
+    arguments += ["--importance", "activation", "--calibration", tmp_path / "texts.txt"]
+    code, out, _ = run(toy_folders[kind], tmp_path / "small", *arguments, "--json", tmp_path / "report.json")
+    assert code == 0
+    report = json.loads(out)
+    assert json.loads((tmp_path / "report.json").read_text()) == report
+    encoder = AutoModel.from_pretrained(tmp_path / "small")
+    assert report["parameters"] == encoder.num_parameters() == encoder_parameters(toy_trained.config, shape)
+    assert report["parameters_before"] == toy_trained.encoder.num_parameters()
+    note = encoder.config.pruned_from
+    assert note["model"] == str(toy_folders[kind]) and note["importance"] == "activation"
+    assert note["shape"]["hidden_size"] == 32 and note["layers"] == [0]
+
+    texts = [toy.say(m, "fra_Latn") for m in toy.split("dev")[:4]]
+    want = encode(encoder.eval(), toy_tokenizer, texts, "fra_Latn")
+    opened = SentenceTransformer(str(tmp_path / "small"), device="cpu")
+    np.testing.assert_allclose(opened.encode(texts, prompt_name="fra_Latn"), want, atol=1e-5)
+    assert (tmp_path / "small" / "decoder").is_dir() == (kind == "release" and decoder != "drop")
+    if decoder == "drop":
+        assert encoder.config.decoder is None
+        return
+    translate = pipeline("sonar-translation", model=str(tmp_path / "small"))
+    assert len(translate(texts, src_lang="fra_Latn", tgt_lang="eng_Latn")) == 4
+    loaded = EchoForTranslation.from_pretrained(tmp_path / "small")
+    assert loaded.decoder.config.hidden_size == (32 if decoder == "keep" else 24)
+    if decoder == "keep":
+        have, old = loaded.decoder.state_dict(), toy_trained.decoder.state_dict()
+        assert all(torch.equal(have[name], old[name]) for name in old)
+
+
+def test_new_tokenizer(run, toy_folders, toy, tmp_path):
+    train_tokenizer(sentences(toy)[0], 320, max_length=64, progress=False).save_pretrained(tmp_path / "tokenizer")
+    small = tmp_path / "new" / "small"
+    code, out, _ = run(toy_folders["release"], small, "--size", "half", "--tokenizer", tmp_path / "tokenizer")
+    assert code == 0
+    opened = SentenceTransformer(str(small), device="cpu")
+    encoder = AutoModel.from_pretrained(small)
+    report = json.loads(out)
+    assert report["tokens"] == len(opened.tokenizer) <= encoder.config.vocab_size < 400
+    assert report["parameters"] == encoder.num_parameters() and encoder.config.pruned_from["importance"] == "weight"
+    assert opened.encode(["un chat"]).shape == (1, 32)
+    assert [path.name for path in small.parent.iterdir()] == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("M out", "no shape: give a size (large, medium, small, tiny, xtiny, nano, half)"),
+        ("M out --size smal", "unknown size 'smal'"),
+        ("M out --size tiny", "hidden_size 1152 is larger than the source's 32: pruning only cuts"),
+        ("M M --size half", "is an input too"),
+        ("nothing out --size half", "nothing holds no config.json"),
+        ("M out --size half --importance wieght", "importance must be one of weight, activation, plain"),
+        ("M out --size half --importance activation", "give a calibration file"),
+        ("M out --size half --calibration texts", "texts are for importance activation and principal"),
+        ("M out --size half --decoder cut", "decoder must be one of keep, prune, drop, not 'cut'"),
+        ("M out --size half --tokenizer nothing", "no tokenizer at nothing"),
+        ("ENCODER out --size half --decoder prune", "holds an encoder only: there is no decoder to prune"),
+    ],
+)
+def test_errors(refused, toy_folders, toy_trained, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").write_text("one\n")
+    toy_trained.encoder.save_pretrained("encoder")
+    words = {"M": toy_folders["training"], "ENCODER": "encoder"}
+    refused(message, *(words.get(word, word) for word in arguments.split()))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,375 @@
+"""SONAR of fairseq2 and fairseq as stock models: vectors, logits and beams are those of the formulas."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer, M2M100ForConditionalGeneration, NllbTokenizer, pipeline
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
+from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
+
+import hf_echo  # noqa: F401  (registers the pipeline)
+from hf_echo import inference
+from hf_echo.checkpoints import convert_sonar
+from hf_echo.checkpoints.published.from_sonar import POSITIONS, _config
+from hf_echo.checkpoints.published.sentencepiece_file import Pieces, read_sentencepiece
+from hf_echo.checkpoints.published.sonar_tokenizer import build_tokenizer
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.scorer import EchoScorer
+from hf_echo.stages.run.data import teacher_languages
+from hf_echo.utils.lineage import read_lineage
+
+COMMAND = "convert sonar"
+REAL = "HF_ECHO_SONAR_FOLDER"  # a folder with SONAR's files turns the slow test on
+SHORT_AND_LONG = [
+    ("Le chat dort.", "fra_Latn"),
+    ("Der Hund und die Katze schlafen, während die Kinder im Garten spielen und lachen.", "deu_Latn"),
+    ("猫", "jpn_Jpan"),
+    ("", "eng_Latn"),
+    ("Кот  спит\tна столе. ", "rus_Cyrl"),
+]
+
+
+@pytest.fixture(scope="module")
+def files(sonar_toy, tmp_path_factory):
+    """The files of a small SONAR: SentencePiece model, encoder and decoder in each layout."""
+    folder = tmp_path_factory.mktemp("sonar")
+    pieces = sonar_toy.train_sentencepiece(folder)
+    words = len(sonar_toy.Ids(pieces))
+    encoder, decoder = sonar_toy.weights(words, "encoder"), sonar_toy.weights(words, "decoder", seed=1)
+    return {
+        "pieces": pieces,
+        "encoder": sonar_toy.write_fairseq2(encoder, folder / "encoder.pt"),
+        "decoder": sonar_toy.write_fairseq2(decoder, folder / "decoder.pt"),
+        "bare encoder": sonar_toy.write_fairseq2(encoder, folder / "bare_encoder.pt", bare=True),
+        "bare decoder": sonar_toy.write_fairseq2(decoder, folder / "bare_decoder.pt", bare=True),
+        "fairseq encoder": sonar_toy.write_fairseq(encoder, folder / "fairseq_encoder.pt"),
+        "fairseq decoder": sonar_toy.write_fairseq(decoder, folder / "fairseq_decoder.pt"),
+        "encoder tensors": encoder,
+        "decoder tensors": decoder,
+    }
+
+
+@pytest.fixture(scope="module", params=["", "bare ", "fairseq "], ids=["fairseq2", "fairseq2-bare", "fairseq"])
+def converted(request, files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "sonar"
+    layout = request.param
+    return convert_sonar(files[f"{layout}encoder"], out, tokenizer=files["pieces"], decoder=files[f"{layout}decoder"])
+
+
+@pytest.fixture(scope="module")
+def folder(files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "sonar"
+    return convert_sonar(files["encoder"], out, tokenizer=files["pieces"], decoder=files["decoder"])
+
+
+@pytest.fixture(scope="module")
+def expected(files, sonar_toy):
+    """(rows, SIZE): SHORT_AND_LONG by the formulas."""
+    ids, tensors = sonar_toy.Ids(files["pieces"]), files["encoder tensors"]
+    return torch.stack(
+        [sonar_toy.encode(ids.encoder_input(text, code), tensors) for text, code in SHORT_AND_LONG]
+    ).numpy()
+
+
+def test_vectors_are_those_of_the_formulas(converted, expected):
+    model = SentenceTransformer(str(converted), device="cpu")
+    for (text, code), vector in zip(SHORT_AND_LONG, expected):
+        assert np.abs(model.encode([text], prompt_name=code)[0] - vector).max() < 1e-5
+    assert type(model[0].model) is M2M100Encoder
+    # One padded batch; the language is in front of each text as its prompt says.
+    prompted = [model.prompts[code] + text for text, code in SHORT_AND_LONG]
+    assert np.abs(model.encode(prompted, prompt="") - expected).max() < 1e-5
+    assert model.get_embedding_dimension() == expected.shape[1] and model.max_seq_length == 514
+
+
+def test_a_text_without_a_prompt_is_english(folder):
+    model = SentenceTransformer(str(folder), device="cpu")
+    english = model.encode(["A cat."], prompt_name="eng_Latn")
+    for found in (model.encode(["A cat."]), model.encode_query(["A cat."]), model.encode_document(["A cat."])):
+        assert np.array_equal(found, english)
+    assert np.abs(model.encode(["A cat."], prompt_name="fra_Latn") - english).max() > 1e-2
+
+
+def test_logits_and_beams_are_those_of_the_formulas(converted, files, sonar_toy, expected):
+    """By stock transformers, from `decoder/` alone."""
+    ids, tensors = sonar_toy.Ids(files["pieces"]), files["decoder tensors"]
+    model = M2M100ForConditionalGeneration.from_pretrained(converted / "decoder").eval()
+    memory = torch.from_numpy(expected[:3])[:, None]
+    target = [sonar_toy.EOS, ids.language("deu_Latn"), *ids.text("Die Katze schläft.")]
+    nllb = sonar_toy.in_nllb_order(list(range(len(ids))))  # fairseq2's id -> NLLB's
+    rows = torch.tensor([[nllb[i] for i in target]] * 3)
+    with torch.inference_mode():
+        logits = model(encoder_outputs=(memory,), decoder_input_ids=rows).logits
+    for row, found in zip(expected[:3], logits):
+        wanted = sonar_toy.decode(target, torch.from_numpy(row), tensors)
+        assert (found[:, nllb] - wanted).abs().max() < 1e-5 * wanted.abs().max()
+
+    translate = pipeline("sonar-translation", model=str(converted), device="cpu")
+    wanted = [
+        sonar_toy.beam_search(target[:2], torch.from_numpy(row), tensors, beams=5, steps=6) for row in expected[:3]
+    ]
+    prompt = translate.tokenizer.decoder_prompt_ids("deu_Latn")
+    assert prompt == sonar_toy.in_nllb_order(target[:2])
+    found = translate.model.generate(
+        sentence_embedding=torch.from_numpy(expected[:3]),
+        decoder_input_ids=torch.tensor([prompt] * 3),
+        min_new_tokens=6,
+        max_new_tokens=6,
+    )
+    assert found[:, 2:].tolist() == [sonar_toy.in_nllb_order(row) for row in wanted]
+    # Embeddings alone, by the pipeline, whose beams are five without being asked.
+    out = translate(expected[:3], tgt_lang="deu_Latn", min_new_tokens=6, max_new_tokens=6)
+    text = [ids.pieces.decode([i - 1 for i in row if 4 <= i < ids.first_language]) for row in wanted]
+    assert [row["translation_text"].split() for row in out] == [line.split() for line in text]
+
+
+def test_everything_here_that_takes_a_model_reads_it(folder, expected, hf_echo_cli, tmp_path):
+    texts, codes = zip(*SHORT_AND_LONG)
+    encode = any_encoder(str(folder))
+    found = np.concatenate([encode([text], code) for text, code in SHORT_AND_LONG])
+    assert np.abs(found - expected).max() < 1e-5
+
+    model, tokenizer = inference.load_translator(folder, dtype="fp32")
+    assert np.abs(inference.encode(model, tokenizer, texts, codes) - expected).max() < 1e-5
+    by_text = inference.translate(model, tokenizer, texts, codes, "spa_Latn", max_new_tokens=8)
+    assert by_text == inference.translate(model, tokenizer, expected, None, "spa_Latn", max_new_tokens=8)
+    translate = pipeline("sonar-translation", model=str(folder), device="cpu")
+    by_pipeline = translate(
+        list(texts), src_lang=list(codes), tgt_lang="spa_Latn", num_beams=1, max_new_tokens=8, batch_size=5
+    )
+    assert [row["translation_text"] for row in by_pipeline] == by_text
+
+    assert {"fra_Latn", "deu_Latn"} < set(teacher_languages(str(folder)))
+    scores = EchoScorer(str(folder))(texts[:2], texts[1:3], codes[:2], codes[1:3])
+    unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    assert np.abs(scores - (unit[:2] * unit[1:3]).sum(1)).max() < 1e-5
+
+    for name, lines in (("a", texts[:3]), ("b", texts[:3])):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
+    code, out, err = hf_echo_cli("encode", "--model", folder, "--lang", "fra_Latn", a, tmp_path / "a.npy")
+    assert code == 0 and np.abs(np.load(tmp_path / "a.npy")[0] - expected[0]).max() < 1e-5, err
+    sides = ["--source", a, "--source-lang", "fra_Latn", "--target", b, "--target-lang", "eng_Latn"]
+    code, out, err = hf_echo_cli("evaluate", "xsim", "--model", folder, *sides)
+    assert code == 0 and "error_rate" in out, err
+    code, out, err = hf_echo_cli("evaluate", "translation", "--model", folder, *sides)
+    assert code == 0 and json.loads(out)["count"] == 3, err
+    code, out, err = hf_echo_cli("translate", "--model", folder, "--from", "fra_Latn", "--to", "deu_Latn", a)
+    assert code == 0 and len(out.splitlines()) == 3, err
+    code, out, err = hf_echo_cli("release", folder, tmp_path / "release")
+    assert code == 2 and "copy its folder" in err
+    code, out, err = hf_echo_cli("mine", a, b, "--model", folder, "--out", tmp_path / "pairs.tsv")
+    assert code == 0 and (tmp_path / "pairs.tsv").exists(), err
+
+
+def test_long_texts_are_cut_split_or_refused(folder, files, sonar_toy):
+    model, tokenizer = inference.load_translator(folder, dtype="fp32")
+    ids, tensors = sonar_toy.Ids(files["pieces"]), files["encoder tensors"]
+    body = ids.text("Le chat dort. " * 400)
+    long, language = "Le chat dort. " * 400, ids.language("fra_Latn")
+    assert len(body) > 1024
+    cut = sonar_toy.encode([language, *body[:512], sonar_toy.EOS], tensors).numpy()
+    assert np.abs(inference.encode(model, tokenizer, [long], "fra_Latn") - cut).max() < 1e-5
+    assert (
+        np.abs(SentenceTransformer(str(folder), device="cpu").encode([long], prompt_name="fra_Latn") - cut).max() < 1e-5
+    )
+    pieces = [body[start : start + 512] for start in range(0, len(body), 512)]
+    vectors = [sonar_toy.encode([language, *piece, sonar_toy.EOS], tensors).numpy() for piece in pieces]
+    mean = np.average(vectors, axis=0, weights=[len(piece) + 2 for piece in pieces])
+    split = inference.encode(model, tokenizer, [long], "fra_Latn", on_long="split")
+    assert np.abs(split - mean).max() < 1e-5
+    translate = pipeline("sonar-translation", model=str(folder), device="cpu")
+    options = {"tgt_lang": "deu_Latn", "num_beams": 1, "max_new_tokens": 8}
+    by_text = translate([long], src_lang="fra_Latn", on_long="split", **options)
+    assert by_text == translate(mean[None], **options)
+    with pytest.raises(ValueError, match="longer than 514 tokens"):
+        translate([long], src_lang="fra_Latn", on_long="error", **options)
+
+
+def test_it_opens_without_this_package(folder, expected, tmp_path):
+    code = (
+        "import sys; sys.modules['hf_echo'] = None\n"
+        "from sentence_transformers import SentenceTransformer as S\n"
+        f"print(S({str(folder)!r}, device='cpu').encode(['Le chat dort.'], prompt_name='fra_Latn')[0, :3].tolist())"
+    )
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # it would import hf_echo
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert np.abs(np.array(json.loads(done.stdout)) - expected[0, :3]).max() < 1e-5, done.stderr
+
+
+def test_a_saved_copy_is_the_same_model(folder, expected, tmp_path):
+    """SentenceTransformer's own save keeps prompts, pooling and the reading of special tokens."""
+    SentenceTransformer(str(folder), device="cpu").save(str(tmp_path / "copy"))
+    again = SentenceTransformer(str(tmp_path / "copy"), device="cpu")
+    assert np.abs(again.encode([SHORT_AND_LONG[0][0]], prompt_name="fra_Latn")[0] - expected[0]).max() < 1e-5
+
+
+def test_sizes_of_the_published_model():
+    """256,206 tokens by the tokenizer and the weights; 16 heads, 8,192 in between, 514 positions."""
+    words = build_tokenizer(Pieces([f"w{i}" for i in range(255_997)], [], None), FAIRSEQ_LANGUAGE_CODES, POSITIONS)
+    assert len(words) == 256_206
+    assert words.convert_tokens_to_ids(["ace_Arab\x1f", "zul_Latn\x1f"]) == [256_001, 256_202]  # as in NLLB
+    shapes = {"embed_tokens.weight": (256_206, 1024), "layers.0.fc1.weight": (8192, 1024)}
+    tensors = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+    config = _config(tensors, "file", encoder_layers=24, decoder_layers=0)
+    found = (config.vocab_size, config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim)
+    assert found == (256_206, 1024, 16, 8192) and config.max_position_embeddings == 514
+    assert config.activation_function == "relu" and config.scale_embedding
+
+
+def test_lineage_and_card(folder, files):
+    lineage = read_lineage(folder)
+    assert lineage["stage"] == "sonar" and set(lineage["parents"]) == {"source", "tokenizer", "decoder"}
+    assert lineage["values"]["output_dir"] == str(folder)
+    from huggingface_hub import ModelCard
+
+    card = ModelCard.load(folder / "README.md")
+    assert card.data["license"] == "cc-by-nc-4.0" and card.data["base_model"] == "facebook/SONAR"
+    assert {"fra", "nob"} <= set(card.data["language"])
+    (code,) = re.findall(r"```python\n(.*?)```", card.content, flags=re.DOTALL)
+    exec(code.replace("THIS_REPO", str(folder)), {})
+    assert not [file for file in folder.parent.iterdir() if file != folder]  # no unfinished folder is left
+
+
+def test_a_port_is_completed(folder, files, expected, hf_echo_cli, tmp_path):
+    """The Hub's ports: an M2M100Encoder with NLLB's tokenizer, and nothing for sentence-transformers."""
+    port = tmp_path / "port"
+    M2M100Encoder.from_pretrained(folder).save_pretrained(port)
+    nllb_tokenizer(files["pieces"]).save_pretrained(port)
+    code, _, err = hf_echo_cli("convert", "sonar", port, tmp_path / "out")
+    assert code == 0, err
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    for (text, code), vector in zip(SHORT_AND_LONG, expected):
+        assert np.abs(model.encode([text], prompt_name=code)[0] - vector).max() < 1e-5
+    with pytest.raises(FileNotFoundError, match="encoder only"):
+        inference.load_translator(tmp_path / "out")
+    # What came out is such a port too, and its tokenizer one that --tokenizer takes.
+    again = convert_sonar(tmp_path / "out", tmp_path / "again", tokenizer=tmp_path / "out")
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (again / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def nllb_tokenizer(pieces: Path) -> NllbTokenizer:
+    """NllbTokenizer as its own converter makes it: languages and <mask> in the vocabulary, merges by its own rule."""
+    from sentencepiece import SentencePieceProcessor
+    from transformers.tokenization_utils_base import generate_merges
+
+    model = SentencePieceProcessor(model_file=str(pieces))
+    words = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(i) for i in range(3, model.get_piece_size()))]
+    vocabulary = {word: number for number, word in enumerate([*words, *FAIRSEQ_LANGUAGE_CODES, "<mask>"])}
+    charsmap = read_sentencepiece(pieces).charsmap
+    return NllbTokenizer(vocab=vocabulary, merges=generate_merges(vocabulary), _spm_precompiled_charsmap=charsmap)
+
+
+def test_ids_are_those_of_nllb_and_of_sentencepiece(folder, files, sonar_toy):
+    """Ten languages, seven scripts; characters that the vocabulary lacks; white space of all kinds."""
+    tokenizer, nllb, ids = AutoTokenizer.from_pretrained(folder), nllb_tokenizer(files["pieces"]), None
+    ids = sonar_toy.Ids(files["pieces"])
+    for code, lines in sonar_toy.texts().items():
+        nllb.src_lang = code
+        found = tokenizer([f"{code}\x1f{line}" for line in lines])["input_ids"]
+        assert found == nllb(lines)["input_ids"]
+        assert found == [sonar_toy.in_nllb_order(ids.encoder_input(line, code)) for line in lines]
+    odd = ["", " ", "  a  b ", "한국어 Q", "ﬁancé ①", "a\tb\nc", "a\u200bb", "\u3000猫。", "▁a", "x" * 50]
+    found = tokenizer([f"eng_Latn\x1f{line}" for line in odd])["input_ids"]
+    assert found == [sonar_toy.in_nllb_order(ids.encoder_input(line, "eng_Latn")) for line in odd]
+
+
+def test_a_text_that_spells_a_token_stays_text(folder, files, sonar_toy):
+    tokenizer, ids = AutoTokenizer.from_pretrained(folder), sonar_toy.Ids(files["pieces"])
+    for text in ("fra_Latn", "a fra_Latn b", "</s>", "<s> a </s>", "<pad>", "<MINED_DATA>"):
+        (found,) = tokenizer([f"eng_Latn\x1f{text}"])["input_ids"]
+        assert found == sonar_toy.in_nllb_order(ids.encoder_input(text, "eng_Latn"))
+        assert found.count(2) == 1 and ids.language("fra_Latn") not in found
+
+
+def test_unfit_files_are_refused(files, folder, refused, sonar_toy, tmp_path):
+    out, pieces = tmp_path / "out", files["pieces"]
+    given = ("--tokenizer", pieces)
+    refused("no file", tmp_path / "none.pt", out, *given)
+    refused("no tokenizer in", files["encoder"], out, "--tokenizer", tmp_path / "none.model")
+    twice = files["encoder tensors"] | {"encoder.layer_norm.weight": torch.ones(128)}
+    refused("two tensors mean the same", sonar_toy.write_fairseq2(twice, tmp_path / "d.pt"), out, *given)
+    torch.save({"model": {"a": torch.ones(1)}, "cfg": Path("x")}, tmp_path / "pickled.pt")
+    refused("could run code", tmp_path / "pickled.pt", out, *given)
+    (tmp_path / "text.pt").write_text("no checkpoint")
+    refused("torch cannot read it", tmp_path / "text.pt", out, *given)
+    refused("brings no tokenizer", files["encoder"], out)
+    refused("holds a decoder", files["decoder"], out, *given)
+    refused("holds no decoder", files["encoder"], out, *given, "--decoder", files["encoder"])
+    tensors = dict(files["encoder tensors"])
+    del tensors["encoder.layers.1.ffn.inner_proj.bias"]
+    refused("lack the tensor layers.1.fc1.bias", sonar_toy.write_fairseq2(tensors, tmp_path / "a.pt"), out, *given)
+    pooler = files["encoder tensors"] | {"pooler.weight": torch.ones(3)}
+    refused("unknown tensor pooler.weight", sonar_toy.write_fairseq2(pooler, tmp_path / "b.pt"), out, *given)
+    fewer = dict(files["encoder tensors"])
+    fewer["encoder_frontend.embed.weight"] = fewer["encoder_frontend.embed.weight"][:-1]
+    refused("they do not fit", sonar_toy.write_fairseq2(fewer, tmp_path / "c.pt"), out, *given)
+    refused("another kind than BPE", files["encoder"], out, "--tokenizer", unigram(sonar_toy, tmp_path))
+    refused("is not a SentencePiece model", files["encoder"], out, "--tokenizer", files["encoder"])
+    (tmp_path / "tokenizer.json").write_text("{}")
+    refused("is not a tokenizer.json", files["encoder"], out, "--tokenizer", tmp_path / "tokenizer.json")
+    refused("of type 'echo'", hf_echo.pretrained("echo-nano"), out, *given)
+    refused("holds M2M100ForConditionalGeneration", folder / "decoder", out, *given)
+    assert not out.exists()
+    (out / "mine").mkdir(parents=True)
+    refused("holds no checkpoint", files["encoder"], out, *given)
+    assert [file.name for file in out.iterdir()] == ["mine"]
+
+
+def unigram(sonar_toy, folder: Path) -> Path:
+    return sonar_toy.train_sentencepiece(folder, "unigram")
+
+
+def test_an_unknown_language_is_refused(folder):
+    translate = pipeline("sonar-translation", model=str(folder), device="cpu")
+    with pytest.raises(ValueError, match="'fra_Lat'; codes look like fra_Latn"):
+        translate("a", src_lang="fra_Lat")
+    with pytest.raises(ValueError, match="'klingon'"):
+        translate("a", tgt_lang="klingon")
+
+
+def test_a_failure_leaves_the_earlier_result(files, tmp_path, monkeypatch):
+    import hf_echo.checkpoints.published.from_sonar as module
+
+    out = convert_sonar(files["encoder"], tmp_path / "out", tokenizer=files["pieces"])
+    before = sorted(file.name for file in out.rglob("*"))
+    monkeypatch.setattr(module, "write_lineage", lambda *a, **k: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        convert_sonar(files["encoder"], out, tokenizer=files["pieces"], decoder=files["decoder"])
+    assert sorted(file.name for file in out.rglob("*")) == before and [out] == list(tmp_path.iterdir())
+
+
+# Without the folder there is nothing to test, so there is no test either.
+if os.environ.get(REAL):
+
+    @pytest.mark.slow
+    def test_real_sonar(tmp_path):
+        """The numbers are those of transformers' pull request 29646, made by fairseq2. The folder holds
+        sonar_text_encoder.pt, sonar_text_decoder.pt and sentencepiece.source.256000.model."""
+        place = Path(os.environ[REAL])
+        out = convert_sonar(
+            place / "sonar_text_encoder.pt",
+            tmp_path / "sonar",
+            tokenizer=place / "sentencepiece.source.256000.model",
+            decoder=place / "sonar_text_decoder.pt",
+        )
+        texts = ["My name is SONAR.", "I can embed the sentences into vectorial space."]
+        vectors = SentenceTransformer(str(out)).encode(texts, prompt_name="eng_Latn")
+        wanted = [
+            [-0.005286, 0.002008, -0.000562, 0.006344, 0.006329],
+            [-0.000330, -0.007055, 0.007644, 0.001841, 0.003727],
+        ]
+        assert np.allclose(vectors[:, :5], wanted, rtol=1e-3, atol=1e-6)  # they are printed with six decimals
+        found = pipeline("sonar-translation", model=str(out))(vectors, tgt_lang="eng_Latn")
+        assert [row["translation_text"] for row in found] == [texts[0], "I can embed the sentences into vector space."]

@@ -1,0 +1,288 @@
+"""Operations as recipe steps: the same weights as direct calls; recognised when made, refused after a change."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import GenerationConfig
+
+import hf_echo.checkpoints.rewrite as rewrite
+from hf_echo import checkpoints as direct
+from hf_echo.checkpoints.interpolate import interpolate_layers
+from hf_echo.hub.release import release_checkpoint
+from hf_echo.inference import encode
+from hf_echo.modeling import EchoEncoder, EchoForTranslation
+from hf_echo.stages.operations.drop_layers import drop_layers_checkpoint
+from hf_echo.stages.operations.ridge_refit import ridge_refit_on_pairs
+from hf_echo.stages.operations.table import OPERATIONS
+from hf_echo.stages.run.journey import describe_journey, run_journey
+from hf_echo.stages.run.operation import describe_operation, read_operation, run_operation
+from hf_echo.utils.lineage import read_lineage
+from hf_echo.vocabulary import load_tokenizer
+
+pytestmark = pytest.mark.trains
+
+FLAT = {"pooling": "mean", "final_norm": False}
+
+
+@pytest.fixture
+def world(place, toy, toy_tokenizer):  # noqa: F811
+    """Two training checkpoints, static embeddings, another tokenizer, n-way text and texts, in one folder."""
+    for seed, name in enumerate(("model", "other")):
+        toy.make_model(toy_tokenizer, seed=seed, **FLAT).save_pretrained(place / name)
+        toy_tokenizer.save_pretrained(place / name)
+    direct_static = drop_layers_checkpoint(place / "model", place / "static")
+    assert direct_static == place / "static"
+    make_other_tokenizer(toy).save_pretrained(place / "tokenizer")
+    rows = [row | {"id": str(row["id"])} for row in toy.nway_rows("train")]
+    pq.write_table(pa.Table.from_pylist(rows), place / "nway.parquet")
+    (place / "texts.txt").write_text("".join(toy.say(m, "eng_Latn") + "\n" for m in toy.split("train")[:40]))
+    return place
+
+
+def make_other_tokenizer(toy):
+    from hf_echo.vocabulary import train_tokenizer
+
+    texts = [toy.say(m, lang) for m in toy.MEANINGS for lang in ("fra_Latn", "rus_Cyrl")]
+    return train_tokenizer(texts, 320, max_length=64, progress=False)
+
+
+def step(place: Path, name: str, **values) -> Path:  # noqa: F811
+    path = place / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({"output_dir": str(place / name)} | values))
+    return path
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    files = sorted(Path(folder).rglob("*.safetensors"))
+    assert files
+    return {f"{file.relative_to(folder)} {name}": t.clone() for file in files for name, t in load_file(file).items()}
+
+
+def same(one: Path, other: Path) -> bool:
+    a, b = tensors(one), tensors(other)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) and a[name].dtype == b[name].dtype for name in a)
+
+
+# name: (fields of the recipe; "@x" is a file or folder of `world`, the call that must give the same weights)
+CASES = {
+    "swap_tokenizer": (
+        dict(model="@model", tokenizer="@tokenizer", method="sum"),
+        lambda w, out: direct.swap_checkpoint(w / "model", w / "tokenizer", out, method="sum"),
+    ),
+    "whiten": (
+        dict(model="@model", nway="@nway.parquet", shrinkage=2.0),
+        lambda w, out: direct.whiten_checkpoint(w / "model", str(w / "nway.parquet"), out, shrinkage=2.0),
+    ),
+    "ridge_refit": (
+        dict(model="@static", data="@train.tsv", ridge=2.0, step=0.7, softmax_weight=6.0, cache_dir="@cache"),
+        lambda w, out: ridge_refit_on_pairs(
+            w / "static", str(w / "train.tsv"), out, ridge=2.0, step=0.7, softmax_weight=6.0
+        ),
+    ),
+    "interpolate": (
+        dict(model="@model", share=0.2),
+        lambda w, out: direct.interpolate_checkpoint(w / "model", out, 0.2),
+    ),
+    "average": (
+        dict(model="@model", other="@other", share=0.3, part="decoder"),
+        lambda w, out: direct.average_checkpoints(w / "model", w / "other", out, 0.3, part="decoder"),
+    ),
+    "prune": (
+        dict(model="@model", shape={"intermediate_size": 32}, importance="activation", calibration="@texts.txt"),
+        lambda w, out: direct.prune_checkpoint(
+            w / "model",
+            out,
+            shape={"intermediate_size": 32},
+            importance="activation",
+            texts=(w / "texts.txt").read_text().splitlines(),
+        ),
+    ),
+    "drop_layers": (dict(model="@model"), lambda w, out: drop_layers_checkpoint(w / "model", out)),
+    "export_static": (dict(model="@static"), lambda w, out: direct.export_static(w / "static", out)),
+    "release": (
+        dict(model="@model", dtype="bf16", generation={"no_repeat_ngram_size": 3}, code="installed"),
+        lambda w, out: release_checkpoint(
+            w / "model", out, dtype="bf16", generation={"no_repeat_ngram_size": 3}, code="installed"
+        ),
+    ),
+}
+
+
+def case(world: Path, name: str, **changes) -> Path:
+    values = {key: str(world / v[1:]) if str(v).startswith("@") else v for key, v in CASES[name][0].items()}
+    return step(world, f"1_{name}", operation=name, **values | changes)
+
+
+def test_every_operation_has_a_case():
+    assert set(CASES) == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_is_the_direct_call(world, name, caplog):
+    path, out = case(world, name), world / f"1_{name}"
+    (described,) = describe_journey([path])
+    assert described["made already"] is False and "problems" not in described and not out.exists()
+    run_operation(path)
+    CASES[name][1](world, world / "direct")
+    assert same(out, world / "direct")
+    lineage = read_lineage(out)
+    operation, settings = read_operation(path)
+    recorded = {field.name for field in operation.fields().values() if field.metadata["recorded"]}
+    wanted = {key: value for key, value in vars(settings).items() if key in recorded and value is not None}
+    assert {key: lineage["values"][key] for key in wanted} == json.loads(json.dumps(wanted))
+    assert lineage["stage"] == name and lineage["values"]["output_dir"] == str(out)
+    # A second time nothing is done.
+    before = {file: file.stat().st_mtime_ns for file in out.rglob("*") if file.is_file()}
+    with caplog.at_level(logging.WARNING):
+        run_operation(path)
+    assert "is made already" in caplog.text
+    assert before == {file: file.stat().st_mtime_ns for file in out.rglob("*") if file.is_file()}
+    assert next(iter(describe_journey([path])))["made already"] is True
+
+
+def test_a_changed_setting_is_refused_and_fresh_replaces(world):
+    run_operation(case(world, "interpolate"))
+    path = case(world, "interpolate", share=0.5)
+    message = "was made in another way: share was 0.2, now 0.5; --fresh replaces it, or give another output_dir"
+    with pytest.raises(ValueError, match=message):
+        run_operation(path)
+    assert any(message in problem for problem in describe_operation(path)["problems"])
+    run_operation(path, fresh=True)
+    direct.interpolate_checkpoint(world / "model", world / "direct", 0.5)
+    assert same(world / "1_interpolate", world / "direct")
+    with pytest.raises(ValueError, match="by interpolate, not whiten"):
+        run_operation(case(world, "whiten", output_dir=str(world / "1_interpolate")))
+
+
+@pytest.mark.parametrize("role", ["model", "other"])
+def test_a_changed_parent_is_noticed(world, toy, toy_tokenizer, role):
+    path = case(world, "average")
+    run_operation(path)
+    toy.make_model(toy_tokenizer, seed=9, **FLAT).save_pretrained(world / role)
+    with pytest.raises(ValueError, match=rf"{role} \(.*{role}\) has changed since; --fresh replaces it"):
+        run_operation(path)
+
+
+def test_changed_data_are_noticed(world):
+    path = case(world, "ridge_refit")
+    run_operation(path)
+    lines = (world / "train.tsv").read_text().splitlines(keepends=True)
+    (world / "train.tsv").write_text("".join(lines[:-1]))
+    with pytest.raises(ValueError, match=r"data \(.*train.tsv\) has changed since"):
+        run_operation(path)
+
+
+def test_a_failure_leaves_nothing(world, monkeypatch):
+    def fails(*_, **__):
+        raise OSError("disk full")
+
+    before = sorted(file.name for file in world.iterdir())
+    monkeypatch.setattr(rewrite, "write_lineage", fails)
+    path = case(world, "interpolate")
+    with pytest.raises(OSError, match="disk full"):
+        run_operation(path)
+    assert sorted(file.name for file in world.iterdir()) == sorted([*before, path.name])
+    monkeypatch.undo()
+    run_operation(path)  # an earlier result stays where a later one fails
+    made = tensors(world / "1_interpolate")
+    monkeypatch.setattr(rewrite, "write_lineage", fails)
+    with pytest.raises(OSError, match="disk full"):
+        run_operation(case(world, "interpolate", share=0.9), fresh=True)
+    assert all(torch.equal(made[name], t) for name, t in tensors(world / "1_interpolate").items())
+
+
+def test_cut_off_weights_are_made_again(world):
+    path = case(world, "interpolate")
+    run_operation(path)
+    whole = tensors(world / "1_interpolate")
+    file = world / "1_interpolate" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    run_operation(path)
+    assert all(torch.equal(whole[name], t) for name, t in tensors(world / "1_interpolate").items())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (dict(operation="whitten"), "operation is 'whitten'; did you mean 'whiten'?"),
+        (dict(operation="xyz"), "operation is 'xyz'; it must be one of swap_tokenizer, whiten"),
+        (dict(operation="interpolate", model="m", shares=0.2), "unknown field 'shares'; did you mean 'share'?"),
+        (dict(operation="interpolate", model="m", share="a"), "share is 'a'; it must be float"),
+        (dict(operation="interpolate", model="m", share=2), "share must be between 0 and 1, not 2"),
+        (dict(operation="interpolate"), "model is missing: checkpoint to start from"),
+        (dict(operation="whiten", model="m", nway="n", shrinkage=0), "shrinkage must be above 0"),
+        (dict(operation="ridge_refit", model="m", data="d", step=3), "step is between 0"),
+        (dict(operation="release", model="m", dtype="fp12"), "dtype is 'fp12'"),
+        (dict(operation="release", model="m", code="none"), "code must be one of carried, installed"),
+        (dict(operation="release", model="m", card="a.j2"), "card is 'a.j2'; it must be one of .*model.md.j2"),
+        (dict(operation="whiten", model="m"), "nway is missing: sentences in all languages"),
+    ],
+)
+def test_wrong_recipes_are_one_line(tmp_path, values, message):
+    path = step(tmp_path, "1_a", **values)
+    for command in (
+        run_operation,
+        describe_operation,
+        lambda p: [*run_journey([p])],
+        lambda p: [*describe_journey([p])],
+    ):
+        with pytest.raises(ValueError, match=message) as error:
+            command(path)
+        assert "\n" not in str(error.value) and str(path) in str(error.value)
+
+
+def test_missing_inputs_and_wrong_outputs(world):
+    path = step(world, "1_a", operation="average", model=str(world / "model"), other=str(world / "none"))
+    with pytest.raises(FileNotFoundError, match="other: no folder .*none"):
+        run_operation(path)
+    assert describe_operation(path)["problems"] == [f"other: no folder {world / 'none'}"]
+    assert "problems" not in describe_operation(path, made=[str(world / "none")])
+    path = step(world, "1_b", operation="drop_layers", model=str(world / "model"), output_dir=str(world / "model"))
+    with pytest.raises(ValueError, match="which is the model too; give another folder"):
+        run_operation(path)
+    (world / "notes").mkdir()
+    (world / "notes" / "a.txt").write_text("mine")
+    path = step(world, "1_c", operation="drop_layers", model=str(world / "model"), output_dir=str(world / "notes"))
+    with pytest.raises(ValueError, match="is not empty and holds no checkpoint"):
+        run_operation(path)
+    assert (world / "notes" / "a.txt").read_text() == "mine"
+
+
+def test_one_process(world, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="an operation runs in one process"):
+        run_operation(case(world, "interpolate"))
+
+
+def test_a_release_generates_as_its_recipe_says(world):
+    run_operation(case(world, "release"))
+    out = world / "1_release"
+    assert GenerationConfig.from_pretrained(out / "decoder").no_repeat_ngram_size == 3
+    assert {file.name for file in out.rglob("*.py")} == {"installed_echo.py"}
+    assert {t.dtype for t in tensors(out).values()} == {torch.bfloat16}
+    assert "\n" not in (out / "tokenizer.json").read_text(encoding="utf-8")
+    assert EchoForTranslation.from_pretrained(out).config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
+    path = case(world, "release", generation={"no_repeat_ngrams": 3}, output_dir=str(world / "b"))
+    with pytest.raises(ValueError, match="generation: unknown setting 'no_repeat_ngrams'; did you mean"):
+        run_operation(path)
+
+
+def test_dropped_layers_are_layers_that_add_nothing(world, toy):
+    """Against interpolate_layers: the token vectors of an encoder give what its layers scaled by 0 give."""
+    model = EchoForTranslation.from_pretrained(world / "model").eval()
+    texts = [toy.say(m, "eng_Latn") for m in toy.split("dev")[:5]]
+    tokenizer = load_tokenizer(world / "model")
+    static = EchoEncoder.from_pretrained(world / "static").eval()
+    assert not len(static.layers)
+    want = encode(interpolate_layers(model.encoder, 0.0), tokenizer, texts, "eng_Latn")
+    np.testing.assert_allclose(encode(static, tokenizer, texts, "eng_Latn"), want, atol=1e-5)

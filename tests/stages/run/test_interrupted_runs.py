@@ -1,0 +1,240 @@
+"""Runs that were stopped, whose data changed, whose weights are gone, or that continue on another machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
+
+import hf_echo.stages.run.training as training
+from hf_echo.stages.run.record import data_fingerprint
+from hf_echo.stages.run.training import train_recipe
+
+from .test_run import Stop, equal, weights
+
+QUICK = dict(dev_data={}, save_steps=2, max_steps=6)
+
+
+@pytest.fixture
+def killed(recipe, place, monkeypatch):  # noqa: F811
+    """A recipe whose run stopped in step 5, and the weights that it would have ended with."""
+
+    def run(**values):
+        whole = recipe("whole", **QUICK | values)
+        train_recipe(whole)
+        path, build = recipe("killed", **QUICK | values), training.build_trainer
+
+        def dying(*args, **kwargs):
+            trainer = build(*args, **kwargs)
+            trainer.add_callback(Stop(5))
+            return trainer
+
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "build_trainer", dying)
+            with pytest.raises(KeyboardInterrupt):
+                train_recipe(path)
+        assert sorted(p.name for p in (place / "killed").glob("checkpoint-*")) == [
+            "checkpoint-2",
+            "checkpoint-4",
+        ]
+        return path, weights(place / "whole")
+
+    return run
+
+
+def edit(place):  # noqa: F811
+    """Other words, so that another tokenizer would be trained."""
+    file = place / "train.tsv"
+    file.write_text(file.read_text(encoding="utf-8").replace("cat", "zebra").replace("un ", "zwölf "), encoding="utf-8")
+
+
+def record(place, name="killed", **changes):  # noqa: F811
+    """Change the record of a run: values, or with None leave them out."""
+    file = place / name / "recipe.json"
+    content = json.loads(file.read_text())
+    content["values"] = {k: v for k, v in (content["values"] | changes).items() if v is not None}
+    file.write_text(json.dumps(content))
+    return content, file
+
+
+def test_edited_data_do_not_get_under_old_weights(killed, place, caplog):  # noqa: F811
+    path, _ = killed()
+    vocabulary = AutoTokenizer.from_pretrained(place / "killed" / "checkpoint-4").get_vocab()
+    edit(place)
+    with pytest.raises(ValueError, match=r"killed was trained on other data: train_data \(.*train.tsv\) has") as error:
+        train_recipe(path)
+    assert "\n" not in str(error.value) and "--changed-data" in str(error.value)
+    with caplog.at_level(logging.WARNING):
+        train_recipe(path, changed_data=True)
+    assert "continues from" in caplog.text and "checkpoint-4 (step 4)" in caplog.text
+    assert AutoTokenizer.from_pretrained(place / "killed").get_vocab() == vocabulary
+    train_recipe(path)  # what was accepted is what the run is recorded with
+    train_recipe(path, fresh=True)
+    assert AutoTokenizer.from_pretrained(place / "killed").get_vocab() != vocabulary
+
+
+def test_only_the_content_of_data_counts(killed, place):  # noqa: F811
+    path, whole = killed()
+    file = place / "train.tsv"
+    content = file.read_bytes()
+    file.unlink()
+    file.write_bytes(content)  # another file, another time
+    train_recipe(path)
+    assert equal(weights(place / "killed"), whole)
+
+
+def test_finished_runs_know_their_data(recipe, place, caplog):  # noqa: F811
+    path = recipe(**QUICK | {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "no"})
+    results = train_recipe(path)
+    edit(place)
+    with pytest.raises(ValueError, match="was trained on other data: train_data"):
+        train_recipe(path)
+    assert train_recipe(path, changed_data=True) == results
+    (place / "train.tsv").unlink()
+    with caplog.at_level(logging.WARNING):
+        assert train_recipe(path) == results  # nothing reads them any more
+    assert "trained already" in caplog.text and "not compared" in caplog.text
+
+
+def test_changed_dev_data_are_named(recipe, place):  # noqa: F811
+    import pyarrow.parquet as pq
+
+    dev = place / "dev.parquet"
+    path = recipe(**QUICK | {"dev_data": {"toy": str(dev)}, "eval_strategy": "no"})
+    train_recipe(path)
+    pq.write_table(pq.read_table(dev).slice(0, 30), dev)
+    with pytest.raises(ValueError, match=r"other data: dev_data.toy \(.*dev.parquet\)"):
+        train_recipe(path)
+
+
+@pytest.mark.parametrize("left", ["checkpoints", "nothing"])
+def test_deleted_weights_are_made_again(recipe, place, left):  # noqa: F811
+    path = recipe(**QUICK)
+    train_recipe(path)
+    before = weights(place / "a")
+    (place / "a" / "model.safetensors").unlink()
+    if left == "nothing":
+        for folder in (place / "a").glob("checkpoint-*"):
+            shutil.rmtree(folder)
+    train_recipe(path)
+    assert equal(weights(place / "a"), before)
+
+
+def test_a_run_at_its_end_takes_no_further_step(recipe, place, monkeypatch):  # noqa: F811
+    """Killed behind its last checkpoint. The best one is saved where the best is asked for."""
+    measured = iter([50.0, 10.0, 30.0, 10.0, 10.0])
+    monkeypatch.setattr("hf_echo.stages.core.base.evaluate_sets", lambda *_, **__: {"eval_xsim": next(measured)})
+    path = recipe(max_steps=6, save_steps=2)  # evaluated by default
+    assert train_recipe(path)["best_checkpoint"] == "checkpoint-4"
+    best = load_file(place / "a" / "checkpoint-4" / "model.safetensors")
+    name = "encoder.layers.0.mlp.up_proj.weight"
+    assert torch.equal(weights(place / "a")[name], best[name])
+    assert not torch.equal(load_file(place / "a" / "checkpoint-6" / "model.safetensors")[name], best[name])
+    (place / "a" / "model.safetensors").unlink()
+    assert train_recipe(path)["best_checkpoint"] == "checkpoint-4"
+    assert torch.equal(weights(place / "a")[name], best[name])
+
+
+@pytest.mark.parametrize("name", ["trainer_state.json", "model.safetensors", "optimizer.pt", "rng_state.pth"])
+def test_a_checkpoint_that_was_being_saved(killed, place, caplog, name):  # noqa: F811
+    path, whole = killed()
+    file = place / "killed" / "checkpoint-4" / name
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with caplog.at_level(logging.WARNING):
+        train_recipe(path)
+    assert "checkpoint-4 is incomplete" in caplog.text and "checkpoint-2 (step 2)" in caplog.text
+    assert equal(weights(place / "killed"), whole)
+
+
+def test_no_checkpoint_is_complete(killed, place, caplog):  # noqa: F811
+    path, whole = killed()
+    for folder in (place / "killed").glob("checkpoint-*"):
+        (folder / "trainer_state.json").unlink()
+    with caplog.at_level(logging.WARNING):
+        train_recipe(path)
+    assert "the run starts from the beginning" in caplog.text and "continues from" not in caplog.text
+    assert equal(weights(place / "killed"), whole)
+
+
+ELSEWHERE = dict(
+    use_cpu=False,
+    dataloader_num_workers=2,
+    dataloader_pin_memory=False,
+    report_to="wandb",
+    logging_steps=7,
+    disable_tqdm=False,
+    output_dir="/elsewhere/a",
+    run_name="x",
+)
+
+
+def test_another_machine_is_the_same_run(killed, place, caplog):  # noqa: F811
+    """Killed there and continued here; then finished there and recognised here."""
+    path, whole = killed()
+    record(place, **ELSEWHERE)
+    train_recipe(path)
+    assert equal(weights(place / "killed"), whole)
+    record(place, **ELSEWHERE)
+    with caplog.at_level(logging.WARNING):
+        train_recipe(path)
+    assert "trained already" in caplog.text
+
+
+def test_a_stage_behind_a_stage_of_another_machine(recipe, place, caplog):  # noqa: F811
+    train_recipe(recipe("1", **QUICK))
+    second = recipe("2", "contrastive", model_name_or_path=str(place / "1"), **QUICK)
+    train_recipe(second)
+    content, file = record(place, "2")
+    content["from"]["values"] |= ELSEWHERE
+    file.write_text(json.dumps(content))
+    with caplog.at_level(logging.WARNING):
+        train_recipe(second)
+    assert "trained already" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+def test_a_broken_record(recipe, place, text):  # noqa: F811
+    path = recipe(**QUICK)
+    (place / "a").mkdir()
+    (place / "a" / "recipe.json").write_text(text)
+    with pytest.raises(ValueError, match="recipe.json is not.*delete the file") as error:
+        train_recipe(path)
+    assert "\n" not in str(error.value)
+
+
+def test_the_setting_that_differs_is_named(killed):
+    path, _ = killed()
+    with pytest.raises(ValueError, match=r"another output_dir \(learning_rate was 0.01, now 0.5\)"):
+        train_recipe(path, {"learning_rate": 0.5})
+
+
+def test_output_is_tried_before_data_are_read(recipe, place, monkeypatch):  # noqa: F811
+    (place / "a").write_text("a file")
+    monkeypatch.setattr(training, "load_pairs", lambda *_: pytest.fail("data were read"))
+    for out in (place / "a", place / "a" / "b"):
+        with pytest.raises(ValueError, match="output_dir: .*a file") as error:
+            train_recipe(recipe("x", output_dir=str(out)))
+        assert "\n" not in str(error.value)
+
+
+def test_secrets_are_not_recorded(recipe, place):  # noqa: F811
+    train_recipe(recipe(hub_token="hf_secret", **QUICK | {"max_steps": 1}))
+    assert not any("hf_secret" in file.read_text(errors="ignore") for file in (place / "a").glob("*.json"))
+
+
+def test_data_fingerprint(toy):
+    rows, data = toy.parallel_rows(), toy.dataset()
+    assert data_fingerprint(data) == data_fingerprint(toy.dataset())
+    seen = {
+        data_fingerprint(data),
+        data_fingerprint(data.select(range(5))),
+        data_fingerprint(data.select([1, 0])),
+    }
+    changed = [row | {"hard_negatives": []} if i == 3 else row for i, row in enumerate(rows)]
+    seen.add(data_fingerprint(type(data).from_list(changed)))
+    assert len(seen) == 4

@@ -1,0 +1,253 @@
+"""Checks of a recipe before any data are read, and what a dry run reports about data, base and output."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hf_echo.modeling import EchoForTranslation
+from hf_echo.stages.run.dry_run import dry_run
+from hf_echo.stages.run.recipe import STAGES, find_recipes, read_recipe
+from hf_echo.stages.run.training import train_recipe
+
+from ..conftest import SHAPE
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"source_languages": "fra_Latn"},
+            r"source_languages is 'fra_Latn'; it must be a list .* \[fra_Latn\]",
+        ),
+        ({"source_languages": [1]}, r"source_languages is \[1\]; it must be a list of texts"),
+        (
+            {"source_languages": ["fra_Latin"]},
+            "source_languages: unknown language code 'fra_Latin': did you mean",
+        ),
+        ({"freeze": "encoder."}, "freeze is 'encoder.'; it must be a list"),
+        ({"max_steps": False}, "max_steps is False; it must be int"),
+        (
+            {"shape": {"hidden_size": 33, "num_attention_heads": 2}},
+            "shape.hidden_size is 33; it must be a multiple of",
+        ),
+        ({"shape": {"hidden_size": 33, "num_attention_heads": 1}}, "a head has 33 dimensions .* even"),
+        (
+            {"shape": SHAPE | {"num_attention_heads": 0}},
+            "shape.num_attention_heads is 0; it must be a whole number",
+        ),
+        (
+            {"shape": SHAPE | {"num_key_value_heads": 3}},
+            "num_attention_heads is 2; it must be a multiple of num_key",
+        ),
+        ({"shape": SHAPE | {"hidden_act": "silo"}}, "shape.hidden_act is 'silo'.*did you mean 'silu'"),
+        ({"shape": SHAPE | {"hidden_size": "32"}}, "shape.hidden_size is '32'; it must be a whole number"),
+        ({"shape": SHAPE | {"decoder_layers": -1}}, "shape.decoder_layers is -1"),
+        ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling is 'max'; it must be cls or mean"),
+        ({"shape": SHAPE | {"rms_norm_eps": "a"}}, "shape: .*rms_norm_eps"),
+        ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),
+        ({"optim": "adamm"}, "adamm"),
+    ],
+)
+def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):  # noqa: F811
+    monkeypatch.setattr("hf_echo.stages.run.training.load_pairs", lambda *_: pytest.fail("data were read"))
+    path = recipe(**values)
+    for command in (train_recipe, dry_run):
+        with pytest.raises(ValueError, match=message) as error:
+            command(path)
+        assert "\n" not in str(error.value)
+
+
+def test_a_tracker_that_is_not_installed(recipe, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("transformers.integrations.integration_utils.get_available_reporting_integrations", lambda: [])
+    with pytest.raises(ValueError, match=r"report_to: tensorboard is not installed; pip install 'hf-echo\[tracking\]'"):
+        read_recipe(recipe(report_to="tensorboard"))
+
+
+def test_languages_that_no_row_is_from(recipe):  # noqa: F811
+    with pytest.raises(ValueError, match="source_languages: no row .* is from deu_Latn; it holds fra_Latn, rus_Cyrl"):
+        train_recipe(recipe(source_languages=["deu_Latn"]))
+
+
+# Evaluation and log
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, ("steps", 100, 100, True)),
+        ({"max_steps": 100_000}, ("steps", 1000, 1000, True)),
+        ({"max_steps": 3}, ("steps", 1, 1, True)),
+        ({"save_steps": 250}, ("steps", 250, 250, True)),
+        ({"eval_steps": 20, "save_steps": 50}, ("steps", 20, 50, False)),
+        ({"eval_steps": 20, "save_steps": 40}, ("steps", 20, 40, True)),
+        ({"save_strategy": "no"}, ("epoch", None, 500, False)),
+        ({"max_steps": -1, "num_train_epochs": 2}, ("epoch", None, 500, True)),
+        ({"freeze": ["encoder."]}, ("steps", 100, 100, False)),
+        ({"stage": "decoder"}, ("steps", 100, 100, False)),
+        ({"load_best_model_at_end": False}, ("steps", 100, 100, False)),
+        ({"eval_strategy": "no"}, ("no", None, 500, False)),
+        ({"dev_data": {}}, ("no", None, 500, False)),
+    ],
+)
+def test_evaluation_by_default(tmp_path, values, expected):
+    path = tmp_path / "a.yaml"
+    usual = {"stage": "seq2seq", "dev_data": {"a": "builtin"}, "max_steps": 1000, "output_dir": str(tmp_path)}
+    path.write_text(yaml.safe_dump(usual | values))
+    args = read_recipe(path)[3]
+    assert (args.eval_strategy, args.eval_steps, args.save_steps, args.load_best_model_at_end) == expected
+
+
+def test_loss_is_logged_early(tmp_path):
+    path = tmp_path / "a.yaml"
+    for values, steps in (
+        ({}, 50),
+        ({"max_steps": 60}, 6),
+        ({"max_steps": 5}, 1),
+        ({"logging_steps": 300}, 300),
+    ):
+        path.write_text(yaml.safe_dump({"stage": "seq2seq", "output_dir": str(tmp_path)} | values))
+        args = read_recipe(path)[3]
+        assert args.logging_steps == steps and args.logging_first_step == (steps != 300)
+
+
+def test_recipes_of_the_package_say_when_they_evaluate():
+    """Their results were measured so; what is evaluated by default would choose another checkpoint."""
+    for path in sorted(find_recipes("nano")[0].parents[1].rglob("[0-9]*.yaml")):
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if "stage" not in values:
+            continue
+        assert "eval_strategy" in values or not values.get("dev_data"), path
+        assert read_recipe(path)[3].load_best_model_at_end == values.get("load_best_model_at_end", False), path
+
+
+# Dry run
+
+
+def test_a_folder_is_planned_from_its_recipes(recipe, place):  # noqa: F811
+    """Each stage starts from what the one before would save; sizes as in the models that are then trained."""
+    bag = {"pooling": "mean", "final_norm": False}
+    paths = [
+        recipe("0_static", "static", rows=16, dim=32, max_steps=1),
+        recipe("1_a", static_embeddings=str(place / "0_static"), shape=SHAPE | bag, max_steps=1, vocab_size=7777),
+        recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={}, max_steps=1),
+        recipe("3_c", "decoder", model_name_or_path=str(place / "2_b"), shape={}, max_steps=1),
+    ]
+    planned = [dry_run(path, journey=paths) for path in paths]
+    assert planned == [dry_run(path) for path in paths]  # a recipe alone: those beside it are looked at
+    assert not any("problems" in report for report in planned)
+    alone = dry_run(paths[2], journey=paths[2:])
+    assert "parameters" not in alone and any("1_a" in problem for problem in alone["problems"])
+    for path, report in zip(paths, planned, strict=True):
+        train_recipe(path)
+        if report["stage"] != "static":
+            model = EchoForTranslation.from_pretrained(place / path.stem)
+            assert report["parameters"]["total"] == sum(p.numel() for p in model.parameters())
+
+
+def test_overrides_of_a_folder_reach_the_stages_before(recipe, place):  # noqa: F811
+    paths = [recipe("1_a"), recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={})]
+    sizes = [
+        dry_run(paths[1], {"max_steps": 2, **over}, journey=paths)["parameters"] for over in ({}, {"vocab_size": 300})
+    ]
+    assert sizes[0]["encoder embeddings"] == 400 * 32 and sizes[1]["encoder embeddings"] == 300 * 32
+
+
+@pytest.mark.parametrize("name", ["nano", "large", "nano-real", "nano-omni"])
+def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = find_recipes(name)
+    reports = [dry_run(path, journey=paths) for path in paths]
+    assert [report["recipe"] for report in reports] == [path.stem for path in paths]
+    if name in ("nano", "large"):
+        assert all(report["parameters"] for report in reports)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"train_data": "no/where.tsv"}, "train_data: no/where.tsv: no such file"),
+        ({"train_data": None}, "train_data: train_data is missing"),
+        ({"train_data": "BAD"}, "train_data: .*bad.tsv"),
+        ({"data_options": {"colums": {}}}, "train_data: .*unknown option 'colums'"),
+        ({"dev_data": {"toy": "no/dev.parquet"}}, "dev_data.toy: .*no/dev.parquet"),
+        ({"model_name_or_path": "no/base/here"}, "model_name_or_path: no folder no/base/here"),
+        ({"static_embeddings": "no/bag/here"}, "static_embeddings: no folder no/bag/here"),
+        ({"teacher": "no/teacher/here"}, "teacher: no folder"),
+        ({"output_dir": "FILE"}, "output_dir: .*is a file"),
+    ],
+)
+def test_a_dry_run_says_what_cannot_be_used(recipe, place, values, message):  # noqa: F811
+    (place / "bad.tsv").write_text("a\tb\n")
+    places = {"BAD": str(place / "bad.tsv"), "FILE": str(place / "bad.tsv")}
+    path = recipe("x", **{key: places.get(str(v), v) for key, v in values.items()})
+    problems = dry_run(path)["problems"]
+    assert any(re.search(message, problem) for problem in problems), problems
+    assert not any("\n" in problem for problem in problems)
+
+
+# Whatever stands in a recipe
+
+
+NAMES = sorted({f for stage in STAGES.values() for f in stage.config.__dataclass_fields__ if not f.startswith("_")})
+NAMES = [n for n in NAMES if n not in ("output_dir", "deepspeed", "fsdp", "fsdp_config", "parallelism_config")]
+FIELDS = [
+    *NAMES,
+    "model_name_or_path",
+    "tokenizer_name_or_path",
+    "vocab_size",
+    "static_embeddings",
+    "decoder",
+    "train_data",
+    "data_options",
+    "source_languages",
+    "dev_data",
+    "rule_negatives",
+    "teacher",
+    "neighbour_groups",
+]
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 70)
+    | st.floats(-2, 2)
+    | st.just(math.nan)
+    | st.just(math.inf)
+    | st.sampled_from(["", "no", "builtin", "fra_Latn", "steps", "./nowhere/at/all", "1e3", "é\n", "cosine"])
+)
+VALUES = PLAIN | st.lists(PLAIN, max_size=2) | st.dictionaries(st.text(max_size=5), PLAIN, max_size=2)
+SHAPES = st.dictionaries(
+    st.sampled_from([*SHAPE, "decoder_layers", "decoder_vocab_size", "hidden_act", "pooling", "rope_theta", "x"]),
+    PLAIN | st.sampled_from([2, 4, 32]),
+    max_size=4,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    stage=st.sampled_from([*STAGES]),
+    values=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3),
+    shape=st.none() | SHAPES,
+)
+def test_any_value_gives_a_report_or_one_line(tmp_path_factory, caplog, stage, values, shape):
+    caplog.set_level(logging.CRITICAL)
+    folder: Path = tmp_path_factory.mktemp("fuzz")
+    usual = {"stage": stage, "max_steps": 3, "vocab_size": 300, "output_dir": str(folder / "out")}
+    content = usual | values | {"shape": SHAPE | (shape or {})}
+    (folder / "a.yaml").write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    try:
+        with mock.patch.dict(os.environ):  # torch_compile and others leave variables behind
+            report = dry_run(folder / "a.yaml")
+    except (ValueError, FileNotFoundError) as error:
+        assert str(error) and "\n" not in str(error), content
+    else:
+        assert report["stage"] == stage

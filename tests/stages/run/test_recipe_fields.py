@@ -1,0 +1,190 @@
+"""Fields of a recipe that choose batches and decoder: who shares a batch, whose decoder, how much of the vocabulary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+
+import hf_echo.stages.run.data as run_data
+import hf_echo.stages.run.training as training
+from hf_echo.data.batch_groups import neighbour_groups
+from hf_echo.inference import encode
+from hf_echo.modeling import EchoConfig, EchoForTranslation
+from hf_echo.stages import StaticConfig, static_encoder
+from hf_echo.stages.run.data import groups_of
+from hf_echo.stages.run.model import load_model
+from hf_echo.stages.run.model_shape import new_config
+from hf_echo.stages.run.recipe import DataArguments, ModelArguments, read_recipe
+from hf_echo.stages.run.training import train_recipe
+from hf_echo.stages.static_embeddings import StaticEmbeddings
+
+SHAPE = dict(
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
+    embedding_size=32,
+)
+
+
+@pytest.fixture
+def bag(toy_tokenizer, tmp_path):
+    torch.manual_seed(0)
+    static_encoder(StaticEmbeddings(len(toy_tokenizer), 32), toy_tokenizer).save_pretrained(tmp_path / "bag")
+    toy_tokenizer.save_pretrained(tmp_path / "bag")
+    return str(tmp_path / "bag")
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize("field", ["neighbours_by", "static_embeddings"])
+def test_groups_are_those_of_the_encoder(toy, toy_tokenizer, bag, tmp_path, field):
+    by = bag if field == "neighbours_by" else None
+    data = DataArguments(neighbour_groups=12, cache_dir=str(tmp_path), neighbours_by=by)
+    model = ModelArguments(static_embeddings=bag if field == "static_embeddings" else None)
+    (groups,) = groups_of(model, data, StaticConfig(str(tmp_path), use_cpu=True, seed=5), toy.dataset()).T
+    targets = toy.dataset()["target"]
+    keys, index = np.unique(targets, return_inverse=True)
+    for text in set(targets):
+        assert len({g for g, t in zip(groups, targets, strict=True) if t == text}) == 1
+    assert len(groups) == len(targets) and len(set(groups)) == 12
+    # Texts of a group share more words than others.
+    words = [set(text.strip(".").split()) for text in keys]
+    of_key = {i: groups[np.flatnonzero(index == i)[0]] for i in range(len(keys))}
+    pairs = [(len(words[i] & words[j]), of_key[i] == of_key[j]) for i in of_key for j in range(i)]
+    near, far = (np.mean([shared for shared, same in pairs if same == kind]) for kind in (True, False))
+    assert near > far + 0.5
+
+
+def test_groups_need_an_encoder(tmp_path):
+    """Said before any data are read."""
+    values = {"stage": "hard_negatives", "model_name_or_path": "outputs/before", "neighbour_groups": 12}
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(values | {"output_dir": str(tmp_path / "out")}))
+    with pytest.raises(ValueError, match=r"a\.yaml: neighbour_groups needs neighbours_by: the encoder") as error:
+        read_recipe(tmp_path / "a.yaml")
+    assert "\n" not in str(error.value)
+    assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/bag"})[2].neighbours_by == "outputs/bag"
+
+
+@pytest.mark.parametrize("stage", ["static", "contrastive"])
+def test_recipe_hands_them_to_the_trainer(toy, bag, tmp_path, monkeypatch, stage):
+    rows = [{k: v for k, v in row.items() if k != "hard_negatives"} for row in toy.parallel_rows()[:120]]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
+    own = {"rows": 16, "dim": 32} if stage == "static" else {"max_length": 32, "max_tokens": 900}
+    if stage == "contrastive":
+        own["shape"] = SHAPE | {"pooling": "mean", "final_norm": False, "decoder_vocab_size": 300}
+    values = {
+        "stage": stage,
+        "train_data": str(tmp_path / "train.parquet"),
+        "neighbour_groups": 7,
+        "static_embeddings": bag,
+        "output_dir": str(tmp_path / "out"),
+        "cache_dir": str(tmp_path / "cache"),
+        "max_steps": 2,
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "load_best_model_at_end": False,
+        "eval_strategy": "no",
+    } | own
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(values))
+    trainers, build = [], training.build_trainer
+    monkeypatch.setattr(training, "build_trainer", lambda *a, **k: trainers.append(build(*a, **k)) or trainers[0])
+    train_recipe(tmp_path / "a.yaml")
+    (groups,) = trainers[0].get_train_dataloader().batch_sampler.groups
+    assert len(groups) == 120 and len(set(groups.tolist())) == 7
+    if stage == "contrastive":
+        model = EchoForTranslation.from_pretrained(tmp_path / "out")
+        assert model.decoder.lm_head.weight.shape == (300, 32) and model.config.vocab_size == 400
+
+
+# The decoder
+
+
+@pytest.fixture
+def toy_other(toy, toy_tokenizer):
+    return toy.make_model(toy_tokenizer, seed=9)
+
+
+@pytest.fixture
+def folders(toy_other, tmp_path):
+    """Another model of the space, as a training checkpoint and as a release."""
+    toy_other.save_pretrained(tmp_path / "training")
+    toy_other.save_release(tmp_path / "release")
+    return {kind: tmp_path / kind for kind in ("training", "release")}
+
+
+def test_shape_of_the_decoder(toy_tokenizer):
+    own = {"decoder_layers": 1, "decoder_vocab_size": 300}
+    config = new_config(SHAPE | own, toy_tokenizer)
+    assert (config.num_hidden_layers, config.intermediate_size, config.vocab_size) == (2, 64, 400)
+    decoder = config.decoder
+    assert (decoder.num_hidden_layers, decoder.intermediate_size, decoder.vocab_size) == (1, 64, 300)
+    same = new_config(SHAPE, toy_tokenizer).decoder
+    assert (same.num_hidden_layers, same.intermediate_size, same.vocab_size) == (2, 64, 400)
+    model = EchoForTranslation(EchoConfig.from_dict(json.loads(config.to_json_string())))
+    assert model.decoder.lm_head.weight.shape == (300, 32) and model.encoder.embed_tokens.weight.shape == (
+        400,
+        32,
+    )
+    with pytest.raises(ValueError, match="unknown shape field 'decoder_hidden_size'"):
+        new_config(SHAPE | {"decoder_hidden_size": 3}, toy_tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["training", "release"])
+@pytest.mark.parametrize("start", ["checkpoint", "shape"])
+def test_another_decoder(toy, toy_other, toy_tokenizer, folders, tmp_path, kind, start):
+    own = toy.make_model(toy_tokenizer, seed=3, num_hidden_layers=2)
+    own.save_pretrained(tmp_path)
+    arguments = dict(model_name_or_path=str(tmp_path)) if start == "checkpoint" else dict(shape=SHAPE)
+    torch.manual_seed(1)
+    alone = load_model(ModelArguments(**arguments), toy_tokenizer, ["fra_Latn"])
+    torch.manual_seed(1)
+    joined = load_model(ModelArguments(**arguments, decoder=str(folders[kind])), toy_tokenizer, ["fra_Latn"])
+    for name, weight in joined.decoder.state_dict().items():
+        assert torch.equal(weight, toy_other.decoder.state_dict()[name]), name
+    for name, weight in joined.encoder.state_dict().items():
+        assert torch.equal(weight, alone.encoder.state_dict()[name]), name
+    assert joined.config.num_hidden_layers == 2 and joined.config.decoder.num_hidden_layers == 1
+    joined.save_pretrained(tmp_path / "joined")
+    again = EchoForTranslation.from_pretrained(tmp_path / "joined").eval()
+    assert torch.equal(again.decoder.lm_head.weight, toy_other.decoder.lm_head.weight)
+    np.testing.assert_array_equal(*(encode(m.eval(), toy_tokenizer, ["un chat"]) for m in (again, alone)))
+
+
+def test_a_decoder_of_another_space(toy, folders, toy_tokenizer):
+    arguments = ModelArguments(shape=SHAPE | {"embedding_size": 16}, decoder=str(folders["training"]))
+    with pytest.raises(ValueError, match="the encoder writes 16 dimensions, the decoder reads 32"):
+        load_model(arguments, toy_tokenizer, ["fra_Latn"])
+
+
+def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, bag, tmp_path):
+    """The count and the seed of the recipe arrive."""
+    asked = []
+    monkeypatch.setattr(run_data, "neighbour_groups", lambda *a: asked.append(a[1:]) or neighbour_groups(*a))
+    data = DataArguments(neighbour_groups=3, cache_dir=str(tmp_path), neighbours_by=bag)
+    groups_of(ModelArguments(), data, StaticConfig(str(tmp_path), use_cpu=True, seed=11), toy.dataset())
+    assert asked == [(3, 11)]
+
+
+def test_language_batches_hold_one_pair_of_languages(toy, bag, tmp_path):
+    """Alone, and with clusters inside."""
+    data, args = toy.dataset(), StaticConfig(str(tmp_path), use_cpu=True, rows=8)
+    (groups,) = groups_of(ModelArguments(), DataArguments(language_batches=True), args, data).T
+    languages = np.array(data["source_lang"])
+    assert {tuple(set(languages[groups == g])) for g in set(groups)} == {(lang,) for lang in set(languages)}
+
+    both = DataArguments(language_batches=True, neighbour_groups=3, neighbours_by=bag, cache_dir=str(tmp_path))
+    coarse, fine = groups_of(ModelArguments(), both, args, data).T
+    np.testing.assert_array_equal(coarse, groups)
+    (clusters,) = groups_of(ModelArguments(), replace(both, language_batches=False), args, data).T
+    np.testing.assert_array_equal(fine, clusters)

@@ -1,0 +1,408 @@
+"""Recipes: read, checked, trained end to end from files, resumed, skipped, and described without training."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from transformers import AutoConfig, AutoTokenizer, TrainerCallback
+
+import hf_echo.stages.run.training as training
+from hf_echo.modeling import EchoForTranslation
+from hf_echo.stages.run.dry_run import dry_run
+from hf_echo.stages.run.model_shape import new_config
+from hf_echo.stages.run.operation import is_operation, read_operation
+from hf_echo.stages.run.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
+from hf_echo.stages.run.training import train_recipe
+
+from ..conftest import SHAPE
+
+pytestmark = pytest.mark.trains
+
+# OS Table 36, "large"
+LARGE = dict(
+    hidden_size=2048,
+    intermediate_size=8192,
+    num_hidden_layers=16,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=64,
+    embedding_size=1024,
+)
+
+
+def weights(folder) -> dict[str, torch.Tensor]:
+    return EchoForTranslation.from_pretrained(folder).state_dict()
+
+
+def equal(a: dict, b: dict) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_from_yaml_to_checkpoint(recipe, place, caplog):
+    path = recipe()
+    results = train_recipe(path)
+    assert results["stage"] == "seq2seq" and results["seconds"] > 0 and results["tokens_per_second"] > 0
+    assert 0 <= results["eval_xsim"] <= 100 and results["eval_toy_xsim"] == results["eval_xsim"]
+    assert (
+        results["eval_toy_xsimpp"] >= results["eval_toy_xsim"]
+    )  # hard negatives by rule: the toy sentences hold numbers
+    written = json.loads((place / "a" / "results.json").read_text())
+    assert {key: written[key] for key in results} == results
+    languages = {row["lang"]: row for row in written["tables"]["toy"]["rows"]}
+    assert {"fra_Latn", "rus_Cyrl"} <= set(languages) and languages["fra_Latn"]["count"] == 32
+    model = EchoForTranslation.from_pretrained(place / "a")
+    assert not model.bottleneck and model.config.hidden_size == 32
+    assert model.config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
+
+    before, when = weights(place / "a"), (place / "a" / "model.safetensors").stat().st_mtime_ns
+    with caplog.at_level(logging.WARNING):
+        assert train_recipe(path) == results
+    assert "trained already" in caplog.text
+    assert (place / "a" / "model.safetensors").stat().st_mtime_ns == when
+    train_recipe(path, fresh=True)
+    assert (place / "a" / "model.safetensors").stat().st_mtime_ns > when
+    assert equal(weights(place / "a"), before)  # trained once more, to the same end
+
+
+def test_stages_follow_each_other(recipe, place, toy):
+    """Static, seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
+    train_recipe(recipe("0", "static", rows=64, dim=32))
+    bag = {"pooling": "mean", "final_norm": False}
+    train_recipe(recipe("1", static_embeddings=str(place / "0"), shape=SHAPE | bag))
+    train_recipe(recipe("2", "contrastive", model_name_or_path=str(place / "1"), guide=str(place / "0")))
+    train_recipe(recipe("3", "hard_negatives", model_name_or_path=str(place / "2"), rule_negatives=3))
+    train_recipe(recipe("4", "decoder", model_name_or_path=str(place / "3")))
+    states = {n: weights(place / n) for n in "1234"}
+    assert EchoForTranslation.from_pretrained(place / "2").bottleneck
+    for before, after in ("12", "23"):
+        name = "encoder.layers.0.self_attn.q_proj.weight"
+        moved = (states[after][name] - states[before][name]).abs().max()
+        assert 0 < moved < 0.2, (before, after)  # a new model would be further off
+    encoder = {name: w for name, w in states["3"].items() if name.startswith("encoder.")}
+    assert equal(encoder, {name: states["4"][name] for name in encoder})
+    assert not equal(states["3"], states["4"])
+    assert len(list((place / "cache").glob("embeddings-*/*.keys.npy"))) == 1
+    written = sorted({row["target_lang"] for row in toy.parallel_rows()})
+    assert EchoForTranslation.from_pretrained(place / "4").config.decoder.languages == written
+    train_recipe(recipe("5", "contrastive", shape=SHAPE, translation_weight=0.0))
+    assert EchoForTranslation.from_pretrained(place / "5").config.decoder.languages is None  # it learnt none
+
+
+def test_stage_behind_a_changed_stage_is_trained_again(recipe, place):
+    train_recipe(recipe("1"))
+    second = recipe("2", "contrastive", model_name_or_path=str(place / "1"))
+    train_recipe(second)
+    first = weights(place / "2")
+    train_recipe(recipe("1", seed=9), fresh=True)
+    with pytest.raises(ValueError, match="checkpoints of other settings; --fresh replaces them"):
+        train_recipe(second)
+    train_recipe(second, fresh=True)
+    assert not equal(weights(place / "2"), first)
+
+
+class Stop(TrainerCallback):
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def test_killed_run_goes_on(recipe, place, monkeypatch):
+    train_recipe(recipe("whole", "contrastive", language_drop=0.3))
+    path = recipe("killed", "contrastive", language_drop=0.3)
+    build = training.build_trainer
+
+    def dying(*args, **kwargs):
+        trainer = build(*args, **kwargs)
+        trainer.add_callback(Stop(5))
+        return trainer
+
+    monkeypatch.setattr(training, "build_trainer", dying)
+    with pytest.raises(KeyboardInterrupt):
+        train_recipe(path)
+    monkeypatch.undo()
+    assert [p.name for p in (place / "killed").glob("checkpoint-*")] == ["checkpoint-3"]
+    with pytest.raises(ValueError, match="checkpoints of other settings"):
+        train_recipe(path, {"learning_rate": 0.5})
+    train_recipe(path)
+    assert equal(weights(place / "killed"), weights(place / "whole"))
+    train_recipe(path, {"max_steps": 8})  # a longer run of the same settings goes on as well
+    assert json.loads((place / "killed" / "checkpoint-8" / "trainer_state.json").read_text())["global_step"] == 8
+
+
+def test_fresh_drops_old_checkpoints(recipe, place):
+    train_recipe(recipe(max_steps=9))
+    train_recipe(recipe(max_steps=3, learning_rate=1e-3), fresh=True)
+    assert [p.name for p in (place / "a").glob("checkpoint-*")] == ["checkpoint-3"]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
+    """By default, for stages with layers; it is no setting of the run, which may go on elsewhere."""
+    monkeypatch.setattr("hf_echo.stages.run.recipe.has_fast_bf16", lambda: native)
+    *_, args, values = read_recipe(recipe())
+    assert args.bf16 == (native and args.use_cpu) and "bf16" not in values
+    assert not read_recipe(recipe(bf16=False))[3].bf16
+    assert not read_recipe(recipe("0", "static", rows=64, dim=32))[3].bf16
+
+
+def test_values_and_overrides(recipe):
+    path = recipe(learning_rate="PUT")
+    path.write_text(path.read_text().replace("PUT", "4e-4"))
+    pairs = [
+        "max_steps=1e2",
+        "shape.hidden_size=64",
+        "warmup_steps=0.1",
+        "gamma_=1",
+        "guide=null",
+        "data_options={n: 5}",
+    ]
+    overrides = parse_overrides(pairs)
+    assert overrides.pop("gamma_") == 1
+    stage, model, data, args, _ = read_recipe(path, overrides)
+    assert (stage, args.learning_rate, args.max_steps, args.warmup_steps) == ("seq2seq", 4e-4, 100, 0.1)
+    assert model.shape == SHAPE | {"hidden_size": 64} and data.guide is None and data.data_options == {"n": 5}
+    assert parse_overrides(["a=-1.5e+3", "b=.5e1", "c=e3", "d=a=b"]) == {
+        "a": -1500.0,
+        "b": 5.0,
+        "c": "e3",
+        "d": "a=b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"lerning_rate": 1}, "unknown field 'lerning_rate'; did you mean 'learning_rate'"),
+        ({"stage": "seq2sec"}, "stage is 'seq2sec'; it must be one of static, seq2seq, contrastive"),
+        ({"stage": ["static"]}, r"stage is \['static'\]; it must be one of static"),
+        ({"translation_weight": 0.0}, "translation_weight is 0, but this stage has no other loss"),
+        ({"stage": "decoder", "translation_weight": 0.0}, "translation_weight is 0, but this stage"),
+        ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
+        ({"stage": "contrastive", "memory": 30}, "unknown field 'memory'"),  # of an old recipe
+        ({"max_steps": "many"}, "max_steps is 'many'; it must be int"),
+        ({"max_steps": 2.5}, "max_steps is 2.5"),
+        ({"learning_rate": True}, "learning_rate is True; it must be float"),
+        ({"shape": 3}, "shape is 3; it must be dict"),
+        ({"max_steps.a": 3}, "max_steps.a cannot be set, max_steps is 6"),
+        ({"logging_steps": None}, "logging_steps is None; it must be"),
+        ({"language_drop": 2.0}, "language_drop is a probability"),
+        ({"decoder_fraction": 0.0}, "decoder_fraction must be above 0"),
+    ],
+)
+def test_wrong_fields(recipe, overrides, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read_recipe(recipe(), overrides)
+    assert "\n" not in str(error.value)
+
+
+def test_languages_that_a_bag_knows_stay_known(recipe, place):
+    """What goes on from a bag, with or without layers, on one of its languages keeps the other."""
+    train_recipe(recipe("0", "static", rows=16, dim=32, max_steps=1))
+    one = dict(source_languages=["fra_Latn"], static_embeddings=str(place / "0"), max_steps=1)
+    train_recipe(recipe("1", "static", rows=16, dim=32, **one))
+    train_recipe(recipe("2", shape=SHAPE | {"pooling": "mean", "final_norm": False}, **one))
+    for name in "12":
+        config = AutoConfig.from_pretrained(place / name)
+        assert config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"], name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "is not YAML"),
+        ("- a\n", "must hold `field: value` lines, not a list"),
+        ("", "stage is None"),
+    ],
+)
+def test_wrong_files(place, text, message):
+    (place / "bad.yaml").write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        read_recipe(place / "bad.yaml")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("pair", ["max_steps", "=3", "a=[1"])
+def test_wrong_overrides(pair):
+    with pytest.raises(ValueError, match="no override; write key=value|not a YAML value"):
+        parse_overrides([pair])
+
+
+def test_wrong_shapes(toy_tokenizer):
+    with pytest.raises(ValueError, match="unknown shape field 'hiden_size'; did you mean 'hidden_size'"):
+        new_config({"hiden_size": 3}, toy_tokenizer)
+
+
+def test_missing_data(recipe):
+    with pytest.raises(ValueError, match="train_data is missing"):
+        train_recipe(recipe(train_data=None))
+
+
+def test_find_recipes(recipe, place):
+    assert find_recipes(str(recipe("1_x"))) == [place / "1_x.yaml"]
+    folder = place / "journey"
+    folder.mkdir()
+    with pytest.raises(FileNotFoundError, match="no recipe"):
+        find_recipes(str(folder))
+    for name in ("2_b", "1_a", "notes"):
+        (folder / f"{name}.yaml").write_text("stage: seq2seq")
+    assert [p.stem for p in find_recipes(str(folder))] == ["1_a", "2_b"]
+    with pytest.raises(FileNotFoundError, match="no recipe 'nono'.*nano"):
+        find_recipes("nono")
+    assert [p.stem[0] for p in find_recipes("nano")] == [str(i) for i in range(len(find_recipes("nano")))]
+    assert find_recipes("nano/1_seq2seq") == [find_recipes("nano")[1]]
+
+
+def test_package_recipes_are_valid():
+    paths = sorted(RECIPES.rglob("[0-9]*.yaml"))
+    assert len(paths) >= 4
+    for path in (step for file in paths for step in find_recipes(str(file))):
+        (read_operation if is_operation(path) else read_recipe)(path)
+
+
+def test_dry_run_of_large(recipe, monkeypatch):
+    """No data, no tokenizer, no weights: sizes of OS section 5 from the shape of OS Table 36."""
+    monkeypatch.setattr("hf_echo.stages.run.data.load_parallel", None)
+    steps = dict(max_steps=100_000, learning_rate=4e-4, warmup_steps=2000, max_tokens=8192)
+    path = recipe("large", train_data="corpus/of/200/languages", vocab_size=256_232, shape=LARGE, **steps)
+    report = dry_run(path)
+    parts = report["parameters"]
+    attention, mlp = 2 * 2048 * 2048 + 2 * 2048 * 512, 3 * 2048 * 8192
+    layer = attention + mlp + 2 * 2048
+    assert parts["encoder embeddings"] == parts["decoder embeddings (tied)"] == 256_232 * 2048
+    assert parts["encoder layers"] == 16 * layer
+    assert parts["decoder layers"] == 16 * (layer + attention + 2048)
+    assert parts["other"] == 2 * 2048 * 1024 + 2 * 2048  # two projections, two norms
+    assert sum(value for name, value in parts.items() if name != "total") == parts["total"]
+    encoder = parts["encoder embeddings"] + parts["encoder layers"] + 2048 * 1024 + 2048
+    assert encoder == pytest.approx(1.5e9, rel=0.01)  # OS 5
+    # OS 5 says 1.8B. That is cross-attention with as many key heads as query heads (1.77B); with the
+    # self-attention's 8 key heads, whose weights OS 4.2 copies, it is 1.67B.
+    assert parts["total"] - encoder == pytest.approx(1.67e9, rel=0.01)
+    memory = report["memory_gib"]
+    assert memory["weights"] == pytest.approx(4 * parts["total"] / 2**30)
+    assert memory["gradients and AdamW"] == pytest.approx(3 * memory["weights"])
+    assert memory["total"] == pytest.approx(sum(v for k, v in memory.items() if k != "total"))
+    assert report["steps"] == 100_000 and report["batches"]["tokens a step"] == 8192 and "data" not in report
+
+
+def test_dry_run_of_other_stages(recipe, place, toy):
+    small = dry_run(recipe("d", "decoder"))
+    whole = dry_run(recipe("s"))
+    assert whole["data"] == {"pairs": len(toy.parallel_rows())}
+    assert small["memory_gib"]["gradients and AdamW"] < whole["memory_gib"]["gradients and AdamW"]
+    assert dry_run(recipe("l", "static", rows=8, dim=32))["parameters"] == {"token vectors": 400 * 32}
+    train_recipe(recipe("a", max_steps=1))
+    from_checkpoint = dry_run(recipe("b", "contrastive", model_name_or_path=str(place / "a"), shape={}))
+    model = EchoForTranslation.from_pretrained(place / "a")
+    assert from_checkpoint["parameters"]["total"] == sum(p.numel() for p in model.parameters())
+    assert np.isfinite(list(from_checkpoint["memory_gib"].values())).all()
+    tokens = len(AutoTokenizer.from_pretrained(place / "a"))
+    on_a_bag = recipe("c", "static", rows=8, dim=32, static_embeddings=str(place / "a"), vocab_size=tokens + 77)
+    assert dry_run(on_a_bag)["parameters"] == {"token vectors": tokens * 32}  # what is there, not what would be trained
+
+
+def test_script_in_two_processes(recipe, place):
+    """torchrun of a stage's script: one process prepares the data, both train, one checkpoint of whole weights."""
+    bag = {"pooling": "mean", "final_norm": False}
+    train_recipe(recipe("0", "static", rows=64, dim=32, max_steps=2))
+    steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1, bf16=False)
+    options = dict(guide=str(place / "0"), static_embeddings=str(place / "0"), shape=SHAPE | bag, **steps)
+    script = Path(__file__).parents[3] / "train_scripts" / "train.py"
+    path = recipe("two", "contrastive", **options)
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command += [str(Path(__file__).parents[2] / "seed_shift.py"), str(script), str(path)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads((place / "two" / "recipe.json").read_text())["finished"]
+    train_recipe(recipe("one", "contrastive", **options | {"max_rows": 32}))
+    one, two = weights(place / "one"), weights(place / "two")
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, atol=1e-5, rtol=0)
+
+
+# Teacher and student
+
+
+def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
+    """Its own languages by default those of the teacher; English to itself; the teacher's cache serves a second run."""
+    import hf_echo.inference.embedding_store as frozen
+
+    teacher = str(toy_folders["training"])
+    values = dict(
+        model_name_or_path=teacher,
+        teacher=teacher,
+        base_languages=["eng_Latn", "fra_Latn"],
+        temperature=0.6,
+        lr_scheduler_type="cosine",
+        english_rows=10,
+    )
+    path = recipe("x", "extension", **values)
+    results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
+    assert results["stage"] == "extension" and "eval_xsim" in results
+    written = json.loads((place / "x" / "recipe.json").read_text())
+    assert written["values"]["teacher"] == teacher and written["finished"]
+    model = EchoForTranslation.from_pretrained(place / "x")
+    old = EchoForTranslation.from_pretrained(teacher)
+    assert torch.equal(model.decoder.lm_head.weight, old.decoder.lm_head.weight)
+    assert not torch.equal(model.encoder.embed_tokens.weight, old.encoder.embed_tokens.weight)
+    kept = sorted((place / "cache").glob("embeddings-*/*.keys.npy"))
+    assert kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frozen, "_embed", lambda *_: pytest.fail("the teacher was asked again"))
+        train_recipe(path, {"output_dir": str(place / "y"), "cache_dir": str(place / "cache")})
+
+
+@pytest.mark.parametrize("stage", ["distillation", "decoder"])
+def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
+    teacher = str(toy_folders["training"])
+    values = {
+        "distillation": {"teacher": teacher, "live_teacher": True},
+        "decoder": {"cache_embeddings": True},
+    }
+    path = recipe("x", stage, **{"model_name_or_path": teacher} | values[stage])
+    results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
+    assert results["stage"] == stage
+    assert bool(list((place / "cache").glob("embeddings-*"))) == (stage == "decoder")
+
+
+def test_a_stage_without_its_teacher(place, recipe, toy_folders):
+    path = recipe("x", "distillation", model_name_or_path=str(toy_folders["training"]), max_steps=1)
+    with pytest.raises(ValueError, match="teacher is missing: the SentenceTransformer or Echo checkpoint"):
+        train_recipe(path, {"output_dir": str(place / "x")})
+
+
+@pytest.mark.parametrize("stage", ["distillation", "extension", "token", "long_context"])
+def test_the_card_names_stage_and_teacher(place, recipe, toy_folders, stage):
+    """Of an absolute path only the end: a card is public."""
+    start = str(toy_folders["training"])
+    values = {"model_name_or_path": start, "max_steps": 1, "dev_negatives": 0}
+    if stage != "long_context":
+        values |= {"teacher": start, "live_teacher": True, "base_languages": ["eng_Latn", "fra_Latn"]}
+    train_recipe(recipe("x", stage, **values))
+    text = (place / "x" / "README.md").read_text(encoding="utf-8")
+    data = ModelCard(text).data
+    assert data.stage == stage and "| toy | " in text and start not in text
+    teacher = None if stage == "long_context" else "/".join(Path(start).parts[-2:])
+    assert getattr(data, "teacher", None) == teacher
+
+
+@pytest.mark.parametrize("name", ["large/5_vocabulary", "large/6_extension", "large/7_small"])
+def test_dry_run_of_the_students(name):
+    """Only the encoder learns: 12 bytes a parameter of it for gradients and AdamW."""
+    report = dry_run(find_recipes(name)[0])
+    parts = report["parameters"]
+    encoder = parts["encoder embeddings"] + parts["encoder layers"]
+    assert report["memory_gib"]["gradients and AdamW"] == pytest.approx(12 * encoder / 2**30, rel=0.01)
