@@ -144,6 +144,12 @@ class CoreTrainer(Trainer):
         """The model that is evaluated."""
         return self.accelerator.unwrap_model(self.model)
 
+    def measure(
+        self, model: Any, dev_sets: Mapping[str, Any], *, prefix: str = "eval", tables: dict | None = None
+    ) -> dict[str, float]:
+        """Metrics of a model on dev sets; `tables` takes the detailed result of each."""
+        return evaluate_sets(model, self.tokenizer, dev_sets, prefix=prefix, tables=tables)
+
     # What all stages share
 
     def get_train_dataloader(self) -> DataLoader:
@@ -218,7 +224,7 @@ class CoreTrainer(Trainer):
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         dev_sets = eval_dataset if isinstance(eval_dataset, Mapping) else self.dev_sets
-        metrics = evaluate_sets(self.dev_model(), self.tokenizer, dev_sets, prefix=metric_key_prefix)
+        metrics = self.measure(self.dev_model(), dev_sets, prefix=metric_key_prefix)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics

@@ -30,6 +30,31 @@ class Embedded:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """How the data of a stage are read, where its rows are not text pairs: audio with transcriptions, or documents.
+
+    Attributes:
+        load: (data_args) -> the training rows, a `datasets.Dataset`.
+        load_dev: (data_args) -> {name: dev set}, for the trainer's `measure`; a dev set has `rows`, a table.
+        processor: (model_args, rows, config, resume) -> tokenizer or feature extractor, saved with the model; resume:
+            the checkpoint that the run continues from, or None.
+        prepare: (rows, processor, data_args, config) -> the trainer's `train_dataset`.
+        texts: (rows) -> the texts that `Stage.embedded` embeds, a `datasets.Dataset` with the columns `source` and
+            `source_lang` (also `target` and `target_lang` for that side). The trainer finds embeddings by row number.
+        languages: (train_dataset) -> codes of its languages.
+        language_column: column of the rows that `source_languages` of a recipe selects by.
+    """
+
+    load: Callable[[Any], Any]
+    load_dev: Callable[[Any], dict[str, Any]]
+    processor: Callable[[Any, Any, Any, str | None], Any]
+    prepare: Callable[[Any, Any, Any, Any], Any]
+    texts: Callable[[Any], Any]
+    languages: Callable[[Any], list[str]]
+    language_column: str = "lang"
+
+
+@dataclass(frozen=True)
 class Stage:
     """A training stage.
 
@@ -46,6 +71,10 @@ class Stage:
             a decoder.
         finished: (trainer, known languages) -> the model that is saved, where it is not the model that was trained.
         plan: (config, vocabulary) -> the configuration of the saved model, for a dry run of such a stage.
+        data: how rows are read; None: text pairs.
+        check_shape: (shape) -> None; raises ValueError where `shape` of a recipe fits no model of the stage. None: a
+            shape is of an encoder with a decoder.
+        sizes: (model_args, config) -> what a dry run reports about a model that is no encoder with a decoder.
     """
 
     name: str
@@ -59,6 +88,9 @@ class Stage:
     build: Callable[..., Any] | None = None
     finished: Callable[..., Any] | None = None
     plan: Callable[..., Any] | None = None
+    data: Rows | None = None
+    check_shape: Callable[[dict[str, Any]], None] | None = None
+    sizes: Callable[[Any, Any], dict[str, Any]] | None = None
 
 
 def teacher(model_args: Any, data_args: Any) -> str | None:

@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoTokenizer
 
 from ...data import load_nway, load_parallel
 from ...data.batch_groups import language_groups, neighbour_groups
+from ...data.tokenized import TokenizedParallel, tokenize_parallel
 from ...inference.any_encoder import any_encoder
 from ...inference.embedding_store import LiveRows, frozen_embeddings
 from ...inference.encode import opening
 from ...utils.fingerprint import fingerprint
 from ..core.dev_sets import DevSet
-from ..core.stage import Stage
+from ..core.stage import Rows, Stage
+from .model import load_tokenizer
 from .recipe import DataArguments, ModelArguments
 from .record import data_fingerprint
 
@@ -53,15 +55,48 @@ def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet]) -> dict[str, 
     return {"train_data": data_fingerprint(pairs)} | dev
 
 
+def pair_tokenizer(args: ModelArguments, dataset: Dataset, config: Any, resume: str | None) -> Any:
+    """The weights of a checkpoint belong to its own tokenizer, whatever a new one would be."""
+    if resume:
+        return AutoTokenizer.from_pretrained(resume)
+    return load_tokenizer(args, dataset, getattr(config, "max_length", 128))
+
+
+def tokenized_pairs(dataset: Dataset, tokenizer: Any, args: DataArguments, config: Any) -> TokenizedParallel:
+    return tokenize_parallel(
+        dataset, tokenizer, max_length=getattr(config, "max_length", 128), cache_dir=args.cache_dir
+    )
+
+
+def pair_languages(tokenized: TokenizedParallel) -> list[str]:
+    return sorted(set(tokenized.names["source_lang"]) | set(tokenized.names["target_lang"]))
+
+
+TEXT_PAIRS = Rows(
+    load=load_pairs,
+    load_dev=load_dev_sets,
+    processor=pair_tokenizer,
+    prepare=tokenized_pairs,
+    texts=lambda pairs: pairs,
+    languages=pair_languages,
+    language_column="source_lang",
+)
+
+
+def rows_of(stage: Stage) -> Rows:
+    """How the stage reads its data."""
+    return stage.data or TEXT_PAIRS
+
+
 def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Dataset) -> Dataset:
     """The rows that the stage trains on. Sets `config.base_languages` of a stage with a teacher if it is empty."""
     if args.source_languages:
-        wanted, every = set(args.source_languages), dataset
-        dataset = dataset.filter(lambda lang: lang in wanted, input_columns="source_lang")
+        wanted, every, column = set(args.source_languages), dataset, rows_of(stage).language_column
+        dataset = dataset.filter(lambda lang: lang in wanted, input_columns=column)
         if not len(dataset):
             raise ValueError(
                 f"source_languages: no row of {args.train_data} is from {', '.join(sorted(wanted))}; it holds "
-                f"{', '.join(sorted(set(every['source_lang'])))}"
+                f"{', '.join(sorted(set(every[column])))}"
             )
     if stage.needs_teacher:
         config.base_languages = config.base_languages or teacher_languages(args.teacher)
@@ -91,7 +126,7 @@ def embedded_sides(
     name = needed.encoder(model_args, args) if needed else None
     if not name:
         return {}
-    encode = any_encoder(name)
+    encode, dataset = any_encoder(name), rows_of(stage).texts(dataset)
     if needed.role == "teacher" and args.live_teacher:
         return {needed.role: tuple(LiveRows(dataset, side, encode) for side in needed.sides)}
     key = f"{name} {fingerprint(name)}"

@@ -12,9 +12,9 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoForTranslation
-from ..core.stage import Stage
+from ..core.stage import Rows, Stage
 from ..table import STAGES
-from .data import load_dev_sets, load_pairs
+from .data import rows_of
 from .model_shape import new_config
 from .operation import is_operation, read_operation
 from .recipe import read_recipe
@@ -92,6 +92,16 @@ class _Start:
             config.decoder = other.decoder
         return config
 
+    def model_args(self, args) -> Any:
+        """`args`, or those of the earlier recipe that would make the model it starts from, and so on."""
+        name = args.model_name_or_path
+        for place in reversed(self.earlier if name and not Path(name).is_dir() else []):
+            overrides = known_overrides(place, self.overrides)
+            if is_operation(place) or Path(output_dir(place, overrides)) != Path(name):
+                continue
+            return _Start(place, self.overrides, self.journey).model_args(read_recipe(place, overrides)[1])
+        return args
+
     def check_other_models(self, args) -> None:
         for field in ("teacher", "guide", "neighbours_by"):
             name = getattr(args, field)
@@ -133,7 +143,14 @@ def dry_run(
     stage, model_args, data_args, args, values = read_recipe(path, own)
     report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
     start = _Start(path, overrides or {}, journey)
-    config = start.planned(stage, model_args, args)
+    if STAGES[stage].sizes:
+        try:
+            report |= STAGES[stage].sizes(start.model_args(model_args), args)
+        except (OSError, ValueError) as error:
+            start.problems.append(f"model: {_line(error)}")
+        config = None
+    else:
+        config = start.planned(stage, model_args, args)
     if STAGES[stage].plan:
         weights = config.vocab_size * config.embedding_size
         report["parameters"] = {"token vectors": weights}
@@ -143,7 +160,7 @@ def dry_run(
     elif config is not None:
         start.problems.append(f"model_name_or_path: {model_args.model_name_or_path} has no decoder to train with")
     start.check_other_models(data_args)
-    data = _data(data_args)
+    data = _data(rows_of(STAGES[stage]), data_args)
     problems = [*start.problems, *data.pop("problems"), *_output_problems(stage, model_args, args, values)]
     report |= {"data": data} if data else {}
     return report | ({"problems": list(dict.fromkeys(problems))} if problems else {})
@@ -183,21 +200,21 @@ def _sizes(stage: Stage, config: EchoConfig, args) -> dict[str, Any]:
     }
 
 
-def _data(args) -> dict[str, Any]:
+def _data(rows: Rows, args) -> dict[str, Any]:
     """{"pairs", "problems"}; a name on the Hub is not asked for."""
     found: dict[str, Any] = {"problems": []}
     if args.train_data and not _is_here(args.train_data) and _hub_name(args.train_data):
         found["problems"].append(f"train_data: {args.train_data} is not here; a name on the Hub is not looked up")
     else:
         try:
-            found["pairs"] = len(load_pairs(args))
+            found["pairs"] = len(rows.load(args))
         except (OSError, ValueError) as error:
             found["problems"].append(f"train_data: {_line(error)}")
     for name, source in args.dev_data.items():
         if not _is_here(str(source)) and _hub_name(str(source)):
             continue
         try:
-            load_dev_sets(type(args)(dev_data={name: source}, dev_negatives=0))
+            rows.load_dev(type(args)(dev_data={name: source}, dev_negatives=0))
         except (OSError, ValueError) as error:
             found["problems"].append(f"dev_data.{name}: {_line(error)}")
     return found

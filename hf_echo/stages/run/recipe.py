@@ -133,13 +133,16 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     if renamed := sorted(set(values) & set(RENAMED_FIELDS)):
         raise ValueError(f"{path}: field {renamed[0]!r} is now called {RENAMED_FIELDS[renamed[0]]!r}")
     values = checked_fields(path, values, known)
+    grouped = [name for name in ("language_batches", "neighbour_groups") if values.get(name)]
+    if grouped and STAGES[stage].data:
+        raise ValueError(f"{path}: {grouped[0]} groups text pairs, and stage {stage} reads other rows: leave it out")
     if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("static_embeddings")):
         raise ValueError(f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near")
     for name in ("source_languages", "base_languages"):
         for code in values.get(name) or []:
             _with_name(f"{path}: {name}", language, code)
     if values.get("shape"):
-        _with_name(str(path), check_shape, values["shape"])
+        _with_name(str(path), STAGES[stage].check_shape or check_shape, values["shape"])
     values.setdefault("use_cpu", not torch.cuda.is_available())
     values.setdefault("report_to", "none")
     check_report_to(f"{path}: report_to", values["report_to"])

@@ -12,16 +12,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer, set_seed
+from transformers import set_seed
 
-from ...data.tokenized import TokenizedParallel, tokenize_parallel
+from ...data.tokenized import TokenizedParallel
 from ...hub.model_card import model_card
 from ..core.base import CoreTrainer
-from ..core.dev_sets import evaluate_sets
-from ..core.stage import Stage
+from ..core.stage import Rows, Stage
 from ..table import STAGES
-from .data import data_fingerprints, embedded_sides, groups_of, load_dev_sets, load_pairs, training_rows
-from .model import build_trainer, load_tokenizer
+from .data import data_fingerprints, embedded_sides, groups_of, rows_of, training_rows
+from .model import build_trainer
 from .recipe import DataArguments, read_recipe
 from .record import (
     check_data,
@@ -52,6 +51,7 @@ def train_recipe(
     """
     name, model_args, data_args, args, values = read_recipe(path, overrides)
     stage, out = STAGES[name], Path(args.output_dir)
+    rows = rows_of(stage)
     check_output_folder(out)
     run = {
         "stage": name,
@@ -63,28 +63,27 @@ def train_recipe(
     before = None if fresh else read_record(out)
     if is_finished(out, run, before):
         if before.get("data") and not changed_data:
-            check_data(out, run | {"data": _data_of_finished(data_args)}, before)
+            check_data(out, run | {"data": _data_of_finished(rows, data_args)}, before)
         logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
         return _results(out)
     resume = checkpoint_to_resume(out, run, before, fresh)
     set_seed(args.seed)
     with args.main_process_first(desc="data"):  # the other processes find the caches
-        pairs, dev_sets = load_pairs(data_args), load_dev_sets(data_args)
-        run["data"] = data_fingerprints(pairs, dev_sets)
+        loaded, dev_sets = rows.load(data_args), rows.load_dev(data_args)
+        run["data"] = data_fingerprints(loaded, dev_sets)
         if resume and not changed_data:
             check_data(out, run, before)
-        dataset = training_rows(stage, data_args, args, pairs)
-        max_length = getattr(args, "max_length", 128)
-        # The weights of a checkpoint belong to its own tokenizer, whatever a new one would be.
-        tokenizer = AutoTokenizer.from_pretrained(resume) if resume else load_tokenizer(model_args, dataset, max_length)
-        tokenized = tokenize_parallel(dataset, tokenizer, max_length=max_length, cache_dir=data_args.cache_dir)
+        dataset = training_rows(stage, data_args, args, loaded)
+        tokenizer = rows.processor(model_args, dataset, args, resume)
+        train_dataset = rows.prepare(dataset, tokenizer, data_args, args)
         options = embedded_sides(stage, model_args, data_args, args, dataset)
         if data_args.neighbour_groups or data_args.language_batches:
             options["groups"] = groups_of(model_args, data_args, args, dataset)
-    languages = _languages(tokenized)
-    options |= dict(train_dataset=tokenized, tokenizer=tokenizer, dev_sets=dev_sets)
+    languages = rows.languages(train_dataset)
+    options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
     trainer = build_trainer(stage, model_args, args, languages, **options)
-    _add_written_languages(trainer.model, tokenized)
+    if isinstance(train_dataset, TokenizedParallel):
+        _add_written_languages(trainer.model, train_dataset)
     trainer.model_card = model_card(run, languages)  # of a push during training
     if trainer.is_world_process_zero():
         write_record(out, run, finished=False)
@@ -114,7 +113,7 @@ def _save(
     args, tokenizer, out = trainer.args, trainer.tokenizer, Path(trainer.args.output_dir)
     model = stage.finished(trainer, languages) if stage.finished else trainer.accelerator.unwrap_model(trainer.model)
     tables: dict[str, Any] = {}
-    metrics = evaluate_sets(model, tokenizer, trainer.dev_sets, tables=tables)
+    metrics = trainer.measure(model, trainer.dev_sets, tables=tables)
     results = {"stage": stage.name, "seconds": round(seconds, 1), **metrics}
     if trainer.tokens_per_second:
         results["tokens_per_second"] = trainer.tokens_per_second
@@ -141,17 +140,13 @@ def _results(out: Path) -> dict[str, Any]:
     return {key: value for key, value in results.items() if key != "tables"}
 
 
-def _data_of_finished(args: DataArguments) -> dict[str, str]:
+def _data_of_finished(rows: Rows, args: DataArguments) -> dict[str, str]:
     """Fingerprints of the data as they are now; none where they are not here any more: nothing reads them again."""
     try:
-        return data_fingerprints(load_pairs(args), load_dev_sets(args))
+        return data_fingerprints(rows.load(args), rows.load_dev(args))
     except FileNotFoundError as error:
         logger.warning("data are not compared with those of the finished run: %s", error)
         return {}
-
-
-def _languages(tokenized: TokenizedParallel) -> list[str]:
-    return sorted(set(tokenized.names["source_lang"]) | set(tokenized.names["target_lang"]))
 
 
 def _add_written_languages(model: Any, tokenized: TokenizedParallel) -> None:

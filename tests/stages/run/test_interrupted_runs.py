@@ -215,7 +215,7 @@ def test_the_setting_that_differs_is_named(killed):
 
 def test_output_is_tried_before_data_are_read(recipe, place, monkeypatch):  # noqa: F811
     (place / "a").write_text("a file")
-    monkeypatch.setattr(training, "load_pairs", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("hf_echo.stages.run.data.load_parallel", lambda *_: pytest.fail("data were read"))
     for out in (place / "a", place / "a" / "b"):
         with pytest.raises(ValueError, match="output_dir: .*a file") as error:
             train_recipe(recipe("x", output_dir=str(out)))

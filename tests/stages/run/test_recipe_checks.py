@@ -59,7 +59,7 @@ from ..conftest import SHAPE
     ],
 )
 def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):  # noqa: F811
-    monkeypatch.setattr("hf_echo.stages.run.training.load_pairs", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("hf_echo.stages.run.data.load_parallel", lambda *_: pytest.fail("data were read"))
     path = recipe(**values)
     for command in (train_recipe, dry_run):
         with pytest.raises(ValueError, match=message) as error:
