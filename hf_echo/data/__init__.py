@@ -11,6 +11,7 @@ from typing import Any
 _HOME = {
     "load_parallel": "readers",
     "load_nway": "nway",
+    "load_speech": "speech",
     "nway_pairs": "nway",
     "COLUMNS": "schema",
     "PROVENANCES": "schema",

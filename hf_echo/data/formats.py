@@ -59,11 +59,16 @@ def suffix_of(path: Path) -> str | None:
     return next((s for s in SUFFIXES if path.name.lower().endswith(s)), None)
 
 
-def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fields: True) -> Part:
+def open_file(
+    path: Path,
+    *,
+    is_header: Callable[[list[str]], bool] = lambda fields: True,
+    without_header: Sequence[str] = ("source", "target"),
+) -> Part:
     """Open a file as a `Part`: detect its kind and its columns from the beginning.
 
     ``is_header`` decides whether the first line of a TSV file names its columns. If not, the columns are called
-    ``source`` and ``target``, and the first line is a row.
+    ``without_header``, and the first line is a row.
 
     Raises:
         ValueError: an unknown suffix, or an empty first line.
@@ -80,7 +85,7 @@ def open_file(path: Path, *, is_header: Callable[[list[str]], bool] = lambda fie
             raise ValueError(f"{path}: the first line is empty; it should name the columns or hold the first row")
         columns = first.decode(errors="replace").split("\t")
         header = is_header(columns)
-        columns = columns if header else ["source", "target"]
+        columns = columns if header else list(without_header)
         return Part(str(path), columns, partial(_read_tsv, path, columns, header), identity)
     if suffix == ".parquet":
         with _parquet_errors(path):

@@ -1,0 +1,402 @@
+"""`load_speech`: read speech from tables of paths, Common Voice, FLEURS and `datasets` into the speech schema.
+
+Tables name audio files. A file is looked for beside its table and in the folders that corpora use: `clips/` (Common
+Voice), `audio/SPLIT/` (FLEURS), `audio/`, `wavs/`, `wav/`. Audio is not decoded here (`read_audio`).
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ...languages import find_language
+from ..formats import BLOCK, Block, Part, open_file, suffix_of
+from ..schema import check_text
+from ..tables import SPLIT_WORDS, BadRows, Plan, as_list, checked_tables, list_files, to_dataset
+
+if TYPE_CHECKING:
+    from datasets import Dataset, Features
+
+COLUMNS = ("audio", "text", "lang")
+OPTIONAL = ("english", "source", "speaker")
+ALIASES = {
+    "audio": ("audio", "path", "file_name", "audio_path", "audio_filepath", "filename", "file", "wav"),
+    "text": ("text", "sentence", "raw_transcription", "transcription", "transcript"),
+    "lang": ("lang", "locale", "language", "language_code"),
+    "english": ("english", "english_text"),
+    "source": ("source", "engine"),
+    "speaker": ("speaker", "speaker_id", "client_id", "voice"),
+}
+TABLES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json")
+METADATA = "metadata.csv"
+FLEURS = ["id", "file_name", "raw_transcription", "transcription", "characters", "num_samples", "gender"]
+ENGLISH_FLEURS = "en_us"
+REGION = re.compile(r"_([a-z]{2}|\d{3})$")  # of the folders fr_fr, es_419, cmn_hans_cn
+COMMON_VOICE_SPLITS = ("train", "dev", "test")
+
+
+def features(optional: Sequence[str] = ()) -> Features:
+    """The `datasets.Features` of a speech dataset with the given optional columns."""
+    from datasets import Audio, Features, Value
+
+    texts = [*COLUMNS[1:], *(c for c in OPTIONAL if c in optional)]
+    return Features({"audio": Audio(decode=False)} | {c: Value("string") for c in texts})
+
+
+def load_speech(
+    path_or_name: str | os.PathLike | Dataset,
+    *,
+    lang: str | None = None,
+    source: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    split: str | None = "train",
+    name: str | None = None,
+    need_text: bool = True,
+    on_bad_row: str = "error",
+    limit: int | None = None,
+) -> Dataset:
+    """Read speech into the columns audio (not decoded), text and lang, and english, source, speaker if there are any.
+
+    Args:
+        path_or_name: a table of paths (.tsv, .jsonl) or a folder of them; a Common Voice folder (`clips/` beside
+            `train.tsv`), or a folder of several languages; a FLEURS folder (`fr_fr/train.tsv`, `fr_fr/audio/train/`);
+            a folder or file of Parquet with an audio column; a folder of `Dataset.save_to_disk`; a folder with
+            `metadata.csv`, of `datasets` (audiofolder) or LJSpeech; a dataset on the Hub; or a `Dataset`.
+        lang, source: of all rows, where the data have no column for it. `lang` may be a code or a name ("fr").
+        columns: schema name -> name in the data, for names other than the usual ones.
+        split: as in `load_parallel`; of Common Voice also "validated" and "other". None reads train, dev and test.
+        name: configuration of a Hub dataset.
+        need_text: False reads audio without transcription too (`text` is then empty).
+        on_bad_row: "error" raises with the first bad rows (file and line), "skip" drops them with one warning.
+        limit: largest number of good rows.
+
+    In FLEURS the column `english` is the English sentence of the same number, if the folder `en_us` is there.
+
+    Raises:
+        FileNotFoundError: no such file, folder, split or Hub dataset.
+        ValueError: a missing column, an unknown language, a row without text or audio file, samples without rate.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit} is not a positive number of rows")
+    if unknown := set(columns or {}) - {*COLUMNS, *OPTIONAL}:
+        raise ValueError(f"columns= names {min(unknown)!r}, which is not one of {', '.join((*COLUMNS, *OPTIONAL))}")
+    constants = {"lang": find_language(lang) if lang else None, "source": source}
+    constants = {key: value for key, value in constants.items() if value is not None}
+    bad = BadRows(on_bad_row)
+    arguments = {"columns": dict(columns or {}), "constants": constants, "need_text": need_text}
+    if not isinstance(path_or_name, (str, os.PathLike)):
+        return _from_dataset(path_or_name, "the dataset", bad, limit, **arguments)
+    path = Path(path_or_name)
+    if path.exists():
+        tables = _tables(path, split)
+        if tables:
+            return _from_tables(tables, bad, limit, **arguments)
+    dataset = _open_dataset(path, str(path_or_name), split, name)
+    return _from_dataset(dataset, str(path_or_name), bad, limit, **arguments)
+
+
+def _tables(path: Path, split: str | None) -> list[Path]:
+    """The tables of paths of a file or folder; none where `datasets` reads the folder."""
+    if path.is_file():
+        return [path] if suffix_of(path) in TABLES or path.name == METADATA else []
+    if any((path / file).exists() for file in ("state.json", "dataset_dict.json")):
+        return []
+    if (path / METADATA).exists():
+        return [path / METADATA]
+    common_voice = sorted(clips.parent for clips in [*path.glob("clips"), *path.glob("*/clips")] if clips.is_dir())
+    if common_voice:
+        names = COMMON_VOICE_SPLITS if split is None else ("dev",) if SPLIT_WORDS.get(split) == "validation" else split
+        names = [names] if isinstance(names, str) else names
+        files = [folder / f"{stem}.tsv" for folder in common_voice for stem in names]
+        if not (files := [file for file in files if file.exists()]):
+            raise FileNotFoundError(f"{path}: a Common Voice folder without {split or 'train'}.tsv")
+        return files
+    files = [file for file in path.rglob("*") if suffix_of(file) in TABLES]
+    return [file for file in list_files(path, split) if suffix_of(file) in TABLES] if files else []
+
+
+def _from_tables(files: list[Path], bad: BadRows, limit: int | None, columns, constants, need_text) -> Dataset:
+    plans, identities = [], []
+    for file in files:
+        part = _open_table(file)
+        extra = _fleurs_columns(file, constants) if part.columns == FLEURS else _common_voice_columns(file, constants)
+        mapping = find_columns(part.columns, columns, [*constants, *extra], part.label, need_text)
+        folders = [file.parent / place for place in _audio_folders(file)]
+        folders = [folder for folder in folders if folder.is_dir()]
+        read = partial(_read_located, part, mapping["audio"], folders, extra)
+        plans.append(Plan(part._replace(read=read), mapping | {name: name for name in extra}))
+        identities.append((part.identity, sorted(mapping.items()), [(str(f), f.stat().st_mtime_ns) for f in folders]))
+    optional = [c for c in OPTIONAL if c in constants or any(c in plan.mapping for plan in plans)]
+    convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
+    key = ("speech", identities, sorted(constants.items()), optional, need_text, bad.skip, limit)
+    return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features(optional), key)
+
+
+def _open_table(file: Path) -> Part:
+    """FLEURS has no header: a number, then the name of a wav file."""
+    if file.name == METADATA:
+        return _open_metadata(file)
+    part = open_file(file)
+    fields = part.columns
+    if len(fields) == len(FLEURS) and fields[0].isdigit() and fields[1].endswith(".wav"):
+        part = open_file(file, is_header=lambda fields: False, without_header=FLEURS)
+    return part
+
+
+def _open_metadata(file: Path) -> Part:
+    """`metadata.csv` of an audiofolder (commas, header), or of LJSpeech (`id|text|...` without header)."""
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        head = lines.readline()
+    bars = "|" in head and not {"file_name", "audio"} & set(re.split("[,|]", head.strip()))
+    columns = ["audio", "text"] if bars else next(csv.reader([head]), [])
+    stat = file.stat()
+    identity = (str(file.resolve()), stat.st_mtime_ns, stat.st_size)
+    return Part(str(file), columns, partial(_read_metadata, file, columns, bars), identity)
+
+
+def _read_metadata(file: Path, columns: list[str], bars: bool, wanted: Sequence[str]) -> Iterator[Block]:
+    style = {"delimiter": "|", "quoting": csv.QUOTE_NONE} if bars else {}
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        rows = csv.reader(lines, **style)
+        if not bars:
+            next(rows, None)
+        while taken := list(islice(((rows.line_num, row) for row in rows if row), BLOCK)):
+            width = len(columns)
+            bad = [(n, f"{len(row)} fields instead of {width}") for n, row in taken if len(row) < width]
+            good = [(n, row) for n, row in taken if len(row) >= width]
+            picked = {name: [row[columns.index(name)] for _, row in good] for name in wanted}
+            yield Block(picked, [n for n, _ in good], bad)
+
+
+def _audio_folders(file: Path) -> list[str]:
+    stem = file.name.split(".")[0]
+    return ["", "clips", f"audio/{stem}", "audio", stem, "wavs", "wav"]
+
+
+Extra = dict[str, Callable[[Mapping[str, Sequence]], list]]
+
+
+def _common_voice_columns(file: Path, constants: Mapping[str, str]) -> Extra:
+    is_common_voice = (file.parent / "clips").is_dir() and "source" not in constants
+    return {"source": lambda block: ["common_voice"] * len(block["audio"])} if is_common_voice else {}
+
+
+def _fleurs_columns(file: Path, constants: Mapping[str, str]) -> Extra:
+    """Language, source and English text, which a FLEURS table has in its folder, not in a column."""
+    extra: Extra = {}
+    if "lang" not in constants:
+        code = find_language(REGION.sub("", file.parent.name.lower()))
+        extra["lang"] = lambda block: [code] * len(block["audio"])
+    if "source" not in constants:
+        extra["source"] = lambda block: ["fleurs"] * len(block["audio"])
+    tables = [
+        table for stem in COMMON_VOICE_SPLITS if (table := file.parent.parent / ENGLISH_FLEURS / f"{stem}.tsv").exists()
+    ]
+    if tables:
+        english = _sentences_by_number(tuple(tables))
+        extra["english"] = lambda block: [english.get(number) for number in block["id"]]
+    return extra
+
+
+@lru_cache(maxsize=4)
+def _sentences_by_number(tables: tuple[Path, ...]) -> dict[str, str]:
+    blocks = (block for table in tables for block in _open_table(table).read(["id", "raw_transcription"]))
+    return {n: text for block in blocks for n, text in zip(block.columns["id"], block.columns["raw_transcription"])}
+
+
+def _read_located(part: Part, audio: str, folders: list[Path], extra: Extra, wanted: Sequence[str]) -> Iterator[Block]:
+    """The blocks of a table with full paths of audio files; a row whose file is missing is bad."""
+    own = [name for name in wanted if name not in extra]
+    own += ["id"] if "english" in extra and "id" not in own else []
+    for block in part.read(own):
+        places, kept, bad = [], [], list(block.bad)
+        for row, value in enumerate(as_list(block.columns[audio])):
+            if place := _find(value, folders):
+                places.append(place)
+                kept.append(row)
+            else:
+                bad.append((block.lines[row], f"no audio file {value}" if value else "audio is missing"))
+        columns = {name: [values[row] for row in kept] for name in own for values in [as_list(block.columns[name])]}
+        columns[audio] = places
+        columns |= {name: make(columns | {"audio": places}) for name, make in extra.items()}
+        yield Block(columns, [block.lines[row] for row in kept], bad)
+
+
+def _find(value: Any, folders: list[Path]) -> str | None:
+    if not isinstance(value, str) or not value or "\0" in value:
+        return None
+    for name in (value, f"{value}.wav"):  # LJSpeech leaves the suffix out
+        for at, folder in enumerate(folders):
+            if (place := folder / name).is_file():
+                folders.insert(0, folders.pop(at))  # the next file is most likely there too
+                return str(place.absolute())
+    return None
+
+
+def find_columns(
+    found: Sequence[str], columns: Mapping[str, str], given: Sequence[str], where: str, need_text: bool = True
+) -> dict[str, str]:
+    """Map the schema to the columns of a table; `given` are schema columns with values from elsewhere.
+
+    Raises:
+        ValueError: a named column is missing, or none fits; the message lists the columns found.
+    """
+    mapping = {}
+    for name, aliases in ALIASES.items():
+        column = columns.get(name) or next((alias for alias in aliases if alias in found), None)
+        if column is not None and column not in found:
+            raise ValueError(f"{where} has no column {column!r} (named for {name}); found: {', '.join(found)}")
+        if column is not None and name not in given:
+            mapping[name] = column
+        elif name in COLUMNS and name not in given and (name != "text" or need_text):
+            fix = "pass lang='fra_Latn' or" if name == "lang" else "pass"
+            message = f"{where} has no column for {name}; found: {', '.join(found) or 'none'}"
+            raise ValueError(f"{message}; {fix} columns={{'{name}': ...}}")
+    return mapping
+
+
+def checked_rows(
+    block: Mapping[str, Any], *, constants: Mapping[str, str], optional: Sequence[str], need_text: bool
+) -> tuple[pa.Table, list[tuple[int, str]]]:
+    """(table of the good rows, (row, reason) of the others). Without a column audio only the texts are checked."""
+    values = {name: as_list(column) for name, column in block.items()}
+    length = len(next(iter(values.values()), ()))
+    good, bad = {name: [] for name in (*COLUMNS, *optional)}, []
+    for row in range(length):
+        record = {name: column[row] for name, column in values.items()} | constants
+        text, code = record.get("text"), record.get("lang")
+        reason = check_text("text", text) if need_text or text else None
+        if reason is None:
+            try:
+                record["lang"] = _code(code)
+            except ValueError as error:
+                reason = str(error)
+        if reason is not None:
+            bad.append((row, reason))
+            continue
+        audio = record.get("audio")
+        good["audio"].append({"bytes": None, "path": audio} if isinstance(audio, str) else audio)
+        good["text"].append(text or "")
+        good["lang"].append(record["lang"])
+        for name in optional:
+            value = record.get(name)
+            good[name].append(None if value is None or value == "" else str(value))
+    audio_type = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    arrays = {name: pa.array(column, audio_type if name == "audio" else pa.string()) for name, column in good.items()}
+    return pa.table(arrays), bad
+
+
+@lru_cache(maxsize=4096)
+def _code(lang: Any) -> str:
+    if not isinstance(lang, str) or not lang:
+        raise ValueError("lang is missing")
+    return find_language(lang)
+
+
+def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -> Dataset:
+    from datasets import DatasetDict, concatenate_datasets, load_dataset, load_from_disk
+
+    from ..readers import looks_like_file
+
+    if not path.exists() and looks_like_file(label):
+        raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
+    if path.exists():
+        try:
+            if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
+                found = load_from_disk(str(path))
+            else:
+                found = load_dataset("parquet", data_files=[str(f) for f in _parquet_files(path, split)], split="train")
+        except (OSError, ValueError, RuntimeError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise ValueError(f"{label}: not a readable speech dataset ({' '.join(str(error).split())})") from None
+    else:
+        from datasets.exceptions import DatasetNotFoundError
+
+        try:
+            found = load_dataset(label, name)
+        except (OSError, DatasetNotFoundError) as error:
+            raise FileNotFoundError(
+                f"{label}: no such file, folder or Hub dataset: {str(error).splitlines()[0]}"
+            ) from None
+    if not isinstance(found, DatasetDict):
+        return found
+    if split is None:
+        return concatenate_datasets(list(found.values()))
+    chosen = next((found[key] for key in (split, SPLIT_WORDS.get(split, split)) if key in found), None)
+    if chosen is None:
+        raise FileNotFoundError(f"{label}: no split {split!r}; there are {', '.join(found)}")
+    return chosen
+
+
+def _parquet_files(path: Path, split: str | None) -> list[Path]:
+    files = [file for file in list_files(path, split) if suffix_of(file) == ".parquet"]
+    if not files:
+        raise FileNotFoundError(f"{path}: no table of audio (.tsv, .jsonl, .parquet) in this folder")
+    return files
+
+
+def _from_dataset(dataset: Dataset, label: str, bad: BadRows, limit, columns, constants, need_text) -> Dataset:
+    """The rows of a `datasets.Dataset`; its audio is not decoded and not copied."""
+    from datasets import Dataset, concatenate_datasets
+
+    mapping = find_columns(dataset.column_names, columns, list(constants), label, need_text)
+    dataset = _undecoded(dataset, mapping["audio"], label)
+    optional = [c for c in OPTIONAL if c in mapping or c in constants]
+    texts = {name: column for name, column in mapping.items() if name != "audio"}
+    rows, tables, start = [], [], 0
+    side = dataset.select_columns(list(texts.values()) or [mapping["audio"]]).with_format("arrow")
+    for table in side.iter(BLOCK):
+        block = {name: table[column] for name, column in texts.items()} or {"audio": [""] * len(table)}
+        good, wrong = checked_rows(block, constants=constants, optional=optional, need_text=need_text)
+        failed = dict(wrong)
+        places = count()
+        places = [None if row in failed else next(places) for row in range(len(table))]
+        tables.append(good.drop(["audio"]).take(pa.array(places, pa.int64())))  # a bad row keeps its place, empty
+        for row in range(len(table)):
+            if row in failed:
+                bad.add(label, start + row + 1, failed[row])
+            else:
+                rows.append(start + row)
+            if len(rows) == limit:
+                break
+        start += len(table)
+        if len(rows) == limit:
+            break
+    bad.report()
+    if not rows:
+        raise ValueError(f"{label}: no good row")
+    columns = Dataset(pa.concat_tables(tables))
+    audio = dataset.select_columns([mapping["audio"]])
+    if len(columns) < len(audio):
+        audio = audio.select(range(len(columns)))
+    if mapping["audio"] != "audio":
+        audio = audio.rename_column(mapping["audio"], "audio")
+    whole = concatenate_datasets([audio, columns], axis=1)
+    return whole if len(rows) == len(whole) else whole.select(rows)  # by index: audio is not copied
+
+
+def _undecoded(dataset: Dataset, column: str, label: str) -> Dataset:
+    from datasets import Audio
+
+    feature = dataset.features[column]
+    if isinstance(feature, Audio):
+        return dataset.cast_column(column, Audio(sampling_rate=feature.sampling_rate, decode=False))
+    if getattr(feature, "dtype", None) == "string" or (isinstance(feature, dict) and set(feature) == {"bytes", "path"}):
+        return dataset.cast_column(column, Audio(decode=False))
+    if isinstance(feature, dict) and {"array", "sampling_rate"} <= set(feature):
+        return dataset
+    if isinstance(feature, dict) and "bytes" in feature:
+        return dataset
+    raise ValueError(
+        f"{label}: the column {column!r} holds samples without a sampling rate ({feature}); give "
+        "{'array', 'sampling_rate'}, paths, or a datasets.Audio column"
+    )

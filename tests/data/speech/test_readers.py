@@ -1,0 +1,213 @@
+"""Speech readers: small layouts of tables, Common Voice, FLEURS and `datasets` give one schema; errors name the row."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from datasets import Audio, Dataset
+
+from hf_echo.data import load_speech
+from hf_echo.data.speech import kept_for_measuring, read_audio, refuse_kept
+
+soundfile = pytest.importorskip("soundfile")
+RATE = 16_000
+
+
+def tone(pitch: float, seconds: float = 0.1, rate: int = RATE) -> np.ndarray:
+    return (0.3 * np.sin(2 * np.pi * pitch * np.arange(int(seconds * rate)) / rate)).astype(np.float32)
+
+
+def write(path, pitch: float = 200.0, rate: int = RATE, **options) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, tone(pitch, rate=rate), rate, **options)
+    return str(path)
+
+
+def table(path, header: str, rows: list[tuple]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ([header] if header else []) + ["\t".join(map(str, row)) for row in rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def pitch_of(audio) -> float:
+    samples = read_audio(audio, RATE)
+    return float(np.abs(np.fft.rfft(samples)).argmax() * RATE / len(samples))
+
+
+def test_table_of_paths(tmp_path):
+    """Relative paths beside the table and in wavs/, absolute ones, other names of columns, language names."""
+    write(tmp_path / "a.wav", 200)
+    write(tmp_path / "wavs" / "b.flac", 400)
+    there = write(tmp_path / "elsewhere" / "c.wav", 800)
+    rows = [("a.wav", "one", "fr", "v1"), ("b.flac", "two", "deu_Latn", ""), (there, "three", "English", "v3")]
+    table(tmp_path / "t.tsv", "path\tsentence\tlanguage\tvoice", rows)
+    speech = load_speech(tmp_path / "t.tsv")
+    assert speech.column_names == ["audio", "text", "lang", "speaker"]
+    assert speech["text"][:] == ["one", "two", "three"] and speech["speaker"][:] == ["v1", None, "v3"]
+    assert speech["lang"][:] == ["fra_Latn", "deu_Latn", "eng_Latn"]
+    assert [pitch_of(row["audio"]) for row in speech] == pytest.approx([200, 400, 800])
+    same = load_speech(tmp_path / "t.tsv", columns={"text": "voice"}, on_bad_row="skip", limit=1, source="mine")
+    assert same["text"][:] == ["v1"] and same["source"][:] == ["mine"]
+
+
+def test_json_lines_and_folder_with_splits(tmp_path):
+    write(tmp_path / "audio" / "x.wav")
+    for split in ("train", "test"):
+        row = {"audio": "x.wav", "text": split, "english": "hello", "lang": "swh_Latn"}
+        (tmp_path / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+    assert load_speech(tmp_path, split="test")["text"][:] == ["test"]
+    assert load_speech(tmp_path, split=None)["english"][:] == ["hello"] * 2
+    with pytest.raises(FileNotFoundError, match="no file of split 'dev'"):
+        load_speech(tmp_path, split="dev")
+
+
+def test_common_voice(tmp_path):
+    """Two languages under one folder; `other.tsv` and `clip_durations.tsv` are not training data."""
+    header = "client_id\tpath\tsentence\tup_votes\tlocale\tsegment"
+    for locale, pitch in (("de", 200), ("sw", 400)):
+        write(tmp_path / locale / "clips" / f"{locale}1.mp3", pitch)
+        for split in ("train", "dev", "other"):
+            table(
+                tmp_path / locale / f"{split}.tsv",
+                header,
+                [("c1", f"{locale}1.mp3", f'"{split}" {locale}', 2, locale, "")],
+            )
+        table(tmp_path / locale / "clip_durations.tsv", "clip\tduration[ms]", [("de1.mp3", 100)])
+    speech = load_speech(tmp_path)
+    assert speech["text"][:] == ['"train" de', '"train" sw'] and speech["lang"][:] == ["deu_Latn", "swh_Latn"]
+    assert speech["source"][:] == ["common_voice"] * 2 and speech["speaker"][:] == ["c1", "c1"]
+    assert pitch_of(speech[1]["audio"]) == pytest.approx(400, abs=20)
+    assert load_speech(tmp_path / "sw", split="validation")["text"][:] == ['"dev" sw']
+    assert len(load_speech(tmp_path, split=None)) == 4
+    assert len(load_speech(tmp_path, split="other")) == 2
+    with pytest.raises(FileNotFoundError, match="a Common Voice folder without validated.tsv"):
+        load_speech(tmp_path, split="validated")
+
+
+def test_fleurs(tmp_path):
+    """No header, a sentence twice by two speakers, languages by folder, English by number."""
+    rows = {
+        "fr_fr": [(7, "b.wav", "Bonjour.", "bonjour"), (7, "c.wav", "Bonjour.", "bonjour"), (9, "d.wav", "Oui", "oui")]
+    }
+    rows["en_us"] = [(7, "e.wav", "Good morning.", "good morning")]
+    for folder, lines in rows.items():
+        for _, file, *_ in lines:
+            write(tmp_path / folder / "audio" / "train" / file)
+        table(tmp_path / folder / "train.tsv", "", [(*line, "b | o", 1600, "MALE") for line in lines])
+    speech = load_speech(tmp_path)
+    by_text = {(row["lang"], row["text"]): row["english"] for row in speech}
+    assert by_text == {
+        ("eng_Latn", "Good morning."): "Good morning.",
+        ("fra_Latn", "Bonjour."): "Good morning.",
+        ("fra_Latn", "Oui"): None,
+    }
+    assert set(speech["source"]) == {"fleurs"} and len(speech) == 4
+    assert speech["audio"][1]["path"].endswith(("fr_fr/audio/train/b.wav", "en_us/audio/train/e.wav"))
+
+
+def test_datasets_audio_columns(tmp_path):
+    """An Audio column with bytes, through Parquet, save_to_disk and an audiofolder; audio is not decoded."""
+    path = write(tmp_path / "x.wav", 300)
+    content = (tmp_path / "x.wav").read_bytes()
+    data = Dataset.from_dict({"audio": [{"bytes": content, "path": "x.wav"}] * 3, "transcription": ["a", "", "c"]})
+    data = data.cast_column("audio", Audio(decode=False))
+    data.to_parquet(tmp_path / "p" / "train.parquet")
+    data.save_to_disk(str(tmp_path / "disk"))
+    for place in (tmp_path / "p", tmp_path / "p" / "train.parquet", tmp_path / "disk", data):
+        speech = load_speech(place, lang="eng_Latn", on_bad_row="skip")
+        assert speech.features["audio"] == Audio(decode=False) and speech["text"][:] == ["a", "c"]
+        assert pitch_of(speech[1]["audio"]) == pytest.approx(300) and speech["audio"][0]["bytes"] == content
+    with pytest.raises(ValueError, match="the dataset:2: text is empty"):
+        load_speech(data, lang="eng_Latn")
+    assert load_speech(data, lang="eng_Latn", limit=1)["text"][:] == ["a"]  # later rows are not checked
+    assert load_speech(data, lang="eng_Latn", need_text=False)["text"][:] == ["a", "", "c"]
+    decoded = data.cast_column("audio", Audio(sampling_rate=RATE))
+    assert load_speech(decoded, lang="eng_Latn", limit=1)["audio"][0]["bytes"] == content
+    paths = Dataset.from_dict({"audio": [path], "text": ["a"], "lang": ["fr"]})
+    assert pitch_of(load_speech(paths)[0]["audio"]) == pytest.approx(300)
+
+
+def test_metadata_csv(tmp_path):
+    """Of an audiofolder, with quotes, and of LJSpeech, without header and suffix."""
+    write(tmp_path / "folder" / "y.wav", 500)
+    (tmp_path / "folder" / "metadata.csv").write_text('file_name,text,lang\ny.wav,"hello, you",eng_Latn\ny.wav\n')
+    speech = load_speech(tmp_path / "folder", on_bad_row="skip")
+    assert pitch_of(speech[0]["audio"]) == pytest.approx(500) and speech["text"][:] == ["hello, you"]
+    with pytest.raises(ValueError, match="metadata.csv:3: 1 fields instead of 3"):
+        load_speech(tmp_path / "folder")
+    write(tmp_path / "lj" / "wavs" / "a1.wav", 700)
+    (tmp_path / "lj" / "metadata.csv").write_text('a1|Er sagte "ja"|er sagte ja\n')
+    speech = load_speech(tmp_path / "lj", lang="de", source="kerstin")
+    assert pitch_of(speech[0]["audio"]) == pytest.approx(700) and speech["text"][:] == ['Er sagte "ja"']
+
+
+def test_arrays_need_a_rate():
+    arrays = Dataset.from_dict({"audio": [[0.1, 0.2]], "text": ["a"], "lang": ["fr"]})
+    with pytest.raises(ValueError, match="'audio' holds samples without a sampling rate") as error:
+        load_speech(arrays)
+    assert "\n" not in str(error.value)
+    samples = tone(250).tolist()
+    whole = Dataset.from_dict({"audio": [{"array": samples, "sampling_rate": RATE}], "text": ["a"], "lang": ["fr"]})
+    assert pitch_of(load_speech(whole)[0]["audio"]) == pytest.approx(250)
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        (("none.wav", "a", "fr"), "t.tsv:3: no audio file none.wav"),
+        (("", "a", "fr"), "t.tsv:3: audio is missing"),
+        (("a.wav", " ", "fr"), "t.tsv:3: text is empty"),
+        (("a.wav", "a", "qqq"), "t.tsv:3: unknown language 'qqq'"),
+        (("a.wav", "a", ""), "t.tsv:3: lang is missing"),
+    ],
+)
+def test_bad_rows(tmp_path, row, message):
+    write(tmp_path / "a.wav")
+    table(tmp_path / "t.tsv", "audio\ttext\tlang", [("a.wav", "good", "fr"), row])
+    with pytest.raises(ValueError, match=message) as error:
+        load_speech(tmp_path / "t.tsv")
+    assert "\n" not in str(error.value)
+    assert load_speech(tmp_path / "t.tsv", on_bad_row="skip")["text"][:] == ["good"]
+
+
+def test_missing_columns_and_files(tmp_path):
+    write(tmp_path / "a.wav")
+    table(tmp_path / "t.tsv", "audio\ttext", [("a.wav", "a")])
+    with pytest.raises(ValueError, match="no column for lang; found: audio, text; pass lang='fra_Latn'"):
+        load_speech(tmp_path / "t.tsv")
+    with pytest.raises(ValueError, match="no column 'wav' "):
+        load_speech(tmp_path / "t.tsv", lang="fr", columns={"audio": "wav"})
+    with pytest.raises(ValueError, match="columns= names 'x'"):
+        load_speech(tmp_path / "t.tsv", columns={"x": "wav"})
+    with pytest.raises(FileNotFoundError, match="no/such.tsv: no such file or folder"):
+        load_speech("no/such.tsv")
+    with pytest.raises(ValueError, match="limit=0"):
+        load_speech(tmp_path / "t.tsv", limit=0)
+    with pytest.raises(FileNotFoundError):
+        load_speech(tmp_path / "empty")
+    assert load_speech(tmp_path / "t.tsv", lang="French")["lang"][:] == ["fra_Latn"]
+
+
+def test_a_file_that_appears_is_read(tmp_path):
+    """The cache notices a new audio file, though the table did not change."""
+    write(tmp_path / "wavs" / "a.wav")
+    table(tmp_path / "t.tsv", "audio\ttext\tlang", [("a.wav", "a", "fr"), ("b.wav", "b", "fr")])
+    assert len(load_speech(tmp_path / "t.tsv", on_bad_row="skip")) == 1
+    write(tmp_path / "wavs" / "b.wav")
+    assert len(load_speech(tmp_path / "t.tsv", on_bad_row="skip")) == 2
+
+
+def test_kept_voices():
+    assert kept_for_measuring("espeak-ng", "en-us+f5") == "espeak-ng voice f5 is kept for measuring"
+    assert kept_for_measuring("espeak-ng", "de+Michael") and kept_for_measuring("flite", "cmu_us_slt")
+    assert kept_for_measuring("Asterisk sounds", None) and kept_for_measuring("laser tatoeba", None)
+    assert kept_for_measuring("espeak-ng", "en-us+f2") is None and kept_for_measuring("flite", "rms") is None
+    assert kept_for_measuring("common_voice", "slt") is None and kept_for_measuring(None, None) is None
+    good, kept = {"source": "flite", "speaker": "kal16"}, {"source": "flite", "speaker": "slt"}
+    refuse_kept([good, {"source": None, "speaker": None}])
+    refuse_kept(Dataset.from_dict({"text": ["a"]}))
+    for rows in ([good, kept], Dataset.from_list([good, kept])):
+        with pytest.raises(ValueError, match="train.tsv, row 2: flite voice slt"):
+            refuse_kept(rows, "train.tsv")
