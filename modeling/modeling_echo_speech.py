@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 from transformers import AutoModel
@@ -15,6 +17,17 @@ from .sentence_transformer_echo import write_sentence_transformer_files
 # Named here too: transformers copies the files of remote code by following the imports of each.
 if __name__.startswith("transformers_modules"):
     from .feature_extraction_echo_speech import EchoAudioFeatureExtractor  # noqa: F401
+
+
+@dataclass
+class EchoSpeechOutput(EchoEncoderOutput):
+    """Args:
+    frame_mask: (batch, frames) bool, the frames of real audio.
+    ctc_logits: (batch, frames, characters + 1), where they were asked for.
+    """
+
+    frame_mask: torch.BoolTensor | None = None
+    ctc_logits: torch.FloatTensor | None = None
 
 
 class AttentionPooler(nn.Module):
@@ -56,7 +69,16 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         self.audio = AutoModel.from_config(config.audio_config)
         self.pooler = AttentionPooler(config)
         self.projection = EchoProjection(config.pooler_hidden_size, config.embedding_size)
+        characters = config.ctc_characters
+        self.ctc = nn.Linear(config.audio_config.hidden_size, len(characters) + 1) if characters else None
         self.post_init()
+
+    def add_ctc(self, characters: str) -> None:
+        """A new CTC head of random weights; character i is output i + 1."""
+        self.config.ctc_characters = characters
+        self.ctc = nn.Linear(self.config.audio_config.hidden_size, len(characters) + 1, device=self.device)
+        nn.init.normal_(self.ctc.weight, std=self.config.initializer_range)
+        nn.init.zeros_(self.ctc.bias)
 
     def _init_weights(self, module):
         super()._init_weights(module)
@@ -71,14 +93,16 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         input_values: torch.FloatTensor | None = None,
         attention_mask: torch.LongTensor | None = None,
         input_features: torch.FloatTensor | None = None,
+        ctc: bool = False,
         **kwargs,
-    ) -> EchoEncoderOutput:
+    ) -> EchoSpeechOutput:
         """
         Args:
             input_values: (batch, samples) at the sampling rate of the feature extractor, normalised.
             attention_mask: (batch, samples) or (batch, frames of `input_features`), 1 where there is audio. Padding
                 does not change an embedding where the audio model has layer norm in its convolutions.
             input_features: (batch, frames, features), for audio models that read log-mel frames.
+            ctc: also return `ctc_logits`; for models with `config.ctc_characters`.
 
         Returns:
             `sentence_embedding` = `pooler_output` (batch, embedding_size), not normalised, and `last_hidden_state`
@@ -93,9 +117,15 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         if attention_mask is None:
             attention_mask = torch.ones(audio.shape[:2], dtype=torch.long, device=audio.device)
         frames = self.audio(audio.to(self.dtype), attention_mask=attention_mask).last_hidden_state
-        pooled = self.pooler(frames, self.frame_mask(attention_mask, frames.shape[1]))
-        embedding = self.projection(pooled.float())
-        return EchoEncoderOutput(last_hidden_state=frames, pooler_output=embedding, sentence_embedding=embedding)
+        mask = self.frame_mask(attention_mask, frames.shape[1])
+        embedding = self.projection(self.pooler(frames, mask).float())
+        return EchoSpeechOutput(
+            last_hidden_state=frames,
+            pooler_output=embedding,
+            sentence_embedding=embedding,
+            frame_mask=mask,
+            ctc_logits=self.ctc(frames) if ctc and self.ctc is not None else None,
+        )
 
     def frame_mask(self, attention_mask: torch.Tensor, frames: int) -> torch.Tensor:
         """(batch, frames) bool: the frames that the audio model made of real audio."""

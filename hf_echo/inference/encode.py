@@ -26,7 +26,7 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
 from ..modeling.precision_echo import has_fast_bf16
 from ..modeling.prompting_echo import check_texts
-from ..utils.hub import out_of_reach, snapshot
+from ..utils.hub import out_of_reach, packaged_model, snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +57,12 @@ def opening(name_or_path: str | Path):
 
     transformers asks the Hub for a missing path, takes most of a minute, and then reports a network problem; with an
     unreachable Hub it takes minutes, file by file. "org/name@v1.2.0" becomes the folder of
-    that version.
+    that version, and the name of a checkpoint of the package its folder.
 
     Raises:
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
     """
+    name_or_path = packaged_model(str(name_or_path)) if isinstance(name_or_path, str) else name_or_path
     name = snapshot(name_or_path)
     is_path = isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
     if is_path and not Path(name).exists():

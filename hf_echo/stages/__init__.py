@@ -13,6 +13,7 @@ from .extension import ExtensionConfig, ExtensionTrainer
 from .hard_negatives import HardNegativesConfig, HardNegativesTrainer
 from .long_context import LongContextConfig, LongContextTrainer
 from .seq2seq import Seq2SeqConfig, Seq2SeqTrainer
+from .speech import SpeechConfig, SpeechTrainer
 from .static import StaticConfig, StaticTrainer
 from .static_embeddings import start_from_static, static_encoder
 from .token import TokenConfig, TokenTrainer
@@ -33,6 +34,8 @@ __all__ = [
     "LongContextTrainer",
     "Seq2SeqConfig",
     "Seq2SeqTrainer",
+    "SpeechConfig",
+    "SpeechTrainer",
     "StaticConfig",
     "StaticTrainer",
     "TokenConfig",

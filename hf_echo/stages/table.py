@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import contrastive, decoder, distillation, extension, hard_negatives, long_context, seq2seq, static, token
+from . import (
+    contrastive,
+    decoder,
+    distillation,
+    extension,
+    hard_negatives,
+    long_context,
+    seq2seq,
+    speech,
+    static,
+    token,
+)
 from .core.stage import Stage
 
 STAGES: dict[str, Stage] = {
@@ -17,5 +28,6 @@ STAGES: dict[str, Stage] = {
         extension,
         token,
         long_context,
+        speech,
     )
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from .hub import split_revision
+from .hub import packaged_model, split_revision
 
 SUFFIXES = {".safetensors", ".bin", ".gguf", ".json", ".model", ".txt", ".jinja"}
 LEFT_OUT = {"recipe.json", "results.json", "trainer_state.json", "training_args.bin"}
@@ -16,7 +16,7 @@ FOLDERS_LEFT_OUT = ("checkpoint-", ".", "__pycache__", "runs")
 
 
 def fingerprint(name: str | Path) -> str:
-    """Fingerprint of a model folder or file (``sha256:...``), or of a name on the Hub (``commit:...``).
+    """Fingerprint of a model folder, file or packaged model (``sha256:...``), or of a name on the Hub (``commit:...``).
 
     The commit of a Hub name is that of the local cache, ``commit:unknown`` if it is not cached.
 
@@ -26,7 +26,7 @@ def fingerprint(name: str | Path) -> str:
     repo, revision = split_revision(name)
     if revision is not None:
         return f"commit:{_cached_commit(repo, revision) or 'unknown'}"
-    path = Path(name)
+    path = Path(packaged_model(str(name)))
     if path.is_file():
         return f"sha256:{sha256(path)}"
     if not path.is_dir():

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoForTranslation
+from ...utils.hub import packaged_model
 from ..core.stage import Rows, Stage
 from ..table import STAGES
 from .data import rows_of
@@ -104,7 +105,7 @@ class _Start:
 
     def check_other_models(self, args) -> None:
         for field in ("teacher", "guide", "neighbours_by"):
-            name = getattr(args, field)
+            name = packaged_model(getattr(args, field) or "")
             if name and not Path(name).is_dir() and self._planned(name) is None and name.count("/") != 1:
                 self.problems.append(f"{field}: no folder {name}")
 

@@ -1,0 +1,141 @@
+"""Encode speech as embeddings: batches by seconds of similar length, bf16 where it is fast, long audio cut at pauses.
+
+Audio is decoded batch by batch, so memory holds one batch, or one long recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+from transformers import AutoConfig, AutoFeatureExtractor
+
+from ..data.speech import audio_pieces, read_audio
+from ..data.speech_batches import audio_length
+from ..modeling import EchoSpeechEncoder
+from ..modeling.modeling_echo_base import check_finite
+from .encode import opening, pick_device, pick_dtype
+
+MAX_SECONDS = {"cpu": 60.0}  # padded seconds of a batch; other devices take ten times as much
+LONGEST = 30.0  # seconds that an encoder reads at once
+
+
+def is_speech(name: str | Path) -> bool:
+    """Whether a checkpoint is a speech encoder."""
+    try:
+        return AutoConfig.from_pretrained(name).model_type == "echo_speech"
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def open_speech_encoder(name_or_path: str | Path, *, dtype: torch.dtype = torch.float32) -> EchoSpeechEncoder:
+    """The EchoSpeechEncoder of a folder or Hub name.
+
+    Raises:
+        FileNotFoundError: there is none. ValueError: a damaged checkpoint, or a model of another type.
+    """
+    with opening(name_or_path) as name:
+        _check_type(name)
+        return EchoSpeechEncoder.from_pretrained(name, dtype=dtype)
+
+
+def open_extractor(name_or_path: str | Path) -> Any:
+    """The feature extractor of a speech encoder; raises as `open_speech_encoder`."""
+    with opening(name_or_path) as name:
+        _check_type(name)
+        return AutoFeatureExtractor.from_pretrained(name)
+
+
+def _check_type(name: str) -> None:
+    if (kind := AutoConfig.from_pretrained(name).model_type) != "echo_speech":
+        raise ValueError(
+            f"{name} is a model of type {kind!r}, not a speech encoder; hf-echo convert wav2vec2 makes one"
+        )
+
+
+def load_speech_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
+    """Load (EchoSpeechEncoder, its feature extractor) from a folder or Hub name; arguments as in `load_encoder`."""
+    place = pick_device(device)
+    model = open_speech_encoder(name_or_path, dtype=pick_dtype(dtype, place))
+    return model.to(place).eval(), open_extractor(name_or_path)
+
+
+@torch.inference_mode()
+def encode_speech(
+    model: EchoSpeechEncoder,
+    extractor: Any,
+    audio: Sequence[Any],
+    *,
+    max_seconds: float | None = None,
+    longest: float = LONGEST,
+    on_long: str = "warn",
+    normalize: bool = False,
+    progress: bool = False,
+) -> np.ndarray:
+    """Encode audio as sentence embeddings.
+
+    Args:
+        model, extractor: of `load_speech_encoder`.
+        audio: paths, bytes of files, arrays at the extractor's rate, {"array", "sampling_rate"} or {"path", "bytes"}.
+        max_seconds: padded seconds of a batch; None is 60 on a CPU and 600 elsewhere.
+        longest: seconds that the model reads at once.
+        on_long: of longer audio: "warn" truncates, "error" raises, "split" cuts at pauses and averages the embeddings
+            of the pieces, weighted by their length.
+        normalize: divide embeddings by their L2 norm.
+
+    Returns:
+        (len(audio), embedding_size) float32; row i is audio i.
+
+    Raises:
+        FileNotFoundError, ValueError: audio that is not there or not usable; longer audio with "error".
+    """
+    if isinstance(audio, (str, bytes, Path)):
+        raise ValueError("audio is one file; give a list")
+    rate, size = extractor.sampling_rate, model.config.embedding_size
+    budget = round((max_seconds or MAX_SECONDS.get(model.device.type, 600.0)) * rate)
+    lengths = [audio_length(item, rate, name=f"audio {row}") for row, item in enumerate(audio, 1)]
+    sums, weight = np.zeros((len(audio), size), np.float32), np.zeros(len(audio), np.float32)
+    bar = tqdm(total=len(audio), desc="Encoding", unit="audio", disable=not progress)
+    limit = round(longest * rate)
+    short = [row for row, length in enumerate(lengths) if length <= limit]
+    for rows in seconds_batches([lengths[row] for row in short], budget):
+        rows = [short[row] for row in rows]
+        samples = [read_audio(audio[row], rate, name=f"audio {row + 1}") for row in rows]
+        sums[rows], weight[rows] = _embed(model, extractor, samples), 1
+        bar.update(len(rows))
+    for row in (row for row, length in enumerate(lengths) if length > limit):
+        name = f"audio {row + 1}"
+        samples = read_audio(audio[row], rate, name=name)
+        pieces = audio_pieces(samples, rate, longest=longest, on_long=on_long, name=name)
+        of_piece = [len(piece) for piece in pieces]
+        for batch in seconds_batches(of_piece, budget):
+            vectors = _embed(model, extractor, [pieces[number] for number in batch])
+            share = np.array([of_piece[number] for number in batch], np.float32)
+            sums[row] += share @ vectors
+            weight[row] += share.sum()
+        bar.update(1)
+    bar.close()
+    embeddings = sums / np.maximum(weight, 1e-12)[:, None]
+    check_finite(torch.from_numpy(embeddings))
+    if normalize:
+        embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+    return embeddings
+
+
+def seconds_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Numbers of rows of similar length, longest first; rows times the longest stay within the budget, or one row."""
+    batches: list[list[int]] = []
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if not batches or lengths[batches[-1][0]] * (len(batches[-1]) + 1) > budget:
+            batches.append([])
+        batches[-1].append(row)
+    return batches
+
+
+def _embed(model: EchoSpeechEncoder, extractor: Any, samples: list[np.ndarray]) -> np.ndarray:
+    inputs = extractor(samples, return_tensors="pt").to(model.device)
+    return model(**inputs).sentence_embedding.float().cpu().numpy()

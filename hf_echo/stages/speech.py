@@ -1,0 +1,220 @@
+"""Stage 5: a speech encoder learns the embeddings of a frozen text encoder (OS 4.6, Eq. 12).
+
+The teacher embeds the transcription, and the English translation where there is one. Options that the paper does not
+have, for students without a pretrained audio model: a contrastive term, CTC on characters, augmentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..data.batching import TokenBudgetBatchSampler
+from ..data.speech_batches import EpochSampler, SpeechCollator, SpeechRows, characters_of
+from ..inference.encode_speech import encode_speech, open_speech_encoder
+from ..losses import contrastive_loss, ctc_loss, gather_with_grad, mse_loss
+from ..modeling import EchoSpeechEncoder
+from .core.base import CoreConfig, CoreTrainer
+from .core.stage import Embedded, Stage
+from .core.stage import teacher as the_teacher
+from .speech_rows import SPEECH, SpeechDev, check_shape, new_config, selected, sizes, speech_table
+
+AUDIO_INPUTS = ("input_values", "input_features")
+
+
+@dataclass
+class SpeechConfig(CoreConfig):
+    """OS 5: Adam, 8k steps of warm-up, lr 1e-4, 200k steps, 13.3 hours a step; what is printed nowhere is ours."""
+
+    max_seconds: float = field(default=120.0, metadata={"help": "padded seconds of audio of a batch on one device"})
+    max_rows: int | None = field(default=None, metadata={"help": "rows of a batch on one device, no limit by default"})
+    longest: float = field(default=30.0, metadata={"help": "longer audio (seconds) is left out of training"})
+    sampling_exponent: float | None = field(
+        default=0.5, metadata={"help": "sample languages of a source, then sources, by (n / N) ** this (OS Eq. 1)"}
+    )
+    mse_weight: float = field(default=1.0, metadata={"help": "of OS Eq. 12"})
+    english_weight: float = field(
+        default=0.0, metadata={"help": "share of the English translation's embedding in the target, where there is one"}
+    )
+    contrastive_weight: float = field(default=0.0, metadata={"help": "of a softmax over the batch's embeddings"})
+    logit_scale: float = field(default=20.0, metadata={"help": "scale of the cosine in that softmax"})
+    ctc_weight: float = field(default=0.0, metadata={"help": "of CTC on the characters of the transcription"})
+    time_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of time for each row"})
+    frequency_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of frequency (log-mel only)"})
+    speeds: list[float] = field(
+        default_factory=list, metadata={"help": "speed perturbation: factors to draw from, for example [0.9, 1, 1.1]"}
+    )
+    learning_rate: float = field(default=1e-4, metadata={"help": "Adam's initial learning rate"})
+    adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of Adam"})
+    lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "learning rate schedule"})
+    warmup_steps: float = field(default=8000, metadata={"help": "steps of linear warm-up"})
+    max_grad_norm: float = field(default=1.0, metadata={"help": "gradients are clipped to this norm"})
+    metric_for_best_model: str | None = field(
+        default="mse", metadata={"help": "dev metric that chooses the best checkpoint: mse, ctc or xsim"}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("mse_weight", "contrastive_weight", "ctc_weight", "time_masks", "frequency_masks"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not (self.mse_weight or self.contrastive_weight or self.ctc_weight):
+            raise ValueError("mse_weight, contrastive_weight and ctc_weight are all 0: one of them must be above 0")
+        if not 0 <= self.english_weight <= 1:
+            raise ValueError(f"english_weight is a share from 0 to 1, not {self.english_weight}")
+        if not 0 < self.longest <= self.max_seconds:
+            raise ValueError(f"longest={self.longest} must be above 0 and at most max_seconds={self.max_seconds}")
+        if wrong := [factor for factor in self.speeds if not 0.5 <= factor <= 2]:
+            raise ValueError(f"speeds: a factor is from 0.5 to 2, not {wrong[0]}")
+
+
+class SpeechTrainer(CoreTrainer):
+    """`||speech(x) - teacher(text)||^2`, and optionally a softmax over the batch's texts and CTC on characters.
+
+    Args:
+        teacher: (transcription, English), each ``rows -> (n, d)`` by row of the training data.
+    """
+
+    def __init__(
+        self, model: EchoSpeechEncoder, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any = None, **kwargs
+    ):
+        if teacher is None:
+            raise ValueError("teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
+        size, dim = model.config.embedding_size, teacher[0][[0]].shape[1]
+        if size != dim:
+            raise ValueError(f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size")
+        self.teacher = teacher
+        super().__init__(model, args, train_dataset=train_dataset, **kwargs)
+
+    def freeze(self, model: EchoSpeechEncoder, args: SpeechConfig) -> None:
+        """DDP waits for gradients of all that learns: parts that no loss reads are frozen."""
+        learns_space = bool(args.mse_weight or args.contrastive_weight)
+        for part in (model.pooler, model.projection):
+            part.requires_grad_(learns_space)
+        if model.ctc is not None:
+            model.ctc.requires_grad_(bool(args.ctc_weight))
+        model.audio.requires_grad_(True)
+        for name, parameter in model.audio.named_parameters():
+            if name.endswith("masked_spec_embed"):
+                parameter.requires_grad_(False)  # transformers' SpecAugment: ours masks the features
+
+    def make_collator(self, args: SpeechConfig, tokenizer: Any, model: EchoSpeechEncoder) -> SpeechCollator:
+        return SpeechCollator(
+            tokenizer,
+            characters=model.config.ctc_characters if args.ctc_weight else None,
+            speeds=args.speeds,
+            time_masks=args.time_masks,
+            frequency_masks=args.frequency_masks,
+            seed=args.seed,
+        )
+
+    def make_sampler(self) -> EpochSampler:
+        rate = self.train_dataset.sampling_rate
+        slowest = min([1.0, *self.args.speeds])
+        batches = TokenBudgetBatchSampler(
+            np.ceil(self.train_dataset.lengths / slowest).astype(np.int64),
+            round(self.args.max_seconds * rate / slowest),
+            max_rows=self.args.max_rows,
+            seed=self.args.seed,
+            bucket_multiple=rate // 10,
+            rank=self.args.process_index,
+            world_size=self.args.world_size,
+        )
+        return EpochSampler(batches, len(self.train_dataset))
+
+    def loss_parts(self, model, inputs):
+        args, audio = self.args, {key: inputs[key] for key in AUDIO_INPUTS if key in inputs}
+        output = model(**audio, attention_mask=inputs["attention_mask"], ctc=bool(args.ctc_weight))
+        parts, weights = {}, {}
+        if args.mse_weight or args.contrastive_weight:
+            target = self.target(inputs)
+        if args.mse_weight:
+            parts["mse"], weights["mse"] = mse_loss(output.sentence_embedding, target), args.mse_weight
+        if args.contrastive_weight:
+            parts["contrastive"] = self.contrastive(output.sentence_embedding, target, inputs)
+            weights["contrastive"] = args.contrastive_weight
+        if args.ctc_weight:
+            frames = output.frame_mask.sum(1)
+            parts["ctc"] = ctc_loss(output.ctc_logits, frames, inputs["labels"], inputs["label_lengths"])
+            weights["ctc"] = args.ctc_weight
+        return parts, weights
+
+    def target(self, inputs) -> torch.Tensor:
+        """(n, d) the teacher's embeddings: of the transcription, moved to the English by `english_weight`."""
+        index, share = inputs["index"].cpu().numpy(), self.args.english_weight
+        rows = self.teacher[0][index]
+        if share:
+            rows = (1 - share) * rows + share * self.teacher[1][index]
+        return torch.from_numpy(rows).to(inputs["index"].device)
+
+    def contrastive(self, student: torch.Tensor, target: torch.Tensor, inputs) -> torch.Tensor:
+        """Mean of both directions, over the rows of all processes; rows of one text are no negatives of each other."""
+        (all_target, offset), (all_student, _) = gather_with_grad(target), gather_with_grad(student)
+        same = inputs["text_key"][:, None] == gather_with_grad(inputs["text_key"])[0][None]
+        options = dict(logit_scale=self.args.logit_scale, margin=0.0, exclude=same, offset=offset)
+        return (contrastive_loss(student, all_target, **options) + contrastive_loss(target, all_student, **options)) / 2
+
+    def measure(self, model, dev_sets: Mapping[str, SpeechDev], *, prefix="eval", tables=None) -> dict[str, float]:
+        """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,
+        `xsim_english` to the English text, and `ctc` where it is trained."""
+        was_training, metrics = model.training, {}
+        model.eval()
+        for name, dev in dev_sets.items():
+            speech = encode_speech(model, self.tokenizer, dev.rows["audio"], max_seconds=self.args.max_seconds)
+            table = speech_table(speech, *dev.texts, dev.rows["lang"])
+            if tables is not None:
+                tables[name] = table
+            found = {key: value for key, value in (table.average or {}).items() if key != "lang" and value is not None}
+            if self.args.ctc_weight:
+                found["ctc"] = self.dev_ctc(model, dev)
+            metrics |= {f"{prefix}_{name}_{measure}": value for measure, value in found.items()}
+        model.train(was_training)
+        for measure in ("mse", "xsim", "xsim_english", "ctc"):
+            named = [f"{prefix}_{name}_{measure}" for name in dev_sets]
+            if values := [metrics[key] for key in named if key in metrics]:
+                metrics[f"{prefix}_{measure}"] = sum(values) / len(values)
+        return metrics
+
+    @torch.inference_mode()
+    def dev_ctc(self, model: EchoSpeechEncoder, dev: SpeechDev) -> float:
+        """Mean CTC loss for each character of the dev rows."""
+        collator = SpeechCollator(self.tokenizer, characters=model.config.ctc_characters)
+        rows = SpeechRows(dev.rows, self.tokenizer.sampling_rate, np.zeros(len(dev.rows), np.int64))
+        total = 0.0
+        for number in range(len(rows)):
+            batch = {key: value.to(model.device) for key, value in collator([rows[number]]).items()}
+            audio = {key: batch[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in batch}
+            output = model(**audio, ctc=True)
+            frames = output.frame_mask.sum(1)
+            total += float(ctc_loss(output.ctc_logits, frames, batch["labels"], batch["label_lengths"]))
+        return total / len(rows)
+
+
+def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any = None, **kwargs: Any):
+    """The trainer with its model: a checkpoint, or a new one of `shape`, with a CTC head where one is trained."""
+    if model_args.model_name_or_path:
+        model = open_speech_encoder(model_args.model_name_or_path)
+    else:
+        shape = {"embedding_size": teacher[0][[0]].shape[1]} if teacher is not None else {}
+        model = EchoSpeechEncoder(new_config(shape | model_args.shape))
+    model.config.languages = sorted({*(model.config.languages or []), *train_dataset.languages})
+    if args.ctc_weight and model.ctc is None:
+        model.add_ctc(characters_of(train_dataset.rows["text"]))
+    return SpeechTrainer(model, args, train_dataset=train_dataset, teacher=teacher, **kwargs)
+
+
+STAGE = Stage(
+    "speech",
+    SpeechConfig,
+    SpeechTrainer,
+    embedded=Embedded("teacher", the_teacher),
+    rows=selected,
+    build=build,
+    data=SPEECH,
+    check_shape=check_shape,
+    sizes=sizes,
+)

@@ -1,0 +1,217 @@
+"""Data, dev sets, feature extractor and shape of the stage `speech`; the training itself is in `speech.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+
+from ..data.speech import load_speech
+from ..data.speech_batches import SpeechRows, audio_lengths, sampled_rows
+from ..evaluation.results import Table
+from ..evaluation.retrieval.xsim import text_groups, xsim
+from ..inference.any_encoder import any_encoder
+from ..inference.embedding_store import frozen_embeddings
+from ..inference.encode import opening
+from ..inference.encode_speech import open_extractor
+from ..modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+from ..utils.did_you_mean import did_you_mean
+from ..utils.fingerprint import fingerprint
+from .core.stage import Rows
+
+ENGLISH = "eng_Latn"
+OF_EXTRACTOR = ("features", "num_mel_bins", "stride")
+OF_MODEL = (
+    "audio_config",
+    "embedding_size",
+    "pooler_layers",
+    "pooler_hidden_size",
+    "pooler_heads",
+    "pooler_intermediate_size",
+    "pooler_dropout",
+)
+LOG_MEL = "wav2vec2-bert"  # audio models of this type read log-mel frames, the others read samples
+
+
+@dataclass
+class SpeechDev:
+    """Speech to measure on, with the teacher's embeddings of its texts."""
+
+    rows: Dataset
+    teacher: str | None
+    cache_dir: str
+
+    @cached_property
+    def texts(self) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
+        """(rows, d) of the transcriptions and of the English (the transcription where there is none); the texts."""
+        if not self.teacher:
+            raise ValueError("teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
+        texts, key = teacher_texts(self.rows), f"{self.teacher} {fingerprint(self.teacher)}"
+        sides = frozen_embeddings(texts, any_encoder(self.teacher), key, self.cache_dir)
+        own, english = (side[np.arange(len(self.rows))] for side in sides)
+        return own, english, texts["source"], texts["target"]
+
+
+def speech_table(
+    speech: np.ndarray,
+    text: np.ndarray,
+    english: np.ndarray,
+    texts: Sequence[str],
+    english_texts: Sequence[str],
+    languages: Sequence[str],
+) -> Table:
+    """By language: rows, mse to the transcription, xsim to the transcriptions and to the English texts (percent).
+
+    Args:
+        speech, text, english: (rows, d) embeddings of the audio, its transcription and its English translation.
+        texts, english_texts: equal ones are no errors of each other.
+    """
+    codes, distance, rows = np.array(languages), np.square(speech - text).sum(1), []
+    for lang in sorted(set(languages)):
+        own = np.flatnonzero(codes == lang)
+        row: dict[str, Any] = {"lang": lang, "rows": len(own), "mse": float(distance[own].mean())}
+        for name, vectors, words in (("xsim", text, texts), ("xsim_english", english, english_texts)):
+            gold = text_groups([words[i] for i in own])
+            row[name] = xsim(speech[own], vectors[own], gold=gold).error_rate if len(own) > 1 else None
+        rows.append(row)
+    return Table(rows).with_average(("mse", "xsim", "xsim_english"))
+
+
+def load(args: Any) -> Dataset:
+    if not args.train_data:
+        raise ValueError("train_data is missing: a table of audio paths and texts, a folder, or a Hub name")
+    try:
+        return load_speech(args.train_data, **args.data_options)
+    except TypeError as error:  # an option that does not exist
+        raise ValueError(f"data_options: {str(error).replace('load_speech() ', '')}") from None
+
+
+def load_dev(args: Any) -> dict[str, SpeechDev]:
+    """`dev_data`: {name: speech data, or a mapping of `load_speech` arguments with `path`}."""
+    sets = {}
+    for name, given in args.dev_data.items():
+        options = dict(given) if isinstance(given, dict) else {"path": given}
+        path = options.pop("path", None)
+        if not path:
+            raise ValueError(f"dev_data.{name} names no path: give a table, a folder or a Hub name")
+        sets[name] = SpeechDev(load_speech(path, **options), args.teacher, args.cache_dir)
+    return sets
+
+
+def teacher_texts(rows: Dataset) -> Dataset:
+    """What the teacher reads: source is the transcription, target its English, or the transcription without one."""
+    english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
+    text, lang = rows["text"], rows["lang"]
+    target = [(en, ENGLISH) if en else (own, code) for en, own, code in zip(english, text, lang, strict=True)]
+    return Dataset.from_dict(
+        {
+            "source": text,
+            "source_lang": lang,
+            "target": [text for text, _ in target],
+            "target_lang": [code for _, code in target],
+        }
+    )
+
+
+def processor(model_args: Any, rows: Dataset, config: Any, resume: str | None) -> EchoAudioFeatureExtractor:
+    if name := resume or model_args.model_name_or_path:
+        return open_extractor(name)
+    return new_extractor(model_args.shape)
+
+
+def selected(dataset: Dataset, data_args: Any, config: Any) -> Dataset:
+    """Rows of at most `longest` seconds, drawn by OS Eq. 1 where the recipe has a `sampling_exponent`."""
+    rate = 16_000
+    lengths = audio_lengths(dataset, rate, data_args.cache_dir)
+    kept = np.flatnonzero(lengths <= config.longest * rate)
+    if not len(kept):
+        raise ValueError(f"longest={config.longest:g}: all {len(dataset)} audios are longer (seconds)")
+    if len(kept) < len(dataset):
+        dataset, lengths = dataset.select(kept), lengths[kept]
+    if config.sampling_exponent is None:
+        return dataset
+    return dataset.select(sampled_rows(dataset, lengths, config.sampling_exponent, config.seed))
+
+
+def prepare(rows: Dataset, extractor: EchoAudioFeatureExtractor, data_args: Any, config: Any) -> SpeechRows:
+    rate = extractor.sampling_rate
+    return SpeechRows(rows, rate, audio_lengths(rows, rate, data_args.cache_dir))
+
+
+SPEECH = Rows(
+    load=load,
+    load_dev=load_dev,
+    processor=processor,
+    prepare=prepare,
+    texts=teacher_texts,
+    languages=lambda speech: speech.languages,
+)
+
+
+def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
+    """Configuration of a new model.
+
+    Args:
+        shape: fields of EchoSpeechConfig; `audio_config` holds a `model_type` of transformers and its fields. Of the
+            feature extractor: `features` (samples or log-mel), `num_mel_bins`, `stride`.
+
+    Raises:
+        ValueError: an unknown field, or values that do not fit together.
+    """
+    known = (*OF_MODEL, *OF_EXTRACTOR)
+    if unknown := sorted(set(map(str, shape)) - set(known)):
+        raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    values = {key: value for key, value in shape.items() if key in OF_MODEL}
+    extractor = new_extractor(shape)
+    if isinstance(audio := values.get("audio_config"), dict) and extractor.features == "log-mel":
+        width = extractor.num_mel_bins * extractor.stride
+        if audio.setdefault("feature_projection_input_dim", width) != width:
+            raise ValueError(
+                f"shape.audio_config.feature_projection_input_dim is {audio['feature_projection_input_dim']}, the "
+                f"extractor gives num_mel_bins * stride = {width}"
+            )
+    try:
+        return EchoSpeechConfig(**values)
+    except Exception as error:  # transformers and huggingface_hub check types, each with errors of its own
+        raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None
+
+
+def new_extractor(shape: dict[str, Any]) -> EchoAudioFeatureExtractor:
+    audio = shape.get("audio_config")
+    of_type = "log-mel" if isinstance(audio, dict) and audio.get("model_type") == LOG_MEL else "samples"
+    return EchoAudioFeatureExtractor(**{"features": of_type} | {k: shape[k] for k in OF_EXTRACTOR if k in shape})
+
+
+def check_shape(shape: dict[str, Any]) -> None:
+    """Raises ValueError (one line) where no model can have this shape."""
+    with torch.device("meta"):
+        try:
+            EchoSpeechEncoder(new_config(shape))
+        except (TypeError, RuntimeError, AttributeError, AssertionError) as error:
+            raise ValueError(f"shape: {' '.join(str(error).split())}") from None
+
+
+def sizes(model_args: Any, config: Any) -> dict[str, Any]:
+    """Parameters by part and memory of weights, gradients and Adam, for a dry run."""
+    name = model_args.model_name_or_path
+    if name and (Path(name).is_dir() or not model_args.shape):
+        with opening(name) as place:
+            of_model = EchoSpeechConfig.from_pretrained(place)
+    else:
+        of_model = new_config(model_args.shape)
+    with torch.device("meta"):
+        model = EchoSpeechEncoder(of_model)
+    counts = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_children()}
+    total = sum(counts.values())
+    seconds = config.max_seconds * config.world_size * config.gradient_accumulation_steps
+    return {
+        "parameters": counts | {"total": total},
+        "batches": {"seconds a device": config.max_seconds, "hours a step": seconds / 3600},
+        "memory_gib": {"weights": 4 * total / 2**30, "gradients and Adam": 12 * total / 2**30},
+    }

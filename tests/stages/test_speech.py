@@ -1,0 +1,189 @@
+"""Stage `speech`: a small encoder learns a toy spoken language, resumes exactly, and bad recipes are one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from transformers import AutoFeatureExtractor, AutoModel
+
+import hf_echo.stages.run.training as run
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+from hf_echo.stages.run.dry_run import dry_run
+from hf_echo.stages.run.recipe import find_recipes
+from hf_echo.stages.run.training import train_recipe
+
+from ..speech_toy import SHAPE, speech
+
+pytest.importorskip("soundfile")
+
+
+@pytest.fixture(scope="module")
+def teacher(toy, toy_tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("teacher")
+    torch.manual_seed(0)
+    toy.make_model(toy_tokenizer).save_pretrained(folder)
+    toy_tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def recipe(teacher, tmp_path):
+    """recipe(**fields) -> path of a recipe on the toy language"""
+    speech(120).to_parquet(tmp_path / "train.parquet")
+    speech(40, seed=1000).to_parquet(tmp_path / "dev.parquet")
+
+    def write(name: str = "speech", **fields):
+        values = dict(
+            stage="speech",
+            shape=SHAPE,
+            teacher=str(teacher),
+            train_data=str(tmp_path / "train.parquet"),
+            max_steps=6,
+            save_steps=2,
+            eval_strategy="no",
+            learning_rate=3e-3,
+            warmup_steps=1,
+            lr_scheduler_type="constant_with_warmup",
+            max_seconds=10,
+            longest=5,
+            logging_steps=1,
+            output_dir=str(tmp_path / name),
+            cache_dir=str(tmp_path / "cache"),
+            bf16=False,
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({k: v for k, v in (values | fields).items() if v is not None}))
+        return path
+
+    return write
+
+
+def log_of(folder):
+    import json
+
+    last = max(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    return json.loads((last / "trainer_state.json").read_text())["log_history"]
+
+
+@pytest.mark.trains
+def test_ctc_then_the_space(recipe, teacher, tmp_path):
+    first = recipe("ctc", ctc_weight=1.0, mse_weight=0.0, max_steps=60, save_steps=60, speeds=[0.95, 1, 1.05])
+    train_recipe(first)
+    losses = [row["ctc_loss"] for row in log_of(tmp_path / "ctc") if "ctc_loss" in row]
+    assert losses[-1] < 0.7 * losses[0]
+    second = recipe(
+        "space",
+        model_name_or_path=str(tmp_path / "ctc"),
+        shape=None,
+        contrastive_weight=1.0,
+        english_weight=0.5,
+        time_masks=1,
+        frequency_masks=1,
+        max_steps=150,
+        lr_scheduler_type="linear",
+        eval_strategy="steps",
+        eval_steps=50,
+        save_steps=50,
+        load_best_model_at_end=True,
+        dev_data={"toy": str(tmp_path / "dev.parquet")},
+    )
+    report = dry_run(second)
+    assert "problems" not in report and report["parameters"]["ctc"] > 0
+    results = train_recipe(second)
+    log = log_of(tmp_path / "space")
+    measured = [row["eval_mse"] for row in log if "eval_mse" in row]
+    assert measured[-1] < measured[0] and results["eval_mse"] == pytest.approx(min(measured), rel=1e-3)
+    assert results["eval_xsim"] < 85  # four seeds: 35 to 62; chance is 95
+    # figures are those of the saved model
+    rows = speech(40, seed=1000)
+    model, extractor = load_speech_encoder(tmp_path / "space", dtype="fp32")
+    assert model.config.languages == ["eng_Latn", "fra_Latn"]
+    vectors = encode_speech(model, extractor, rows["audio"])
+    texts = np.stack([any_encoder(str(teacher), dtype="fp32")([r["text"]], r["lang"])[0] for r in rows])
+    own = [
+        np.square(vectors - texts).sum(1)[np.array(rows["lang"]) == lang].mean() for lang in ("eng_Latn", "fra_Latn")
+    ]
+    assert results["eval_toy_mse"] == pytest.approx(np.mean(own), rel=0.02)  # the store keeps float16
+    opened = AutoModel.from_pretrained(tmp_path / "space"), AutoFeatureExtractor.from_pretrained(tmp_path / "space")
+    assert type(opened[0]) is type(model) and opened[1].stride == 4
+
+
+@pytest.mark.trains
+def test_a_killed_run_resumes_exactly(recipe, tmp_path, monkeypatch):
+    """With dropout, speed and masks: all that is drawn at random comes from seed, epoch and row, or the checkpoint."""
+    shape = SHAPE | {"pooler_dropout": 0.1}
+    options = dict(shape=shape, ctc_weight=0.5, contrastive_weight=1.0, speeds=[0.9, 1.1], time_masks=2, max_seconds=8)
+    train_recipe(recipe("whole", **options, max_steps=14, save_steps=7))
+    build = run.build_trainer
+
+    def killed(*args, **kwargs):
+        trainer = build(*args, **kwargs)
+        step = trainer.training_step
+
+        def die(*a, **k):
+            if trainer.state.global_step == 9:
+                raise KeyboardInterrupt
+            return step(*a, **k)
+
+        trainer.training_step = die
+        return trainer
+
+    path = recipe("again", **options, max_steps=14, save_steps=7)
+    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+        context.setattr(run, "build_trainer", killed)
+        train_recipe(path)
+    assert not (tmp_path / "again" / "model.safetensors").exists()
+    train_recipe(path)
+    whole, again = (load_speech_encoder(tmp_path / name, dtype="fp32")[0] for name in ("whole", "again"))
+    weights = again.state_dict()
+    assert all(torch.equal(weights[name], weight) for name, weight in whole.state_dict().items())
+    assert max(row["epoch"] for row in log_of(tmp_path / "whole")) > 1  # the epoch changes what is drawn
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"teacher": None}, "teacher is missing"),
+        ({"shape": SHAPE | {"embedding_size": 8}}, "embedding_size is 8, the teacher's 32"),
+        ({"shape": SHAPE | {"pooler_head": 2}}, "unknown shape field 'pooler_head'; did you mean 'pooler_heads'"),
+        ({"shape": SHAPE | {"features": "mfcc"}}, "features is 'mfcc'"),
+        ({"shape": SHAPE | {"pooler_heads": 5}}, "pooler_heads=5 must divide"),
+        ({"shape": SHAPE | {"audio_config": {"hidden_size": 3}}}, "audio_config names no model_type"),
+        ({"mse_weight": 0}, "are all 0"),
+        ({"english_weight": 2}, "english_weight is a share"),
+        ({"speeds": [3.0]}, "a factor is from 0.5 to 2"),
+        ({"longest": 0.01}, "longest=0.01: all 120 audios are longer"),
+        ({"longest": 20}, "longest=20.*at most max_seconds"),
+        ({"language_batches": True}, "language_batches groups text pairs"),
+        ({"source_languages": ["deu_Latn"]}, "source_languages: no row of .* is from deu_Latn"),
+        ({"data_options": {"langs": "x"}}, "data_options: .*unexpected keyword argument 'langs'"),
+        ({"dev_data": {"x": {"lang": "fra_Latn"}}}, "dev_data.x names no path"),
+    ],
+)
+def test_bad_recipes_are_one_line(recipe, fields, message):
+    with pytest.raises(ValueError, match=message) as error:
+        train_recipe(recipe(**fields))
+    assert "\n" not in str(error.value)
+
+
+def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
+    """Only data and start are missing; the teacher is in the package; 13.3 hours a step on the paper's 128 devices."""
+    monkeypatch.chdir(tmp_path)
+    nano, large = find_recipes("speech-nano"), find_recipes("speech-large")
+    for path in nano:
+        report = dry_run(path, journey=nano)
+        assert 8e6 < report["parameters"]["total"] < 16e6
+        assert all("train_data" in line or "dev_data" in line for line in report["problems"])
+    report = dry_run(large[0], journey=large)
+    assert report["parameters"]["audio"] == pytest.approx(3.05e9, rel=0.03)
+    assert report["batches"]["hours a step"] * 128 == pytest.approx(13.3, abs=0.01)
+
+
+def test_another_model_is_refused(recipe, teacher):
+    with pytest.raises(ValueError, match="is a model of type 'echo', not a speech encoder"):
+        train_recipe(recipe(model_name_or_path=str(teacher), shape=None))
