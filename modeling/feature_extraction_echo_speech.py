@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,12 @@ from transformers.feature_extraction_sequence_utils import SequenceFeatureExtrac
 
 logger = logging.getLogger(__name__)
 SHORTEST = 0.025  # seconds: one frame of wav2vec 2.0 (400 samples at 16 kHz) and of a log-mel spectrogram
+BLOCK = 1 << 22  # samples read at a time
+# libsndfile's description of a wav file whose header promises another number of bytes; a stream promises over 2 GB
+CUT_OFF = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
+UNKNOWN_SIZE = 0x7FFF0000
+MP3_FRAMES = 2 * 1152  # samples by which the length of an mp3 file is uncertain
+LOUDEST = 1e6  # of floats; 16-bit integers as floats still pass, because features do not depend on loudness
 CLIPPED = 0.01  # share of samples at the limit from which a warning says so
 
 
@@ -46,13 +53,17 @@ def load_audio(audio: Any, sampling_rate: int, *, given_rate: int | None = None,
         samples, given_rate = _read_file(audio, name)
     else:
         samples = np.asarray(audio)
-    samples = _mono(_floats(samples, name), name)
+    samples = _floats(samples, name)
+    peak = np.abs(samples).max(initial=0.0)
+    if not np.isfinite(peak):
+        raise ValueError(f"{name}: NaN or infinite samples")
+    if peak > LOUDEST:
+        raise ValueError(f"{name}: samples up to {peak:.0e}; floats are between -1 and 1")
+    samples = _mono(samples, name)
     if given_rate is not None and given_rate != sampling_rate:
         samples = _resampled(samples, given_rate, sampling_rate, name)
     if len(samples) < SHORTEST * sampling_rate:
         raise ValueError(f"{name}: {1000 * len(samples) / sampling_rate:.0f} ms of audio; at least 25 ms are needed")
-    if not np.isfinite(samples).all():
-        raise ValueError(f"{name}: NaN or infinite samples")
     if np.ptp(samples) == 0:
         raise ValueError(f"{name}: only silence")
     if np.mean(np.abs(samples) >= 0.999) > CLIPPED:
@@ -68,10 +79,32 @@ def _read_file(audio: str | Path | bytes, name: str) -> tuple[np.ndarray, int]:
     if not isinstance(audio, bytes) and not Path(audio).is_file():
         raise FileNotFoundError(f"no audio file {audio}")
     try:
-        return soundfile.read(io.BytesIO(audio) if isinstance(audio, bytes) else audio, dtype="float32", always_2d=True)
-    except (soundfile.LibsndfileError, RuntimeError, EOFError) as error:
+        with soundfile.SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else audio) as file:
+            samples, missing = _read_blocks(file), ""
+            if (cut := CUT_OFF.search(file.extra_info)) and int(cut[1]) < UNKNOWN_SIZE and int(cut[1]) > int(cut[2]):
+                missing = f"{cut[2]} of {cut[1]} bytes"
+            elif len(samples) < file.frames - MP3_FRAMES:
+                missing = f"{len(samples)} of {file.frames} samples"
+            rate = file.samplerate
+    except (soundfile.SoundFileError, RuntimeError, EOFError, TypeError, OSError) as error:
         reason = str(error).rsplit(": ", 1)[-1].strip().rstrip(".")
+        if isinstance(error, TypeError):  # soundfile asks for the sampling rate
+            reason = "a .raw file has no header"
+        elif reason.startswith("File does not exist"):  # libsndfile could not recognise the content
+            reason = "damaged, or another format"
         raise ValueError(f"{name}: not a readable wav, flac, ogg or mp3 file ({reason})") from None
+    if missing:
+        raise ValueError(f"{name}: cut off, it has {missing}; copy the whole file again")
+    return samples, rate
+
+
+def _read_blocks(file: Any) -> np.ndarray:
+    """(n, channels) of an open sound file. In blocks, because a damaged header may promise more than memory holds."""
+    size = max(BLOCK // file.channels, 1)
+    blocks = [file.read(size, dtype="float32", always_2d=True)]
+    while len(blocks[-1]) == size:
+        blocks.append(file.read(size, dtype="float32", always_2d=True))
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def _floats(samples: np.ndarray, name: str) -> np.ndarray:

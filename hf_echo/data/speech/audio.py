@@ -23,7 +23,7 @@ def read_audio(audio: Any, sampling_rate: int = 16_000, *, name: str = "audio") 
     """
     from ...modeling.feature_extraction_echo_speech import load_audio
 
-    if isinstance(audio, dict) and audio.get("path") and audio.get("bytes"):
+    if isinstance(audio, dict) and audio.get("path") and audio.get("bytes") is not None:
         name = str(audio["path"])
     return load_audio(audio, sampling_rate, name=name)
 

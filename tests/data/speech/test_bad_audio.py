@@ -1,0 +1,166 @@
+"""Bad audio is refused in one line that names it; any rate, channels and number type give the same samples."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+
+import numpy as np
+import pytest
+
+from hf_echo.data.speech import check_audio, read_audio
+
+soundfile = pytest.importorskip("soundfile")
+RATE = 16_000
+KINDS = {
+    "wav": dict(format="WAV", subtype="PCM_16"),
+    "float wav": dict(format="WAV", subtype="FLOAT"),
+    "flac": dict(format="FLAC", subtype="PCM_16"),
+    "vorbis": dict(format="OGG", subtype="VORBIS"),
+    "mp3": dict(format="MP3", subtype="MPEG_LAYER_III"),
+}
+
+
+def tone(seconds: float = 0.2, rate: int = RATE, pitch: float = 500.0) -> np.ndarray:
+    return 0.3 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)
+
+
+def encoded(samples: np.ndarray, kind: str, rate: int = RATE) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, rate, **KINDS[kind])
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rate", [8000, 16_000, 44_100, 48_000])
+def test_any_rate_and_format_is_the_same_tone(kind, rate):
+    samples = read_audio(encoded(tone(rate=rate), kind, rate))
+    assert samples.dtype == np.float32 and len(samples) == pytest.approx(3200, abs=1200 if kind == "mp3" else 2)
+    middle = samples[800:2400]  # 1600 samples: 10 Hz a bin
+    spectrum = np.abs(np.fft.rfft(middle))
+    assert spectrum.argmax() == 50 and spectrum[50] / len(middle) * 2 == pytest.approx(0.3, rel=0.1)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 6])
+def test_channels_are_averaged(channels, tmp_path):
+    many = np.stack([tone() * (channel + 1) / 6 for channel in range(channels)], axis=1)
+    soundfile.write(tmp_path / "a.wav", many, RATE, subtype="DOUBLE")
+    want = many.mean(1).astype(np.float32)
+    np.testing.assert_allclose(read_audio(tmp_path / "a.wav"), want, atol=1e-6)
+    np.testing.assert_allclose(read_audio(many.T), want, atol=1e-6)
+    np.testing.assert_allclose(read_audio((many * 32768).round().astype(np.int16)), want, atol=1e-4)
+
+
+def test_the_name_does_not_decide_the_format(tmp_path):
+    """A flac file named .wav, an mp3 file named .txt."""
+    for kind, name in (("flac", "a.wav"), ("mp3", "b.txt"), ("wav", "c")):
+        (tmp_path / name).write_bytes(encoded(tone(), kind))
+        assert len(read_audio({"path": str(tmp_path / name), "bytes": None})) > 3000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_truncated_file(kind, tmp_path):
+    whole = encoded(tone(1.0) + np.random.default_rng(0).normal(size=RATE) * 0.05, kind)
+    place = tmp_path / "half.audio"
+    place.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="half.audio: (cut off|not a readable|0 ms)") as error:
+        read_audio(place)
+    assert "\n" not in str(error.value)
+
+
+def test_a_stream_without_length_is_whole():
+    """Programs that write wav to a pipe promise about 2 or 4 GB."""
+    content = bytearray(encoded(tone(), "wav"))
+    at = content.index(b"data") + 4
+    for size in (0x7FFFF000, 0xFFFFFFFF):
+        content[at : at + 4] = size.to_bytes(4, "little")
+        assert len(read_audio(bytes(content))) == 3200
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (encoded(np.zeros(8000), "wav"), "only silence"),
+        (encoded(np.zeros(0), "wav"), "0 ms of audio; at least 25 ms"),
+        (encoded(tone(0.01), "wav"), "10 ms of audio"),
+        (encoded(np.where(np.arange(3200) == 7, np.nan, tone()), "float wav"), "NaN or infinite"),
+        (b"This is a text.\n" * 50, "not a readable wav, flac, ogg or mp3 file"),
+        (b"", "not a readable wav"),
+        (encoded(tone() * 1e30, "float wav"), "samples up to 3e\\+29; floats are between"),
+    ],
+)
+def test_bad_files(content, message, tmp_path):
+    (tmp_path / "a.wav").write_bytes(content)
+    for audio in (tmp_path / "a.wav", {"bytes": content, "path": "a.wav"}):
+        with pytest.raises(ValueError, match=message) as error:
+            read_audio(audio)
+        assert "a.wav" in str(error.value) and "\n" not in str(error.value)
+    assert re.search(message, check_audio(tmp_path / "a.wav"))
+
+
+def test_other_bad_inputs(tmp_path):
+    (tmp_path / "a.raw").write_bytes(bytes(8000))
+    with pytest.raises(ValueError, match="a.raw: .*a .raw file has no header"):
+        read_audio(tmp_path / "a.raw")
+    with pytest.raises(ValueError, match="the array has no 'sampling_rate'"):
+        read_audio({"array": tone()})
+    with pytest.raises(ValueError, match="needs 'array' and 'sampling_rate', 'bytes' or 'path'"):
+        read_audio({"path": None, "bytes": None})
+    with pytest.raises(FileNotFoundError, match="no audio file"):
+        read_audio(tmp_path / "none.wav")
+    with pytest.raises(FileNotFoundError, match="no audio file"):
+        read_audio(tmp_path)
+    assert check_audio(tmp_path / "none.wav").startswith("no audio file") and check_audio(tone()) is None
+
+
+def test_clipping_is_a_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        read_audio(np.clip(tone() * 20, -1, 1))
+        assert "clipped" in caplog.text
+        caplog.clear()
+        read_audio(tone())
+    assert not caplog.text
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """Cut, flipped, zeroed, repeated or replaced bytes; half of the damage is in the header."""
+    data = bytearray(content)
+    for _ in range(rng.integers(1, 4)):
+        end = min(len(data), 64) if rng.random() < 0.5 else len(data)
+        start = int(rng.integers(end)) if end else 0
+        stop = start + int(rng.integers(1, 40))
+        change = rng.integers(5)
+        if change == 0:
+            del data[start:]
+        elif change == 1:
+            data[start:stop] = rng.integers(256, size=len(data[start:stop]), dtype=np.uint8).tobytes()
+        elif change == 2:
+            data[start:stop] = bytes(len(data[start:stop]))
+        elif change == 3:
+            data[start:start] = data[:stop]
+        else:
+            data[start : start + 4] = b"\xff" * len(data[start : start + 4])
+    return bytes(data)
+
+
+@pytest.mark.filterwarnings("error")
+def test_500_damaged_files(tmp_path):
+    """Each is read, or refused by a named error of one line; none ends the process."""
+    rng = np.random.default_rng(0)
+    whole = [encoded(tone(0.08), kind) for kind in KINDS]
+    refused = 0
+    for number in range(500):
+        content = damaged(whole[number % len(whole)], rng)
+        audio = content
+        if number % 5 == 0:
+            audio = tmp_path / f"{number}.wav"
+            audio.write_bytes(content)
+        try:
+            samples = read_audio(audio)
+        except (ValueError, FileNotFoundError) as error:
+            assert "\n" not in str(error) and str(error).startswith(("audio: ", str(tmp_path)))
+            refused += 1
+        else:
+            assert samples.dtype == np.float32 and np.isfinite(samples).all()
+    assert 150 < refused < 490
