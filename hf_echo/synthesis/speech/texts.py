@@ -1,0 +1,100 @@
+"""Sentences to speak, with their English translation, from lines, n-way tables, pairs or tables of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...data import load_nway, load_parallel
+from ...data.formats import open_file, suffix_of
+from ...data.nway import find_nway_columns
+from ...data.schema import check_text
+from ...data.tables import as_list
+from ...languages import find_language
+from ...utils.text import read_lines
+
+ENGLISH = "eng_Latn"
+LONGEST = 300  # characters: about 20 seconds of speech
+
+
+class Sentence(NamedTuple):
+    text: str
+    lang: str
+    english: str | None = None
+
+
+def read_sentences(
+    path: str | Path,
+    *,
+    lang: str | None = None,
+    langs: Collection[str] = (),
+    exclude: Collection[str] = (),
+    longest: int = LONGEST,
+    on_bad_row: str = "error",
+) -> list[Sentence]:
+    """The different sentences of a file, in its order.
+
+    Args:
+        path: lines of text (.txt, with `lang`); an n-way table (id, lang, text), which gives the English of each id; a
+            table with text, lang and perhaps english; or parallel text as `load_parallel` reads it, whose two sides
+            are both spoken.
+        langs: only these languages.
+        exclude: texts that are left out, in any language, such as those of a test set.
+        longest: characters of the longest sentence; longer ones are left out.
+
+    Raises:
+        ValueError: no sentence is left, an unknown language, bad rows.
+    """
+    code = find_language(lang) if lang else None
+    wanted, left_out = {find_language(name) for name in langs}, set(exclude)
+    chosen: dict[tuple[str, str], Sentence] = {}
+    for sentence in _all(Path(path), code, on_bad_row):
+        if (wanted and sentence.lang not in wanted) or len(sentence.text) > longest:
+            continue
+        if sentence.text in left_out or sentence.english in left_out:
+            continue
+        chosen.setdefault((sentence.lang, sentence.text), sentence)
+    if not chosen:
+        raise ValueError(f"{path}: no sentence to speak{' in ' + ', '.join(sorted(wanted)) if wanted else ''}")
+    return list(chosen.values())
+
+
+def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    if path.suffix == ".txt":
+        if lang is None:
+            raise ValueError(f"{path}: lines have no language; pass lang='fra_Latn'")
+        yield from (
+            Sentence(line, lang, line if lang == ENGLISH else None) for line in read_lines(path) if line.strip()
+        )
+        return
+    columns = open_file(path).columns if path.is_file() and suffix_of(path) else []
+    if lang is None and find_nway_columns(columns) is not None:
+        rows = load_nway(path, split=None, on_bad_row=on_bad_row)
+        english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
+        yield from (Sentence(row["text"], row["lang"], english.get(row["id"])) for row in rows)
+    elif "text" in columns and ("lang" in columns or lang is not None):
+        yield from _table(path, columns, lang, on_bad_row)
+    else:
+        for row in load_parallel(path, split=None, on_bad_row=on_bad_row):
+            sides = [(row["source"], row["source_lang"]), (row["target"], row["target_lang"])]
+            english = next((text for text, code in sides if code == ENGLISH), None)
+            yield from (Sentence(text, code, english) for text, code in sides)
+
+
+def _table(path: Path, columns: list[str], lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    names = [name for name in ("text", "lang", "english") if name in columns]
+    part = open_file(path)
+    for block in part.read(names):
+        if block.bad and on_bad_row == "error":
+            raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
+        values = {name: as_list(block.columns[name]) for name in names}
+        for row, line in enumerate(block.lines):
+            text, code = values["text"][row], lang or values["lang"][row]
+            if reason := check_text("text", text):
+                if on_bad_row == "error":
+                    raise ValueError(f"{path}:{line}: {reason}")
+                continue
+            code = find_language(code)
+            english = values["english"][row] if "english" in values else None
+            yield Sentence(text, code, text if code == ENGLISH else english or None)

@@ -1,0 +1,213 @@
+"""Spoken corpora: the same bytes by seed, resumed after an interruption, in the schema, with the voices wanted."""
+
+from __future__ import annotations
+
+import json
+
+import datasets
+import numpy as np
+import pytest
+
+from hf_echo.data import load_speech
+from hf_echo.data.speech import read_audio, refuse_kept
+from hf_echo.synthesis.speech import Effects, Sentence, SpeechPlan, apply_effects, corpus, read_sentences, speak_corpus
+
+pytest.importorskip("soundfile")
+COMMAND = "data"
+QUIET = Effects(room=0, noise=0, band=0)
+SENTENCES = [Sentence(f"sentence {n}", lang, f"english {n}") for n in range(4) for lang in ("eng_Latn", "deu_Latn")]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
+def engines(fake_engines):
+    return [fake_engines["espeak-ng"], fake_engines["flite"]]
+
+
+def content(folder) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.glob("*.parquet"))}
+
+
+def test_corpus_in_the_schema(engines, tmp_path):
+    report = speak_corpus(SENTENCES, tmp_path / "out", engines, SpeechPlan(copies=3, effects=QUIET))
+    speech = load_speech(tmp_path / "out")
+    assert speech.column_names == ["audio", "text", "lang", "english", "source", "speaker"] and len(speech) == 24
+    assert sorted(set(zip(speech["lang"], speech["text"], speech["english"]))) == sorted(
+        (s.lang, s.text, s.english) for s in SENTENCES
+    )
+    assert set(speech["source"]) == {"espeak-ng", "flite"}
+    assert {row["lang"] for row in speech if row["source"] == "flite"} == {"eng_Latn"}
+    assert len(set(speech["speaker"])) > 5
+    refuse_kept(speech)
+    pitches = {"f2": 400, "m3": 200, "kal16": 500, "rms": 600}
+    for row in speech:
+        samples = read_audio(row["audio"])
+        pitch = pitches.get(row["speaker"].partition("+")[2] or row["speaker"], 300)
+        found = np.abs(np.fft.rfft(samples, 16_000)).argmax()
+        ratio = found / pitch  # flite's pitch is changed by the plan, espeak-ng's fake ignores it
+        assert 0.84 < ratio < 1.21 if row["source"] == "flite" else abs(found - pitch) < 6
+    seconds = sum(len(read_audio(row["audio"])) for row in speech) / 16_000
+    assert report["clips"] == 24 and report["hours"] == pytest.approx(seconds / 3600, abs=1e-3)
+    assert {lang: group["clips"] for lang, group in report["languages"].items()} == {"eng_Latn": 12, "deu_Latn": 12}
+
+
+def test_same_seed_same_bytes_and_order_does_not_matter(engines, tmp_path):
+    for name, seed, workers in (("a", 0, 1), ("b", 0, 4), ("c", 1, 1)):
+        speak_corpus(SENTENCES, tmp_path / name, engines, SpeechPlan(seed=seed), workers=workers)
+    assert content(tmp_path / "a") == content(tmp_path / "b") != content(tmp_path / "c")
+    speak_corpus(SENTENCES[::-1], tmp_path / "d", engines, SpeechPlan())
+    clips = [{row["text"] + row["lang"]: row["audio"]["bytes"] for row in load_speech(tmp_path / n)} for n in "ad"]
+    assert clips[0] == clips[1]
+
+
+def test_interrupted_run_resumes(engines, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "SHARD", 3)
+    speak_corpus(SENTENCES, tmp_path / "whole", engines)
+    spoken, made = corpus._spoken, []
+
+    def stops(clip, **options):
+        made.append(clip)
+        if len(made) > 4:
+            raise KeyboardInterrupt
+        return spoken(clip, **options)
+
+    monkeypatch.setattr(corpus, "_spoken", stops)
+    with pytest.raises(KeyboardInterrupt):
+        speak_corpus(SENTENCES, tmp_path / "part", engines, workers=1)
+    assert list(content(tmp_path / "part")) == ["000000.parquet"]
+    resumed = []
+    monkeypatch.setattr(corpus, "_spoken", lambda clip, **options: resumed.append(clip) or spoken(clip, **options))
+    speak_corpus(SENTENCES, tmp_path / "part", engines)
+    assert content(tmp_path / "part") == content(tmp_path / "whole") and len(resumed) == len(SENTENCES) - 3
+    for plan, sentences, message in (
+        (SpeechPlan(seed=3), SENTENCES, "another plan"),
+        (SpeechPlan(), SENTENCES[:-1], "another sentences, engines or voices"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            speak_corpus(sentences, tmp_path / "part", engines, plan)
+
+
+def test_sentences_that_fail_are_counted(engines, tmp_path, caplog):
+    sentences = [*SENTENCES, Sentence("crash", "deu_Latn"), Sentence("nothing", "deu_Latn")]
+    report = speak_corpus(sentences, tmp_path / "out", engines)
+    assert report["clips"] == len(SENTENCES) and sum(report["failed"].values()) == 2
+    assert "left out: espeak-ng -voice" in caplog.text
+    assert speak_corpus(sentences, tmp_path / "out", engines) == report  # a later run counts them too
+    with pytest.raises(ValueError, match="2 of 2 clips failed, the first: espeak-ng .*'crash'"):
+        speak_corpus(sentences[-2:], tmp_path / "bad", engines)
+
+
+def test_voices_kept_for_measuring(engines, tmp_path):
+    speak_corpus(
+        SENTENCES,
+        tmp_path / "test",
+        engines,
+        SpeechPlan(measure=True, copies=2, voices=("espeak-ng:de+f5",) + ("espeak-ng:en-us+f5",)),
+    )
+    kept = load_speech(tmp_path / "test")
+    assert set(kept["speaker"]) == {"de+f5", "en-us+f5"}
+    with pytest.raises(ValueError, match="espeak-ng voice f5 is kept for measuring"):
+        refuse_kept(kept)
+    for voice, message in (("espeak-ng:de+f5", "kept for measuring"), ("espeak-ng:de+x", "no installed engine has it")):
+        with pytest.raises(ValueError, match=f"voice '{voice}': .*{message}".replace("+", r"\+")):
+            speak_corpus(SENTENCES, tmp_path / "no", engines, SpeechPlan(voices=(voice,)))
+    with pytest.raises(ValueError, match="no voice speaks swh_Latn"):
+        speak_corpus([Sentence("habari", "swh_Latn")], tmp_path / "no", engines)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(copies=0), "copies is 0"),
+        (dict(speed=(1.2, 0.9)), "speed is 1.2 to 0.9"),
+        (dict(pitch=(0, 1)), "pitch is 0"),
+    ],
+)
+def test_wrong_plans(options, message):
+    with pytest.raises(ValueError, match=message):
+        SpeechPlan(**options)
+
+
+def test_effects():
+    """Each effect against what it should do: a band has no low frequencies, noise its ratio, a room a tail."""
+    rate = 16_000
+    tone = np.zeros(rate, np.float32)
+    tone[: rate // 2] = 0.3 * np.sin(2 * np.pi * 150 * np.arange(rate // 2) / rate)
+    tone[: rate // 2] += 0.3 * np.sin(2 * np.pi * 1000 * np.arange(rate // 2) / rate)
+
+    def power(samples, low, high):
+        spectrum = np.abs(np.fft.rfft(samples)) ** 2
+        return spectrum[low:high].sum()  # a hertz a bin
+
+    draws = [apply_effects(tone, rate, Effects(0, 0, 1), np.random.default_rng(seed)) for seed in range(12)]
+    telephone = [samples for samples, names in draws if names == ["band 300-3400 Hz"]]
+    assert telephone and len({names[0] for _, names in draws}) == 3
+    for samples in telephone:
+        assert power(samples, 100, 200) < 1e-3 * power(samples, 950, 1050)
+    for seed in range(5):
+        samples, names = apply_effects(tone, rate, Effects(0, 1, 0), np.random.default_rng(seed))
+        decibel = float(names[0].split()[1])
+        pure = samples @ tone / (tone @ tone) * tone
+        assert 10 * np.log10((pure**2).mean() / ((samples - pure) ** 2).mean()) == pytest.approx(decibel, abs=1)
+        samples, names = apply_effects(tone, rate, Effects(1, 0, 0), np.random.default_rng(seed))
+        seconds = float(names[0].split()[1])
+        tail = samples[rate // 2 :]
+        near, far = int(0.02 * rate), int(seconds * rate)
+        assert (tail[:near] ** 2).mean() > 1e-6 and np.abs(tail[far:]).max() < 1e-4
+        plain, names = apply_effects(tone, rate, QUIET, np.random.default_rng(seed))
+        assert names == [] and plain @ tone / np.linalg.norm(plain) / np.linalg.norm(tone) == pytest.approx(1)
+        assert 0.2 <= np.abs(plain).max() <= 0.9
+    with pytest.raises(ValueError, match="noise is 2"):
+        Effects(noise=2)
+
+
+def test_sentences_of_every_kind(tmp_path):
+    (tmp_path / "lines.txt").write_text("Guten Tag\n\nJa\nGuten Tag\n")
+    assert read_sentences(tmp_path / "lines.txt", lang="de") == [
+        Sentence("Guten Tag", "deu_Latn"),
+        Sentence("Ja", "deu_Latn"),
+    ]
+    (tmp_path / "nway.tsv").write_text("id\tlang\ttext\n1\tdeu_Latn\tJa\n1\teng_Latn\tYes\n2\tdeu_Latn\tNein\n")
+    assert read_sentences(tmp_path / "nway.tsv") == [
+        Sentence("Ja", "deu_Latn", "Yes"),
+        Sentence("Yes", "eng_Latn", "Yes"),
+        Sentence("Nein", "deu_Latn"),
+    ]
+    (tmp_path / "pairs.tsv").write_text(
+        "source\ttarget\tsource_lang\ttarget_lang\nJa\tYes\tdeu_Latn\teng_Latn\nOui\tJa\tfra_Latn\tdeu_Latn\n"
+    )
+    assert read_sentences(tmp_path / "pairs.tsv") == [
+        Sentence("Ja", "deu_Latn", "Yes"),
+        Sentence("Yes", "eng_Latn", "Yes"),
+        Sentence("Oui", "fra_Latn"),
+    ]
+    assert read_sentences(tmp_path / "pairs.tsv", langs=["fr"]) == [Sentence("Oui", "fra_Latn")]
+    assert read_sentences(tmp_path / "pairs.tsv", exclude=["Yes"]) == [Sentence("Oui", "fra_Latn")] + [
+        Sentence("Ja", "deu_Latn")
+    ]
+    (tmp_path / "t.jsonl").write_text(json.dumps({"text": "Ja", "lang": "de", "english": "Yes"}) + "\n{}\n")
+    assert read_sentences(tmp_path / "t.jsonl", on_bad_row="skip") == [Sentence("Ja", "deu_Latn", "Yes")]
+    for file, options, message in (
+        ("t.jsonl", {}, "t.jsonl:2: text is missing"),
+        ("lines.txt", {}, "lines have no language"),
+        ("lines.txt", {"lang": "de", "longest": 1}, "no sentence to speak"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_sentences(tmp_path / file, **options)
+
+
+def test_command(engines, tmp_path, run, monkeypatch):
+    (tmp_path / "lines.txt").write_text("Guten Tag\nJa\nNein\n")
+    (tmp_path / "test.txt").write_text("Nein\n")
+    arguments = [str(tmp_path / "lines.txt"), str(tmp_path / "out"), "--lang", "de", "--copies", "2", "--noise", "0"]
+    arguments += ["--exclude", str(tmp_path / "test.txt"), "--json", str(tmp_path / "r.json")]
+    code, out, _ = run("speech", *arguments)
+    assert code == 0 and json.loads(out)["clips"] == 4 == json.loads((tmp_path / "r.json").read_text())["clips"]
+    assert sorted(load_speech(tmp_path / "out")["text"]) == ["Guten Tag", "Guten Tag", "Ja", "Ja"]
+    monkeypatch.setenv("PATH", "")
+    code, _, err = run("speech", *arguments, "--engine", "flite")
+    assert code == 2 and err.strip().endswith("flite is not installed: apt-get install flite")

@@ -1,0 +1,78 @@
+"""Engines: voices by language, speed and pitch measured in the sound, and errors of one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hf_echo.synthesis.speech import ENGINES, open_engines
+
+pytest.importorskip("soundfile")
+TEXT = "the weather is nice"
+
+
+def pitch_of(samples: np.ndarray, rate: int) -> float:
+    """The loudest frequency, to half a hertz."""
+    spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples)), 2 * rate))
+    return spectrum.argmax() / 2
+
+
+def test_voices(fake_engines):
+    espeak, flite = fake_engines["espeak-ng"], fake_engines["flite"]
+    voices = espeak.voices()
+    american = ["en-us", "en-us+f2", "en-us+m3"]
+    assert voices["deu_Latn"] == ["de", "de+f2", "de+m3"]
+    assert voices["eng_Latn"] == [*american, "en-gb", "en-gb+f2", "en-gb+m3"] and voices["eng_Latn_US"] == american
+    kept = espeak.voices(measure=True)
+    assert kept["deu_Latn"] == ["de+f5"] and kept["eng_Latn"] == ["en-us+f5", "en-gb+f5"]
+    assert flite.voices() == {"eng_Latn": ["kal16", "rms"]} and flite.voices(measure=True) == {"eng_Latn": ["slt"]}
+
+
+def test_speed_and_pitch(fake_engines):
+    """Speed changes the length alone. Pitch without an engine's own changes the pitch alone."""
+    espeak, flite = fake_engines["espeak-ng"], fake_engines["flite"]
+    plain, rate = espeak.say(TEXT, "de+f2")
+    assert rate == 8000 and pitch_of(plain, rate) == pytest.approx(400, abs=3)
+    fast, _ = espeak.say(TEXT, "de+f2", speed=1.5)
+    assert len(plain) / len(fast) == pytest.approx(1.5, rel=0.02)
+    plain, rate = flite.say(TEXT, "rms")
+    high, _ = flite.say(TEXT, "rms", speed=1.25, pitch=1.2)
+    assert pitch_of(plain, rate) == pytest.approx(600, abs=3) and pitch_of(high, rate) == pytest.approx(720, abs=3)
+    assert len(plain) / len(high) == pytest.approx(1.25, rel=0.02)
+
+
+def test_engine_failures(fake_engines):
+    espeak = fake_engines["espeak-ng"]
+    for text, message in (
+        ("crash it", r"'crash it': no readable sound \(Error: crashed\)"),
+        ("nothing", "no readable"),
+    ):
+        with pytest.raises(ValueError, match=message) as error:
+            espeak.say(text, "de")
+        assert "\n" not in str(error.value) and "espeak-ng" in str(error.value)
+
+
+def test_missing_engines(no_engines):
+    with pytest.raises(FileNotFoundError, match="^flite is not installed: apt-get install flite$"):
+        open_engines(["flite"])
+    with pytest.raises(FileNotFoundError, match="pico is not installed: apt-get install libttspico-utils"):
+        open_engines(["pico"])
+    with pytest.raises(FileNotFoundError, match="no speech engine is installed: apt-get install espeak-ng"):
+        open_engines()
+    with pytest.raises(ValueError, match="no speech engine 'sam'; there are espeak-ng, flite"):
+        open_engines(["sam"])
+
+
+def test_installed_engines_speak():
+    """With the engines of this machine, if it has any: each speaks its first language, faster when asked."""
+    texts = {"eng_Latn": TEXT, "afr_Latn": "die weer is mooi", "fin_Latn": "sää on kaunis", "ces_Latn": "dobrý den"}
+    for engine in ENGINES.values():
+        if not engine.installed:
+            with pytest.raises(FileNotFoundError, match=f"{engine.name} is not installed"):
+                open_engines([engine.name])
+            continue
+        for lang, voices in list(engine.voices().items())[:3]:
+            if lang in texts:
+                plain, rate = engine.say(texts[lang], voices[0])
+                fast, _ = engine.say(texts[lang], voices[0], speed=1.5)
+                assert 0.5 < len(plain) / rate < 6 and 1.15 < len(plain) / len(fast) < 1.8
