@@ -1,4 +1,4 @@
-"""hf-echo convert sonar, mexma, blaser: published checkpoints as transformers and sentence-transformers open them."""
+"""hf-echo convert sonar, mexma, blaser, wav2vec2: published checkpoints in the formats of transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Licence = Annotated[str, typer.Option("--license", help="Licence of the weights,
 
 
 def add_to(commands: typer.Typer) -> None:
-    """The three commands."""
+    """The four commands."""
     sonar = "hf-echo convert sonar sonar_text_encoder.pt outputs/sonar --tokenizer sentencepiece.source.256000.model"
     commands.command("sonar", **example(f"{sonar} --decoder sonar_text_decoder.pt", folder=True))(convert_sonar)
     commands.command("mexma", **example("hf-echo convert mexma facebook/MEXMA outputs/mexma", folder=True))(
@@ -22,6 +22,8 @@ def add_to(commands: typer.Typer) -> None:
     commands.command("blaser", **example("hf-echo convert blaser blaser_2_0_qe.pt outputs/blaser-qe", folder=True))(
         convert_blaser
     )
+    wav2vec2 = "hf-echo convert wav2vec2 omniASR-W2V-300M.pt outputs/speech/0_wav2vec2"
+    commands.command("wav2vec2", **example(wav2vec2, folder=True))(convert_wav2vec2)
 
 
 def convert_sonar(
@@ -70,3 +72,28 @@ def convert_blaser(
 
     run(file, out, licence=license)
     typer.echo(f"{out}: hf-echo evaluate translation --blaser {out}", err=True)
+
+
+def convert_wav2vec2(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Folder or Hub name of a Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM model, or a file (.pt) of fairseq2."
+        ),
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder of the speech encoder.")],
+    embedding_size: Annotated[int, typer.Option(help="Size of the sentence embedding: the text encoder's.")] = 1024,
+    pooler_layers: Annotated[int, typer.Option(help="Layers of the attention pooling.")] = 3,
+    pooler_heads: Annotated[int, typer.Option(help="Attention heads of the pooling.")] = 16,
+    heads: Annotated[int, typer.Option(help="Attention heads of the audio model, for a file.")] = 16,
+    license: Annotated[
+        str | None,
+        typer.Option("--license", help="Licence of the weights, for the card; by default what SOURCE's README says."),
+    ] = None,
+) -> None:
+    """A speech encoder from a pretrained audio model; its attention pooling is new: train it with stage `speech`."""
+    from ...checkpoints import convert_wav2vec2 as run
+
+    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
+    run(source, out, heads=heads, licence=license, **sizes)
+    typer.echo(f"{out}: ready for stage speech (hf-echo train speech-large model_name_or_path={out})", err=True)

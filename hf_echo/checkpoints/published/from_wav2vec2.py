@@ -1,0 +1,195 @@
+"""A speech encoder from a pretrained audio model: a transformers folder, or the omnilingual ASR encoders' file.
+
+The file has the layout of fairseq2 (omniASR-W2V 300M to 7B, also the CTC and LLM models built on them). Its encoder is
+transformers' `Wav2Vec2Model` with layer norm before each block. The attention pooling on top is new, with random
+weights: stage `speech` trains it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedModel, Wav2Vec2Config, Wav2Vec2Model
+
+from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+from ...modeling.configuration_echo_speech import omnilingual_wav2vec2
+from ...utils.folders import write_folder
+from ...utils.lineage import write_lineage
+from ...utils.sources import locate, read_pretrained
+from .card import licence_of, write_card
+from .sonar_weights import check_names, load_torch
+
+logger = logging.getLogger(__name__)
+OMNILINGUAL_HEADS = 16  # of all sizes; no tensor shows the number
+LOG_MEL = "wav2vec2-bert"
+AUDIO_TYPES = ("wav2vec2", LOG_MEL, "wav2vec2-conformer", "hubert", "wavlm", "unispeech", "unispeech-sat")
+# fairseq2 -> transformers, in this order.
+RENAMES = [
+    (r"^encoder_frontend\.feature_extractor\.layers\.", "feature_extractor.conv_layers."),
+    (r"^encoder_frontend\.post_extract_layer_norm\.", "feature_projection.layer_norm."),
+    (r"^encoder_frontend\.model_dim_proj\.", "feature_projection.projection."),
+    (r"^encoder_frontend\.pos_encoder\.", "encoder.pos_conv_embed."),
+    (r"\.conv\.weight_g$", ".conv.parametrizations.weight.original0"),  # weight norm
+    (r"\.conv\.weight_v$", ".conv.parametrizations.weight.original1"),
+    (r"\.self_attn\.output_proj\.", ".attention.out_proj."),
+    (r"\.self_attn\.", ".attention."),
+    (r"\.self_attn_layer_norm\.", ".layer_norm."),
+    (r"\.ffn\.inner_proj\.", ".feed_forward.intermediate_dense."),
+    (r"\.ffn\.output_proj\.", ".feed_forward.output_dense."),
+    (r"\.ffn_layer_norm\.", ".final_layer_norm."),
+    (r"^masker\.temporal_mask_embed$", "masked_spec_embed"),
+]
+OF_ENCODER = ("encoder_frontend.", "encoder.", "masker.temporal_mask_embed")
+MASK = "masked_spec_embed"  # of SpecAugment while pretraining; models without it start with zeros
+
+
+def convert_wav2vec2(
+    source: str | Path,
+    out: str | Path,
+    *,
+    embedding_size: int = 1024,
+    pooler_layers: int = 3,
+    pooler_heads: int = OMNILINGUAL_HEADS,
+    heads: int = OMNILINGUAL_HEADS,
+    licence: str | None = None,
+    seed: int = 0,
+) -> Path:
+    """Write an EchoSpeechEncoder with the audio model of `source` and a new attention pooling.
+
+    Args:
+        source: folder or Hub name of a Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM model of transformers, or a .pt file in
+            the layout of fairseq2.
+        embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
+        pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
+        heads: attention heads of the audio model, for a .pt file.
+        licence: of the weights, for the card; None takes the one in the source folder's README.md.
+        seed: of the new weights.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+        ValueError: another kind of model, missing or unknown tensors, or sizes that do not fit.
+    """
+    is_file = Path(source).is_file()
+    audio = _from_file(Path(source), heads) if is_file else _from_transformers(source)
+    audio.config.apply_spec_augment = False  # stage `speech` masks the features itself
+    audio.config.layerdrop = 0.0
+    torch.manual_seed(seed)
+    config = EchoSpeechConfig(
+        audio_config=audio.config,
+        embedding_size=embedding_size,
+        pooler_layers=pooler_layers,
+        pooler_heads=pooler_heads,
+        pooler_intermediate_size=4 * audio.config.hidden_size,
+    )
+    model = EchoSpeechEncoder(config)
+    model.audio = audio
+    if licence is None and not is_file:
+        licence = licence_of(locate(source)[0])
+    with write_folder(out) as folder:
+        model.save_pretrained(folder)
+        extractor_of(audio.config).save_pretrained(folder)
+        write_card(
+            folder,
+            title=Path(out).name,
+            about=(
+                f"A speech encoder that is not trained yet: the audio model of `{Path(source).name}` with a new "
+                "attention pooling, written by `hf-echo convert wav2vec2`. Stage `speech` of hf-echo trains it."
+            ),
+            code=f'hf-echo train speech-large model_name_or_path="{Path(out).name}" teacher=TEXT_ENCODER',
+            licence=licence,
+            base_model=None if Path(source).exists() else str(source),
+            tags=["hf-echo", "speech"],
+            library="transformers",
+        )
+        settings = {"embedding_size": embedding_size, "pooler_layers": pooler_layers, "seed": seed, "licence": licence}
+        write_lineage(folder, "wav2vec2", settings, parents={"source": source}, output_dir=out)
+    return Path(out)
+
+
+def extractor_of(config: Any) -> EchoAudioFeatureExtractor:
+    """The feature extractor that an audio model reads.
+
+    Raises:
+        ValueError: log-mel frames of a size that 80 mel bins do not divide.
+    """
+    if config.model_type != LOG_MEL:
+        return EchoAudioFeatureExtractor()
+    stride, rest = divmod(config.feature_projection_input_dim, 80)
+    if rest or not stride:
+        raise ValueError(
+            f"feature_projection_input_dim is {config.feature_projection_input_dim}; a multiple of 80 is needed"
+        )
+    return EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=80, stride=stride)
+
+
+def _from_transformers(source: str | Path) -> PreTrainedModel:
+    place, _ = locate(source)
+    config = read_pretrained(AutoConfig, source, place)
+    if config.model_type not in AUDIO_TYPES:
+        raise ValueError(
+            f"{source} is a model of type {config.model_type!r}; it must be one of {', '.join(AUDIO_TYPES)}"
+        )
+    if getattr(config, "feat_extract_norm", "layer") == "group":
+        logger.warning("%s normalises over time (feat_extract_norm=group): padding changes its embeddings", source)
+    model, report = read_pretrained(AutoModel, source, place, dtype=torch.float32, output_loading_info=True)
+    if missing := sorted(set(report["missing_keys"]) - {MASK}):
+        raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")
+    return model
+
+
+def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
+    content = load_torch(file)
+    tensors = content.get("model", content)
+    if not isinstance(tensors, Mapping) or "encoder_frontend.model_dim_proj.weight" not in tensors:
+        raise ValueError(f"{file} has no wav2vec 2.0 encoder in the layout of fairseq2 (encoder_frontend.*)")
+    if "encoder_frontend.layer_norm.weight" in tensors:
+        raise ValueError(f"{file} has layer norm after each block; the omnilingual encoders have it before")
+    own = {_renamed(name): tensor for name, tensor in tensors.items() if str(name).startswith(OF_ENCODER)}
+    config = config_of(own, heads, file)
+    model = Wav2Vec2Model(config)
+    own.setdefault(MASK, torch.zeros(config.hidden_size))
+    check_names(own, model, file)
+    model.load_state_dict({name: tensor.float() for name, tensor in own.items()})
+    return model
+
+
+def config_of(tensors: Mapping[str, Tensor], heads: int, file: str | Path = "") -> Wav2Vec2Config:
+    """The configuration that the shapes of the tensors (transformers' names) show; strides are those of wav2vec 2.0.
+
+    Raises:
+        ValueError: a part is missing, or `heads` does not divide the width.
+    """
+    try:
+        convolutions = [tensors[f"feature_extractor.conv_layers.{i}.conv.weight"] for i in range(7)]
+        width = tensors["feature_projection.projection.weight"].shape[0]
+        positions = tensors["encoder.pos_conv_embed.conv.parametrizations.weight.original1"]
+        inner = tensors["encoder.layers.0.feed_forward.intermediate_dense.weight"].shape[0]
+    except KeyError as error:
+        raise ValueError(f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete") from None
+    if heads < 1 or width % heads:
+        raise ValueError(f"heads={heads} must divide the width of the audio model, {width}")
+    numbers = {int(found[1]) for name in tensors if (found := re.match(r"encoder\.layers\.(\d+)\.", name))}
+    return omnilingual_wav2vec2(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=1 + max(numbers),
+        num_attention_heads=heads,
+        conv_dim=tuple(int(weight.shape[0]) for weight in convolutions),
+        conv_kernel=tuple(int(weight.shape[2]) for weight in convolutions),
+        conv_bias="feature_extractor.conv_layers.0.conv.bias" in tensors,
+        num_conv_pos_embeddings=int(positions.shape[2]),
+        num_conv_pos_embedding_groups=width // int(positions.shape[1]),
+        feat_proj_dropout=0.0 if width == 1024 else 0.1,
+    )
+
+
+def _renamed(name: str) -> str:
+    for pattern, replacement in RENAMES:
+        name = re.sub(pattern, replacement, name)
+    return name

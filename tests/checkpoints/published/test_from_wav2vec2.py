@@ -1,0 +1,166 @@
+"""`hf-echo convert wav2vec2`: fairseq2's layout against its formulas layer by layer, and transformers' folders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import HubertConfig, HubertModel, Wav2Vec2BertConfig, Wav2Vec2BertModel, Wav2Vec2Model
+
+from hf_echo.checkpoints import convert_wav2vec2
+from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+from hf_echo.modeling.configuration_echo_speech import omnilingual_wav2vec2
+
+COMMAND = "convert wav2vec2"
+WIDTH, HEADS, LAYERS, CHANNELS = 32, 4, 3, 8
+KERNELS, STRIDES = (10, 3, 3, 3, 3, 2, 2), (5, 2, 2, 2, 2, 2, 2)
+SMALL = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
+
+
+def fairseq2_weights() -> dict[str, torch.Tensor]:
+    """Random tensors under fairseq2's names, with the heads of pretraining that no embedding needs."""
+    random = torch.Generator().manual_seed(0)
+
+    def draw(*shape, around=0.0):
+        return around + 0.2 * torch.randn(*shape, generator=random)
+
+    weights = {}
+
+    def norm(name, size):
+        weights[f"{name}.weight"], weights[f"{name}.bias"] = draw(size, around=1.0), draw(size)
+
+    def linear(name, out, inner):
+        weights[f"{name}.weight"], weights[f"{name}.bias"] = draw(out, inner), draw(out)
+
+    for i, kernel in enumerate(KERNELS):
+        name = f"encoder_frontend.feature_extractor.layers.{i}"
+        weights[f"{name}.conv.weight"] = draw(CHANNELS, CHANNELS if i else 1, kernel)
+        weights[f"{name}.conv.bias"] = draw(CHANNELS)
+        norm(f"{name}.layer_norm", CHANNELS)
+    norm("encoder_frontend.post_extract_layer_norm", CHANNELS)
+    linear("encoder_frontend.model_dim_proj", WIDTH, CHANNELS)
+    weights["encoder_frontend.pos_encoder.conv.weight_g"] = draw(1, 1, 16, around=1.0)
+    weights["encoder_frontend.pos_encoder.conv.weight_v"] = draw(WIDTH, WIDTH // 4, 16)
+    weights["encoder_frontend.pos_encoder.conv.bias"] = draw(WIDTH)
+    for i in range(LAYERS):
+        for part in ("q_proj", "k_proj", "v_proj", "output_proj"):
+            linear(f"encoder.layers.{i}.self_attn.{part}", WIDTH, WIDTH)
+        linear(f"encoder.layers.{i}.ffn.inner_proj", 48, WIDTH)
+        linear(f"encoder.layers.{i}.ffn.output_proj", WIDTH, 48)
+        norm(f"encoder.layers.{i}.self_attn_layer_norm", WIDTH)
+        norm(f"encoder.layers.{i}.ffn_layer_norm", WIDTH)
+    norm("encoder.layer_norm", WIDTH)
+    weights["masker.temporal_mask_embed"] = draw(WIDTH)
+    linear("quantizer.entry_proj", 6, CHANNELS)
+    linear("final_target_proj", 6, 6)
+    return weights
+
+
+def fairseq2_states(w: dict[str, torch.Tensor], samples: torch.Tensor) -> list[torch.Tensor]:
+    """The states before the first layer, after each, and after the last norm, as fairseq2 computes them."""
+
+    def norm(x, name):
+        return F.layer_norm(x, x.shape[-1:], w[f"{name}.weight"], w[f"{name}.bias"])
+
+    def linear(x, name):
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    x = samples[:, None]
+    for i, stride in enumerate(STRIDES):
+        name = f"encoder_frontend.feature_extractor.layers.{i}"
+        x = F.conv1d(x, w[f"{name}.conv.weight"], w[f"{name}.conv.bias"], stride=stride)
+        x = F.gelu(norm(x.transpose(1, 2), f"{name}.layer_norm").transpose(1, 2))
+    x = linear(norm(x.transpose(1, 2), "encoder_frontend.post_extract_layer_norm"), "encoder_frontend.model_dim_proj")
+    name = "encoder_frontend.pos_encoder.conv"
+    v = w[f"{name}.weight_v"]
+    kernel = w[f"{name}.weight_g"] * v / v.square().sum((0, 1), keepdim=True).sqrt()  # weight norm over dimension 2
+    positions = F.conv1d(x.transpose(1, 2), kernel, w[f"{name}.bias"], padding=8, groups=4)[:, :, :-1]
+    x = x + F.gelu(positions).transpose(1, 2)
+    states = [x]
+    for i in range(LAYERS):
+        layer = f"encoder.layers.{i}"
+        y = norm(x, f"{layer}.self_attn_layer_norm")
+        q, k, v = (
+            linear(y, f"{layer}.self_attn.{part}_proj").unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in "qkv"
+        )
+        attended = (q @ k.transpose(2, 3) / (WIDTH // HEADS) ** 0.5).softmax(-1) @ v
+        x = x + linear(attended.transpose(1, 2).flatten(2), f"{layer}.self_attn.output_proj")
+        y = F.gelu(linear(norm(x, f"{layer}.ffn_layer_norm"), f"{layer}.ffn.inner_proj"))
+        x = x + linear(y, f"{layer}.ffn.output_proj")
+        states.append(x)
+    return [*states[:-1], states[-1], norm(x, "encoder.layer_norm")]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_fairseq2_layer_by_layer(tmp_path, wrapped):
+    weights = fairseq2_weights()
+    torch.save({"model": weights} if wrapped else weights, tmp_path / "w2v.pt")
+    convert_wav2vec2(tmp_path / "w2v.pt", tmp_path / "out", heads=HEADS, **SMALL)
+    model, _ = load_speech_encoder(tmp_path / "out", dtype="fp32")
+    assert isinstance(model.audio, Wav2Vec2Model)
+    audio = model.audio.config
+    assert (audio.num_hidden_layers, audio.num_conv_pos_embedding_groups, audio.intermediate_size) == (LAYERS, 4, 48)
+    samples = torch.randn(2, 4000, generator=torch.Generator().manual_seed(1))
+    have = {}
+    for i, layer in enumerate(model.audio.encoder.layers):
+        layer.register_forward_hook(
+            lambda m, given, got, i=i: have.update({i: given[0], i + 1: got[0] if isinstance(got, tuple) else got})
+        )
+    last = model.audio(samples).last_hidden_state
+    want = fairseq2_states(weights, samples)
+    for i in range(LAYERS + 1):
+        torch.testing.assert_close(have[i], want[i], atol=1e-4, rtol=1e-4, msg=lambda text, i=i: f"layer {i}: {text}")
+    torch.testing.assert_close(last, want[-1], atol=1e-4, rtol=1e-4)
+    assert want[1].std() > 1.1 * want[0].std()  # the layers do something
+
+
+@pytest.mark.parametrize("kind", ["wav2vec2", "wav2vec2-bert", "hubert"])
+def test_transformers_folders(tmp_path, kind):
+    sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+    convolution = dict(conv_dim=(8,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)
+    make = {
+        "wav2vec2": lambda: Wav2Vec2Model(omnilingual_wav2vec2(**sizes, **convolution)),
+        "wav2vec2-bert": lambda: Wav2Vec2BertModel(Wav2Vec2BertConfig(**sizes)),
+        "hubert": lambda: HubertModel(HubertConfig(**sizes, **convolution, feat_extract_norm="layer")),
+    }
+    source = make[kind]().eval()
+    source.save_pretrained(tmp_path / "source")
+    convert_wav2vec2(tmp_path / "source", tmp_path / "out", licence="mit", **SMALL)
+    model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
+    audio = [np.random.default_rng(i).normal(size=n).astype(np.float32) / 9 for i, n in enumerate((4000, 9000))]
+    inputs = extractor(audio, return_tensors="pt")
+    with torch.no_grad():
+        want = source(inputs[extractor.model_input_names[0]], attention_mask=inputs["attention_mask"])
+        have = model(**inputs).last_hidden_state
+    mask = model.frame_mask(inputs["attention_mask"], have.shape[1])
+    torch.testing.assert_close(have[mask], want.last_hidden_state[mask], atol=1e-5, rtol=1e-5)
+    assert encode_speech(model, extractor, audio).shape == (2, 12)
+    assert "license: mit" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_bad_sources(tmp_path, refused):
+    def save(change, name="w2v.pt"):
+        weights = fairseq2_weights()
+        change(weights)
+        torch.save({"model": weights}, tmp_path / name)
+        return tmp_path / name
+
+    out = tmp_path / "out"
+    few = save(lambda w: w.pop("encoder.layers.1.ffn.inner_proj.bias"))
+    refused("lack the tensor encoder.layers.1.feed_forward.intermediate_dense.bias", few, out, "--heads", 4)
+    odd = save(lambda w: w.update({"encoder.layers.0.adapter.weight": torch.zeros(2)}))
+    refused("unknown tensor encoder.layers.0.adapter.weight", odd, out, "--heads", 4)
+    refused("heads=5 must divide the width of the audio model, 32", save(lambda w: None), out, "--heads", 5)
+    refused("no wav2vec 2.0 encoder", save(lambda w: w.clear()), out)
+    (tmp_path / "text.pt").write_text("no")
+    refused("text.pt is refused", tmp_path / "text.pt", out)
+    refused("does not exist", tmp_path / "a" / "b" / "c", out)
+    assert not out.exists()
+
+
+def test_a_text_model_is_refused(tmp_path, toy, toy_tokenizer):
+    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
+    with pytest.raises(ValueError, match="is a model of type 'echo'; it must be one of wav2vec2"):
+        convert_wav2vec2(tmp_path / "text", tmp_path / "out")
