@@ -17,6 +17,7 @@ from .modeling_sonar import AutoModelForSonarTranslation, SonarForTranslation
 from .pipeline_echo import SonarTranslationPipeline
 from .tokenization_echo import EchoTokenizer
 from .tokenization_sonar import SonarTokenizer
+from .translation_echo_speech import EchoSpeechForTranslation
 
 __all__ = [
     "AutoModelForSonarTranslation",
@@ -30,6 +31,7 @@ __all__ = [
     "EchoForTranslation",
     "EchoSpeechConfig",
     "EchoSpeechEncoder",
+    "EchoSpeechForTranslation",
     "EchoTokenizer",
     "SonarForTranslation",
     "SonarTokenizer",

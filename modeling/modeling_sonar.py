@@ -24,6 +24,7 @@ from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
 from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS
 from .tokenization_sonar import SonarTokenizer
+from .translation_echo_speech import SPEECH, EchoSpeechForTranslation
 
 SONAR = "m2m_100"  # model type of a converted SONAR
 
@@ -150,7 +151,7 @@ class SonarForTranslation(PreTrainedModel):
 
 
 class AutoModelForSonarTranslation(AutoModelForSeq2SeqLM):
-    """EchoForTranslation or SonarForTranslation, as the configuration says.
+    """EchoForTranslation, EchoSpeechForTranslation or SonarForTranslation, as the configuration says.
 
     AutoModelForSeq2SeqLM would make a stock M2M100 model of a converted SONAR, with random weights.
     """
@@ -161,5 +162,8 @@ class AutoModelForSonarTranslation(AutoModelForSeq2SeqLM):
         if config is None:
             hub = {key: kwargs[key] for key in (*HUB_OPTIONS, "trust_remote_code") if key in kwargs}
             config = AutoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
-        kind = SonarForTranslation if config.model_type == SONAR else AutoModelForSeq2SeqLM
+        if config.model_type == SPEECH:
+            kind = EchoSpeechForTranslation
+        else:
+            kind = SonarForTranslation if config.model_type == SONAR else AutoModelForSeq2SeqLM
         return kind.from_pretrained(pretrained_model_name_or_path, *args, **kwargs)

@@ -3,16 +3,20 @@
 translate = pipeline("sonar-translation", model="org/omnisonar")
 translate(["Bonjour le monde."], src_lang="fra_Latn", tgt_lang="eng_Latn")      # [{"translation_text": ...}]
 translate(embeddings, tgt_lang="deu_Latn", num_beams=4)                          # (n, embedding_size) array
+
+The same task with the release of a speech encoder takes audio:
+
+translate(["hello.wav", {"array": samples, "sampling_rate": 16000}], tgt_lang="fra_Latn")
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from transformers import Pipeline
+from transformers import AutoTokenizer, Pipeline
 
 from .generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
-from .modeling_echo_base import check_finite
+from .modeling_echo_base import DECODER_FOLDER, check_finite
 from .prompting_echo import check_texts
 
 
@@ -20,7 +24,8 @@ class SonarTranslationPipeline(Pipeline):
     """Translation from texts or from sentence embeddings.
 
     Call args:
-        inputs: a text, a list of texts, or embeddings: (embedding_size,) or (n, embedding_size), array or tensor.
+        inputs: a text, a list of texts, or embeddings: (embedding_size,) or (n, embedding_size), array or tensor. For a
+            speech encoder a path of audio instead of a text, the bytes of a file, or {"array", "sampling_rate"}.
         src_lang: language of the texts, or a list with one per text; None is "Unspecified language".
         tgt_lang: language to write; default English.
         batch_size: texts per batch; default 32.
@@ -37,7 +42,7 @@ class SonarTranslationPipeline(Pipeline):
         ValueError: inputs that are neither texts nor finite floating-point embeddings, or options that do not fit.
     """
 
-    _load_tokenizer = True
+    _load_tokenizer = None  # that of a speech encoder is in decoder/
     _load_processor = False
     _load_image_processor = False
     _load_feature_extractor = False
@@ -45,8 +50,25 @@ class SonarTranslationPipeline(Pipeline):
 
     def __init__(self, *args, batch_size: int = 32, **kwargs):
         super().__init__(*args, batch_size=batch_size, **kwargs)
+        if self.tokenizer is None:
+            place = {"subfolder": DECODER_FOLDER} if self._hears else {}
+            self.tokenizer = AutoTokenizer.from_pretrained(self.model.config.name_or_path, **place)
         if wrap := getattr(self.model, "wrap_tokenizer", None):  # a converted SONAR brings a generic tokenizer
             self.tokenizer = wrap(self.tokenizer)
+
+    @property
+    def _hears(self) -> bool:
+        """Whether the model reads audio."""
+        return self.model.config.model_type == "echo_speech"
+
+    def _embed_audio(self, audio) -> torch.Tensor:
+        if self.feature_extractor is None:
+            from transformers import AutoFeatureExtractor
+
+            self.feature_extractor = AutoFeatureExtractor.from_pretrained(self.model.encoder.name_or_path)
+        with torch.inference_mode():
+            inputs = self.feature_extractor([audio], return_tensors="pt").to(self.device)
+            return self.model.encoder(**inputs).sentence_embedding.cpu()
 
     def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs):
         if tgt_lang is not None and not isinstance(tgt_lang, str):
@@ -58,7 +80,8 @@ class SonarTranslationPipeline(Pipeline):
         return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
 
     def __call__(self, inputs, *, src_lang=None, **kwargs):
-        if isinstance(inputs, (list, tuple)) and not any(isinstance(given, dict) for given in inputs):
+        is_list = isinstance(inputs, (list, tuple))
+        if is_list and not self._hears and not any(isinstance(given, dict) for given in inputs):
             check_texts(inputs)  # here, because the row number is known
         if isinstance(inputs, (np.ndarray, torch.Tensor)):
             vectors = torch.as_tensor(inputs)
@@ -74,11 +97,13 @@ class SonarTranslationPipeline(Pipeline):
             kwargs["src_lang"] = src_lang
         if isinstance(inputs, (list, tuple)) and not len(inputs):
             return []
-        return super().__call__([inputs] if isinstance(inputs, (str, dict)) else inputs, **kwargs)
+        return super().__call__([inputs] if isinstance(inputs, (str, dict, bytes)) else inputs, **kwargs)
 
     def preprocess(self, inputs, src_lang=None, on_long=None):
         if isinstance(inputs, dict) and "embedding" in inputs:
             return {"sentence_embedding": torch.as_tensor(inputs["embedding"]).float()[None]}
+        if self._hears:
+            return {"sentence_embedding": self._embed_audio(inputs)}
         text, lang = (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
         if not isinstance(text, str):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")

@@ -39,6 +39,7 @@ Model = Annotated[str, _model("Echo checkpoint or release")]
 AnyModel = Annotated[str, _model("Echo checkpoint or any SentenceTransformer")]
 Translator = Annotated[str, _model("Echo checkpoint or release with a decoder")]
 OnLong = Annotated[str, typer.Option(help="For texts longer than the model's limit: warn (and cut), error, or split.")]
+Audio = Annotated[bool, typer.Option("--audio", help="Read audio with a speech encoder.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the result to this JSON file.")]
 Dtype = Annotated[str, typer.Option(help="Precision: auto (bf16 where the device supports it natively), fp32 or bf16.")]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .common import AnyModel, Json, example, print_report
+from .common import DEFAULT_MODEL, AnyModel, Json, example, print_report
 
 commands = typer.Typer()
 
@@ -38,19 +38,39 @@ def mine(
     ] = None,
     work: Annotated[Path | None, typer.Option(help="Folder for embeddings and neighbours. Default: OUT.work.")] = None,
     report: Json = None,
+    audio: Annotated[bool, typer.Option("--audio", help="SOURCE lists audio; MODEL is a speech encoder.")] = False,
+    audio_target: Annotated[
+        bool, typer.Option("--audio-target", help="With --audio: TARGET lists audio files too.")
+    ] = False,
+    text_model: Annotated[
+        str, typer.Option(help="With --audio: text encoder of the same space, for TARGET.")
+    ] = DEFAULT_MODEL,
 ) -> None:
     """Mine pairs of translations from two files by margin score. A stopped run resumes."""
     from ..inference.any_encoder import any_encoder
     from ..mining import mine_files
 
+    if audio_target and not audio:
+        raise ValueError("--audio-target needs --audio: for text and speech, give the list of audio files as SOURCE")
     for path in (source, target):
         if not path.is_file():
             raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
+    work = work or out.with_name(out.name + ".work")
+    encode, encode_target = None, None
+    if audio:
+        from .speech import audio_encoder, write_paths
+
+        encode, source = audio_encoder(model), write_paths(source, work / "source.paths.txt")
+        if audio_target:
+            target = write_paths(target, work / "target.paths.txt")
+        else:
+            encode_target = any_encoder(text_model)
     mined = mine_files(
         source,
         target,
         out,
-        any_encoder(model),
+        encode or any_encoder(model),
+        encode_target=encode_target,
         work=work,
         source_lang=source_lang,
         target_lang=target_lang,

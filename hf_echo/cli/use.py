@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..utils.files import check_output, write_whole
 from ..utils.text import read_lines
-from .common import AnyModel, Dtype, OnLong, Translator, example
+from .common import AnyModel, Audio, Dtype, OnLong, Translator, example
 
 commands = typer.Typer()
 
 
 @commands.command(**example("hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy"))
 def encode(
-    source: Annotated[Path, typer.Argument(help="Texts, one per line; - is standard input.")],
+    source: Annotated[
+        Path, typer.Argument(help="Texts, one per line; - is standard input. With --audio: audio, or a TSV of paths.")
+    ],
     out: Annotated[
         Path,
         typer.Argument(help="Output file: .npy (float32, texts x embedding size) or .parquet (text and embedding)."),
@@ -30,8 +32,9 @@ def encode(
     normalize: Annotated[bool, typer.Option(help="Divide each embedding by its L2 norm.")] = False,
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
+    audio: Audio = False,
 ) -> None:
-    """Encode texts as sentence embeddings; row i belongs to line i."""
+    """Encode texts, or audio, as sentence embeddings; row i belongs to line i."""
     import numpy as np
 
     from .. import inference
@@ -40,6 +43,11 @@ def encode(
 
     if out.suffix not in (".npy", ".parquet"):
         raise ValueError(f"{out}: the file name must end in .npy or .parquet")
+    if audio:
+        from .speech import encode_audio
+
+        texts, vectors = encode_audio(source, model, dtype=dtype, normalize=normalize, on_long=on_long)
+        return _write_vectors(out, texts, vectors)
     texts = read_lines(source)
     with opening(model) as name:
         checkpoint_is_echo = is_echo(name)
@@ -52,6 +60,12 @@ def encode(
         vectors = encode_with_other(model, texts, lang, dtype=dtype, **options)
         if normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    _write_vectors(out, texts, vectors)
+
+
+def _write_vectors(out: Path, texts: list[str], vectors: Any) -> None:
+    import numpy as np
+
     with write_whole(out) as unfinished:
         if out.suffix == ".npy":
             np.save(unfinished, vectors)
@@ -69,21 +83,34 @@ def translate(
     source_lang: Annotated[
         str | None, typer.Option("--from", help="Language of the texts. Default: unspecified.")
     ] = None,
-    source: Annotated[Path, typer.Argument(help="Texts, one per line; - is standard input.")] = Path("-"),
+    source: Annotated[
+        Path, typer.Argument(help="Texts, one per line; - is standard input. With --audio: audio, or a TSV of paths.")
+    ] = Path("-"),
     num_beams: Annotated[int, typer.Option(min=1, help="Beams of the beam search; 1 is greedy.")] = 1,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 128,
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
+    audio: Audio = False,
+    decoder: Annotated[
+        str | None,
+        typer.Option(help="With --audio: text model of the same space whose decoder writes. Default: MODEL's own."),
+    ] = None,
 ) -> None:
-    """Translate texts line by line through their sentence embeddings."""
+    """Translate texts line by line, or audio, through their sentence embeddings."""
     from .. import inference
 
-    texts = read_lines(source)
-    translator, tokenizer = inference.load_translator(model, dtype=dtype)
+    if decoder is not None and not audio:
+        raise ValueError("--decoder belongs to --audio: a text model has its own decoder")
+    inputs: Any = None if audio else read_lines(source)
+    translator, tokenizer = inference.load_translator(decoder or model, dtype=dtype)
+    if audio:
+        from .speech import encode_audio
+
+        _, inputs = encode_audio(source, model, dtype=dtype, on_long=on_long)
     for line in inference.translate(
         translator,
         tokenizer,
-        texts,
+        inputs,
         source_lang,
         target,
         num_beams=num_beams,
@@ -107,9 +134,23 @@ def release(
     checkpoint: Annotated[Path, typer.Argument(help="Folder of the training checkpoint.")],
     out: Annotated[Path, typer.Argument(help="Output folder of the release.")],
     dtype: Annotated[str, typer.Option(help="Precision of the saved weights: fp32 or bf16 (half the size).")] = "fp32",
+    decoder: Annotated[
+        str | None, typer.Option(help="Of a speech encoder: text model of its space whose decoder is copied.")
+    ] = None,
+    license: Annotated[
+        str | None, typer.Option("--license", help="Of a speech encoder: licence, for the card.")
+    ] = None,
 ) -> None:
     """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
     from ..hub.release import release_checkpoint
+    from ..inference.encode_speech import is_speech
 
-    release_checkpoint(checkpoint, out, dtype=dtype)
+    if is_speech(checkpoint):
+        from ..hub.release_speech import release_speech
+
+        release_speech(checkpoint, out, decoder=decoder, dtype=dtype, licence=license)
+    elif decoder or license:
+        raise ValueError("--decoder and --license belong to the release of a speech encoder")
+    else:
+        release_checkpoint(checkpoint, out, dtype=dtype)
     typer.echo(f"{out}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')", err=True)

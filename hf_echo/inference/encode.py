@@ -100,14 +100,14 @@ def _damage(folder: Path) -> str | None:
     return why_unreadable(sorted([*folder.glob("*.safetensors"), *folder.glob("decoder/*.safetensors")]))
 
 
-def open_tokenizer(name: str):
+def open_tokenizer(name: str, subfolder: str = ""):
     """Open the EchoTokenizer of a folder or Hub name.
 
     Raises:
         ValueError: another kind of tokenizer (for example because tokenizer_config.json is missing), or a missing
             special token.
     """
-    tokenizer = AutoTokenizer.from_pretrained(name)
+    tokenizer = AutoTokenizer.from_pretrained(name, subfolder=subfolder)
     if not hasattr(tokenizer, "pair_ids"):
         raise ValueError(f"the tokenizer of {name} is a {type(tokenizer).__name__}; give a model with an EchoTokenizer")
     for role in ("cls", "sep", "bos", "eos", "pad"):

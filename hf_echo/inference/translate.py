@@ -12,15 +12,17 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ..modeling import AutoModelForSonarTranslation, SonarTokenizer
 from ..modeling.generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
-from ..modeling.modeling_echo_base import check_finite
+from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
 from ..modeling.modeling_sonar import SONAR
+from ..modeling.translation_echo_speech import SPEECH
 from .encode import encode, open_tokenizer, opening, padded, pick_device, pick_dtype, pieces_of
 
 
 def load_translator(name_or_path: str | Path, *, device: str | None = None, dtype: str = "auto"):
     """Load (EchoForTranslation, EchoTokenizer) from a training checkpoint or release, in a folder or on the Hub.
 
-    A converted SONAR with a decoder gives (SonarForTranslation, SonarTokenizer).
+    A converted SONAR with a decoder gives (SonarForTranslation, SonarTokenizer); the release of a speech encoder with a
+    decoder gives (EchoSpeechForTranslation, EchoTokenizer), which translate embeddings of audio.
 
     Args:
         device: torch device; None is CUDA if available, else the CPU.
@@ -31,9 +33,12 @@ def load_translator(name_or_path: str | Path, *, device: str | None = None, dtyp
     """
     device = pick_device(device)
     with opening(name_or_path) as name:
-        is_sonar = AutoConfig.from_pretrained(name).model_type == SONAR
-        tokenizer = SonarTokenizer.around(AutoTokenizer.from_pretrained(name)) if is_sonar else open_tokenizer(name)
+        kind = AutoConfig.from_pretrained(name).model_type
         model = AutoModelForSonarTranslation.from_pretrained(name, dtype=pick_dtype(dtype, device))
+        if kind == SONAR:
+            tokenizer = SonarTokenizer.around(AutoTokenizer.from_pretrained(name))
+        else:
+            tokenizer = open_tokenizer(name, DECODER_FOLDER if kind == SPEECH else "")
     return model.to(device).eval(), tokenizer
 
 

@@ -37,6 +37,7 @@ def mine_files(
     source_lang: str | None = None,
     target_lang: str | None = None,
     dedup: bool = False,
+    encode_target: Encode | None = None,
     model: str = "",
     shard: int = SHARD,
     progress: bool = True,
@@ -50,6 +51,7 @@ def mine_files(
 
     Args:
         encode: (texts, lang) -> (len(texts), d).
+        encode_target: the same for the target, where another encoder of the space reads it (speech and text).
         dedup: of equal lines of a file only the first is a candidate.
         options: those of `mine`.
 
@@ -60,8 +62,10 @@ def mine_files(
     work = work or out.with_name(out.name + ".work")
     lines = [TextLines(path, dedup=dedup) for path in (source, target)]
     x, y = (
-        encode_to_shards(rows, encode, lang, work / side, model=model, shard=shard, progress=progress)
-        for rows, lang, side in zip(lines, (source_lang, target_lang), ("source", "target"), strict=True)
+        encode_to_shards(rows, reader, lang, work / side, model=model, shard=shard, progress=progress)
+        for rows, lang, side, reader in zip(
+            lines, (source_lang, target_lang), ("source", "target"), (encode, encode_target or encode), strict=True
+        )
     )
     found = mine(x, y, work=work / "search", progress=progress, **options)
     with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:

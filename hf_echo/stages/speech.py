@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,11 @@ from ..data.speech_batches import EpochSampler, SpeechCollator, SpeechRows, char
 from ..inference.encode_speech import encode_speech, open_speech_encoder
 from ..losses import contrastive_loss, ctc_loss, gather_with_grad, mse_loss
 from ..modeling import EchoSpeechEncoder
+from ..utils.files import write_json
 from .core.base import CoreConfig, CoreTrainer
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
-from .speech_rows import SPEECH, SpeechDev, check_shape, new_config, selected, sizes, speech_table
+from .speech_rows import SPEECH, SpeechDev, check_shape, data_table, new_config, selected, sizes, speech_table
 
 AUDIO_INPUTS = ("input_values", "input_features")
 
@@ -157,6 +160,16 @@ class SpeechTrainer(CoreTrainer):
         same = inputs["text_key"][:, None] == gather_with_grad(inputs["text_key"])[0][None]
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, exclude=same, offset=offset)
         return (contrastive_loss(student, all_target, **options) + contrastive_loss(target, all_student, **options)) / 2
+
+    def save_model(self, output_dir: str | None = None, *args, **kwargs) -> None:
+        """As usual, with what the card says about the data."""
+        super().save_model(output_dir, *args, **kwargs)
+        if self.is_world_process_zero():
+            write_json(Path(output_dir or self.args.output_dir) / "speech_data.json", self.data_table)
+
+    @cached_property
+    def data_table(self) -> dict[str, Any]:
+        return data_table(self.train_dataset.rows, self.train_dataset.lengths / self.train_dataset.sampling_rate)
 
     def measure(self, model, dev_sets: Mapping[str, SpeechDev], *, prefix="eval", tables=None) -> dict[str, float]:
         """Means over languages, then over sets: `mse` (OS 5), `xsim` of speech to its own transcription,

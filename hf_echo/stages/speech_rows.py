@@ -154,6 +154,31 @@ SPEECH = Rows(
 )
 
 
+def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
+    """What a card says about the data: recordings, hours and voices by language and source; names of the voices.
+
+    Rows that sampling repeats count once.
+    """
+    names = [rows[name] if name in rows.column_names else [""] * len(rows) for name in ("lang", "source", "speaker")]
+    paths = (row["path"] or row["bytes"] for row in rows["audio"])
+    counted: dict[tuple[str, str], dict[Any, float]] = {}
+    voices: dict[tuple[str, str], set[str]] = {}
+    for lang, source, speaker, path, time in zip(*names, paths, seconds.tolist(), strict=True):
+        counted.setdefault((lang, source or ""), {})[path] = time
+        voices.setdefault((lang, source or ""), set()).update({speaker} if speaker else ())
+    by_source: dict[str, set[str]] = {}
+    for (_, source), speakers in voices.items():
+        by_source.setdefault(source, set()).update(speakers)
+    return {
+        "rows": [
+            {"lang": lang, "source": source, "voices": len(voices[lang, source]), "recordings": len(own)}
+            | {"hours": sum(own.values()) / 3600}
+            for (lang, source), own in sorted(counted.items())
+        ],
+        "voices": {source: sorted(speakers)[:100] for source, speakers in sorted(by_source.items()) if speakers},
+    }
+
+
 def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
     """Configuration of a new model.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -40,7 +41,8 @@ def two(tmp_path_factory) -> Path:
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    if (folder / "config.json").exists():
+    file = folder / "config.json"
+    if file.exists() and json.loads(file.read_text())["model_type"] == "echo":
         return EchoForTranslation.from_pretrained(folder).state_dict()
     return load_file(folder / "model.safetensors")
 

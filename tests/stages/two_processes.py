@@ -13,7 +13,10 @@ import numpy as np
 import torch
 
 import hf_echo.stages as stages
+from hf_echo.data.speech_batches import SpeechRows, audio_lengths
 from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
+from hf_echo.stages.speech_rows import new_config
 
 RUNS = (
     "static",
@@ -26,6 +29,7 @@ RUNS = (
     "decoder",
     "distillation",
     "extension",
+    "speech",
 )
 GLOBAL_ROWS = 14
 
@@ -53,6 +57,8 @@ def build(run: str, toy, world: int, output_dir, **changes):
         )
         | changes
     )
+    if run == "speech":
+        return build_speech(world, options)
     dev_sets = {"toy": stages.DevSet(toy.nway_rows())}
     if stage == "static":
         torch.manual_seed(5)
@@ -83,6 +89,24 @@ def build(run: str, toy, world: int, output_dir, **changes):
         rng = np.random.default_rng(0)
         extra["teacher"] = [rng.normal(size=(len(data), 32)).astype(np.float32) for _ in range(2)]
     return trainer(toy.make_model(tokenizer), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
+
+
+def build_speech(world: int, options: dict):
+    """All three losses of the stage `speech`, on batches that the processes pad to different lengths."""
+    toy = runpy.run_path(str(Path(__file__).parents[1] / "speech_toy.py"))
+    rows = toy["speech"](42)
+    config = new_config(toy["SHAPE"] | {"embedding_size": 16})
+    torch.manual_seed(5)
+    for name in ("hidden_dropout", "attention_dropout", "feat_proj_dropout", "conformer_conv_dropout"):
+        setattr(config.audio_config, name, 0.0)
+    model = EchoSpeechEncoder(config)
+    model.add_ctc(toy["WORDS"])
+    teacher = [np.random.default_rng(side).normal(size=(len(rows), 16)).astype(np.float32) for side in range(2)]
+    weights = dict(mse_weight=0.1, ctc_weight=1.0, contrastive_weight=1.0, english_weight=0.3, speeds=[0.9, 1.1])
+    args = stages.SpeechConfig(**options | weights | {"learning_rate": 0.01}, max_rows=GLOBAL_ROWS // world)
+    data = SpeechRows(rows, toy["RATE"], audio_lengths(rows, toy["RATE"]))
+    extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
+    return stages.SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
 
 
 def force_fsdp(trainer) -> None:

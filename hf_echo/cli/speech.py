@@ -1,0 +1,74 @@
+"""Audio on the command line: lists of files, and their embeddings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..utils.files import write_whole
+from ..utils.text import read_lines
+
+LISTS = (".tsv", ".txt", ".csv")
+
+
+def audio_files(source: Path) -> list[str]:
+    """The audio files of a TSV (first column; a header `audio` or `path` is left out), or the audio file itself.
+
+    Raises:
+        FileNotFoundError: the list, or a file in it, does not exist. ValueError: an empty list.
+    """
+    if str(source) != "-" and source.suffix.lower() not in LISTS:
+        if not source.is_file():
+            raise FileNotFoundError(f"no file {source}; give audio, or a TSV whose first column is a path")
+        return [str(source)]
+    cells = [line.split("\t")[0].strip() for line in read_lines(source)]
+    first = 1 if cells and cells[0].lower() in ("audio", "path", "file", "file_name") else 0
+    files, base = [], source.parent
+    for number, cell in enumerate(cells[first:], first + 1):
+        if not cell:
+            raise ValueError(f"{source}:{number}: no path in the first column")
+        places = [Path(cell), base / cell]
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            raise FileNotFoundError(f"{source}:{number}: no audio file {cell}")
+        files.append(str(found))
+    if not files:
+        raise ValueError(f"{source} names no audio files: one path per line is needed")
+    return files
+
+
+def encode_audio(source: Path, model: str, *, dtype: str = "auto", **options: Any) -> tuple[list[str], Any]:
+    """(files, their embeddings); options of `encode_speech`."""
+    from ..inference.encode_speech import encode_speech, load_speech_encoder
+
+    files = audio_files(source)
+    encoder, extractor = load_speech_encoder(model, dtype=dtype)
+    return files, encode_speech(encoder, extractor, files, progress=sys.stderr.isatty(), **options)
+
+
+def write_paths(source: Path, out: Path) -> Path:
+    """Write the audio files of a list, one path per line: the rows that mining reads and names."""
+    files = audio_files(source)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with write_whole(out) as unfinished:
+        unfinished.write_text("".join(f"{file}\n" for file in files), encoding="utf-8")
+    return out
+
+
+def audio_encoder(model: str) -> Callable[..., Any]:
+    """(paths, lang) -> embeddings. What is not a file (mining's sentence that identifies a model) is a fixed sound."""
+    import numpy as np
+
+    from ..inference.encode_speech import encode_speech, load_speech_encoder
+
+    encoder, extractor = load_speech_encoder(model)
+    rate = extractor.sampling_rate
+    sound = np.sin(np.linspace(0, 60, rate) ** 2).astype(np.float32) / 2
+
+    def encode(paths: list[str], lang: str | None = None) -> Any:
+        audio = [path if Path(path).is_file() else sound for path in paths]
+        return encode_speech(encoder, extractor, audio)
+
+    return encode

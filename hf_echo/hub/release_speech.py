@@ -1,0 +1,100 @@
+"""The release of a speech encoder: encoder in the root, the decoder of its text space in `decoder/`, with its card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..inference.encode import pick_dtype
+from ..inference.encode_speech import load_speech_encoder
+from ..inference.translate import load_translator
+from ..modeling.modeling_echo_base import DECODER_FOLDER
+from ..utils.folders import write_folder
+from ..utils.lineage import all_steps, read_lineage, write_lineage
+from .release import write_compact
+from .template import render
+
+TEMPLATE = "speech.md.j2"
+DATA = "speech_data.json"  # in a checkpoint: hours of training by language, source and voice
+
+
+def release_speech(
+    model: str | Path,
+    out: str | Path,
+    *,
+    decoder: str | Path | None = None,
+    dtype: str = "fp32",
+    licence: str | None = None,
+) -> Path:
+    """Write the release of a speech encoder.
+
+    Args:
+        model: folder of the training checkpoint.
+        decoder: checkpoint or release of the text space, whose decoder and tokenizer are copied; None: no decoder.
+        dtype: fp32 or bf16, of the saved weights.
+        licence: for the card, an identifier of the Hub.
+
+    Raises:
+        ValueError: another kind of model, an unknown dtype, or a decoder that reads another embedding size.
+    """
+    encoder, extractor = load_speech_encoder(model, device="cpu", dtype="fp32")
+    encoder.to(pick_dtype(dtype, "cpu"))
+    parents, translator, tokenizer = {"model": model}, None, None
+    if decoder is not None:
+        translator, tokenizer = load_translator(decoder, device="cpu", dtype="fp32")
+        size, wanted = encoder.config.embedding_size, translator.decoder.config.embedding_size
+        if size != wanted:
+            raise ValueError(f"{model} writes {size} dimensions and the decoder of {decoder} reads {wanted}")
+        translator.decoder.to(pick_dtype(dtype, "cpu"))
+        parents["decoder"] = decoder
+    with write_folder(out) as folder:
+        encoder.save_pretrained(folder)
+        extractor.save_pretrained(folder)
+        if translator is not None:
+            translator.decoder.save_pretrained(folder / DECODER_FOLDER)
+            # Not in the root: sentence-transformers would take the tokenizer for the encoder's processor.
+            tokenizer.save_pretrained(folder / DECODER_FOLDER)
+            write_compact(folder / DECODER_FOLDER / "tokenizer.json")
+        settings = {"dtype": dtype, "licence": licence}
+        write_lineage(folder, "release", settings, parents=parents, output_dir=out)
+        about = read_json(Path(model) / DATA)
+        if about:
+            (folder / DATA).write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
+        card = speech_card(
+            folder, title=Path(out).name, licence=licence, results=read_json(Path(model) / "results.json")
+        )
+        (folder / "README.md").write_text(card, encoding="utf-8")
+    return Path(out)
+
+
+def speech_card(folder: Path, *, title: str, licence: str | None, results: dict[str, Any]) -> str:
+    """README.md of a released speech encoder: how it opens, what it heard, how it was trained, its figures."""
+    config, about = read_json(folder / "config.json"), read_json(folder / DATA)
+    codes = sorted(config.get("languages") or [])
+    made = [step for step in all_steps(read_lineage(folder)).values() if step.get("stage") == "speech"]
+    rows = [
+        {"set": name, **row}
+        for name, table in results.get("tables", {}).items()
+        for row in [*table["rows"], *([table["average"]] if table.get("average") else [])]
+    ]
+    return render(
+        TEMPLATE,
+        title=title,
+        licence=licence,
+        codes=codes,
+        languages=sorted({code.split("_")[0] for code in codes}),
+        dimensions=config["embedding_size"],
+        rate=16_000,
+        has_decoder=(folder / DECODER_FOLDER).is_dir(),
+        teacher=next(
+            (Path(step["values"]["teacher"]).name for step in made[::-1] if step["values"].get("teacher")), None
+        ),
+        data=about,
+        steps=[{"name": Path(step["values"]["output_dir"]).name, **step["values"]} for step in made],
+        figures=rows,
+    )
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -1,0 +1,156 @@
+"""Speech on the command line and in the pipeline: encode, translate, mine and release agree with the library."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoFeatureExtractor, pipeline
+
+import hf_echo
+from hf_echo.inference import load_translator, translate
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
+from hf_echo.stages.speech_rows import new_config
+
+from ..speech_toy import RATE, SHAPE, say
+
+soundfile = pytest.importorskip("soundfile")
+TEXTS = ["a b c", "d e", "f g h a", "b b", "c"]
+
+
+@pytest.fixture(scope="module")
+def space(toy_trained, toy_tokenizer, tmp_path_factory):
+    """{"text": release of the toy model, "speech": encoder of random weights, "files": TSV, "out": folder}"""
+    place = tmp_path_factory.mktemp("space")
+    toy_trained.save_release(place / "text")
+    toy_tokenizer.save_pretrained(place / "text")
+    torch.manual_seed(0)
+    size = toy_trained.config.embedding_size
+    EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": size})).save_pretrained(place / "speech")
+    EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4).save_pretrained(place / "speech")
+    lines = ["audio\ttext"]
+    for number, text in enumerate(TEXTS):
+        soundfile.write(place / f"{number}.flac", say(text), RATE)
+        lines.append(f"{number}.flac\t{text}")
+    (place / "files.tsv").write_text("\n".join(lines) + "\n")
+    return place
+
+
+@pytest.fixture(scope="module")
+def vectors(space):
+    files = [str(space / f"{number}.flac") for number in range(len(TEXTS))]
+    return encode_speech(*load_speech_encoder(space / "speech", dtype="fp32"), files)
+
+
+@pytest.fixture(scope="module")
+def release(space):
+    from hf_echo.hub.release_speech import release_speech
+
+    (space / "speech" / "speech_data.json").write_text(
+        json.dumps(
+            {
+                "rows": [{"lang": "eng_Latn", "source": "flite", "voices": 1, "recordings": 3, "hours": 0.5}],
+                "voices": {"flite": ["kal16"]},
+            }
+        )
+    )
+    return release_speech(space / "speech", space / "release", decoder=space / "text", licence="apache-2.0")
+
+
+def test_encode(space, vectors, run, tmp_path):
+    out = tmp_path / "out.npy"
+    code, _, err = run("encode", "--audio", space / "files.tsv", out, "--model", space / "speech", "--dtype", "fp32")
+    assert code == 0, err
+    np.testing.assert_allclose(np.load(out), vectors, atol=1e-5)
+    run("encode", "--audio", space / "1.flac", out, "--model", space / "speech", "--normalize")
+    np.testing.assert_allclose(np.load(out)[0], vectors[1] / np.linalg.norm(vectors[1]), atol=1e-2)
+
+
+def test_translate(space, vectors, run, release):
+    """By the decoder of the text model, and by a release's own."""
+    text = load_translator(space / "text", dtype="fp32")
+    want = [" ".join(line.split()) for line in translate(*text, vectors, target_lang="eng_Latn")]
+    options = ("--to", "eng_Latn", "--dtype", "fp32")
+    other = ("--model", space / "speech", "--decoder", space / "text")
+    assert run("translate", "--audio", space / "files.tsv", *options, *other)[1].splitlines() == want
+    own = run("translate", "--audio", space / "2.flac", *options, "--model", release)[1]
+    assert own.splitlines() == want[2:3]
+
+
+def test_pipeline(space, vectors, release):
+    translator = pipeline("sonar-translation", model=str(release), device="cpu")
+    want = translate(*load_translator(space / "text", dtype="fp32"), vectors, target_lang="fra_Latn")
+    audio = [str(space / "0.flac"), (space / "1.flac").read_bytes(), {"array": say(TEXTS[2]), "sampling_rate": RATE}]
+    have = [row["translation_text"] for row in translator(audio, tgt_lang="fra_Latn")]
+    assert have == want[:3]
+    assert translator(str(space / "3.flac"), tgt_lang="fra_Latn")[0]["translation_text"] == want[3]
+    assert translator(vectors[4], tgt_lang="fra_Latn")[0]["translation_text"] == want[4]
+    with pytest.raises(FileNotFoundError, match="no audio file"):
+        translator("Bonjour", tgt_lang="fra_Latn")
+
+
+def test_a_release_opens_everywhere(space, vectors, release):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(release), device="cpu")
+    files = [str(space / f"{number}.flac") for number in range(len(TEXTS))]
+    np.testing.assert_allclose(model.encode(files), vectors, atol=1e-4)
+    assert isinstance(AutoFeatureExtractor.from_pretrained(release), EchoAudioFeatureExtractor)
+    card = (release / "README.md").read_text()
+    assert "license: apache-2.0" in card and "| eng_Latn | flite | 1 | 3 | 0.50 |" in card and "flite: kal16." in card
+    lineage = json.loads((release / "recipe.json").read_text())
+    assert set(lineage["parents"]) == {"model", "decoder"}
+
+
+def test_mine_speech_and_text(space, run, tmp_path):
+    """The pairs are those of `mine` on the same embeddings, and a second run reads what the first wrote."""
+    from hf_echo.mining import mine
+
+    (tmp_path / "text.txt").write_text("\n".join(TEXTS[::-1]) + "\n")
+    out, options = tmp_path / "pairs.tsv", ("--model", space / "speech", "--text-model", space / "text", "--k", 2)
+    command = ("mine", "--audio", space / "files.tsv", tmp_path / "text.txt", "--out", out, *options)
+    assert run(*command)[0] == 0
+    rows = [line.split("\t") for line in out.read_text().splitlines()[1:]]
+    files = [str(space / f"{number}.flac") for number in range(len(TEXTS))]
+    x = encode_speech(*load_speech_encoder(space / "speech"), files)
+    found = mine(x, any_encoder(str(space / "text"))(TEXTS[::-1], None), k=2)
+    want = [(files[i], TEXTS[::-1][j]) for i, j in zip(found.sources, found.targets)]
+    assert sorted((source, target) for _, source, target in rows) == sorted(want)
+    assert run(*command)[0] == 0
+
+
+def test_mine_speech_and_speech(space, run, tmp_path):
+    """Every recording finds itself."""
+    out = tmp_path / "pairs.tsv"
+    both = (space / "files.tsv", space / "files.tsv")
+    options = ("--out", out, "--model", space / "speech", "--margin", "cosine", "--audio-target")
+    code, _, err = run("mine", "--audio", *both, *options)
+    assert code == 0, err
+    rows = [line.split("\t") for line in out.read_text().splitlines()[1:]]
+    assert len(rows) == len(TEXTS) and all(source == target for _, source, target in rows)
+
+
+def test_refusals(space, refused, run, tmp_path):
+    out = tmp_path / "out.npy"
+    speech, text = ("--model", space / "speech"), ("--model", space / "text")
+    refused("not a speech encoder", "encode", "--audio", space / "files.tsv", out, *text)
+    refused("no file", "encode", "--audio", space / "none.wav", out, *speech)
+    (tmp_path / "list.tsv").write_text("a.wav\n")
+    refused("list.tsv:1: no audio file a.wav", "encode", "--audio", tmp_path / "list.tsv", out, *speech)
+    (tmp_path / "bad.wav").write_text("no audio")
+    code, _, err = run("encode", "--audio", tmp_path / "bad.wav", out, *speech)
+    assert (
+        code == 2 and err.splitlines()[-1].startswith("hf-echo: ") and "not a readable wav" in err and not out.exists()
+    )
+    refused("without decoder/: add", "translate", "--audio", space / "0.flac", *speech)
+    refused("--decoder belongs to --audio", "translate", "--decoder", "x", space / "files.tsv", *text)
+    files = space / "files.tsv"
+    refused("--audio-target needs --audio", "mine", "--audio-target", files, files, "-o", out, *speech)
+    refused("of a speech encoder", "release", space / "text", tmp_path / "r", "--license", "mit")
+    nano = str(hf_echo.pretrained("echo-nano"))
+    code, _, err = run("release", space / "speech", tmp_path / "r", "--decoder", nano)
+    assert code == 2 and "dimensions and the decoder of" in err.splitlines()[-1] and not (tmp_path / "r").exists()
