@@ -9,11 +9,11 @@ import typer
 
 from ..utils.files import load_npy
 from ..utils.text import read_lines
-from . import analyse, tokens
+from . import analyse, evaluate_speech, tokens
 from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, print_report
 
 commands = typer.Typer(
-    help="Measure a model: xsim, xsim++, translation, word alignment, probes, geometry, cost.",
+    help="Measure a model: xsim, xsim++, translation, speech, word alignment, probes, geometry, cost.",
     no_args_is_help=True,
     **PLAIN,
 )
@@ -245,3 +245,4 @@ def _translation_of_table(translate, data, target_lang, direction, scorer, blase
 
 analyse.add_to(commands)
 tokens.add_to(commands)
+evaluate_speech.add_to(commands)

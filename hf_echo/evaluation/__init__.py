@@ -24,6 +24,7 @@ from .groups import grouped
 from .probes.ease import EaseResult, explain_ease
 from .results import Result, Table
 from .retrieval.multilingual import evaluate_xsim, pairs_as_nway
+from .retrieval.speech import SpeechReport, evaluate_speech
 from .retrieval.xsim import XsimResult, text_groups, xsim
 from .retrieval.xsimpp import XsimppResult, xsimpp
 from .space.geometry import (
@@ -52,6 +53,7 @@ __all__ = [
     "GeometryResult",
     "PoolingResult",
     "Result",
+    "SpeechReport",
     "SpeedResult",
     "Stack",
     "Table",
@@ -69,6 +71,7 @@ __all__ = [
     "encode_parallel",
     "encoder_flops",
     "evaluate_geometry",
+    "evaluate_speech",
     "evaluate_translation",
     "evaluate_xsim",
     "explain_ease",

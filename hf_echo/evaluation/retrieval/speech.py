@@ -1,0 +1,253 @@
+"""Speech in the space of text (OS 8.3): speech to English text (xsim, xsim++), to its own text, to other speech.
+
+Contract: rows of the speech schema, one embedding per row and a text encoder in, a SpeechReport out. Each measure is
+wrong where the nearest candidate is another sentence. Candidates are the different texts of the language's own rows,
+so recordings of one sentence are never each other's error. The rows may be grouped by source, voice and length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...inference.encoders import Encode
+from ...search.checks import refuse_broken
+from ...search.margin import best_matches
+from ..results import Table
+from ..translation import translation_scores
+from .xsim import text_groups
+from .xsimpp import stack
+
+ENGLISH = "eng_Latn"
+# The languages that OS leaves out of the training of speech, to hear them through the text space (Table 19).
+TABLE_19 = "cat_Latn afr_Latn ukr_Cyrl mar_Deva bos_Latn slk_Latn ast_Latn mlt_Latn lao_Laoo jav_Latn".split()
+LENGTHS = (2.0, 4.0, 8.0, 16.0)  # seconds between the groups of length
+GROUPS = ("lang", "source", "speaker", "length")
+MEASURES = ("xsim", "xsimpp", "own_xsim", "text_xsim", "chrf", "bleu")
+
+Translate = Callable[[Any, str, str], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class SpeechReport:
+    """Tables: one row per language; per pair of languages (speech to speech); per source, speaker and length."""
+
+    languages: Table
+    pairs: Table
+    groups: dict[str, Table]
+
+    def to_dict(self) -> dict[str, Any]:
+        report = {"rows": self.languages.rows, "average": self.languages.average} | self.languages.notes
+        if self.pairs.rows:
+            report["speech_to_speech"] = {"rows": self.pairs.rows, "average": self.pairs.average}
+        return report | {f"by_{name}": table.rows for name, table in self.groups.items()}
+
+
+def evaluate_speech(
+    rows: Iterable[Mapping[str, Any]],
+    embeddings: np.ndarray,
+    encode: Encode,
+    *,
+    seconds: Sequence[float] | None = None,
+    negatives: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    translate: Translate | None = None,
+    unheard: Collection[str] | None = None,
+    margin: str | None = None,
+    k: int = 4,
+) -> SpeechReport:
+    """Measure a speech encoder.
+
+    Args:
+        rows: mappings with text, lang, and english (the translation; the text itself in English); source and speaker
+            give groups. Rows without English are measured against their own text alone.
+        embeddings: (n, d), one per row.
+        encode: text encoder of the same space, (texts, lang) -> (n, d).
+        seconds: length of each audio, for groups by length.
+        negatives: English text -> hard negatives (text, kind); adds xsim++.
+        translate: (embeddings or texts, source_lang, target_lang) -> texts; adds BLEU and chrF++ into English, from
+            speech and, as `text_`, from the text that was spoken.
+        unheard: languages without speech in training (Table 19's experiment); adds the column heard, and averages.
+        margin, k: as in `xsim`.
+
+    Returns:
+        Languages: lang, count, candidates (different English texts), xsim (speech to English text), text_xsim (the
+        spoken text to English text: what the text encoder alone gets wrong), own_xsim (speech to its own text), all
+        in percent; with options xsimpp, bleu, chrf, text_bleu, text_chrf, heard. Pairs: lang, target_lang, count,
+        xsim between recordings of sentences with one English translation.
+
+    Raises:
+        ValueError: no rows, a number of embeddings or seconds other than of rows, a missing text, broken embeddings,
+            no English at all.
+    """
+    rows = [dict(row) for row in _without_audio(rows)]
+    embeddings = np.asarray(embeddings)
+    if not rows:
+        raise ValueError("no rows: give at least one recording")
+    if embeddings.ndim != 2 or len(embeddings) != len(rows):
+        raise ValueError(f"embeddings have shape {embeddings.shape}; {len(rows)} rows need one each")
+    if seconds is not None and len(seconds) != len(rows):
+        raise ValueError(f"{len(seconds)} lengths for {len(rows)} rows")
+    for number, row in enumerate(rows):
+        if not row.get("text") or not row.get("lang"):
+            raise ValueError(f"row {number + 1} has no {'lang' if row.get('text') else 'text'}")
+        if is_english(row["lang"]):
+            row["english"] = row["text"]
+    if not any(row.get("english") for row in rows):
+        raise ValueError("no row has an English translation: add the column english")
+    refuse_broken(embeddings, lambda row: f"speech embedding of row {row + 1} ({rows[row]['text'][:40]!r})")
+    by_lang: dict[str, np.ndarray] = {}
+    langs = np.array([row["lang"] for row in rows], dtype=object)
+    for lang in dict.fromkeys(langs):
+        by_lang[lang] = np.flatnonzero(langs == lang)
+
+    options, encode = {"margin": margin, "k": k}, _remembered(encode)
+    wrong: dict[str, np.ndarray] = {name: np.full(len(rows), np.nan) for name in ("xsim", "xsimpp", "own_xsim")}
+    table = []
+    for lang, places in by_lang.items():
+        own = [rows[place]["text"] for place in places]
+        wrong["own_xsim"][places] = _wrong(embeddings[places], own, own, encode, lang, **options)
+        row: dict[str, Any] = {"lang": lang, "count": len(places)}
+        if unheard is not None:
+            row["heard"] = lang not in set(unheard)
+        measured = places[[bool(rows[place].get("english")) for place in places]]
+        if len(measured):
+            x, english = embeddings[measured], [rows[place]["english"] for place in measured]
+            texts = [rows[place]["text"] for place in measured]
+            row |= {"candidates": len(set(english))}
+            wrong["xsim"][measured] = _wrong(x, english, english, encode, ENGLISH, **options)
+            row["xsim"] = _percent(wrong["xsim"][places])
+            if negatives is not None:
+                hard = {text: negatives.get(text, ()) for text in english}
+                wrong["xsimpp"][measured] = _wrong(x, english, english, encode, ENGLISH, hard, **options)
+                row["xsimpp"] = _percent(wrong["xsimpp"][places])
+            once = list({text: at for at, text in enumerate(texts)}.values())
+            spoken = encode([texts[at] for at in once], lang)
+            right = [english[at] for at in once]
+            row["text_xsim"] = _percent(_wrong(spoken, right, right, encode, ENGLISH, **options))
+            if translate is not None:
+                row |= _translated(translate, x, texts, english, lang)
+        row["own_xsim"] = _percent(wrong["own_xsim"][places])
+        table.append(row)
+
+    measures = [name for name in (*MEASURES, "text_chrf", "text_bleu") if any(name in row for row in table)]
+    languages = Table(table, notes=dict(options)).with_average(measures)
+    if unheard is not None:
+        for name, heard in (("average_heard", True), ("average_unheard", False)):
+            part = Table([row for row in table if row["heard"] is heard]).with_average(measures).average
+            languages.notes[name] = {key: value for key, value in (part or {}).items() if key != "lang"} or None
+    return SpeechReport(languages, _pairs(rows, embeddings, by_lang, **options), _groups(rows, wrong, seconds))
+
+
+def is_english(lang: str) -> bool:
+    return lang == ENGLISH or lang.startswith(ENGLISH + "_")
+
+
+def _without_audio(rows: Any) -> Iterable[Mapping[str, Any]]:
+    return rows.remove_columns("audio") if "audio" in (getattr(rows, "column_names", None) or ()) else rows
+
+
+def _remembered(encode: Encode) -> Encode:
+    """The encoder with a memory: languages share most English texts."""
+    known: dict[tuple[str, str], np.ndarray] = {}
+
+    def encode_once(texts: list[str], lang: str) -> np.ndarray:
+        new = [text for text in dict.fromkeys(texts) if (text, lang) not in known]
+        if new:
+            known.update(zip(((text, lang) for text in new), np.asarray(encode(new, lang)), strict=True))
+        return np.stack([known[text, lang] for text in texts])
+
+    return encode_once
+
+
+def _wrong(
+    x: np.ndarray,
+    gold: Sequence[str],
+    texts: Sequence[str],
+    encode: Encode,
+    lang: str,
+    negatives: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    **options: Any,
+) -> np.ndarray:
+    """(n,) 1.0 where the best of the different texts (and of all hard negatives) is not the gold text of x[i]."""
+    candidates = list(dict.fromkeys(texts))
+    y = encode(candidates, lang)
+    if hard := [text for candidate in candidates for text, _ in (negatives or {}).get(candidate, ())]:
+        y = stack(y, encode(hard, lang))
+    found = best_matches(x, y, **options)
+    place = {text: at for at, text in enumerate(candidates)}
+    return (found != np.array([place[text] for text in gold])).astype(float)
+
+
+def _translated(translate: Translate, x: np.ndarray, texts: list[str], english: list[str], lang: str) -> dict[str, Any]:
+    scores = {}
+    for prefix, inputs in (("", x), ("text_", texts)):
+        hypotheses = list(translate(inputs, lang, ENGLISH))
+        result = translation_scores(hypotheses, english, source_lang=lang, target_lang=ENGLISH, spbleu=False)
+        scores |= {f"{prefix}bleu": result.bleu, f"{prefix}chrf": result.chrf}
+    return scores
+
+
+def _pairs(rows: list[dict], embeddings: np.ndarray, by_lang: Mapping[str, np.ndarray], **options: Any) -> Table:
+    """Speech to speech: the nearest recording in another language must have the same English sentence."""
+    table = []
+    english = {lang: np.array([rows[place].get("english") or "" for place in at]) for lang, at in by_lang.items()}
+    for source in by_lang:
+        for target in by_lang:
+            common = (set(english[source]) & set(english[target])) - {""}
+            if source == target or not common:
+                continue
+            left, right = (np.isin(english[lang], list(common)) for lang in (source, target))
+            found = best_matches(embeddings[by_lang[source][left]], embeddings[by_lang[target][right]], **options)
+            wrong = english[target][right][found] != english[source][left]
+            table.append(
+                {
+                    "lang": source,
+                    "target_lang": target,
+                    "count": int(left.sum()),
+                    "candidates": int(right.sum()),
+                    "xsim": _percent(wrong),
+                }
+            )
+    return Table(table).with_average(["xsim"])
+
+
+def _groups(rows: list[dict], wrong: Mapping[str, np.ndarray], seconds: Sequence[float] | None) -> dict[str, Table]:
+    """Errors of rows by source, speaker and length, against the candidates of their language."""
+    labels = {name: [row.get(name) for row in rows] for name in ("source", "speaker")}
+    if seconds is not None:
+        labels["length"] = [_length(value) for value in seconds]
+    tables = {}
+    for name, values in labels.items():
+        if not any(values):
+            continue
+        names = sorted({value for value in values if value}, key=_by_length if name == "length" else str)
+        numbers = text_groups([value or "" for value in values])
+        group_of = dict(zip(values, numbers, strict=True))
+        table = []
+        for value in names:
+            inside = numbers == group_of[value]
+            row = {name: value, "count": int(inside.sum())}
+            row |= {
+                measure: _percent(errors[inside]) for measure, errors in wrong.items() if not np.isnan(errors).all()
+            }
+            table.append(row)
+        tables[name] = Table(table)
+    return tables
+
+
+def _length(seconds: float) -> str:
+    above = [limit for limit in LENGTHS if seconds < limit]
+    return f"under {above[0]:g} s" if above else f"{LENGTHS[-1]:g} s and more"
+
+
+def _by_length(label: str) -> float:
+    return np.inf if "more" in label else float(label.split()[1])
+
+
+def _percent(wrong: np.ndarray) -> float | None:
+    wrong = np.asarray(wrong, float)
+    wrong = wrong[~np.isnan(wrong)]
+    return 100 * float(wrong.mean()) if len(wrong) else None

@@ -1,0 +1,199 @@
+"""Speech measures on embeddings that are known, against counts by hand; the command with a tiny random encoder."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import datasets
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.evaluation import evaluate_speech
+from hf_echo.evaluation.retrieval.speech import TABLE_19, _length
+from hf_echo.languages import is_language
+
+COMMAND = "evaluate"
+MEANINGS = ["sun", "rain", "snow", "wind"]
+WORDS = {
+    "eng_Latn": MEANINGS,
+    "deu_Latn": ["Sonne", "Regen", "Schnee", "Wind"],
+    "cat_Latn": ["sol", "pluja", "neu", "vent"],
+}
+AXES = np.eye(8)
+
+
+def encode(texts, lang):
+    """Each meaning is an axis, in every language. The Catalan text of snow is at rain. Negatives are at axis 4 on."""
+    vectors = []
+    for text in texts:
+        if text.startswith("not "):
+            vectors.append(AXES[4 + MEANINGS.index(text[4:])])
+        else:
+            at = WORDS[lang].index(text)
+            vectors.append(AXES[1] if (lang, at) == ("cat_Latn", 2) else AXES[at])
+    return np.stack(vectors)
+
+
+def row(lang: str, meaning: int, at: int, source: str = "one", speaker: str = "v", english: bool = True):
+    """(row, embedding): speech of a meaning that the encoder puts on axis `at`."""
+    text = {"english": MEANINGS[meaning]} if english and lang != "eng_Latn" else {}
+    return {"text": WORDS[lang][meaning], "lang": lang, "source": source, "speaker": speaker} | text, AXES[at] * 2.5
+
+
+SPEECH = [
+    row("eng_Latn", 0, 0),
+    row("eng_Latn", 0, 1, "two"),  # a second recording of sun, heard as rain
+    row("eng_Latn", 1, 1),
+    row("eng_Latn", 2, 2, "two", "w"),
+    row("deu_Latn", 0, 0),
+    row("deu_Latn", 3, 3, "two", "w"),
+    row("cat_Latn", 2, 2),  # its text is wrong, its speech is right
+    row("cat_Latn", 1, 0, "two"),  # heard as sun, which no Catalan row is
+    row("cat_Latn", 1, 1, "two", english=False),
+]
+ROWS, VECTORS = [r for r, _ in SPEECH], np.stack([v for _, v in SPEECH])
+
+
+def test_by_language_against_counts_by_hand():
+    report = evaluate_speech(ROWS, VECTORS, encode, unheard=["cat_Latn"])
+    table = {row.pop("lang"): row for row in report.languages.rows}
+    assert table["eng_Latn"] == dict(count=4, heard=True, candidates=3, xsim=25.0, text_xsim=0.0, own_xsim=25.0)
+    assert table["deu_Latn"] == dict(count=2, heard=True, candidates=2, xsim=0.0, text_xsim=0.0, own_xsim=0.0)
+    # Candidates of Catalan are snow and rain. Speech on the axis of sun has cosine 0 with both, and equal scores go to
+    # the first, snow. In its own text, snow and rain are both on axis 1: the first one, snow, is found for all.
+    assert table["cat_Latn"] == dict(
+        count=3, heard=False, candidates=2, xsim=50.0, text_xsim=50.0, own_xsim=pytest.approx(200 / 3)
+    )
+    assert report.languages.average["xsim"] == 25.0
+    assert report.languages.notes["average_heard"]["xsim"] == 12.5
+    assert report.languages.notes["average_unheard"]["xsim"] == 50.0
+
+
+def test_groups_by_source_speaker_and_length():
+    seconds = [1, 1, 3, 3, 1, 20, 1, 3, 3]
+    groups = evaluate_speech(ROWS, VECTORS, encode, seconds=seconds).groups
+    # row 2 (two, v, 1 s) and row 8 (two, v, 3 s) are the only errors into English, of eight rows with English
+    by_source = {row["source"]: (row["count"], row["xsim"]) for row in groups["source"].rows}
+    assert by_source == {"one": (4, 0.0), "two": (5, 50.0)}
+    by_speaker = {row["speaker"]: row["xsim"] for row in groups["speaker"].rows}
+    assert by_speaker == {"v": pytest.approx(100 * 2 / 6), "w": 0.0}
+    by_length = [(row["length"], row["count"], row["xsim"]) for row in groups["length"].rows]
+    assert by_length == [("under 2 s", 4, 25.0), ("under 4 s", 4, pytest.approx(100 / 3)), ("16 s and more", 1, 0.0)]
+    assert [_length(value) for value in (1.9, 2, 15.9, 16)] == ["under 2 s", "under 4 s", "under 16 s", "16 s and more"]
+    plain = evaluate_speech([{"text": "sun", "lang": "eng_Latn"}], AXES[:1], encode)
+    assert plain.groups == {} and plain.languages.rows[0]["xsim"] == 0
+
+
+def test_speech_to_speech():
+    pairs = {(r["lang"], r["target_lang"]): r for r in evaluate_speech(ROWS, VECTORS, encode).pairs.rows}
+    # German and English share sun; wind is not in English. Two English recordings of sun are candidates.
+    assert pairs["deu_Latn", "eng_Latn"] == dict(
+        lang="deu_Latn", target_lang="eng_Latn", count=1, candidates=2, xsim=0.0
+    )
+    assert pairs["eng_Latn", "deu_Latn"]["count"] == 2 and pairs["eng_Latn", "deu_Latn"]["xsim"] == 0.0
+    # English and Catalan share rain and snow. Rain is near to none (Catalan rain is at sun) and takes the first, snow.
+    assert pairs["eng_Latn", "cat_Latn"]["count"] == 2 and pairs["eng_Latn", "cat_Latn"]["xsim"] == 50.0
+    assert ("deu_Latn", "cat_Latn") not in pairs
+
+
+def test_hard_negatives_are_candidates():
+    """English speech of rain lies a little nearer to a negative of snow; without negatives it is right."""
+    vectors = VECTORS.copy()
+    vectors[2] = AXES[1] + 1.1 * AXES[6]
+    negatives = {text: [(f"not {text}", "negation")] for text in MEANINGS}
+    report = evaluate_speech(ROWS, vectors, encode, negatives=negatives).languages.rows[0]
+    assert report["xsim"] == 25.0 and report["xsimpp"] == 50.0
+
+
+def test_translation_scores():
+    """A decoder that reads the axis: the scores of sacrebleu for these words."""
+    from sacrebleu.metrics import CHRF
+
+    def translate(inputs, source, target):
+        assert target == "eng_Latn"
+        return [MEANINGS[int(np.argmax(v))] if not isinstance(v, str) else "sun" for v in inputs]
+
+    report = evaluate_speech(ROWS, VECTORS, encode, translate=translate)
+    english, german, _ = report.languages.rows
+    assert german["chrf"] == 100 and german["text_chrf"] < 60
+    want = CHRF(word_order=2).corpus_score(["sun", "rain", "rain", "snow"], [["sun", "sun", "rain", "snow"]]).score
+    assert english["chrf"] == pytest.approx(want) and english["bleu"] >= 0
+    assert report.to_dict()["average"]["chrf"] < 100
+
+
+@pytest.mark.parametrize(
+    "rows, vectors, options, message",
+    [
+        ([], AXES[:0], {}, "no rows"),
+        (ROWS, VECTORS[:3], {}, "9 rows need one each"),
+        (ROWS, VECTORS, {"seconds": [1]}, "1 lengths for 9 rows"),
+        ([{"lang": "deu_Latn"}], AXES[:1], {}, "row 1 has no text"),
+        ([{"lang": "deu_Latn", "text": "Sonne"}], AXES[:1], {}, "no row has an English translation"),
+        (ROWS, VECTORS * np.where(np.arange(9) == 4, np.nan, 1)[:, None], {}, r"speech embedding of row 5 \('Sonne'\)"),
+    ],
+)
+def test_wrong_input(rows, vectors, options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        evaluate_speech(rows, vectors, encode, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_table_19_names_languages():
+    assert len(TABLE_19) == 10 and all(map(is_language, TABLE_19))
+
+
+@pytest.fixture
+def speech_folder(tmp_path, monkeypatch):
+    """A tiny random speech encoder with the embedding size of echo-nano, and a corpus of tones."""
+    soundfile = pytest.importorskip("soundfile")
+    from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    torch.manual_seed(0)
+    audio = dict(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, apply_spec_augment=False
+    )
+    config = EchoSpeechConfig(
+        audio_config={"model_type": "wav2vec2-bert", **audio},
+        embedding_size=256,
+        pooler_heads=2,
+        pooler_layers=1,
+        pooler_intermediate_size=32,
+        languages=["eng_Latn"],
+    )
+    EchoSpeechEncoder(config).save_pretrained(tmp_path / "model")
+    EchoAudioFeatureExtractor(features="log-mel").save_pretrained(tmp_path / "model")
+    lines = ["audio\ttext\tlang\tenglish\tsource"]
+    for number, (text, lang) in enumerate(
+        [("We saw 12 ships.", "eng_Latn"), ("Ja", "deu_Latn"), ("Nein", "deu_Latn")] * 2
+    ):
+        tone = 0.3 * np.sin(2 * np.pi * (200 + 50 * number) * np.arange(8000 + 800 * number) / 16_000)
+        soundfile.write(tmp_path / f"{number}.wav", tone, 16_000)
+        lines.append(f"{number}.wav\t{text}\t{lang}\t{ {'Ja': 'Yes', 'Nein': 'No'}.get(text, '') }\tespeak-ng")
+    (tmp_path / "speech.tsv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_command(run, refused, speech_folder, monkeypatch):
+    arguments = ["speech", "--model", speech_folder / "model", "--data", speech_folder / "speech.tsv"]
+    arguments += ["--text-model", "echo-nano"]
+    code, out, err = run(*arguments, "--hard-negatives", "--decoder", "echo-nano", "--json", speech_folder / "r.json")
+    assert code == 0, err
+    report = json.loads(out)
+    table = {row["lang"]: row for row in report["rows"]}
+    assert table["eng_Latn"]["heard"] and not table["deu_Latn"]["heard"]  # the model names English
+    assert table["deu_Latn"]["count"] == 4 and table["deu_Latn"]["candidates"] == 2
+    assert 0 <= table["deu_Latn"]["chrf"] < 60 and table["deu_Latn"]["text_xsim"] <= 50
+    assert {row["length"] for row in report["by_length"]} == {"under 2 s"} and report["by_source"][0]["count"] == 6
+    assert report["hours"] == pytest.approx(sum(8000 + 800 * n for n in range(6)) / 16_000 / 3600)
+
+    (speech_folder / "2.wav").write_text("not audio")
+    refused("2.wav: not a readable wav", *arguments)
+    code, out, err = run(*arguments, "--on-bad-row", "skip")
+    assert code == 0 and json.loads(out)["skipped"] == 1 and "skipped 1 of 6 audio files, the first:" in err
+    other = "hf_echo.inference.any_encoder.any_encoder"
+    monkeypatch.setattr(other, lambda name: lambda texts, lang: np.ones((len(texts), 24)))
+    code, _, err = run(*arguments, "--on-bad-row", "skip")
+    assert code == 2 and re.search("embeddings of size 256 and .*echo-nano of size 24: give", err)
