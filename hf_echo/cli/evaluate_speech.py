@@ -17,7 +17,7 @@ def add_to(commands: typer.Typer) -> None:
 
 
 def speech(
-    model: Annotated[str, typer.Option("--model", "-m", help="Speech encoder: folder or Hub name.")],
+    speech_model: Annotated[str, typer.Option("--model", "-m", help="Speech encoder: folder or Hub name.")],
     data: Annotated[
         str, typer.Option(help="Speech: a table, Common Voice, FLEURS, Parquet with audio, or a Hub dataset.")
     ],
@@ -57,18 +57,18 @@ def speech(
     from ..inference.encode_speech import encode_speech, load_speech_encoder, open_extractor
     from ..languages import find_language
 
-    rate = open_extractor(model).sampling_rate  # before weights are loaded, so that bad data are named early
+    rate = open_extractor(speech_model).sampling_rate  # before weights are loaded, so that bad data are named early
     rows = load_speech(data, lang=lang, split=split, on_bad_row=on_bad_row, limit=limit)
     skipped = 0
     if on_bad_row == "skip":
         rows, skipped = _usable(rows, rate)
     seconds = audio_lengths(rows, rate) / rate
-    encoder, extractor = load_speech_encoder(model)
+    encoder, extractor = load_speech_encoder(speech_model)
     encode = any_encoder(text_model)
     size = encode([rows[0]["text"]], rows[0]["lang"]).shape[1]
     if size != encoder.config.embedding_size:
         raise ValueError(
-            f"{model} gives embeddings of size {encoder.config.embedding_size} and {text_model} of size {size}: "
+            f"{speech_model} gives embeddings of size {encoder.config.embedding_size} and {text_model} of size {size}: "
             "give the text encoder that it was trained with (--text-model)"
         )
     trained = encoder.config.languages
@@ -87,7 +87,12 @@ def speech(
         margin=margin,
         k=k,
     )
-    about: dict[str, Any] = {"model": model, "text_model": text_model, "data": data, "hours": seconds.sum() / 3600}
+    about: dict[str, Any] = {
+        "model": speech_model,
+        "text_model": text_model,
+        "data": data,
+        "hours": seconds.sum() / 3600,
+    }
     if decoder:
         about["decoder"] = decoder
     print_report(about | ({"skipped": skipped} if skipped else {}) | report.to_dict(), out)

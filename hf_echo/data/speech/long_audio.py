@@ -193,5 +193,5 @@ def _silero():
     try:
         from silero_vad import load_silero_vad
     except ImportError:
-        raise ImportError("vad='silero' needs silero-vad: pip install silero-vad; or use vad='energy'") from None
+        raise ImportError("vad='silero' needs silero-vad: pip install 'hf-echo[vad]'; or use vad='energy'") from None
     return load_silero_vad(onnx=False)

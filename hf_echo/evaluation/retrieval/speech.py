@@ -109,28 +109,28 @@ def evaluate_speech(
     for lang, places in by_lang.items():
         own = [rows[place]["text"] for place in places]
         wrong["own_xsim"][places] = _wrong(embeddings[places], own, own, encode, lang, **options)
-        row: dict[str, Any] = {"lang": lang, "count": len(places)}
+        line: dict[str, Any] = {"lang": lang, "count": len(places)}
         if unheard is not None:
-            row["heard"] = lang not in set(unheard)
+            line["heard"] = lang not in set(unheard)
         measured = places[[bool(rows[place].get("english")) for place in places]]
         if len(measured):
             x, english = embeddings[measured], [rows[place]["english"] for place in measured]
             texts = [rows[place]["text"] for place in measured]
-            row |= {"candidates": len(set(english))}
+            line |= {"candidates": len(set(english))}
             wrong["xsim"][measured] = _wrong(x, english, english, encode, ENGLISH, **options)
-            row["xsim"] = _percent(wrong["xsim"][places])
+            line["xsim"] = _percent(wrong["xsim"][places])
             if negatives is not None:
                 hard = {text: negatives.get(text, ()) for text in english}
                 wrong["xsimpp"][measured] = _wrong(x, english, english, encode, ENGLISH, hard, **options)
-                row["xsimpp"] = _percent(wrong["xsimpp"][places])
+                line["xsimpp"] = _percent(wrong["xsimpp"][places])
             once = list({text: at for at, text in enumerate(texts)}.values())
             spoken = encode([texts[at] for at in once], lang)
             right = [english[at] for at in once]
-            row["text_xsim"] = _percent(_wrong(spoken, right, right, encode, ENGLISH, **options))
+            line["text_xsim"] = _percent(_wrong(spoken, right, right, encode, ENGLISH, **options))
             if translate is not None:
-                row |= _translated(translate, x, texts, english, lang)
-        row["own_xsim"] = _percent(wrong["own_xsim"][places])
-        table.append(row)
+                line |= _translated(translate, x, texts, english, lang)
+        line["own_xsim"] = _percent(wrong["own_xsim"][places])
+        table.append(line)
 
     measures = [name for name in (*MEASURES, "text_chrf", "text_bleu") if any(name in row for row in table)]
     languages = Table(table, notes=dict(options)).with_average(measures)
