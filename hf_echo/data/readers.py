@@ -216,6 +216,17 @@ def looks_like_file(label: str) -> bool:
 
 
 def _hub_part(label: str, name: str | None, split: str | None, streaming: bool) -> Part:
+    return open_hub(split_revision(label)[0], hub_dataset(label, name, split, streaming=streaming))
+
+
+def hub_dataset(
+    label: str, name: str | None, split: str | None, *, streaming: bool = False
+) -> Dataset | IterableDataset:
+    """A dataset of the Hub: one split, or all of them joined.
+
+    Raises:
+        FileNotFoundError: there is none, or the Hub cannot be asked. ValueError: no such split or configuration.
+    """
     from datasets import concatenate_datasets, config, load_dataset
 
     label, revision = split_revision(label)
@@ -233,7 +244,7 @@ def _hub_part(label: str, name: str | None, split: str | None, streaming: bool) 
         raise ValueError(f"{label}: {' '.join(str(error).split())}") from None
     if split is None:
         dataset = concatenate_datasets(list(dataset.values()))
-    return open_hub(label, dataset)
+    return dataset
 
 
 def _builtin(

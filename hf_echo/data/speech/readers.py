@@ -6,21 +6,20 @@ Voice), `audio/SPLIT/` (FLEURS), `audio/`, `wavs/`, `wav/`. Audio is not decoded
 
 from __future__ import annotations
 
-import csv
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ...languages import find_language
-from ..formats import BLOCK, Block, Part, open_file, suffix_of
+from ..formats import BLOCK, Block, Part, suffix_of
 from ..schema import check_text
 from ..tables import SPLIT_WORDS, BadRows, Plan, as_list, checked_tables, list_files, to_dataset
+from .layouts import FLEURS, Extra, audio_folders, common_voice_columns, fleurs_columns, open_table, speech_tables
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
@@ -35,12 +34,6 @@ ALIASES = {
     "source": ("source", "engine"),
     "speaker": ("speaker", "speaker_id", "client_id", "voice"),
 }
-TABLES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json")
-METADATA = "metadata.csv"
-FLEURS = ["id", "file_name", "raw_transcription", "transcription", "characters", "num_samples", "gender"]
-ENGLISH_FLEURS = "en_us"
-REGION = re.compile(r"_([a-z]{2}|\d{3})$")  # of the folders fr_fr, es_419, cmn_hans_cn
-COMMON_VOICE_SPLITS = ("train", "dev", "test")
 
 
 def features(optional: Sequence[str] = ()) -> Features:
@@ -96,40 +89,20 @@ def load_speech(
         return _from_dataset(path_or_name, "the dataset", bad, limit, **arguments)
     path = Path(path_or_name)
     if path.exists():
-        tables = _tables(path, split)
+        tables = speech_tables(path, split)
         if tables:
             return _from_tables(tables, bad, limit, **arguments)
     dataset = _open_dataset(path, str(path_or_name), split, name)
     return _from_dataset(dataset, str(path_or_name), bad, limit, **arguments)
 
 
-def _tables(path: Path, split: str | None) -> list[Path]:
-    """The tables of paths of a file or folder; none where `datasets` reads the folder."""
-    if path.is_file():
-        return [path] if suffix_of(path) in TABLES or path.name == METADATA else []
-    if any((path / file).exists() for file in ("state.json", "dataset_dict.json")):
-        return []
-    if (path / METADATA).exists():
-        return [path / METADATA]
-    common_voice = sorted(clips.parent for clips in [*path.glob("clips"), *path.glob("*/clips")] if clips.is_dir())
-    if common_voice:
-        names = COMMON_VOICE_SPLITS if split is None else ("dev",) if SPLIT_WORDS.get(split) == "validation" else split
-        names = [names] if isinstance(names, str) else names
-        files = [folder / f"{stem}.tsv" for folder in common_voice for stem in names]
-        if not (files := [file for file in files if file.exists()]):
-            raise FileNotFoundError(f"{path}: a Common Voice folder without {split or 'train'}.tsv")
-        return files
-    files = [file for file in path.rglob("*") if suffix_of(file) in TABLES]
-    return [file for file in list_files(path, split) if suffix_of(file) in TABLES] if files else []
-
-
 def _from_tables(files: list[Path], bad: BadRows, limit: int | None, columns, constants, need_text) -> Dataset:
     plans, identities = [], []
     for file in files:
-        part = _open_table(file)
-        extra = _fleurs_columns(file, constants) if part.columns == FLEURS else _common_voice_columns(file, constants)
+        part = open_table(file)
+        extra = fleurs_columns(file, constants) if part.columns == FLEURS else common_voice_columns(file, constants)
         mapping = find_columns(part.columns, columns, [*constants, *extra], part.label, need_text)
-        folders = [file.parent / place for place in _audio_folders(file)]
+        folders = [file.parent / place for place in audio_folders(file)]
         folders = [folder for folder in folders if folder.is_dir()]
         read = partial(_read_located, part, mapping["audio"], folders, extra)
         plans.append(Plan(part._replace(read=read), mapping | {name: name for name in extra}))
@@ -138,78 +111,6 @@ def _from_tables(files: list[Path], bad: BadRows, limit: int | None, columns, co
     convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
     key = ("speech", identities, sorted(constants.items()), optional, need_text, bad.skip, limit)
     return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features(optional), key)
-
-
-def _open_table(file: Path) -> Part:
-    """FLEURS has no header: a number, then the name of a wav file."""
-    if file.name == METADATA:
-        return _open_metadata(file)
-    part = open_file(file)
-    fields = part.columns
-    if len(fields) == len(FLEURS) and fields[0].isdigit() and fields[1].endswith(".wav"):
-        part = open_file(file, is_header=lambda fields: False, without_header=FLEURS)
-    return part
-
-
-def _open_metadata(file: Path) -> Part:
-    """`metadata.csv` of an audiofolder (commas, header), or of LJSpeech (`id|text|...` without header)."""
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        head = lines.readline()
-    bars = "|" in head and not {"file_name", "audio"} & set(re.split("[,|]", head.strip()))
-    columns = ["audio", "text"] if bars else next(csv.reader([head]), [])
-    stat = file.stat()
-    identity = (str(file.resolve()), stat.st_mtime_ns, stat.st_size)
-    return Part(str(file), columns, partial(_read_metadata, file, columns, bars), identity)
-
-
-def _read_metadata(file: Path, columns: list[str], bars: bool, wanted: Sequence[str]) -> Iterator[Block]:
-    style = {"delimiter": "|", "quoting": csv.QUOTE_NONE} if bars else {}
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        rows = csv.reader(lines, **style)
-        if not bars:
-            next(rows, None)
-        while taken := list(islice(((rows.line_num, row) for row in rows if row), BLOCK)):
-            width = len(columns)
-            bad = [(n, f"{len(row)} fields instead of {width}") for n, row in taken if len(row) < width]
-            good = [(n, row) for n, row in taken if len(row) >= width]
-            picked = {name: [row[columns.index(name)] for _, row in good] for name in wanted}
-            yield Block(picked, [n for n, _ in good], bad)
-
-
-def _audio_folders(file: Path) -> list[str]:
-    stem = file.name.split(".")[0]
-    return ["", "clips", f"audio/{stem}", "audio", stem, "wavs", "wav"]
-
-
-Extra = dict[str, Callable[[Mapping[str, Sequence]], list]]
-
-
-def _common_voice_columns(file: Path, constants: Mapping[str, str]) -> Extra:
-    is_common_voice = (file.parent / "clips").is_dir() and "source" not in constants
-    return {"source": lambda block: ["common_voice"] * len(block["audio"])} if is_common_voice else {}
-
-
-def _fleurs_columns(file: Path, constants: Mapping[str, str]) -> Extra:
-    """Language, source and English text, which a FLEURS table has in its folder, not in a column."""
-    extra: Extra = {}
-    if "lang" not in constants:
-        code = find_language(REGION.sub("", file.parent.name.lower()))
-        extra["lang"] = lambda block: [code] * len(block["audio"])
-    if "source" not in constants:
-        extra["source"] = lambda block: ["fleurs"] * len(block["audio"])
-    tables = [
-        table for stem in COMMON_VOICE_SPLITS if (table := file.parent.parent / ENGLISH_FLEURS / f"{stem}.tsv").exists()
-    ]
-    if tables:
-        english = _sentences_by_number(tuple(tables))
-        extra["english"] = lambda block: [english.get(number) for number in block["id"]]
-    return extra
-
-
-@lru_cache(maxsize=4)
-def _sentences_by_number(tables: tuple[Path, ...]) -> dict[str, str]:
-    blocks = (block for table in tables for block in _open_table(table).read(["id", "raw_transcription"]))
-    return {n: text for block in blocks for n, text in zip(block.columns["id"], block.columns["raw_transcription"])}
 
 
 def _read_located(part: Part, audio: str, folders: list[Path], extra: Extra, wanted: Sequence[str]) -> Iterator[Block]:
@@ -303,30 +204,23 @@ def _code(lang: Any) -> str:
 
 def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -> Dataset:
     from datasets import DatasetDict, concatenate_datasets, load_dataset, load_from_disk
+    from datasets.exceptions import DatasetsError
 
-    from ..readers import looks_like_file
+    from ..readers import hub_dataset, looks_like_file
 
-    if not path.exists() and looks_like_file(label):
-        raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
-    if path.exists():
-        try:
-            if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
-                found = load_from_disk(str(path))
-            else:
-                found = load_dataset("parquet", data_files=[str(f) for f in _parquet_files(path, split)], split="train")
-        except (OSError, ValueError, RuntimeError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise ValueError(f"{label}: not a readable speech dataset ({' '.join(str(error).split())})") from None
-    else:
-        from datasets.exceptions import DatasetNotFoundError
-
-        try:
-            found = load_dataset(label, name)
-        except (OSError, DatasetNotFoundError) as error:
-            raise FileNotFoundError(
-                f"{label}: no such file, folder or Hub dataset: {str(error).splitlines()[0]}"
-            ) from None
+    if not path.exists():
+        if looks_like_file(label):
+            raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
+        return hub_dataset(label, name, split)
+    try:
+        if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
+            found = load_from_disk(str(path))
+        else:
+            found = load_dataset("parquet", data_files=[str(f) for f in _parquet_files(path, split)], split="train")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        raise ValueError(f"{label}: not a readable speech dataset ({' '.join(str(error).split())})") from None
     if not isinstance(found, DatasetDict):
         return found
     if split is None:
@@ -340,7 +234,8 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
 def _parquet_files(path: Path, split: str | None) -> list[Path]:
     files = [file for file in list_files(path, split) if suffix_of(file) == ".parquet"]
     if not files:
-        raise FileNotFoundError(f"{path}: no table of audio (.tsv, .jsonl, .parquet) in this folder")
+        what = "is not a table of audio" if path.is_file() else "no table of audio in this folder"
+        raise FileNotFoundError(f"{path}: {what} (.tsv, .jsonl, .parquet, metadata.csv)")
     return files
 
 

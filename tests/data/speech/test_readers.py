@@ -211,3 +211,33 @@ def test_kept_voices():
     for rows in ([good, kept], Dataset.from_list([good, kept])):
         with pytest.raises(ValueError, match="train.tsv, row 2: flite voice slt"):
             refuse_kept(rows, "train.tsv")
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("metadata.csv", b"file_name,text\n\xff\xfe,a\n", "metadata.csv: not a CSV table in UTF-8"),
+        ("metadata.csv", b"", "metadata.csv has no column for audio; found: none"),
+        ("train.tsv", b"", "train.tsv: the first line is empty"),
+        ("train.tsv", b"audio\ttext\n\xff\xfe\ta\n", "train.tsv:2: not UTF-8"),
+        ("train.jsonl", b'{"audio": "a.wav", "text": "b"}\n{"audio"\n', "train.jsonl:2: not valid JSON"),
+        ("train.parquet", b"PAR1 and more that is not Parquet", "not a readable speech dataset"),
+    ],
+)
+def test_damaged_tables(tmp_path, name, content, message):
+    write(tmp_path / "data" / "a.wav")
+    (tmp_path / "data" / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        load_speech(tmp_path / "data", lang="fr")
+    assert "\n" not in str(error.value)
+
+
+def test_not_a_table(tmp_path):
+    path = write(tmp_path / "data" / "a.wav")
+    with pytest.raises(FileNotFoundError, match="a.wav: is not a table of audio"):
+        load_speech(path, lang="fr")
+    with pytest.raises(FileNotFoundError, match="no file of a known type"):
+        load_speech(tmp_path / "data", lang="fr")
+    (tmp_path / "data" / "a.po").write_text("")
+    with pytest.raises(FileNotFoundError, match="no table of audio in this folder"):
+        load_speech(tmp_path / "data", lang="fr")
