@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 
-from ..data.speech import load_speech
+from ..data.speech import load_speech, refuse_kept
 from ..data.speech_batches import SpeechRows, audio_lengths, sampled_rows
 from ..evaluation.results import Table
 from ..evaluation.retrieval.xsim import text_groups, xsim
@@ -87,9 +87,11 @@ def load(args: Any) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a table of audio paths and texts, a folder, or a Hub name")
     try:
-        return load_speech(args.train_data, **args.data_options)
+        rows = load_speech(args.train_data, **args.data_options)
     except TypeError as error:  # an option that does not exist
         raise ValueError(f"data_options: {str(error).replace('load_speech() ', '')}") from None
+    refuse_kept(rows, f"train_data {args.train_data}")
+    return rows
 
 
 def load_dev(args: Any) -> dict[str, SpeechDev]:

@@ -187,3 +187,13 @@ def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
 def test_another_model_is_refused(recipe, teacher):
     with pytest.raises(ValueError, match="is a model of type 'echo', not a speech encoder"):
         train_recipe(recipe(model_name_or_path=str(teacher), shape=None))
+
+
+def test_voices_kept_for_measuring_are_refused(recipe, tmp_path):
+    """espeak-ng's variant f5 measures; a corpus that holds it is not trained on."""
+    rows = speech(20)
+    rows = rows.remove_columns("source").add_column("source", ["espeak-ng"] * 20)
+    rows = rows.add_column("speaker", ["en-us+f2"] * 7 + ["en-us+f5"] * 13)
+    rows.to_parquet(tmp_path / "kept.parquet")
+    with pytest.raises(ValueError, match="kept.parquet, row 8: espeak-ng voice f5 is kept for measuring"):
+        train_recipe(recipe(train_data=str(tmp_path / "kept.parquet")))
