@@ -148,12 +148,14 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         sampling_rate: in Hz; other rates are resampled.
 
     Raises:
-        ValueError: `features` is neither of the two.
+        ValueError: `features` is neither of the two, or `stride` is below 2.
     """
 
     def __init__(self, features="samples", num_mel_bins=80, stride=2, sampling_rate=16000, **kwargs):
         if features not in ("samples", "log-mel"):
             raise ValueError(f"features is {features!r}; it must be samples or log-mel")
+        if not isinstance(stride, int) or stride < 2:  # transformers reads the mask off the second of the joined frames
+            raise ValueError(f"stride is {stride!r}; at least 2 frames are joined")
         self.features, self.num_mel_bins, self.stride = features, num_mel_bins, stride
         for name in ("feature_size", "padding_value"):
             kwargs.pop(name, None)
@@ -187,6 +189,9 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
             load_audio(item, self.sampling_rate, given_rate=sampling_rate, name=f"audio {number}")
             for number, item in enumerate(audio if many else [audio], 1)
         ]
+        if self.features == "log-mel":
+            # A row's last frames would depend on the longest of its batch: what is no whole stride is cut off, or padded.
+            kwargs["pad_to_multiple_of"] = self.stride
         return self._library(samples, padding=padding, sampling_rate=self.sampling_rate, **kwargs)
 
     def to_dict(self) -> dict[str, Any]:

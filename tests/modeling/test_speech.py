@@ -43,6 +43,18 @@ def embed(speech, audio) -> np.ndarray:
     return model(**extractor(audio, return_tensors="pt")).sentence_embedding.numpy()
 
 
+@torch.no_grad()
+def test_padding_changes_no_embedding_whatever_the_stride():
+    """Frames that fill no whole stride are the same alone and beside a longer row."""
+    torch.manual_seed(0)
+    audio = Wav2Vec2BertConfig(**SMALL, apply_spec_augment=False, layerdrop=0.0, feature_projection_input_dim=320)
+    model = EchoSpeechEncoder(EchoSpeechConfig(audio_config=audio, embedding_size=8, pooler_heads=4)).eval()
+    speech = model, EchoAudioFeatureExtractor(features="log-mel", stride=4)
+    for samples in range(8000, 8640, 80):  # all remainders of 40 ms
+        alone = embed(speech, [noise(samples)])[0]
+        np.testing.assert_allclose(embed(speech, [noise(samples), noise(16000)])[0], alone, atol=1e-4)
+
+
 def test_padding_changes_no_embedding(speech):
     many = [noise(n, n) for n in (8000, 16000, 23456)]
     alone = np.concatenate([embed(speech, [audio]) for audio in many])
@@ -140,6 +152,8 @@ def test_bad_files_and_settings(tmp_path):
         EchoAudioFeatureExtractor()(tmp_path / "none.wav")
     with pytest.raises(ValueError, match="features is 'mfcc'"):
         EchoAudioFeatureExtractor(features="mfcc")
+    with pytest.raises(ValueError, match="stride is 1; at least 2"):
+        EchoAudioFeatureExtractor(features="log-mel", stride=1)
     with pytest.raises(ValueError, match="pooler_heads=5 must divide"):
         EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=5)
     with pytest.raises(ValueError, match="give input_values"):

@@ -1,0 +1,93 @@
+"""Seconds of audio that a speech encoder embeds per second: `encode_speech` against transformers' plain padded path.
+
+The plain path reads the recordings in the given order, in batches of equal numbers of rows, and pads each batch to its
+longest. Both paths decode nothing (arrays), use the same weights, and take turns. Lengths are log-normal: half are
+under 4 s, a few are 25 s.
+
+python benchmarks/speech_speed.py [--model FOLDER] [--rows 128] [--rounds 3] [--dtype fp32]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+
+import numpy as np
+import torch
+
+from hf_echo.inference.encode import pick_dtype
+from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+from hf_echo.modeling import EchoSpeechEncoder
+from hf_echo.stages.run.recipe import find_recipes, read_values
+from hf_echo.stages.speech_rows import new_config, new_extractor
+
+RATE = 16_000
+
+
+def clock() -> float:
+    """CPU time with one thread, because machines are shared; wall time with more."""
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
+def recordings(rows: int, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    seconds = np.clip(np.exp(rng.normal(1.4, 0.7, size=rows)), 1, 25)
+    return [rng.normal(size=int(s * RATE)).astype(np.float32) / 10 for s in seconds]
+
+
+@torch.inference_mode()
+def plain(model, extractor, audio: list[np.ndarray], batch: int) -> np.ndarray:
+    vectors = []
+    for start in range(0, len(audio), batch):
+        inputs = extractor(audio[start : start + batch], return_tensors="pt")
+        vectors.append(model(**inputs).sentence_embedding.float().numpy())
+    return np.concatenate(vectors)
+
+
+def opened(name: str | None, dtype: str):
+    if name:
+        return load_speech_encoder(name, device="cpu", dtype=dtype)
+    shape = read_values(find_recipes("speech-nano")[0])["shape"]
+    torch.manual_seed(0)
+    model = EchoSpeechEncoder(new_config(shape)).to(pick_dtype(dtype, "cpu")).eval()
+    return model, new_extractor(shape)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="speech encoder; default: the size of speech-nano, random weights")
+    parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=16, help="rows of a batch of the plain path")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dtype", default="auto", help="of encode_speech; the plain path is fp32")
+    args = parser.parse_args()
+    audio = recordings(args.rows)
+    total = sum(map(len, audio)) / RATE
+    slow, extractor = opened(args.model, "fp32")
+    fast, _ = opened(args.model, args.dtype)
+    seconds: dict[str, list[float]] = {"plain": [], "encode_speech": []}
+    for _ in range(args.rounds):
+        start = clock()
+        want = plain(slow, extractor, audio, args.batch)
+        seconds["plain"].append(clock() - start)
+        start = clock()
+        have = encode_speech(fast, extractor, audio)
+        seconds["encode_speech"].append(clock() - start)
+    speed = {name: total / statistics.median(times) for name, times in seconds.items()}
+    cosine = (want * have).sum(1) / np.linalg.norm(want, axis=1) / np.linalg.norm(have, axis=1)
+    report = {
+        "rows": args.rows,
+        "seconds of audio": round(total, 1),
+        "dtype": str(fast.dtype),
+        "threads": torch.get_num_threads(),
+        "audio seconds per second": {name: round(value, 1) for name, value in speed.items()},
+        "times": round(speed["encode_speech"] / speed["plain"], 2),
+        "lowest cosine": round(float(cosine.min()), 5),
+    }
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""`encode_speech`: rows in order whatever the batches, long audio, every kind of audio, errors in one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder, seconds_batches
+from hf_echo.modeling import EchoSpeechEncoder
+from hf_echo.stages.speech_rows import new_config, new_extractor
+
+from ..speech_toy import RATE, SHAPE, say, speech
+
+soundfile = pytest.importorskip("soundfile")
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    torch.manual_seed(0)
+    return EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": 8})).eval(), new_extractor(SHAPE)
+
+
+def alone(encoder, audio) -> np.ndarray:
+    model, extractor = encoder
+    with torch.no_grad():
+        rows = [model(**extractor([item], return_tensors="pt")).sentence_embedding for item in audio]
+    return torch.cat(rows).numpy()
+
+
+@pytest.mark.parametrize("max_seconds", [0.1, 1.5, 60])
+def test_rows_are_in_order_whatever_the_batches(encoder, max_seconds):
+    audio = [say(text) for text in ("a b c", "d", "e f g h a", "b b", "c", "h g")]
+    have = encode_speech(*encoder, audio, max_seconds=max_seconds)
+    np.testing.assert_allclose(have, alone(encoder, audio), atol=1e-4)
+    unit = encode_speech(*encoder, audio, normalize=True)
+    np.testing.assert_allclose(unit, have / np.linalg.norm(have, axis=1, keepdims=True), atol=1e-4)
+
+
+def test_rows_of_a_dataset_and_files(encoder, tmp_path):
+    rows = speech(5)
+    want = alone(encoder, rows["audio"])
+    np.testing.assert_allclose(encode_speech(*encoder, rows["audio"]), want, atol=1e-4)
+    for number, row in enumerate(rows):
+        (tmp_path / f"{number}.wav").write_bytes(row["audio"]["bytes"])
+    files = [str(tmp_path / f"{number}.wav") for number in range(5)]
+    np.testing.assert_allclose(encode_speech(*encoder, files), want, atol=1e-4)
+    np.testing.assert_allclose(encode_speech(*encoder, [open(file, "rb").read() for file in files]), want, atol=1e-4)
+    assert encode_speech(*encoder, []).shape == (0, 8)
+
+
+def test_batches_stay_within_the_seconds():
+    lengths = np.random.default_rng(0).integers(1, 300, size=400).tolist()
+    batches = seconds_batches(lengths, 1000)
+    assert sorted(row for batch in batches for row in batch) == list(range(400))
+    assert all(len(batch) * max(lengths[row] for row in batch) <= 1000 for batch in batches)
+    assert sum(len(b) * max(lengths[r] for r in b) for b in batches) < 1.1 * sum(lengths)  # little padding
+    assert seconds_batches([5000, 1], 1000) == [[0], [1]]
+
+
+def test_long_audio(encoder, caplog):
+    """Truncated, refused, or cut: pieces are averaged by their length."""
+    from hf_echo.data.speech import audio_pieces
+
+    pause = np.zeros(RATE, np.float32)
+    long = np.concatenate([say("a b c d"), pause, say("e f g h", seed=1), pause, say("a c e g", seed=2)])
+    cut = encode_speech(*encoder, [say("b"), long], longest=1.0)
+    np.testing.assert_allclose(cut, alone(encoder, [say("b"), long[:RATE]]), atol=1e-4)
+    assert "truncated" in caplog.text
+    with pytest.raises(ValueError, match="the limit is 1 s"):
+        encode_speech(*encoder, [long], longest=1.0, on_long="error")
+    pieces = audio_pieces(long, RATE, longest=1.0, on_long="split")
+    assert len(pieces) >= 3
+    share = np.array([len(piece) for piece in pieces]) / sum(map(len, pieces))
+    split = encode_speech(*encoder, [long], longest=1.0, on_long="split")
+    np.testing.assert_allclose(split[0], share @ alone(encoder, pieces), atol=1e-4)
+
+
+def test_refusals(encoder, tmp_path, toy, toy_tokenizer):
+    with pytest.raises(ValueError, match="give a list"):
+        encode_speech(*encoder, "a.wav")
+    with pytest.raises(FileNotFoundError, match="no audio file"):
+        encode_speech(*encoder, [str(tmp_path / "none.wav")])
+    with pytest.raises(ValueError, match="audio 2: NaN"):
+        encode_speech(*encoder, [say("a"), np.full(RATE, np.nan, np.float32)])
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        load_speech_encoder(tmp_path / "none")
+    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
+    with pytest.raises(ValueError, match="of type 'echo', not a speech encoder"):
+        load_speech_encoder(tmp_path / "text")
