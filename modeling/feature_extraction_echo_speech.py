@@ -190,7 +190,7 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
             for number, item in enumerate(audio if many else [audio], 1)
         ]
         if self.features == "log-mel":
-            # A row's last frames would depend on the longest of its batch: what is no whole stride is cut off, or padded.
+            # Else the last frames of a row would depend on the longest row of its batch.
             kwargs["pad_to_multiple_of"] = self.stride
         return self._library(samples, padding=padding, sampling_rate=self.sampling_rate, **kwargs)
 
