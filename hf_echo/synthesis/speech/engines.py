@@ -7,6 +7,7 @@ faster, which also changes the vocal tract, like another speaker.
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from anyascii import anyascii
 
 from ...data.speech import kept_for_measuring
 from ...languages import find_language
@@ -31,18 +33,21 @@ FESTIVAL = {
     "cmu_us_slt_arctic_hts": ("eng_Latn", "festvox-us-slt-hts", "utf-8"),
     "suo_fi_lj_diphone": ("fin_Latn", "festvox-suopuhe-lj", "iso-8859-15"),
     "hy_fi_mv_diphone": ("fin_Latn", "festvox-suopuhe-mv", "iso-8859-15"),
-    "pc_diphone": ("ita_Latn", "festvox-itapc16k", "utf-8"),
-    "lp_diphone": ("ita_Latn", "festvox-italp16k", "utf-8"),
+    "pc_diphone": ("ita_Latn", "festvox-itapc16k", "iso-8859-1"),
+    "lp_diphone": ("ita_Latn", "festvox-italp16k", "iso-8859-1"),
     "msu_ru_nsh_clunits": ("rus_Cyrl", "festvox-ru", "utf-8"),
     "czech_ph": ("ces_Latn", "festvox-czech-ph", "iso-8859-2"),
     "czech_dita": ("ces_Latn", "festvox-czech-dita", "iso-8859-2"),
     "czech_krb": ("ces_Latn", "festvox-czech-krb", "iso-8859-2"),
     "czech_machac": ("ces_Latn", "festvox-czech-machac", "iso-8859-2"),
-    "upc_ca_ona_hts": ("cat_Latn", "festvox-ca-ona-hts", "utf-8"),
+    "upc_ca_ona_hts": ("cat_Latn", "festvox-ca-ona-hts", "iso-8859-1"),
     "hindi_NSK_diphone": ("hin_Deva", "festvox-hi-nsk", "utf-8"),
     "marathi_NSK_diphone": ("mar_Deva", "festvox-mr-nsk", "utf-8"),
     "telugu_NSK_diphone": ("tel_Telu", "festvox-te-nsk", "utf-8"),
 }
+# Typographic characters, which voices of 8-bit encodings cannot read and others read as words.
+PLAIN = str.maketrans({**dict.fromkeys("‘’‚‛ʼ", "'"), **dict.fromkeys("“”„‟«»", '"'), **dict.fromkeys("–—−", "-")})
+PLAIN |= {ord("…"): "...", 0xA0: " ", 0x202F: " "}
 PICO = {
     "en-US": "eng_Latn",
     "en-GB": "eng_Latn",
@@ -91,12 +96,11 @@ class Engine:
         where = f"{self.name} -voice {voice}: {text[:40]!r}"
         try:
             wav = self.make(text, voice, speed if self.has_pitch else speed / pitch, pitch)
-            with tempfile.SpooledTemporaryFile() as file:
-                file.write(wav)
-                file.seek(0)
-                samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
+            if not wav:
+                raise RuntimeError("nothing was written")
+            samples, rate = soundfile.read(io.BytesIO(wav), dtype="float32", always_2d=True)
         except UnicodeEncodeError as error:
-            raise ValueError(f"{where}: the voice cannot write {error.object[error.start]!r}") from None
+            raise ValueError(f"{where}: the voice cannot read {error.object[error.start]!r}") from None
         except subprocess.TimeoutExpired:
             raise ValueError(f"{where}: no speech after {TIMEOUT} seconds") from None
         except (soundfile.SoundFileError, RuntimeError) as error:
@@ -151,7 +155,8 @@ def _espeak_voices() -> dict[str, list[str]]:
 
 def _flite(text: str, voice: str, speed: float, pitch: float) -> bytes:
     stretch = ["--setf", f"duration_stretch={1 / speed:.4f}"]
-    return _in_files(lambda file, out: ["flite", "-voice", voice, *stretch, "-f", file, "-o", out], text.encode())
+    content = anyascii(text.translate(PLAIN)).encode()  # flite spells other bytes
+    return _in_files(lambda file, out: ["flite", "-voice", voice, *stretch, "-f", file, "-o", out], content)
 
 
 @cache
@@ -162,7 +167,7 @@ def _flite_voices() -> dict[str, list[str]]:
 
 def _festival(text: str, voice: str, speed: float, pitch: float) -> bytes:
     setting = f"(begin (voice_{voice}) (Parameter.set 'Duration_Stretch {1 / speed:.4f}))"
-    content = text.encode(FESTIVAL[voice][2])
+    content = text.translate(PLAIN).encode(FESTIVAL[voice][2])
     return _in_files(lambda file, out: ["text2wave", "-o", out, "-eval", setting, file], content)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_echo.synthesis.speech import ENGINES, open_engines
+from hf_echo.synthesis.speech import ENGINES, engines, open_engines
 
 pytest.importorskip("soundfile")
 TEXT = "the weather is nice"
@@ -50,6 +50,27 @@ def test_engine_failures(fake_engines):
         with pytest.raises(ValueError, match=message) as error:
             espeak.say(text, "de")
         assert "\n" not in str(error.value) and "espeak-ng" in str(error.value)
+
+
+def test_text_in_the_encoding_of_the_voice(tmp_path, monkeypatch):
+    """What festival gets: the bytes of the voice's own encoding, with plain quotes and dashes."""
+    read = []
+
+    def command(run, **options):
+        read.append(open(run[-1], "rb").read())
+        raise RuntimeError("stop")
+
+    monkeypatch.setattr(engines, "_run", command)
+    for voice, text, want in (
+        ("czech_ph", "„Křičel“ – proč…", '"Křičel" - proč...'.encode("iso-8859-2")),
+        ("pc_diphone", "Perché «no»", 'Perché "no"'.encode("iso-8859-1")),
+        ("msu_ru_nsh_clunits", "Да", "Да".encode()),
+    ):
+        with pytest.raises(ValueError, match="stop"):
+            ENGINES["festival"].say(text, voice)
+        assert read.pop() == want + b"\n"
+    with pytest.raises(ValueError, match="festival -voice pc_diphone: 'Да': the voice cannot read 'Д'"):
+        ENGINES["festival"].say("Да", "pc_diphone")
 
 
 def test_missing_engines(no_engines):
