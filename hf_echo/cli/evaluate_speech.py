@@ -49,7 +49,9 @@ def speech(
     on_bad_row: Annotated[str, typer.Option(help="For bad rows and unusable audio: error or skip.")] = "error",
     out: Json = None,
 ) -> None:
-    """Measure speech to English text (xsim, xsim++), to its own text, to other speech, and speech translation."""
+    """Measure speech to English text (xsim, xsim++), to its own text, to other speech, and speech translation.
+
+    Only the file of --json has the errors by speaker."""
     from ..data.speech import load_speech
     from ..data.speech_batches import audio_lengths
     from ..evaluation.retrieval.speech import evaluate_speech
@@ -95,7 +97,9 @@ def speech(
     }
     if decoder:
         about["decoder"] = decoder
-    print_report(about | ({"skipped": skipped} if skipped else {}) | report.to_dict(), out)
+    table = report.to_dict()
+    long = {name: table.pop(name) for name in ("by_speaker",) if name in table}
+    print_report(about | ({"skipped": skipped} if skipped else {}) | table, out, file_only=long)
 
 
 def _usable(rows, sampling_rate: int) -> tuple[Any, int]:

@@ -53,7 +53,7 @@ def speech(
     longest: Annotated[
         int, typer.Option(min=1, help="Longest sentence in characters; longer ones are left out.")
     ] = 300,
-    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of sentences.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Draw so many sentences at random. Default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same clips.")] = 0,
     workers: Annotated[int | None, typer.Option(min=1, help="Engines at a time. Default: one per processor.")] = None,
     on_bad_row: Annotated[str, typer.Option(help="For bad rows of TEXTS: error or skip.")] = "error",
@@ -75,6 +75,13 @@ def speech(
     engines = open_engines(engine or ())
     left_out = {line for file in exclude or () for line in read_lines(file)}
     sentences = read_sentences(
-        texts, lang=lang, langs=only or (), exclude=left_out, longest=longest, on_bad_row=on_bad_row
+        texts,
+        lang=lang,
+        langs=only or (),
+        exclude=left_out,
+        longest=longest,
+        limit=limit,
+        seed=seed,
+        on_bad_row=on_bad_row,
     )
-    print_report(speak_corpus(sentences[:limit], out, engines, plan, workers=workers, progress=True), report)
+    print_report(speak_corpus(sentences, out, engines, plan, workers=workers, progress=True), report)

@@ -29,7 +29,7 @@ from ...data.speech import features
 from ...utils.resume import make_once
 from .effects import Effects, apply_effects
 from .engines import Engine
-from .texts import Sentence
+from .texts import Sentence, seeded_number
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def speech_plan(sentences: Sequence[Sentence], engines: Sequence[Engine], plan: 
                 f"no {kind} speaks {sentence.lang} ({names}); leave the language out, or install an engine"
             )
         for copy in range(plan.copies):
-            rng = np.random.default_rng(_number(plan.seed, sentence.lang, sentence.text, copy))
+            rng = np.random.default_rng(seeded_number(plan.seed, sentence.lang, sentence.text, copy))
             name, voices = spoken[rng.integers(len(spoken))]
             voice = voices[rng.integers(len(voices))]
             speed, pitch = (float(np.exp(rng.uniform(*np.log(limits)))) for limits in (plan.speed, plan.pitch))
@@ -125,10 +125,6 @@ def _pools(engines: Sequence[Engine], plan: SpeechPlan) -> dict[str, dict[str, l
         for name, voices in pools.items()
     }
     return {name: {lang: many for lang, many in voices.items() if many} for name, voices in chosen.items()}
-
-
-def _number(*parts: Any) -> int:
-    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little")
 
 
 def speak_corpus(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,8 @@ def read_sentences(
     langs: Collection[str] = (),
     exclude: Collection[str] = (),
     longest: int = LONGEST,
+    limit: int | None = None,
+    seed: int = 0,
     on_bad_row: str = "error",
 ) -> list[Sentence]:
     """The different sentences of a file, in its order.
@@ -42,6 +45,7 @@ def read_sentences(
         langs: only these languages.
         exclude: texts that are left out, in any language, such as those of a test set.
         longest: characters of the longest sentence; longer ones are left out.
+        limit: so many sentences, drawn at random by `seed`; None takes all.
 
     Raises:
         ValueError: no sentence is left, an unknown language, bad rows.
@@ -57,7 +61,16 @@ def read_sentences(
         chosen.setdefault((sentence.lang, sentence.text), sentence)
     if not chosen:
         raise ValueError(f"{path}: no sentence to speak{' in ' + ', '.join(sorted(wanted)) if wanted else ''}")
-    return list(chosen.values())
+    sentences = list(chosen.values())
+    if limit is None or limit >= len(sentences):
+        return sentences
+    drawn = sorted(range(len(sentences)), key=lambda at: seeded_number(seed, *sentences[at][:2]))[:limit]
+    return [sentences[at] for at in sorted(drawn)]
+
+
+def seeded_number(*parts: object) -> int:
+    """A random number of 64 bits that these values decide."""
+    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little")
 
 
 def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:

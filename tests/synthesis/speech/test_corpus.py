@@ -189,6 +189,10 @@ def test_sentences_of_every_kind(tmp_path):
     assert read_sentences(tmp_path / "pairs.tsv", exclude=["Yes"]) == [Sentence("Oui", "fra_Latn")] + [
         Sentence("Ja", "deu_Latn")
     ]
+    (tmp_path / "many.txt").write_text("".join(f"Satz {n}\n" for n in range(100)))
+    some, other = (read_sentences(tmp_path / "many.txt", lang="de", limit=20, seed=seed) for seed in (0, 1))
+    numbers = [int(sentence.text.split()[1]) for sentence in some]
+    assert len(set(numbers)) == 20 and numbers == sorted(numbers) and max(numbers) > 50 and some != other
     (tmp_path / "t.jsonl").write_text(json.dumps({"text": "Ja", "lang": "de", "english": "Yes"}) + "\n{}\n")
     assert read_sentences(tmp_path / "t.jsonl", on_bad_row="skip") == [Sentence("Ja", "deu_Latn", "Yes")]
     for file, options, message in (
