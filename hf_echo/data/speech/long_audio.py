@@ -167,7 +167,7 @@ def energy_speech(samples: np.ndarray) -> np.ndarray:
     power = (padded.reshape(frames, FRAME) ** 2).mean(1)
     smooth = np.convolve(power, np.ones(PAUSE) / PAUSE, mode="same")
     level = 10 * np.log10(smooth + 1e-10)
-    quiet, loud = np.percentile(level, [5, 95])
+    quiet, loud = np.percentile(level, [5, 99])
     if loud - quiet < 6:  # no pauses: all is speech, but the quietest frames are still the best to cut at
         return np.clip(SPEECH + (level - level.min()) / 100, SPEECH, 1).astype(np.float32)
     threshold = max((quiet + loud) / 2, loud - 30)

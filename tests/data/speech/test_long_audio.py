@@ -36,6 +36,14 @@ def test_spans_by_silence():
     np.testing.assert_allclose(spans, [[1, 3], [4, 6.3], [7.3, 10.3]], atol=0.15)
 
 
+def test_little_speech_in_a_long_silence():
+    """Two of a hundred seconds, over faint noise and over digital silence."""
+    for noise in (0.002, 0.0):
+        audio = speech_like([0, 60, 2, 38], noise=noise)
+        spans = np.array(speech_spans(audio, RATE, vad="energy")) / RATE
+        np.testing.assert_allclose(spans, [[60, 62]], atol=0.2)
+
+
 def test_long_audio_is_split_at_pauses():
     audio = speech_like([4, 0.5, 4, 0.5, 4, 0.5, 4])
     spans = np.array(speech_spans(audio, RATE, longest=6, vad="energy")) / RATE
