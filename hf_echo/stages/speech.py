@@ -215,9 +215,24 @@ def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, tea
         shape = {"embedding_size": teacher[0][[0]].shape[1]} if teacher is not None else {}
         model = EchoSpeechEncoder(new_config(shape | model_args.shape))
     model.config.languages = sorted({*(model.config.languages or []), *train_dataset.languages})
+    if teacher is not None:
+        scale_projection(model, teacher[0])
     if args.ctc_weight and model.ctc is None:
         model.add_ctc(characters_of(train_dataset.rows["text"]))
     return SpeechTrainer(model, args, train_dataset=train_dataset, teacher=teacher, **kwargs)
+
+
+@torch.no_grad()
+def scale_projection(model: EchoSpeechEncoder, teacher: Any, rows: int = 1000) -> None:
+    """Give the embeddings of an untrained projection the length of the teacher's; others stay as they are.
+
+    The pooler ends with layer norm, so the length would be sqrt(size): 16 for 256 dimensions, where that of a text
+    encoder is about 1 to 3. The first thousands of steps would only shrink it.
+    """
+    weight = model.projection.weight
+    if torch.equal(weight, torch.eye(*weight.shape, dtype=weight.dtype)):
+        length = np.linalg.norm(teacher[np.arange(min(rows, len(teacher)))], axis=1).mean()
+        weight *= float(length) / min(weight.shape) ** 0.5
 
 
 STAGE = Stage(

@@ -11,9 +11,12 @@ from transformers import AutoFeatureExtractor, AutoModel
 import hf_echo.stages.run.training as run
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.recipe import find_recipes
 from hf_echo.stages.run.training import train_recipe
+from hf_echo.stages.speech import scale_projection
+from hf_echo.stages.speech_rows import new_config
 
 from ..speech_toy import SHAPE, speech
 
@@ -169,6 +172,22 @@ def test_bad_recipes_are_one_line(recipe, fields, message):
     with pytest.raises(ValueError, match=message) as error:
         train_recipe(recipe(**fields))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_a_new_projection_has_the_teachers_length(width):
+    shape = SHAPE | {"embedding_size": 16, "pooler_hidden_size": width}
+    torch.manual_seed(0)
+    model = EchoSpeechEncoder(new_config(shape)).eval()
+    teacher = np.random.default_rng(0).normal(size=(50, 16)) * 0.1
+    scale_projection(model, teacher)
+    with torch.no_grad():
+        have = model(input_features=torch.randn(20, 30, 80)).sentence_embedding.norm(dim=1).mean().item()
+    want = np.linalg.norm(teacher, axis=1).mean()
+    assert have == pytest.approx(want, rel=0.4)  # without it 4, ten times as long
+    trained = model.projection.weight.clone()
+    scale_projection(model, 9 * teacher)
+    assert torch.equal(model.projection.weight, trained)
 
 
 def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
