@@ -90,17 +90,27 @@ def language(code: str) -> Language:
 def find_language(text: str) -> str:
     """Find the NLLB code of a name ("French"), an ISO 639 or BCP 47 code ("fr", "fra", "pt-BR") or an NLLB code.
 
-    Case does not matter. A code of several varieties gives the most widely written one ("ar" is ``arb_Arab``, "zh"
-    is ``zho_Hans``); an unknown region is dropped ("fr-CH" is ``fra_Latn``), an unknown script is an error.
+    Case does not matter, with one exception: "Ga" is the language Ga, "ga" is Irish. A code of several varieties gives
+    the most widely written one ("ar" is ``arb_Arab``, "zh" is ``zho_Hans``); an unknown region is dropped ("fr-CH" is
+    ``fra_Latn``), an unknown script is an error.
 
     Raises:
         ValueError: an unknown language; the message names the closest match.
     """
-    wanted = text.strip().lower() if isinstance(text, str) else ""
-    code = _BY_NAME.get(wanted) or _find_code(wanted)
+    code = _find(text)
     if code is None:
         raise ValueError(f"unknown language {text!r}{_suggestion(text)}")
     return code
+
+
+def _find(text: object) -> str | None:
+    """The code that a name or code means, or None. An ISO 639-1 code comes before a name, if the name is not exact."""
+    exact = text.strip() if isinstance(text, str) else ""
+    wanted = exact.lower()
+    code = _BY_NAME.get(wanted)
+    if code and LANGUAGES[code].name != exact:
+        code = ISO_639_1.get(wanted, code)
+    return code or _find_code(wanted)
 
 
 def _find_code(wanted: str) -> str | None:
@@ -136,13 +146,11 @@ def _main_code(iso: str) -> str | None:
 def _suggestion(text: object) -> str:
     """ ": did you mean fra_Latn (French)?", or where the known codes are listed, if none is close."""
     known = {code.lower(): code for code in LANGUAGES} | _BY_NAME
-    wanted = text.strip().lower() if isinstance(text, str) else ""
-    if code := _BY_NAME.get(wanted) or _find_code(wanted):  # "fra", "fr", "French"
-        return f": did you mean {code} ({LANGUAGES[code].name})?"
-    close = nearest(str(text).strip().lower(), known)
-    if close is None:
+    code, wanted = _find(text), str(text).strip().lower()  # "fra", "fr", "French"
+    if code is None and len(wanted) > 2:  # two letters are a code, and similar codes mean other languages
+        code = known.get(nearest(wanted, known))
+    if code is None:
         return ": see hf_echo.languages.LANGUAGES for the known ones"
-    code = known[close]
     return f": did you mean {code} ({LANGUAGES[code].name})?"
 
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import importlib.util
+import json
 from collections import Counter
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +67,10 @@ def test_rows_as_printed():
         ("French", "fra_Latn"),
         (" french ", "fra_Latn"),
         ("fr", "fra_Latn"),
+        ("ga", "gle_Latn"),
+        ("ga-IE", "gle_Latn"),
+        ("Ga", "gaa_Latn"),
+        ("gaa", "gaa_Latn"),
         ("fra", "fra_Latn"),
         ("fre", "fra_Latn"),
         ("fra_Latn", "fra_Latn"),
@@ -90,6 +97,26 @@ def test_rows_as_printed():
 )
 def test_find_language(text, code):
     assert find_language(text) == code
+
+
+def test_two_letter_codes():
+    """Each ISO 639-1 code finds its language, as a code and as the first suggestion of an error."""
+    for iso, code in ISO_639_1.items():
+        assert find_language(iso) == find_language(iso.upper()) == code
+        with pytest.raises(ValueError, match=f"did you mean {code} "):
+            language(iso)
+    for code in ("aa", "bi", "av"):  # Afar, Bislama and Avar are not in the table; similar letters are no help
+        with pytest.raises(ValueError, match="see hf_echo.languages.LANGUAGES"):
+            find_language(code)
+
+
+def test_two_letter_codes_agree_with_iso_639_3():
+    """mteb has the table of the standard; it knows no `sh` (withdrawn). Both codes find the same language."""
+    folder = Path(importlib.util.find_spec("mteb").submodule_search_locations[0])  # without the slow import
+    standard = json.loads((folder / "languages" / "iso_639_1_to_3.json").read_text(encoding="utf-8"))
+    assert set(ISO_639_1) - set(standard) == {"sh"}
+    for iso in set(ISO_639_1) & set(standard):
+        assert find_language(iso) == find_language(standard[iso]), iso
 
 
 def test_every_code_and_name_finds_itself():
