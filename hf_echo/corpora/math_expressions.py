@@ -117,7 +117,7 @@ def _expressions(document: str, spans: list[Found], markdown: bool) -> Iterator[
 
 
 def _sentences(document: str, spans: list[Found], markdown: bool) -> Iterator[MathText]:
-    starts = [span.start for span in spans if span.kind not in ("comment", "break")]
+    starts = [expression.start for expression in _expressions(document, spans, markdown)]
     for start, end in _stretches(_masked(document, spans), markdown):
         first = bisect_left(starts, start)
         if first < len(starts) and starts[first] < end:

@@ -113,6 +113,12 @@ def test_running_text():
     assert sentences("First.\n\nHere 50% of $x. y$ is\nmuch! Last.", markdown=True) == ["Here 50% of $x. y$ is much!"]
 
 
+def test_a_comment_alone_is_no_expression():
+    text = "\\[% remark $no$ \n\\]A word. "
+    assert found(text) == [] and sentences(text) == []
+    assert sentences(text + "Then $x$. ") == ["Then $x$."]
+
+
 PIECES = [
     "A word. ",
     "two words, ",
