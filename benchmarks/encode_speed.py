@@ -37,6 +37,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, AutoTokenizer, LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 
 import hf_echo  # noqa: F401
+from hf_echo.checkpoints.pruning.shapes import FIELDS, SIZES
 from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
@@ -66,16 +67,7 @@ def read(path: Path, n: int, default: str) -> list[tuple[str, str]]:
 
 def random_checkpoint(texts: list[str], folder: Path) -> Path:
     tokenizer = train_tokenizer(texts, 8000, max_length=256, progress=False)
-    shape = dict(
-        hidden_size=256,
-        intermediate_size=1024,
-        num_hidden_layers=6,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        embedding_size=256,
-        pooling="mean",
-        decoder_layers=1,
-    )
+    shape = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean", "decoder_layers": 1}
     model = hf_echo.EchoForTranslation(new_config(shape, tokenizer))
     model.save_release(folder)
     tokenizer.save_pretrained(folder)
@@ -88,19 +80,7 @@ def plain_llama(checkpoint: Path, folder: Path, layout: str) -> SentenceTransfor
     `layout`: the tokenizer's template around a text ($A), e.g. Llama's "<s> $A".
     """
     encoder = AutoModel.from_pretrained(checkpoint)
-    names = (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "head_dim",
-        "rms_norm_eps",
-        "rope_parameters",
-        "max_position_embeddings",
-        "pad_token_id",
-    )
+    names = (*FIELDS, "vocab_size", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "pad_token_id")
     llama = LlamaModel(LlamaConfig(**{name: getattr(encoder.config, name) for name in names}, is_causal=False))
     llama.load_state_dict(encoder.state_dict(), strict=False)
     llama.save_pretrained(folder)

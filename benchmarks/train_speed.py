@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hf_echo.checkpoints.pruning.shapes import SIZES
 from hf_echo.data import load_parallel
 from hf_echo.data.collators import TranslationCollator
 from hf_echo.data.tokenized import tokenize_parallel
@@ -45,15 +46,7 @@ def main() -> None:
     dataset = load_parallel(args.data, **options)
     tokenizer = train_tokenizer([*dataset["source"], *dataset["target"]], args.vocab_size, progress=False)
     data = tokenize_parallel(dataset, tokenizer, max_length=128, progress=False)
-    shape = dict(
-        hidden_size=256,
-        intermediate_size=1024,
-        num_hidden_layers=6,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        embedding_size=256,
-        pooling="mean",
-    )
+    shape = {**SIZES["nano"], "embedding_size": 256, "pooling": "mean"}
 
     def model():
         torch.manual_seed(0)

@@ -24,17 +24,13 @@ from ..modeling.modeling_echo import EchoForTranslation
 from ..modeling.tokenization_echo import BOS, EOS, EchoTokenizer
 from ..utils.lineage import write_lineage
 from ..utils.sources import locate, read_pretrained
+from .pruning.shapes import FIELDS
 
 logger = logging.getLogger(__name__)
 
 CROSS_ATTENTION = ("copy", "random")
 SHAPE = (
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
+    *FIELDS,
     "hidden_act",
     "max_position_embeddings",
     "initializer_range",

@@ -15,18 +15,8 @@ import numpy as np
 from ..evaluation.results import Result
 from ..inference.embedding_files import take_rows
 from ..search.checks import unit_rows
-from .columns import (
-    PART,
-    best_of,
-    encode_column,
-    first_of_each,
-    places,
-    row_keys,
-    rows_by,
-    sampled,
-    write_rows,
-)
-from .shards import SHARD, Encode
+from .columns import PART, best_of, encode_column, first_of_each, places, row_keys, rows_by, sampled, write_rows
+from .shards import SHARD, Encode, work_folder
 
 SIDES = ("source", "target")
 ROUNDING = 1e-5  # of a cosine of float32 rows: another snippet must be better by more than that
@@ -76,7 +66,7 @@ def filter_consistent(
     if pool_size is not None and pool_size < 1:
         raise ValueError(f"pool_size is {pool_size}, must be at least 1")
     out, described = Path(out), SIDES[1 - SIDES.index(snippets)]
-    work = Path(work) if work else out.with_name(out.name + ".work")
+    work = work_folder(out, work)
     options = {"model": model, "shard": shard, "progress": progress}
     keys = row_keys(dataset, snippets, progress)
     keep = np.zeros(len(dataset), bool)

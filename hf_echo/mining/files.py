@@ -10,7 +10,7 @@ from ..evaluation.results import Result
 from ..utils.files import check_output, write_whole
 from .bitext import mine
 from .lines import TextLines
-from .shards import SHARD, Encode, encode_to_shards
+from .shards import SHARD, Encode, encode_to_shards, work_folder
 
 # a field is one line and holds no tab, whatever a reader takes for the end of a line
 BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
@@ -59,7 +59,7 @@ def mine_files(
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
     """
     check_output(out, [source, target])
-    work = work or out.with_name(out.name + ".work")
+    work = work_folder(out, work)
     lines = [TextLines(path, dedup=dedup) for path in (source, target)]
     x, y = (
         encode_to_shards(rows, reader, lang, work / side, model=model, shard=shard, progress=progress)

@@ -16,18 +16,8 @@ import numpy as np
 from ..evaluation.results import Result
 from ..inference.embedding_files import take_rows
 from ..search.checks import unit_rows
-from .columns import (
-    PART,
-    best_of,
-    encode_column,
-    first_of_each,
-    places,
-    row_keys,
-    rows_by,
-    sampled,
-    write_rows,
-)
-from .shards import SHARD, Encode
+from .columns import PART, best_of, encode_column, first_of_each, places, row_keys, rows_by, sampled, write_rows
+from .shards import SHARD, Encode, work_folder
 
 SPARE = 27  # candidates beyond k that exclusions may use up
 
@@ -80,7 +70,7 @@ def mine_negatives(
     if k < 1 or (pool_size is not None and pool_size < 1):
         raise ValueError(f"k is {k} and pool_size {pool_size}, must be at least 1")
     out = Path(out)
-    work = Path(work) if work else out.with_name(out.name + ".work")
+    work = work_folder(out, work)
     options = {"model": model, "shard": shard, "progress": progress}
     candidates = dataset if pool is None else pool
     source_keys, target_keys = (row_keys(dataset, side, progress) for side in ("source", "target"))

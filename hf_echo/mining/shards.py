@@ -26,6 +26,11 @@ PROBE = "One sentence, by which a model is known again: 1, 2, 3."
 Encode = Callable[[list[str], Any], Any]
 
 
+def work_folder(out: Path, work: str | Path | None) -> Path:
+    """The folder of embeddings and finished blocks: `work`, or OUT.work beside the output."""
+    return Path(work) if work else out.with_name(out.name + ".work")
+
+
 def encode_to_shards(
     lines: TextLines,
     encode: Encode,

@@ -104,6 +104,14 @@ def carried_by_weights(stack: EchoEncoder | EchoDecoder) -> Carried:
     return carried
 
 
+def code_of_each(texts: Sequence[str], lang: str | Sequence[str | None] | None) -> list[str | None]:
+    """The language of each text; ValueError for a wrong number of languages."""
+    codes = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
+    if len(codes) != len(texts):
+        raise ValueError(f"{len(texts)} texts but {len(codes)} languages: give one code, or one per text")
+    return codes
+
+
 @torch.no_grad()
 def carried_on_texts(
     model: EchoEncoder | EchoForTranslation,
@@ -123,9 +131,7 @@ def carried_on_texts(
     """
     if not texts:
         raise ValueError("activation importance needs texts to measure on, and was given none")
-    codes = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
-    if len(codes) != len(texts):
-        raise ValueError(f"{len(texts)} texts but {len(codes)} languages: give one code, or one a text")
+    codes = code_of_each(texts, lang)
     translator = model if isinstance(model, EchoForTranslation) else None
     meter = _Meter()
     meter.watch(translator.encoder if translator else model)

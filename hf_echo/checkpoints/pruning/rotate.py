@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...modeling import EchoEncoder, EchoTokenizer
-from .importance import norm_weight, readers
+from .importance import code_of_each, norm_weight, readers
 
 _BATCH = 32
 
@@ -39,9 +39,7 @@ def rotate_to_principal_axes(
     """
     if not texts:
         raise ValueError("principal axes are measured on texts, and none were given")
-    codes = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
-    if len(codes) != len(texts):
-        raise ValueError(f"{len(texts)} texts but {len(codes)} languages: give one code, or one a text")
+    codes = code_of_each(texts, lang)
     moment = _second_moment(encoder, tokenizer, list(texts), codes)
     values, axes = torch.linalg.eigh(moment)
     turn_stream(encoder, axes.flip(1))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,26 +45,12 @@ def negatives(
 ) -> None:
     """Mine hard negatives for code and mathematics: near texts of a pool. A stopped run resumes."""
     from ...data import load_parallel
-    from ...inference.any_encoder import any_encoder
     from ...mining.hard_negatives import mine_negatives
 
     _parquet(out)
-    rows = load_parallel(pairs)
-    candidates = None if pool is None else load_parallel(pool)
-    counts = mine_negatives(
-        rows,
-        any_encoder(model),
-        out,
-        pool=candidates,
-        k=k,
-        max_cosine=max_cosine,
-        pool_size=pool_size or None,
-        index=index,
-        work=work,
-        model=model,
-        seed=seed,
-    )
-    print_report(counts.to_row(), report)
+    own = {"pool": None if pool is None else load_parallel(pool), "k": k, "max_cosine": max_cosine}
+    shared = {"pool_size": pool_size or None, "index": index, "work": work, "seed": seed}
+    _mine(mine_negatives, pairs, model, out, report, **own, **shared)
 
 
 @commands.command("consistency", **example("hf-echo data consistency described.parquet --model M --out kept.parquet"))
@@ -79,24 +66,12 @@ def consistency(
     report: Json = None,
 ) -> None:
     """Keep descriptions whose nearest snippet is their own, among snippets of one language (OS A.3, ECHO A.1.5)."""
-    from ...data import load_parallel
-    from ...inference.any_encoder import any_encoder
     from ...mining.consistency import check_side, filter_consistent
 
     _parquet(out)
     check_side(snippets)
-    counts = filter_consistent(
-        load_parallel(pairs),
-        any_encoder(model),
-        out,
-        snippets=snippets,
-        pool_size=pool_size or None,
-        index=index,
-        work=work,
-        model=model,
-        seed=seed,
-    )
-    print_report(counts.to_row(), report)
+    shared = {"pool_size": pool_size or None, "index": index, "work": work, "seed": seed}
+    _mine(filter_consistent, pairs, model, out, report, snippets=snippets, **shared)
 
 
 @commands.command("segment", **example("hf-echo data segment in.txt --lang fra_Latn --out sentences.txt"))
@@ -132,6 +107,14 @@ def segment(
                 file.writelines(f"{sentence}\n" for sentence in sentences)
                 count += len(sentences)
     print_report({"texts": len(texts), "sentences": count, "out": str(out)})
+
+
+def _mine(mining: Callable, pairs: str, model: str, out: Path, report: Path | None, **options: Any) -> None:
+    """Run a function of `hf_echo.mining` on the rows with this encoder, and print what it counts."""
+    from ...data import load_parallel
+    from ...inference.any_encoder import any_encoder
+
+    print_report(mining(load_parallel(pairs), any_encoder(model), out, model=model, **options).to_row(), report)
 
 
 def _parquet(out: Path) -> None:
