@@ -11,11 +11,8 @@ import torch
 from transformers import AutoConfig
 
 from ..modeling import BlaserModel
-from .any_encoder import any_encoder
 from .encode import opening
-from .scorer import embed_columns, score_blocks
-
-_open_encoder = lru_cache(maxsize=2)(any_encoder)
+from .scorer import embed_columns, open_encoder, score_blocks
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class BlaserScorer:
 
     @torch.inference_mode()
     def _block(self, model: BlaserModel, columns: list) -> np.ndarray:
-        vectors = embed_columns(_open_encoder(self.model, dtype=self.dtype), columns)
+        vectors = embed_columns(open_encoder(self.model, dtype=self.dtype), columns)
         size, wanted = vectors[0].shape[1], model.config.embedding_size
         if size != wanted:
             raise ValueError(f"{self.blaser} reads embeddings of {wanted} dimensions, and {self.model} writes {size}")

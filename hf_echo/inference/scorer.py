@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from .any_encoder import any_encoder
 
-_open = lru_cache(maxsize=2)(any_encoder)
+open_encoder = lru_cache(maxsize=2)(any_encoder)
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,23 @@ class EchoScorer:
         source_langs: Sequence[str],
         target_langs: Sequence[str],
     ) -> np.ndarray:
-        columns = (sources, targets, source_langs, target_langs)
-        if len({len(column) for column in columns}) > 1:
-            raise ValueError(
-                f"columns have {', '.join(str(len(c)) for c in columns)} rows: give columns of equal length"
-            )
         sides = [(sources, source_langs), (targets, target_langs)]
         return score_blocks(self._block, sides, self.batch, "Scoring", self.progress)
 
     def _block(self, columns: list) -> np.ndarray:
-        x, y = embed_columns(_open(self.model, dtype=self.dtype), columns)
+        x, y = embed_columns(open_encoder(self.model, dtype=self.dtype), columns)
         return np.clip((x * y).sum(axis=1), -1, 1)
 
 
 def score_blocks(score, columns: Sequence[tuple], batch: int, label: str, progress: bool) -> np.ndarray:
-    """(rows,) float32: `score` of each block of `batch` rows of the columns (texts, languages)."""
+    """(rows,) float32: `score` of each block of `batch` rows of the columns (texts, languages).
+
+    Raises:
+        ValueError: texts or languages of different numbers.
+    """
+    lengths = [len(column[part]) for part in (0, 1) for column in columns]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"columns have {', '.join(map(str, lengths))} rows: give columns of equal length")
     scores = np.empty(len(columns[0][0]), np.float32)
     with tqdm(total=len(scores), desc=label, unit="row", disable=not progress) as bar:
         for start in range(0, len(scores), batch):

@@ -31,13 +31,13 @@ def test_scores_are_cosines(toy_folders, pairs):
 
 
 def test_each_text_is_embedded_once(toy_folders, pairs, monkeypatch):
-    seen, open_encoder = [], module._open
+    seen, original = [], module.open_encoder
 
     def counting(*args, **options):
-        encoder = open_encoder(*args, **options)
+        encoder = original(*args, **options)
         return lambda texts, lang: (seen.extend((t, lang) for t in texts), encoder(texts, lang))[1]
 
-    monkeypatch.setattr(module, "_open", counting)
+    monkeypatch.setattr(module, "open_encoder", counting)
     EchoScorer(str(toy_folders["training"]))(*pairs)
     assert len(seen) == len(set(seen)) == len({*zip(pairs[0], pairs[2]), *zip(pairs[1], pairs[3])})
 
