@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import torch
+from everyday_report import ENG, TWELVE
 from sentence_transformers import SentenceTransformer
 
 from hf_echo.data import load_nway
@@ -33,22 +34,11 @@ from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.inference.encoders import sentence_transformer_encoder
 from hf_echo.synthesis import hard_negatives_for
 
-ENG = "eng_Latn"
 SETS = ("flores", "ntrex", "bible", "tatoeba")
-TWELVE = [
-    "fra_Latn",
-    "deu_Latn",
-    "spa_Latn",
-    "rus_Cyrl",
-    "zho_Hans",
-    "jpn_Jpan",
-    "arb_Arab",
-    "hin_Deva",
-    "tur_Latn",
-    "swh_Latn",
-    "fin_Latn",
-    "vie_Latn",
-]
+
+
+def mean_of_twelve(rows: list[dict], column: str) -> float:
+    return float(np.mean([row[column] for row in rows if row["lang"] in TWELVE]))
 
 
 def search(encode, data: Path, negatives: int = 0) -> dict:
@@ -61,21 +51,18 @@ def search(encode, data: Path, negatives: int = 0) -> dict:
             english = {row["id"]: row["text"] for row in rows if row["lang"] == ENG}
             made = {k: n for k, n in zip(english, hard_negatives_for(list(english.values()), negatives)) if n}
         table = evaluate_xsim(encode, rows, negatives=made, same_text_is_right=True)
-        by_language = {row["lang"]: row["xsim"] for row in table.rows}
         found[name] = {
             "all": table.average["xsim"],
-            "twelve": float(np.mean([by_language[lang] for lang in TWELVE if lang in by_language])),
-            "languages": by_language,
+            "twelve": mean_of_twelve(table.rows, "xsim"),
+            "languages": {row["lang"]: row["xsim"] for row in table.rows},
             "candidates": max(row["count"] for row in table.rows),
         }
         ratio = evaluate_xsim(encode, rows, margin="ratio", same_text_is_right=True)
         found[name]["ratio"] = ratio.average["xsim"]
-        by_language = {row["lang"]: row["xsim"] for row in ratio.rows}
-        found[name]["ratio_twelve"] = float(np.mean([by_language[lang] for lang in TWELVE if lang in by_language]))
+        found[name]["ratio_twelve"] = mean_of_twelve(ratio.rows, "xsim")
         if made:
             found[name]["xsimpp"] = table.average["xsimpp"]
-            by_language = {row["lang"]: row["xsimpp"] for row in table.rows}
-            found[name]["xsimpp_twelve"] = float(np.mean([by_language[lang] for lang in TWELVE if lang in by_language]))
+            found[name]["xsimpp_twelve"] = mean_of_twelve(table.rows, "xsimpp")
     return found
 
 
