@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import ModelCard
 from transformers import AutoConfig, AutoTokenizer, TrainerCallback
 
 import hf_echo.stages.run.training as training
@@ -331,78 +330,3 @@ def test_script_in_two_processes(recipe, place):
     one, two = weights(place / "one"), weights(place / "two")
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=1e-5, rtol=0)
-
-
-# Teacher and student
-
-
-def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
-    """Its own languages by default those of the teacher; English to itself; the teacher's cache serves a second run."""
-    import hf_echo.inference.embedding_store as frozen
-
-    teacher = str(toy_folders["training"])
-    values = dict(
-        model_name_or_path=teacher,
-        teacher=teacher,
-        base_languages=["eng_Latn", "fra_Latn"],
-        temperature=0.6,
-        lr_scheduler_type="cosine",
-        english_rows=10,
-    )
-    path = recipe("x", "extension", **values)
-    results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
-    assert results["stage"] == "extension" and "eval_xsim" in results
-    written = json.loads((place / "x" / "recipe.json").read_text())
-    assert written["values"]["teacher"] == teacher and written["finished"]
-    model = EchoForTranslation.from_pretrained(place / "x")
-    old = EchoForTranslation.from_pretrained(teacher)
-    assert torch.equal(model.decoder.lm_head.weight, old.decoder.lm_head.weight)
-    assert not torch.equal(model.encoder.embed_tokens.weight, old.encoder.embed_tokens.weight)
-    kept = sorted((place / "cache").glob("embeddings-*/*.keys.npy"))
-    assert kept
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frozen, "_embed", lambda *_: pytest.fail("the teacher was asked again"))
-        train_recipe(path, {"output_dir": str(place / "y"), "cache_dir": str(place / "cache")})
-
-
-@pytest.mark.parametrize("stage", ["distillation", "decoder"])
-def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
-    teacher = str(toy_folders["training"])
-    values = {
-        "distillation": {"teacher": teacher, "live_teacher": True},
-        "decoder": {"cache_embeddings": True},
-    }
-    path = recipe("x", stage, **{"model_name_or_path": teacher} | values[stage])
-    results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
-    assert results["stage"] == stage
-    assert bool(list((place / "cache").glob("embeddings-*"))) == (stage == "decoder")
-
-
-def test_a_stage_without_its_teacher(place, recipe, toy_folders):
-    path = recipe("x", "distillation", model_name_or_path=str(toy_folders["training"]), max_steps=1)
-    with pytest.raises(ValueError, match="teacher is missing: the SentenceTransformer or Echo checkpoint"):
-        train_recipe(path, {"output_dir": str(place / "x")})
-
-
-@pytest.mark.parametrize("stage", ["distillation", "extension", "token", "long_context"])
-def test_the_card_names_stage_and_teacher(place, recipe, toy_folders, stage):
-    """Of an absolute path only the end: a card is public."""
-    start = str(toy_folders["training"])
-    values = {"model_name_or_path": start, "max_steps": 1, "dev_negatives": 0}
-    if stage != "long_context":
-        values |= {"teacher": start, "live_teacher": True, "base_languages": ["eng_Latn", "fra_Latn"]}
-    train_recipe(recipe("x", stage, **values))
-    text = (place / "x" / "README.md").read_text(encoding="utf-8")
-    data = ModelCard(text).data
-    assert data.stage == stage and "| toy | " in text and start not in text
-    teacher = None if stage == "long_context" else "/".join(Path(start).parts[-2:])
-    assert getattr(data, "teacher", None) == teacher
-
-
-@pytest.mark.parametrize("name", ["large/5_vocabulary", "large/6_extension", "large/7_small"])
-def test_dry_run_of_the_students(name):
-    """Only the encoder learns: 12 bytes a parameter of it for gradients and AdamW."""
-    report = dry_run(find_recipes(name)[0])
-    parts = report["parameters"]
-    encoder = parts["encoder embeddings"] + parts["encoder layers"]
-    assert report["memory_gib"]["gradients and AdamW"] == pytest.approx(12 * encoder / 2**30, rel=0.01)
