@@ -137,9 +137,7 @@ def release(
     decoder: Annotated[
         str | None, typer.Option(help="Of a speech encoder: text model of its space whose decoder is copied.")
     ] = None,
-    license: Annotated[
-        str | None, typer.Option("--license", help="Of a speech encoder: licence, for the card.")
-    ] = None,
+    license: Annotated[str | None, typer.Option(help="Licence identifier of the Hub, for the card.")] = None,
 ) -> None:
     """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
     from ..hub.release import release_checkpoint
@@ -149,8 +147,8 @@ def release(
         from ..hub.release_speech import release_speech
 
         release_speech(checkpoint, out, decoder=decoder, dtype=dtype, licence=license)
-    elif decoder or license:
-        raise ValueError("--decoder and --license belong to the release of a speech encoder")
+    elif decoder:
+        raise ValueError("--decoder belongs to the release of a speech encoder; a text release has its own")
     else:
-        release_checkpoint(checkpoint, out, dtype=dtype)
+        release_checkpoint(checkpoint, out, dtype=dtype, license=license)
     typer.echo(f"{out}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')", err=True)

@@ -7,17 +7,19 @@ the text of README.md out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..languages import language
+from ..utils.hub import split_revision
 from ..utils.lineage import FILE, all_steps, read_lineage, steps
 from .template import render
 
 TEMPLATE = "model.md.j2"
 # Settings of an operation that its row names in a column of their own, or that say nothing to a reader.
-OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "teacher", "source", "model", "checkpoint"}
+OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "teacher", "source", "model", "checkpoint"}
 
 
 def model_card(
@@ -38,6 +40,9 @@ def model_card(
         stage=run["stage"],
         teacher=_public(values.get("teacher")),
         base_model=_base_model(run),
+        datasets=_datasets(run),
+        license=_license(run),
+        prompt="fra_Latn" if "fra_Latn" in codes else None,
         languages=sorted({code.split("_")[0] for code in codes if language(code).script is not None}),
         codes=codes,
         steps=[_row(step) for step in steps(run)],
@@ -129,6 +134,7 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
         "teacher": _public(values.get("teacher")),
         "max_steps": values.get("max_steps"),
         "learning_rate": values.get("learning_rate"),
+        "seed": values.get("seed", 42 if trained else None),
         "settings": ", ".join(f"{name} {_short(value)}" for name, value in settings.items() if value is not None),
     }
 
@@ -141,15 +147,28 @@ def _start(run: Mapping[str, Any]) -> str | None:
     return next((values[key] for key in ("model_name_or_path", "bag", "source") if values.get(key)), None)
 
 
+def _license(run: Mapping[str, Any]) -> str | None:
+    """The licence that the nearest step states; converters write that of the weights."""
+    found = (step["values"].get(key) for step in steps(run)[::-1] for key in ("license", "licence"))
+    return next((name for name in found if name), None)
+
+
+def _datasets(run: Mapping[str, Any]) -> list[str]:
+    """The data sets on the Hub that any step was trained on, without their versions."""
+    names = {str(step["values"].get("train_data")) for step in all_steps(run).values()}
+    known = {split_revision(name)[0] for name in names if not Path(name).exists()}
+    return sorted(name for name in known if re.fullmatch(r"[\w-]+/[\w-]+", name))
+
+
 def _base_model(run: Mapping[str, Any]) -> str | None:
     """The nearest model on the Hub that this one was made from; the Hub does not know folders."""
     for step in steps(run)[::-1]:
         for parent in step.get("parents", {}).values():
             if parent["fingerprint"].startswith("commit:"):
-                return parent["name"]
+                return split_revision(parent["name"])[0]
             break  # the others are tokenizers and the like
     name = run["values"].get("model_name_or_path")
-    return name if name and not Path(name).exists() else None
+    return split_revision(name)[0] if name and not Path(name).exists() else None
 
 
 def _short(value: Any) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .stamp import set_license, stamp_file
 from .upload_checks import KINDS, files_of, kind_of, upload_problems
 
 if TYPE_CHECKING:
@@ -40,8 +41,11 @@ def push(
     kind: str | None = None,
     private: bool = False,
     collection: str | None = None,
+    license: str | None = None,
 ) -> Pushed:
     """Push a folder as `repo` and tag the commit `v{version}`.
+
+    The code blocks of the card (README.md in the folder) get this repository and tag, see `stamp`.
 
     Args:
         folder: all its files go up; files that are only on the Hub are deleted there.
@@ -50,6 +54,7 @@ def push(
         kind: "model", "dataset" or "space"; None decides by the files.
         private: of a new repository.
         collection: slug of a collection that the repository is added to.
+        license: written into the card; None keeps the card's own.
 
     Raises:
         ValueError: the folder must not be pushed (`upload_problems`), the version is not a version or is on the Hub
@@ -60,9 +65,12 @@ def push(
     folder, tag, kind = Path(folder), _tag(version), kind or kind_of(folder)
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+    if license and (folder / "README.md").is_file():
+        set_license(folder / "README.md", license)
     if problems := list(upload_problems(folder, kind)):
         more = f" (and {len(problems) - 1} more: hf-echo push --dry-run lists them)" if len(problems) > 1 else ""
         raise ValueError(f"{folder}: {problems[0]}{more}")
+    stamp_file(folder / "README.md", repo, tag)
     api = HfApi()
     api.create_repo(repo, repo_type=kind, private=private, exist_ok=True, space_sdk=_sdk(folder, kind))
     refs = api.list_repo_refs(repo, repo_type=kind)

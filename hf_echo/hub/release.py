@@ -21,6 +21,7 @@ from ..utils.did_you_mean import did_you_mean
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 from .model_card import checkpoint_card
+from .stamp import set_license
 
 CODE = ("carried", "installed")
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
@@ -33,6 +34,7 @@ def release_checkpoint(
     dtype: str = "fp32",
     generation: Mapping[str, Any] | None = None,
     code: str = "carried",
+    license: str | None = None,
 ) -> Path:
     """Write the release of a training checkpoint, with its card, or with one written from the lineage.
 
@@ -41,6 +43,7 @@ def release_checkpoint(
         dtype: fp32 or bf16, of the saved weights.
         generation: fields of the generation configuration, such as {"no_repeat_ngram_size": 3}.
         code: "carried" in the folder, or "installed" where only the installed package reads the folder.
+        license: identifier of the Hub, for the card; None keeps that of the training checkpoint.
 
     Raises:
         ValueError: an unknown dtype, generation setting or kind of code.
@@ -63,6 +66,8 @@ def release_checkpoint(
             shutil.copy(card, folder / "README.md")
         else:
             (folder / "README.md").write_text(checkpoint_card(folder), encoding="utf-8")
+        if license:
+            set_license(folder / "README.md", license)
     return out
 
 

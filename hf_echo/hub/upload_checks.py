@@ -96,7 +96,7 @@ def card_problems(folder: Path) -> Iterator[str]:
         yield str(error)
         return
     if not data.get("license"):
-        yield "README.md: license is missing; add `license: apache-2.0` or another to the metadata"
+        yield "README.md: license is missing; give it with --license apache-2.0 (or another)"
     languages = data.get("language") or []
     for code in [languages] if isinstance(languages, str) else languages:
         if not LANGUAGE.fullmatch(str(code)):

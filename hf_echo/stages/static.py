@@ -23,6 +23,7 @@ from ..losses import (
     symmetric_contrastive_loss,
 )
 from ..modeling import EchoConfig, EchoEncoder
+from ..utils.hub import snapshot
 from ..vocabulary.ngrams import token_ngrams
 from .core.base import CoreConfig, CoreTrainer
 from .core.stage import Embedded, Stage, teacher
@@ -182,7 +183,7 @@ class StaticTrainer(CoreTrainer):
 def build(model_args: Any, args: StaticConfig, **kwargs: Any) -> StaticTrainer:
     """The trainer, with the static embeddings that the recipe starts from."""
     name = model_args.static_embeddings
-    start = EchoEncoder.from_pretrained(name, dtype=torch.float32) if name else None
+    start = EchoEncoder.from_pretrained(snapshot(name), dtype=torch.float32) if name else None
     return StaticTrainer(args, start=start, **kwargs)
 
 

@@ -30,9 +30,11 @@ def test_header_and_journey():
     data = card.data.to_dict()
     assert (data["stage"], data["teacher"], data["base_model"]) == ("token", "org/echo-large", "org/echo")
     assert data["language"] == ["eng", "fra", "zho"]
+    found = {(e.dataset_name, e.metric_type): e.metric_value for e in card.data.eval_results}
+    assert found == {("news", "xsim"): 1.25, ("news", "xsimpp"): 30.0, ("short", "xsim"): 2.5}
     assert table(card.text) == [
-        ["contrastive", "o/1", "", "7", "", ""],
-        ["token", "org/echo", "org/echo-large", "", "", ""],
+        ["contrastive", "o/1", "", "7", "", "42", ""],
+        ["token", "org/echo", "org/echo-large", "", "", "42", ""],
     ]
     rows = [line for line in card.text.splitlines() if line.startswith("| ")]
     assert "| news | 1.25 | 30.00 |" in rows and "| short | 2.50 |  |" in rows
@@ -64,10 +66,10 @@ def test_operations_are_steps_with_their_start_and_settings(tmp_path):
     run = {"stage": "decoder", "values": last, "from": json.loads((damped / "recipe.json").read_text())}
     at = tmp_path.name
     assert table(model_card(run, None)) == [
-        ["static", "random weights", "", "9", "", ""],
-        ["whiten", f"{at}/first", "", "", "", "shrinkage 2"],
-        ["interpolate", f"{at}/white", "", "", "", "share 0.25"],
-        ["decoder", f"{at}/damped + decoder of o/other", "", "", "", ""],
+        ["static", "random weights", "", "9", "", "42", ""],
+        ["whiten", f"{at}/first", "", "", "", "", "shrinkage 2"],
+        ["interpolate", f"{at}/white", "", "", "", "", "share 0.25"],
+        ["decoder", f"{at}/damped + decoder of o/other", "", "", "", "42", ""],
     ]
     card = checkpoint_card(damped)
     assert table(card) == table(model_card(run, None))[:3] and str(tmp_path) not in card
@@ -87,9 +89,26 @@ def test_base_model_is_the_nearest_one_on_the_hub():
     run = {"stage": "seq2seq", "values": {"output_dir": "o/1", "bag": "o/start"}, "from": llama}
     card = ModelCard(model_card(run, None))
     assert card.data.base_model == "org/llama"
-    assert table(card.text)[0] == ["llama", "org/llama", "", "", "", "pooling cls"]
+    assert table(card.text)[0] == ["llama", "org/llama", "", "", "", "", "pooling cls"]
 
 
 def test_a_card_needs_a_lineage(tmp_path):
     with pytest.raises(FileNotFoundError, match="recipe.json does not exist: the card is written from"):
         checkpoint_card(tmp_path)
+
+
+def test_datasets_and_licence_come_from_the_lineage():
+    """Data sets of the Hub without their versions, files of this machine not; the licence of the nearest step."""
+    start = {
+        "stage": "sonar",
+        "kind": "operation",
+        "values": {"output_dir": "o/1", "licence": "cc-by-nc-4.0"},
+        "from": None,
+    }
+    first = {"stage": "a", "values": {"output_dir": "o/2", "train_data": "org/pairs@v1.0"}, "from": start}
+    run = {"stage": "b", "values": {"output_dir": "o/3", "train_data": "here/corpus.tsv", "seed": 7}, "from": first}
+    card = ModelCard(model_card(run, None))
+    assert card.data.datasets == ["org/pairs"] and card.data.license == "cc-by-nc-4.0"
+    assert [row[5] for row in table(card.text)] == ["", "42", "7"]
+    named = {"stage": "b", "values": {"model_name_or_path": "org/echo@v2.0"}, "from": None}
+    assert ModelCard(model_card(named, None)).data.base_model == "org/echo"

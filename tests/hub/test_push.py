@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hf_echo.hub.push import plan, push
+from hf_echo.hub.stamp import set_license, stamp
 from hf_echo.hub.upload_checks import kind_of, upload_problems
 
 HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
@@ -233,3 +234,22 @@ def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
     (model / "README.md").unlink()
     code, out, err = hf_echo_cli("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
     assert code == 2 and "problem: README.md is missing" in err
+
+
+def test_stamp_names_repository_and_version():
+    """A second push replaces what the first one wrote; text by hand and other words stay."""
+    new = '# M\n\nTHIS_REPO by hand, "v1.0"\n\n```python\nf("THIS_REPO", revision="THIS_VERSION")\n```\n'
+    once = stamp(new, "me/a", "v1.0")
+    assert 'f("me/a", revision="v1.0")' in once and 'THIS_REPO by hand, "v1.0"' in once
+    assert stamp(once, "me/a", "v1.0") == once
+    assert stamp(once, "me/b", "v2.0") == stamp(new, "me/b", "v2.0")
+    assert stamp(CARD, "me/a", "v1.0") == CARD
+
+
+def test_a_licence_is_written_at_the_push(model):
+    (model / "README.md").write_text("---\nlanguage:\n- fra\n---\n# Model\n\nText.\n")
+    assert [line for line in upload_problems(model, "model") if "--license apache-2.0" in line]
+    set_license(model / "README.md", "mit")
+    assert list(upload_problems(model, "model")) == []
+    text = (model / "README.md").read_text()
+    assert "license: mit" in text and "- fra" in text and "# Model\n\nText." in text

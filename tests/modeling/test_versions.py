@@ -13,9 +13,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from hf_echo.hub.model_card import model_card
 from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.utils.hub import split_revision
+
+from .conftest import LANGUAGES
 
 TESTS = Path(__file__).parents[1]
 REPO = "tester/versions"
@@ -53,7 +56,8 @@ def folders(make_model, tokenizer, tmp_path_factory) -> list[Path]:
     for folder in made:
         make_model().save_release(folder)
         tokenizer.save_pretrained(folder)
-        (folder / "README.md").write_text("---\nlicense: mit\n---\n# Nano\n")
+        run = {"stage": "seq2seq", "values": {"output_dir": "o/nano", "license": "mit"}, "from": None}
+        (folder / "README.md").write_text(model_card(run, LANGUAGES))
     for file in made[1].rglob("*.safetensors"):
         save_file({name: weight * 1.5 for name, weight in load_file(file).items()}, file, {"format": "pt"})
     code = made[1] / "modeling_echo.py"
@@ -108,6 +112,53 @@ def test_a_version_by_its_name(hub, folders, tmp_path):
     assert str(found["v1.0.0 print"]).startswith("commit:") and found["v1.0.0 print"] != found["v2.0.0 print"]
     assert str(found["tester/versions@v9"]) == "tester/versions has no version v9; it has v1.0.0, v2.0.0"
     assert "tester/none@v1.0.0" in str(found["tester/none@v1.0.0"])
+
+
+RUN_CARD = """
+import re, sys, numpy as np
+from pathlib import Path
+from huggingface_hub import hf_hub_download
+found = {}
+for tag in ("v1.0.0", "v2.0.0"):
+    text = Path(hf_hub_download("tester/versions", "README.md", revision=tag)).read_text()
+    (code,) = re.findall(r"^```python\\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    *lines, last = code.strip().splitlines()
+    assert f'"tester/versions", revision="{tag}"' in code, code
+    scope = {}
+    exec("\\n".join([*lines, f"vectors = {last}"]), scope)
+    found[tag] = scope["vectors"]
+np.savez(sys.argv[1], **found)
+"""
+
+
+def test_the_code_of_a_pushed_card_runs(hub, folders, tmp_path):
+    """Each version's card opens that version, without the package."""
+    hub("-I", "-c", RUN_CARD, tmp_path / "found.npz")
+    found = np.load(tmp_path / "found.npz")
+    for tag, folder in zip(("v1.0.0", "v2.0.0"), folders, strict=True):
+        want = any_encoder(str(folder), dtype="fp32")(["Le chat dort."], "fra_Latn")
+        np.testing.assert_allclose(found[tag], want, atol=1e-5)
+
+
+OPEN_PARTS = """
+from types import SimpleNamespace
+from hf_echo.stages.run.model import load_model, load_tokenizer
+from hf_echo.stages.run.recipe import ModelArguments
+v1, v2 = (f"tester/versions@v{n}.0.0" for n in (1, 2))
+args = ModelArguments(model_name_or_path=v1, decoder=v2)
+tokenizer = load_tokenizer(args, None, 128)
+model = load_model(args, tokenizer, [])
+import sys, numpy as np
+np.savez(sys.argv[1], encoder=model.encoder.projection.weight.detach(), decoder=model.decoder.lm_head.weight.detach())
+"""
+
+
+def test_a_recipe_names_versions(hub, folders, tmp_path):
+    hub("-c", OPEN_PARTS, tmp_path / "found.npz")
+    found = np.load(tmp_path / "found.npz")
+    first, second = (load_translator(folder, dtype="fp32")[0] for folder in folders)
+    np.testing.assert_array_equal(found["encoder"], first.encoder.projection.weight.detach())
+    np.testing.assert_array_equal(found["decoder"], second.decoder.lm_head.weight.detach())
 
 
 def test_what_is_a_version(tmp_path, monkeypatch):

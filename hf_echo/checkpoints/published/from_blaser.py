@@ -59,7 +59,7 @@ def _write_card(folder: Path, title: str, kind: str, licence: str) -> None:
         ),
         code=(
             "from transformers import AutoModel\n\n"
-            'blaser = AutoModel.from_pretrained("THIS_REPO", trust_remote_code=True)\n'
+            'blaser = AutoModel.from_pretrained("THIS_REPO", revision="THIS_VERSION", trust_remote_code=True)\n'
             f"blaser(source, translation{reference}).scores    # SONAR embeddings, (rows, 1024)"
         ),
         licence=licence,

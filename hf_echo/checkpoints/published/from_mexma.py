@@ -60,7 +60,8 @@ def convert_mexma(
             ),
             code=(
                 "from sentence_transformers import SentenceTransformer\n\n"
-                'model = SentenceTransformer("THIS_REPO")\nmodel.encode(["Le chat dort.", "The cat sleeps."])'
+                'model = SentenceTransformer("THIS_REPO", revision="THIS_VERSION")\n'
+                'model.encode(["Le chat dort.", "The cat sleeps."])'
             ),
             licence=licence,
             base_model="facebook/MEXMA" if Path(source).exists() else str(source),

@@ -178,13 +178,13 @@ def _config(tensors: dict[str, Tensor], file: str | Path, *, encoder_layers: int
 def _write_card(folder: Path, title: str, source, licence: str, languages: list[str], has_decoder: bool) -> None:
     code = (
         "from sentence_transformers import SentenceTransformer\n\n"
-        'model = SentenceTransformer("THIS_REPO")\n'
+        'model = SentenceTransformer("THIS_REPO", revision="THIS_VERSION")\n'
         'model.encode(["Le chat dort."], prompt_name="fra_Latn")    # without prompt_name: English'
     )
     if has_decoder:
         code += (
             "\n\nimport hf_echo    # registers the pipeline\nfrom transformers import pipeline\n\n"
-            'translate = pipeline("sonar-translation", model="THIS_REPO")\n'
+            'translate = pipeline("sonar-translation", model="THIS_REPO", revision="THIS_VERSION")\n'
             'translate("Le chat dort.", src_lang="fra_Latn", tgt_lang="deu_Latn")'
         )
     about = (

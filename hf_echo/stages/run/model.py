@@ -9,6 +9,7 @@ from datasets import Dataset, concatenate_datasets
 from transformers import AutoTokenizer
 
 from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation
+from ...utils.hub import snapshot
 from ..core.base import CoreTrainer
 from ..core.stage import Stage
 from ..static_embeddings import start_from_static
@@ -19,7 +20,7 @@ from .recipe import ModelArguments
 def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> Any:
     """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
     if name := args.tokenizer_name_or_path or args.model_name_or_path or args.static_embeddings:
-        return AutoTokenizer.from_pretrained(name)
+        return AutoTokenizer.from_pretrained(snapshot(name))
     from ...vocabulary import train_tokenizer
 
     texts = concatenate_datasets([dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")])
@@ -43,10 +44,10 @@ def build_trainer(
 def load_model(args: ModelArguments, tokenizer: Any, languages: list[str]) -> EchoForTranslation:
     """A checkpoint, or a new model of `shape`, from static embeddings where the recipe names them."""
     if args.model_name_or_path:
-        model = EchoForTranslation.from_pretrained(args.model_name_or_path, dtype=torch.float32)
+        model = EchoForTranslation.from_pretrained(snapshot(args.model_name_or_path), dtype=torch.float32)
         return with_decoder(model, args.decoder) if args.decoder else model
     name = args.static_embeddings
-    static = EchoEncoder.from_pretrained(name, dtype=torch.float32) if name else None
+    static = EchoEncoder.from_pretrained(snapshot(name), dtype=torch.float32) if name else None
     known = (static.config.languages or []) if static is not None else []
     model = EchoForTranslation(new_config(args.shape, tokenizer, sorted({*known, *languages})))
     if static is not None:
@@ -56,4 +57,5 @@ def load_model(args: ModelArguments, tokenizer: Any, languages: list[str]) -> Ec
 
 def with_decoder(model: EchoForTranslation, name: str) -> EchoForTranslation:
     """The same encoder with the decoder of another checkpoint of its space."""
-    return EchoForTranslation.from_parts(model.encoder, EchoDecoder.from_pretrained(name, dtype=torch.float32))
+    decoder = EchoDecoder.from_pretrained(snapshot(name), dtype=torch.float32)
+    return EchoForTranslation.from_parts(model.encoder, decoder)

@@ -1,0 +1,50 @@
+"""Repository, version and licence in a card, written when the repository is known: at the push.
+
+Code blocks of a new card name THIS_REPO and THIS_VERSION. The last line of a pushed card, a comment, names what stands
+there now, so that the next push finds it; text that was added by hand stays.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+BLOCK = re.compile(r"^```python\n.*?^```$", flags=re.MULTILINE | re.DOTALL)
+MARK = re.compile(r"\n<!-- hf-echo: (\S+) (\S+) -->\n?\Z")
+NEW = ("THIS_REPO", "THIS_VERSION")
+
+
+def stamp(text: str, repo: str, tag: str) -> str:
+    """The card with this repository and tag in its Python blocks; unchanged if it names neither.
+
+    Args:
+        text: a new card, or one that was stamped before.
+    """
+    mark = MARK.search(text)
+    before = mark.groups() if mark else NEW
+    if not mark and not any(f'"{word}"' in text for word in NEW):
+        return text
+
+    def name(block: re.Match[str]) -> str:
+        code = block[0]
+        for old, new in zip(before, (repo, tag), strict=True):
+            code = code.replace(f'"{old}"', f'"{new}"')
+        return code
+
+    return f"{BLOCK.sub(name, MARK.sub('', text)).rstrip()}\n\n<!-- hf-echo: {repo} {tag} -->\n"
+
+
+def stamp_file(card: Path, repo: str, tag: str) -> None:
+    """`stamp` of a README.md; nothing is written where nothing changes or where there is no card."""
+    if card.is_file() and (text := card.read_text(encoding="utf-8")) != (new := stamp(text, repo, tag)):
+        card.write_text(new, encoding="utf-8")
+
+
+def set_license(card: Path, license: str) -> None:
+    """Write the licence into the metadata of a README.md."""
+    from huggingface_hub import RepoCard
+
+    found = RepoCard.load(card, ignore_metadata_errors=False)
+    if found.data.get("license") != license:
+        found.data["license"] = license
+        found.save(card)
