@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import sys
 
 import pytest
@@ -64,6 +65,32 @@ def toy_folders(toy_trained, toy_tokenizer, tmp_path_factory):
     for folder in folders.values():
         toy_tokenizer.save_pretrained(folder)
     return folders
+
+
+class FarExecutor:
+    """Runs items as a cluster does: pickled, in another order, in another working directory."""
+
+    local, gpus = False, 0
+
+    def __init__(self, folder):
+        self.folder, self.items = folder, []
+
+    def map(self, function, items, desc, gpus=0):
+        for item in reversed(items):
+            sent, here = pickle.dumps((function, item)), os.getcwd()
+            os.chdir(self.folder)
+            try:
+                call, argument = pickle.loads(sent)
+                result = call(argument)
+            finally:
+                os.chdir(here)
+            self.items.append((desc, item))
+            yield item, result
+
+
+@pytest.fixture
+def far_executor(tmp_path_factory):
+    return FarExecutor(tmp_path_factory.mktemp("elsewhere"))
 
 
 @pytest.fixture

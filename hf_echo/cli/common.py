@@ -41,6 +41,10 @@ Translator = Annotated[str, _model("Echo checkpoint or release with a decoder")]
 OnLong = Annotated[str, typer.Option(help="For texts longer than the model's limit: warn (and cut), error, or split.")]
 Audio = Annotated[bool, typer.Option("--audio", help="Read audio with a speech encoder.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the result to this JSON file.")]
+Executor = Annotated[
+    str, typer.Option(help="Where to run: local (one process) or ray (the cluster at RAY_ADDRESS, or this machine).")
+]
+Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Resume a stopped run, or start again.")]
 Dtype = Annotated[str, typer.Option(help="Precision: auto (bf16 where the device supports it natively), fp32 or bf16.")]
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import DEFAULT_MODEL, AnyModel, Json, example, print_report
+from ..utils.executors import executor_named
+from .common import DEFAULT_MODEL, AnyModel, Executor, Json, Resume, example, print_report
+
+if TYPE_CHECKING:
+    from ..inference.any_encoder import NamedEncoder
 
 commands = typer.Typer()
 
@@ -34,9 +38,18 @@ def mine(
     ] = 4,
     dedup: Annotated[bool, typer.Option(help="Remove duplicate lines from each file.")] = False,
     index: Annotated[
-        str | None, typer.Option(help="faiss index factory string, such as IVF1024,Flat. Default: exact search.")
+        str | None,
+        typer.Option(
+            help="faiss index factory string, such as IVF4096,PQ64;nprobe=32 or SQ8, built in shards on disk. "
+            "Default: exact search."
+        ),
     ] = None,
     work: Annotated[Path | None, typer.Option(help="Folder for embeddings and neighbours. Default: OUT.work.")] = None,
+    executor: Executor = "local",
+    resume: Resume = True,
+    block: Annotated[int, typer.Option(min=1, help="Rows per block of the search, held in memory by one worker.")] = (
+        65_536
+    ),
     report: Json = None,
     audio: Annotated[bool, typer.Option("--audio", help="SOURCE lists audio; MODEL is a speech encoder.")] = False,
     audio_target: Annotated[
@@ -47,7 +60,6 @@ def mine(
     ] = DEFAULT_MODEL,
 ) -> None:
     """Mine pairs of translations from two files by margin score. A stopped run resumes."""
-    from ..inference.any_encoder import any_encoder
     from ..mining import mine_files
 
     if audio_target and not audio:
@@ -57,6 +69,8 @@ def mine(
             raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
     work = work or out.with_name(out.name + ".work")
     encode, encode_target = None, None
+    if audio and executor != "local":
+        raise ValueError("--audio runs on this machine only: leave --executor out")
     if audio:
         from .speech import audio_encoder, write_paths
 
@@ -64,12 +78,12 @@ def mine(
         if audio_target:
             target = write_paths(target, work / "target.paths.txt")
         else:
-            encode_target = any_encoder(text_model)
+            encode_target = named(text_model)
     mined = mine_files(
         source,
         target,
         out,
-        encode or any_encoder(model),
+        encode or named(model),
         encode_target=encode_target,
         work=work,
         source_lang=source_lang,
@@ -81,5 +95,15 @@ def mine(
         retrieval=retrieval,
         threshold=threshold,
         index=index,
+        block=block,
+        executor=executor_named(executor),
+        fresh=not resume,
     )
     print_report(mined.to_row(), report)
+
+
+def named(model: str) -> NamedEncoder:
+    """An encoder that workers in other folders open too."""
+    from ..inference.any_encoder import NamedEncoder
+
+    return NamedEncoder(str(Path(model).absolute()) if Path(model).exists() else model)

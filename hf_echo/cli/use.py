@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..utils.files import check_output, write_whole
+from ..utils.executors import executor_named
 from ..utils.text import read_lines
-from .common import AnyModel, Audio, Dtype, OnLong, Translator, example
+from .common import AnyModel, Audio, Dtype, Executor, OnLong, Resume, Translator, example
 
 commands = typer.Typer()
 
@@ -33,47 +33,34 @@ def encode(
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
     audio: Audio = False,
+    executor: Executor = "local",
+    resume: Resume = True,
 ) -> None:
-    """Encode texts, or audio, as sentence embeddings; row i belongs to line i."""
-    import numpy as np
-
-    from .. import inference
-    from ..inference.any_encoder import encode_with_other, is_echo
-    from ..inference.encode import opening
+    """Encode texts, or audio, as sentence embeddings; row i belongs to line i. A stopped run on texts resumes."""
+    from ..inference.any_encoder import NamedEncoder
+    from ..inference.encode_file import encode_file, write_embeddings
 
     if out.suffix not in (".npy", ".parquet"):
         raise ValueError(f"{out}: the file name must end in .npy or .parquet")
     if audio:
         from .speech import encode_audio
 
-        texts, vectors = encode_audio(source, model, dtype=dtype, normalize=normalize, on_long=on_long)
-        return _write_vectors(out, texts, vectors)
-    texts = read_lines(source)
-    with opening(model) as name:
-        checkpoint_is_echo = is_echo(name)
-    options = {"max_tokens": max_tokens, "on_long": on_long}
-    if checkpoint_is_echo:
-        encoder, tokenizer = inference.load_encoder(model, dtype=dtype)
-        check_output(out, needed=4 * len(texts) * encoder.config.embedding_size)
-        vectors = inference.encode(encoder, tokenizer, texts, lang, normalize=normalize, progress=True, **options)
+        if executor != "local":
+            raise ValueError("--audio runs on this machine only: leave --executor out")
+        files, vectors = encode_audio(source, model, dtype=dtype, normalize=normalize, on_long=on_long)
+        write_embeddings(out, [files], [vectors])
+        rows, width = vectors.shape
     else:
-        vectors = encode_with_other(model, texts, lang, dtype=dtype, **options)
-        if normalize:
-            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    _write_vectors(out, texts, vectors)
-
-
-def _write_vectors(out: Path, texts: list[str], vectors: Any) -> None:
-    import numpy as np
-
-    with write_whole(out) as unfinished:
-        if out.suffix == ".npy":
-            np.save(unfinished, vectors)
-        else:
-            from datasets import Dataset
-
-            Dataset.from_dict({"text": texts, "embedding": vectors}).to_parquet(unfinished)
-    typer.echo(f"{out}: {vectors.shape[0]} x {vectors.shape[1]}", err=True)
+        rows, width = encode_file(
+            source,
+            out,
+            NamedEncoder(model, dtype, max_tokens, on_long),
+            lang,
+            normalize=normalize,
+            executor=executor_named(executor),
+            fresh=not resume,
+        )
+    typer.echo(f"{out}: {rows} x {width}", err=True)
 
 
 @commands.command(**example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn"))

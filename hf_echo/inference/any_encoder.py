@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import AutoConfig, PreTrainedTokenizerBase
@@ -57,13 +60,16 @@ def encode_with_other(
     Raises:
         ValueError: an option that this model does not support, or a text that is too long with "error".
     """
+    return _open_other(name_or_path, dtype, max_tokens, on_long)(texts, lang)
+
+
+def _open_other(name_or_path: str, dtype: str, max_tokens: int | None, on_long: str) -> Callable[..., np.ndarray]:
     from sentence_transformers import SentenceTransformer
 
     from .encoders import sentence_transformer_encoder
 
     if on_long not in ("warn", "error"):
         raise ValueError(f"on_long is {on_long!r}; for a model that is not an Echo checkpoint give 'warn' or 'error'")
-    check_texts(texts)
     cast = None if dtype == "auto" else pick_dtype(dtype, "cpu")
     with opening(name_or_path) as name:
         model = SentenceTransformer(name)
@@ -74,14 +80,54 @@ def encode_with_other(
         raise ValueError(
             f"max_tokens={max_tokens} needs a max_seq_length, which {name_or_path} does not have: leave it out"
         )
-    if isinstance(limit, int) and (long := _long_rows(model, texts, limit)):
-        message = f"{len(long)} of {len(texts)} texts are longer than {limit} tokens, the first is row {long[0] + 1}"
-        if on_long == "error":
-            raise ValueError(f"{message}; shorten them, or truncate them with on_long='warn'")
-        logger.warning("%s; they are truncated", message)
     batch = {} if max_tokens is None else {"batch_size": max(1, max_tokens // limit)}
-    vectors = sentence_transformer_encoder(model, **batch)(texts, lang)
-    return np.asarray(vectors, np.float32)
+    encode_texts = sentence_transformer_encoder(model, **batch)
+
+    def encode_checked(texts: list[str], lang: str | None = None) -> np.ndarray:
+        check_texts(texts)
+        if isinstance(limit, int) and (long := _long_rows(model, texts, limit)):
+            message = (
+                f"{len(long)} of {len(texts)} texts are longer than {limit} tokens, the first is row {long[0] + 1}"
+            )
+            if on_long == "error":
+                raise ValueError(f"{message}; shorten them, or truncate them with on_long='warn'")
+            logger.warning("%s; they are truncated", message)
+        return np.asarray(encode_texts(texts, lang), np.float32)
+
+    return encode_checked
+
+
+@dataclass(frozen=True)
+class NamedEncoder:
+    """(texts, lang) -> (n, d) embeddings by a model that each process opens by its name, once.
+
+    It can be sent to other processes and machines, which `any_encoder` cannot: that one holds the weights.
+
+    Attributes:
+        model: folder or Hub name of an Echo checkpoint or any SentenceTransformer.
+        dtype, max_tokens, on_long: as in `encode` for Echo checkpoints, as in `encode_with_other` for others.
+    """
+
+    model: str
+    dtype: str = "auto"
+    max_tokens: int | None = None
+    on_long: str = "warn"
+
+    def __call__(self, texts: list[str], lang: str | None = None, progress: Any = False) -> np.ndarray:
+        """progress: as in `encode`; only Echo checkpoints show it."""
+        encode_texts, shows_progress = _opened(self)
+        return encode_texts(texts, lang, **({"progress": progress} if shows_progress else {}))
+
+
+@lru_cache(maxsize=1)
+def _opened(encoder: NamedEncoder) -> tuple[Callable[..., np.ndarray], bool]:
+    """The encoder, and whether it is an Echo checkpoint."""
+    with opening(encoder.model) as name:
+        echo = is_echo(name)
+    if not echo:
+        return _open_other(encoder.model, encoder.dtype, encoder.max_tokens, encoder.on_long), False
+    model, tokenizer = load_encoder(encoder.model, dtype=encoder.dtype)
+    return partial(encode, model, tokenizer, max_tokens=encoder.max_tokens, on_long=encoder.on_long), True
 
 
 def _long_rows(model, texts: list[str], limit: int) -> list[int]:

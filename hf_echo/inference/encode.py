@@ -144,7 +144,7 @@ def encode(
     max_length: int | None = None,
     on_long: str = "warn",
     normalize: bool = False,
-    progress: bool = False,
+    progress: bool | tqdm = False,
 ) -> np.ndarray:
     """Encode texts in one or several languages as sentence embeddings.
 
@@ -156,6 +156,7 @@ def encode(
         on_long: for longer texts: "warn" truncates them and logs how many, "error" raises, "split" encodes pieces and
             averages them, weighted by tokens.
         normalize: divide embeddings by their L2 norm.
+        progress: show a progress bar; or the bar of a longer run, which counts texts.
 
     Returns:
         (len(texts), embedding_size) float32; row i is text i.
@@ -176,7 +177,8 @@ def encode(
     pieces = list(pieces_of(tokenizer, list(texts), lang, limit, on_long))
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
-    bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=not progress)
+    own_bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=progress is not True)
+    bar = own_bar if isinstance(progress, bool) else progress
     batches = list(length_batches([len(ids) for _, ids in pieces], max_tokens))
     ids_of = [[pieces[i][1] for i in batch] for batch in batches]
     for batch, rows, vectors in zip(batches, ids_of, _embedded(model, tokenizer, ids_of), strict=True):
@@ -185,7 +187,7 @@ def encode(
         np.add.at(sums, owners, vectors * lengths[:, None])
         np.add.at(weight, owners, lengths)
         bar.update(len(batch))
-    bar.close()
+    own_bar.close()
     embeddings = sums / weight[:, None]
     check_finite(torch.from_numpy(embeddings))
     if normalize:

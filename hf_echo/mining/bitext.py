@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..search.blocks import BLOCK, Best, Blocks, exact_neighbours, search_folder
+from ..search.blocks import BLOCK, Best, Blocks, search_both, search_folder
 from ..search.faiss_index import index_neighbours
 from ..search.margin import MARGINS, best_by_margin
+from ..utils.executors import LocalExecutor, RayExecutor
 
 RETRIEVALS = ("max", "forward", "backward", "intersection")
 
@@ -49,6 +50,7 @@ def mine(
     index: str | None = None,
     block: int = BLOCK,
     work: str | Path | None = None,
+    executor: LocalExecutor | RayExecutor | None = None,
     progress: bool = False,
 ) -> MinedPairs:
     """Pairs (row of x, row of y) that look like translations, best first.
@@ -60,10 +62,13 @@ def mine(
         margin: "ratio", "distance" or None (the cosine itself).
         retrieval: "max", "forward", "backward" or "intersection".
         threshold: pairs below it are dropped; `best_threshold` finds one.
-        index: None searches exactly, block by block; a faiss index_factory string ("Flat", "IVF1024,Flat",
-            "IVF4096,PQ64" ...) searches that index, which is built in memory. Needs hf-echo[faiss].
-        work: a folder for the neighbours of finished blocks, where a stopped search goes on; other embeddings, k,
-            block or index search anew, another margin, retrieval or threshold does not.
+        index: None searches exactly, block by block; a faiss index_factory string ("SQ8", "IVF1024,Flat",
+            "IVF4096,PQ64;nprobe=32" ...) searches that index: in shards on disk if `work` is given, else in memory.
+            Needs hf-echo[faiss].
+        work: a folder for the index and for the neighbours of finished blocks, where a stopped search resumes. Other
+            embeddings, k, block or index are another search; another margin, retrieval or threshold is not.
+        executor: `LocalExecutor` (default) or `RayExecutor`; both give the same pairs. Ray needs `work`, and
+            memory-mapped arrays in files that every node sees.
 
     Raises:
         ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
@@ -78,13 +83,17 @@ def mine(
     if x.width != y.width:
         raise ValueError(f"x has {x.width} dimensions and y {y.width}: they must come from one model")
     k = min(k, x.rows, y.rows)
+    executor = executor or LocalExecutor(progress)
+    if work is not None and not executor.local:
+        work = Path(work).absolute()  # workers run in other folders
+    elif work is None and not executor.local:
+        raise ValueError("work is None: a search on a cluster needs a folder that every node sees")
     folder = search_folder(work, x, y, k=k, block=block, index=index)
-    best, best_back = Best(x, k, folder), Best(y, k, folder)
     if index is None:
-        forward, backward = exact_neighbours(best, best_back, progress)
+        forward, backward = search_both(x, y, k, folder, executor, progress)
     else:
-        forward = index_neighbours(best, y, index, progress=progress)
-        backward = index_neighbours(best_back, x, index, progress=progress)
+        forward = index_neighbours(Best(x, k, folder), y, index, executor=executor)
+        backward = index_neighbours(Best(y, k, folder), x, index, executor=executor)
     found = _retrieve(best_by_margin(forward, backward, margin), best_by_margin(backward, forward, margin), retrieval)
     return found if threshold is None else found.above(threshold)
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..evaluation.results import Result
+from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output, write_whole
 from .bitext import mine
 from .lines import TextLines
 from .shards import SHARD, Encode, encode_to_shards, work_folder
 
+SIDES = ("source", "target")
 # a field is one line and holds no tab, whatever a reader takes for the end of a line
 BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
@@ -40,6 +43,8 @@ def mine_files(
     encode_target: Encode | None = None,
     model: str = "",
     shard: int = SHARD,
+    executor: LocalExecutor | RayExecutor | None = None,
+    fresh: bool = False,
     progress: bool = True,
     **options,
 ) -> MiningReport:
@@ -53,6 +58,10 @@ def mine_files(
         encode: (texts, lang) -> (len(texts), d).
         encode_target: the same for the target, where another encoder of the space reads it (speech and text).
         dedup: of equal lines of a file only the first is a candidate.
+        executor: `LocalExecutor` (default) or `RayExecutor`; both write the same file. On a cluster every node must see
+            both files, the model and `work` at the same paths, and `encode` should open its model by name
+            (`inference.any_encoder.NamedEncoder`).
+        fresh: discard the embeddings and neighbours of earlier runs in `work`.
         options: those of `mine`.
 
     Raises:
@@ -60,14 +69,20 @@ def mine_files(
     """
     check_output(out, [source, target])
     work = work_folder(out, work)
+    for name in (*SIDES, "search") if fresh else ():
+        shutil.rmtree(work / name, ignore_errors=True)
+    if executor is not None and not executor.local:
+        source, target, work = (path.absolute() for path in (source, target, work))  # workers run in other folders
     lines = [TextLines(path, dedup=dedup) for path in (source, target)]
     x, y = (
-        encode_to_shards(rows, reader, lang, work / side, model=model, shard=shard, progress=progress)
+        encode_to_shards(
+            rows, reader, lang, work / side, model=model, shard=shard, executor=executor, progress=progress
+        )
         for rows, lang, side, reader in zip(
-            lines, (source_lang, target_lang), ("source", "target"), (encode, encode_target or encode), strict=True
+            lines, (source_lang, target_lang), SIDES, (encode, encode_target or encode), strict=True
         )
     )
-    found = mine(x, y, work=work / "search", progress=progress, **options)
+    found = mine(x, y, work=work / "search", executor=executor, progress=progress, **options)
     with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         file.write("score\tsource\ttarget\n")
         texts = (side.texts(rows) for side, rows in zip(lines, (found.sources, found.targets), strict=True))

@@ -8,6 +8,7 @@ sentence, because `encode` may be any function and need not have files with a fi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tqdm.auto import tqdm
 
 from ..inference.embedding_files import encode_shards, encoded
 from ..search.checks import refuse_broken
+from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import read_json, write_json
 from .lines import TextLines
 
@@ -39,29 +41,41 @@ def encode_to_shards(
     *,
     model: str = "",
     shard: int = SHARD,
+    executor: LocalExecutor | RayExecutor | None = None,
     progress: bool = True,
 ) -> list[np.ndarray]:
     """Memory-mapped (rows, d) float32 arrays, in order of the rows.
+
+    Args:
+        executor: where the shards are encoded (default: in this process). Ray sends `lines` and `encode` to its
+            workers, so `encode` should open its model by name (`inference.any_encoder.NamedEncoder`).
 
     Raises:
         ValueError: the folder belongs to something else; the encoder loses rows, or gives NaN or zero embeddings
             (with file and line).
     """
     _claim(folder, lines, encode, lang, model, shard)
-    bar = tqdm(total=len(lines), desc=f"Encoding {lines.path.name}", unit="line", disable=not progress)
-
-    def make(start: int, stop: int) -> np.ndarray:
-        bar.update(start - bar.n)  # shards that are finished
-        parts = []
-        for i in range(start, stop, CHUNK):
-            parts.append(_encoded(lines, encode, lang, i, min(i + CHUNK, stop)))
-            bar.update(len(parts[-1]))
-        return np.concatenate(parts)
-
-    shards = encode_shards(folder, len(lines), shard, make)
-    bar.update(len(lines) - bar.n)
-    bar.close()
+    label = f"Encoding {lines.path.name}"
+    if executor is not None and not executor.local:
+        make = partial(_encoded_shard, lines, encode, lang)
+        return encode_shards(folder, len(lines), shard, make, executor=executor, label=label)
+    with tqdm(total=len(lines), desc=label, unit="line", disable=not progress) as bar:
+        shards = encode_shards(folder, len(lines), shard, partial(_encoded_shard, lines, encode, lang, bar=bar))
+        bar.update(len(lines) - bar.n)
     return shards
+
+
+def _encoded_shard(
+    lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int, bar: tqdm | None = None
+) -> np.ndarray:
+    if bar is not None:
+        bar.update(start - bar.n)  # shards that are finished
+    parts = []
+    for i in range(start, stop, CHUNK):
+        parts.append(_encoded(lines, encode, lang, i, min(i + CHUNK, stop)))
+        if bar is not None:
+            bar.update(len(parts[-1]))
+    return np.concatenate(parts)
 
 
 def _encoded(lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +86,35 @@ def test_a_killed_run_goes_on_with_the_first_missing_shard(files):
     calls += [0] * 10
     mine_files(*arguments, dies, shard=7, progress=False, threshold=1.2)
     assert calls[10:] == [1, 1] and 0 < len(rows(files / "out.tsv")) < after.count(b"\n") - 1
+
+
+@pytest.mark.parametrize("options", [{}, {"k": 1}, {"index": "Flat"}, {"index": "IVF2,SQ8;nprobe=2"}])
+def test_workers_write_the_same_file_and_repeat_nothing(files, far_executor, monkeypatch, options):
+    options = {"block": 9, "shard": 7, "progress": False, **options}
+    monkeypatch.chdir(files)  # the workers run in another folder
+    a, b = Path("a.txt"), Path("b.txt")
+    mine_files(a, b, Path("near.tsv"), encode, **options)
+    mine_files(a, b, Path("far.tsv"), encode, executor=far_executor, **options)
+    assert Path("far.tsv").read_bytes() == Path("near.tsv").read_bytes()
+    done = [desc for desc, _ in far_executor.items]
+    assert done.count("Encoding a.txt") == 6 and done.count("Encoding b.txt") == 8
+    if "index" in options:
+        counts = {"Indexing target": 1, "Searching target": 5, "Indexing source": 1, "Searching source": 7}
+        counts = {desc.replace("target", "y").replace("source", "x"): n for desc, n in counts.items()}
+    else:
+        counts = {"Searching": 5 if options.get("k") else 1}  # stripes of the 5 blocks of a.txt
+    assert {desc: done.count(desc) for desc in done if "Encoding" not in desc} == counts
+    far_executor.items.clear()
+    mine_files(a, b, Path("far.tsv"), encode, executor=far_executor, **options)  # another run finds all neighbours
+    assert [desc for desc, _ in far_executor.items] == ["Searching"] * counts.get("Searching", 0)
+    mine_files(a, b, Path("far.tsv"), encode, executor=far_executor, fresh=True, **options)
+    assert [desc for desc, _ in far_executor.items].count("Encoding a.txt") == 6
+    assert Path("far.tsv").read_bytes() == Path("near.tsv").read_bytes()
+
+
+def test_a_cluster_needs_a_folder(far_executor):
+    with pytest.raises(ValueError, match="work is None: a search on a cluster needs a folder"):
+        mine(np.eye(3), np.eye(3), executor=far_executor)
 
 
 def test_changed_input_or_model_is_refused_with_advice(files):

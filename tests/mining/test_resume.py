@@ -86,24 +86,39 @@ def test_what_is_another_search_and_what_is_not(sides, searches, tmp_path):
         assert len(searches) == 12
 
 
-def test_an_index_goes_on_too(sides, tmp_path, monkeypatch):
+def test_stripes_of_a_search_change_nothing_and_resume(sides, searches, tmp_path, monkeypatch):
+    x, y = (np.hstack([side, np.zeros((len(side), 24))]) for side in sides)
+    want = mine(x, y, block=5, k=3)
+    assert len(searches) == 5 * 8
+    searches.clear()
+    with monkeypatch.context() as patch:
+        die_at(patch, 2 * 8 * 4 + 3)  # two files for each pair of blocks; stripes of two, two and one block of x
+        with pytest.raises(KeyboardInterrupt):
+            mine(x, y, block=5, k=3, work=tmp_path)
+    assert len(list(tmp_path.glob("*/stripe-*"))) == 3
+    assert len(searches) == 8 * 4 + 2
+    searches.clear()
+    found = mine(x, y, block=5, k=3, work=tmp_path)
+    assert len(searches) == 8 - 1
+    assert found.pairs() == want.pairs()
+    np.testing.assert_array_equal(found.scores, want.scores)
+
+
+def test_an_index_resumes_too(sides, tmp_path, monkeypatch):
     faiss = pytest.importorskip("faiss")
     want = mine(*sides, index="Flat", block=10)
-    die_at(monkeypatch, 5)  # the index of y, three blocks of x, the index of x
+    die_at(monkeypatch, 7)  # the index of y (trained, one shard), three blocks of x, the index of x
     with pytest.raises(KeyboardInterrupt):
         mine(*sides, index="Flat", block=10, work=tmp_path)
     monkeypatch.undo()
     (folder,) = tmp_path.iterdir()
-    assert sorted(f.name for f in folder.iterdir() if f.suffix != ".part") == [
-        "x-000000.npz",
-        "x-000001.npz",
-        "x-000002.npz",
-        "x.faiss",
-    ]
+    files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+    blocks_of_x = [f"x-00000{number}.npz" for number in range(3)]
+    assert sorted(files) == [*blocks_of_x, "x.index/000000.faiss", "x.index/trained.faiss"]
     monkeypatch.setattr(faiss, "index_factory", None)  # both indexes were built already
     found = mine(*sides, index="Flat", block=10, work=tmp_path)
     assert found.pairs() == want.pairs()
-    assert not list(folder.glob("*.faiss"))
+    assert not list(folder.rglob("*.faiss"))
     mine(*sides, index="Flat", block=10, work=tmp_path)
 
 
@@ -136,11 +151,12 @@ def test_files_after_a_real_kill(tmp_path, searches, monkeypatch):
         lines = [" ".join(rng.choice(list("uvwxyz"), 3)) for _ in range(40)]
         (tmp_path / f"{name}.txt").write_text("\n".join(lines))
     (tmp_path / "tests_encode.py").write_text(ENCODE)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+        [sys.executable, "-c", CHILD, str(tmp_path)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}
     )
     try:
-        finished = lambda: list(tmp_path.glob("o.tsv.work/search/*/y-*.npz"))  # noqa: E731
+        finished = lambda: list(tmp_path.glob("o.tsv.work/search/*/*/y-*.npz"))  # noqa: E731
         deadline = time.monotonic() + 120
         while len(finished()) < 3 and child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -7,19 +7,16 @@ from typing import Annotated
 
 import typer
 
+from ...utils.executors import executor_named
 from ...utils.files import write_whole
-from ..common import PLAIN, Json, Model, example, print_report
+from ..common import PLAIN, Executor, Json, Model, Resume, example, print_report
 
 commands = typer.Typer(**PLAIN)
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Output folder: data/, counts and statistics.")]
-Executor = Annotated[
-    str, typer.Option(help="Where to run: local (one process) or ray (the cluster at RAY_ADDRESS, or this machine).")
-]
 OnBadRow = Annotated[
     str, typer.Option(help="For bad rows: error (stop and name file and line) or skip (and list them in counts.json).")
 ]
-Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Resume a stopped run, or start again.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace another recipe's result in OUT.")]
 Columns = Annotated[
     list[str] | None,
@@ -53,7 +50,7 @@ def filter_(
     done = run(
         read_recipe(recipe, STEPS),
         out,
-        executor=_executor(executor),
+        executor=executor_named(executor),
         on_bad_row=on_bad_row,
         block=block,
         keep_work=keep_work,
@@ -99,7 +96,7 @@ def sample(
         out=Output(shards),
     )
     options = {"on_bad_row": on_bad_row, "overwrite": overwrite, "fresh": not resume}
-    _tell(run(recipe, out, executor=_executor(executor), **options))
+    _tell(run(recipe, out, executor=executor_named(executor), **options))
 
 
 @commands.command(**example("hf-echo data calibrate dev_flores.parquet --model outputs/nano-real/3 --out flores.json"))
@@ -143,7 +140,7 @@ def stats(
     """Count pairs, directions, languages and characters by provenance (as in OS Table 34)."""
     from ...data.pipeline import collect_statistics
 
-    statistics = collect_statistics(paths, executor=_executor(executor), on_bad_row=on_bad_row, **_columns(column))
+    statistics = collect_statistics(paths, executor=executor_named(executor), on_bad_row=on_bad_row, **_columns(column))
     if markdown is not None:
         with write_whole(markdown) as unfinished:
             unfinished.write_text(statistics.to_markdown(), encoding="utf-8")
@@ -170,14 +167,6 @@ def push(
         typer.echo(write_card(folder, title=title, version=version, license=license))
     else:
         typer.echo(push_dataset(folder, repo, version=version, private=private, title=title, license=license))
-
-
-def _executor(name: str):
-    from ...data.pipeline import LocalExecutor, RayExecutor
-
-    if name not in ("local", "ray"):
-        raise ValueError(f"unknown --executor {name!r}; choose local or ray")
-    return LocalExecutor() if name == "local" else RayExecutor()
 
 
 def _columns(given: list[str] | None) -> dict:

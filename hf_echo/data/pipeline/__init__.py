@@ -6,7 +6,7 @@ stopped run resumes at the first unfinished block. A recipe gives the same bytes
 
 from __future__ import annotations
 
-from .executors import LocalExecutor, RayExecutor
+from ...utils.executors import LocalExecutor, RayExecutor
 from .recipe import Output, Recipe, Sampling, Step, read_recipe
 from .runner import run
 from .statistics import Statistics, collect_statistics

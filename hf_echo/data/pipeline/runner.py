@@ -27,13 +27,13 @@ from tqdm.auto import tqdm
 
 import hf_echo
 
+from ...utils.executors import LocalExecutor
 from ...utils.files import read_json, write_json, write_whole
 from ...utils.resume import json_once, make_once
 from ..schema import COLUMNS, OPTIONAL
 from . import counts
 from .blocks import apply_block, note_of, read_blocks, write_file
 from .decide import Blocks, decide
-from .executors import LocalExecutor
 from .recipe import Recipe, Sampling, Step
 from .shards import read_table
 from .sources import Unit, units_of

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from hf_echo.languages import language
 
+from ...utils.executors import LocalExecutor
 from ..schema import PROVENANCES
 from ..tables import BadRows
-from .executors import LocalExecutor
 from .sources import Unit, read_unit, units_of
 
 KEYS = ["provenance", "source_lang", "target_lang"]

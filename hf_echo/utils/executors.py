@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm.auto import tqdm
@@ -18,6 +19,7 @@ class LocalExecutor:
     """Run the items one after the other in this process."""
 
     local = True
+    gpus = 0
 
     def __init__(self, progress: bool = True) -> None:
         self.progress, self.hidden = progress, None if progress else True  # None hides bars outside a terminal
@@ -30,6 +32,9 @@ class LocalExecutor:
 
 class RayExecutor:
     """Run one Ray Data task per item; connects to the cluster of RAY_ADDRESS or starts one on this machine.
+
+    Attributes:
+        gpus: GPUs that a task asks for if it can use one: 1 if the cluster has any, else 0.
 
     Raises:
         ImportError: Ray is not installed.
@@ -45,6 +50,7 @@ class RayExecutor:
         self.progress, self.hidden = progress, None if progress else True
         if not ray.is_initialized():
             ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.WARNING)
+        self.gpus = 1 if ray.cluster_resources().get("GPU") else 0
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -62,7 +68,9 @@ class RayExecutor:
         data = data.map_batches(_Call(function), batch_size=1, batch_format="pandas", **arguments)
         bar = tqdm(total=len(items), desc=desc, unit="part", disable=self.hidden)
         for row in data.iter_rows():
-            failed, result = pickle.loads(row["result"])
+            failed, result, warnings = pickle.loads(row["result"])
+            for name, message in warnings:
+                logging.getLogger(name).warning("%s", message)
             if failed:
                 raise result
             bar.update()
@@ -71,14 +79,43 @@ class RayExecutor:
 
 
 class _Call:
-    """Turn a function of one item into a function of a batch of one; exceptions are returned as values, unwrapped."""
+    """Turn a function of one item into a function of a batch of one.
+
+    Exceptions are returned as values, unwrapped. So are the warnings of this package: nobody reads a worker's log.
+    """
 
     def __init__(self, function: Callable) -> None:
         self.function = function
 
     def __call__(self, batch):
-        try:
-            answer = (False, self.function(pickle.loads(batch["item"].iloc[0])))
-        except Exception as error:
-            answer = (True, error)
+        with _warnings_of("hf_echo") as warnings:
+            try:
+                answer = (False, self.function(pickle.loads(batch["item"].iloc[0])), warnings)
+            except Exception as error:
+                answer = (True, error, warnings)
         return {"number": batch["number"].to_numpy(), "result": [pickle.dumps(answer)]}
+
+
+@contextmanager
+def _warnings_of(package: str) -> Iterator[list[tuple[str, str]]]:
+    """(logger, message) of the warnings that the package logs inside the block."""
+    found: list[tuple[str, str]] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append((record.name, record.getMessage()))
+    logger = logging.getLogger(package)
+    logger.addHandler(handler)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
+
+
+def executor_named(name: str) -> LocalExecutor | RayExecutor:
+    """The executor "local" or "ray".
+
+    Raises:
+        ValueError: another name. ImportError: Ray is not installed.
+    """
+    if name not in ("local", "ray"):
+        raise ValueError(f"unknown --executor {name!r}; choose local or ray")
+    return LocalExecutor() if name == "local" else RayExecutor()
