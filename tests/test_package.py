@@ -63,6 +63,7 @@ MODELING_MAY_IMPORT = {
 }
 MODELING_EXTRA = {
     "sentence_transformer_echo.py": {"sentence_transformers"},
+    "sentence_transformer_modular.py": {"sentence_transformers", "peft", "heliport"},
     "feature_extraction_echo_speech.py": {
         "soundfile",
         "soxr",

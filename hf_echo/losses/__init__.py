@@ -6,6 +6,7 @@ They are independent of models, tokenizers and trainers; only `gather.py` uses t
 from __future__ import annotations
 
 from .contrastive import contrastive_loss, guide_filter, symmetric_contrastive_loss
+from .cosine import cosine_loss
 from .ctc import ctc_loss
 from .distillation import distillation_loss, distillation_parts, teacher_target
 from .gather import gather_with_grad, rank_weight
@@ -19,6 +20,7 @@ from .translation import translation_loss
 __all__ = [
     "contrastive_loss",
     "ctc_loss",
+    "cosine_loss",
     "distillation_loss",
     "distillation_parts",
     "gather_with_grad",

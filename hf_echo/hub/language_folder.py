@@ -1,0 +1,62 @@
+"""Push and pull one language of a modular encoder: its folder in `languages/`, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from ..utils.fingerprint import fingerprint
+from .upload_checks import PICKLES
+
+LANGUAGES, LANGUAGE, WEIGHTS = "languages", "language.json", "model.safetensors"
+
+
+def push_language(folder: str | Path, language: str, repo: str, *, private: bool = False) -> str:
+    """Push the folder of one language in one commit; returns its address. Other files of the repository stay.
+
+    Raises:
+        FileNotFoundError: the model has not this language. ValueError: the folder holds a pickle.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
+    place = Path(folder) / LANGUAGES / language
+    if not (place / LANGUAGE).is_file():
+        raise FileNotFoundError(f"{folder} has no language {language!r}: add it before it is pushed")
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(place.rglob("*")) if path.is_file()}
+    if pickles := [name for name in files if name.endswith(PICKLES)]:
+        raise ValueError(f"{pickles[0]}: a pickle can run code when it is opened; delete it")
+    api = HfApi()
+    api.create_repo(repo, private=private, exist_ok=True)
+    old = [n for n in api.list_repo_files(repo) if n.startswith(f"{LANGUAGES}/{language}/") and n not in files]
+    operations = [CommitOperationAdd(name, path) for name, path in files.items()]
+    operations += [CommitOperationDelete(name) for name in old]
+    return str(api.create_commit(repo, operations, commit_message=f"Language {language}").commit_url)
+
+
+def pull_language(repo: str, language: str, folder: str | Path, *, revision: str | None = None) -> Path:
+    """Add a language of a repository to a modular encoder here; returns its folder.
+
+    Raises:
+        FileNotFoundError: the repository has not this language.
+        ValueError: the language is here already, or was trained with another backbone.
+    """
+    from huggingface_hub import snapshot_download
+
+    place = Path(folder) / LANGUAGES / language
+    if place.exists():
+        raise ValueError(f"{folder} has {language} already: remove it first (hf-echo modular remove-language)")
+    with tempfile.TemporaryDirectory() as scratch:
+        pattern = f"{LANGUAGES}/{language}/*"
+        found = Path(snapshot_download(repo, revision=revision, allow_patterns=pattern, local_dir=scratch))
+        source = found / LANGUAGES / language
+        if not (source / LANGUAGE).is_file():
+            raise FileNotFoundError(f"{repo} has no language {language!r}")
+        notes = json.loads((source / LANGUAGE).read_text(encoding="utf-8"))
+        if notes.get("backbone") != fingerprint(Path(folder) / WEIGHTS):
+            raise ValueError(f"{repo}: {language} was trained with another backbone than that of {folder}")
+        place.parent.mkdir(exist_ok=True)
+        shutil.copytree(source, unfinished := place.with_name(f".{language}"), dirs_exist_ok=True)
+        unfinished.rename(place)
+    return place

@@ -1,0 +1,35 @@
+"""Cosine distance between the embeddings of translations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+
+def cosine_loss(source: Tensor, target: Tensor) -> Tensor:
+    """Mean over the batch of `1 - cos(source_i, target_i)` (LASER3; Modular Sentence Encoders 3.2).
+
+    `CosineSimilarityLoss` of sentence-transformers is another loss: the square of `cos - 1`. Computed in float32 or
+    wider.
+
+    Args:
+        source, target: (n, d).
+
+    Returns:
+        Scalar between 0 and 2; 0 without rows.
+
+    Raises:
+        ValueError: the shapes differ or are not (n, d).
+
+    Example:
+        >>> import torch
+        >>> cosine_loss(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[3.0, 0.0], [1.0, 0.0]])).item()
+        0.5
+    """
+    if source.shape != target.shape or source.ndim != 2:
+        raise ValueError(
+            f"source and target must both be (n, d), got {tuple(source.shape)} and {tuple(target.shape)}"
+        )
+    wide = torch.promote_types(torch.promote_types(source.dtype, target.dtype), torch.float32)
+    return (1 - cosine_similarity(source.to(wide), target.to(wide))).sum() / max(len(source), 1)

@@ -1,0 +1,205 @@
+"""Add a language to a modular encoder: vocabulary, language adapter, sentence adapter, alignment to the pivot.
+
+The folder of the new language is the only thing that is written. The embeddings of all other languages stay equal in
+every bit (Modular Sentence Encoders, 3.1 and 3.2).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers import set_seed
+
+from ...data.readers import load_parallel
+from ...languages import language as checked_language
+from ...utils.fingerprint import fingerprint, sha256
+from ...utils.folders import write_folder
+from ...utils.lineage import write_lineage
+from ...utils.text import read_lines
+from ...vocabulary.language_vocabulary import language_vocabulary
+from .folder import LANGUAGES, check_modular, check_pivot_is_free, languages_of, open_modular, pivot_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class LanguageTraining:
+    """How a language is trained: the settings of the paper (B.2), which names no learning rate for the MLM."""
+
+    vocab_size: int = field(default=50_048, metadata={"help": "tokens of the language's vocabulary"})
+    mlm_steps: int = field(default=200_000, metadata={"help": "steps of masked language modelling"})
+    mlm_learning_rate: float = field(default=1e-4, metadata={"help": "of embeddings and language adapter"})
+    epochs: float = field(default=1.0, metadata={"help": "passes over the sentence pairs"})
+    learning_rate: float = field(default=2e-5, metadata={"help": "of the sentence and the alignment adapter"})
+    batch_size: int = field(default=128, metadata={"help": "texts or pairs in a batch"})
+    max_length: int = field(default=128, metadata={"help": "longest text in tokens; longer ones are cut"})
+    seed: int = field(default=0, metadata={"help": "random seed"})
+
+    def __post_init__(self):
+        for name in ("vocab_size", "mlm_steps", "batch_size", "max_length", "epochs"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+
+
+def add_language(
+    model: str | Path,
+    language: str,
+    *,
+    texts: str | Path | None = None,
+    paraphrases: str | Path | None = None,
+    cross_paraphrases: str | Path | None = None,
+    parallel: str | Path | None = None,
+    settings: LanguageTraining | None = None,
+    output_dir: str | Path | None = None,
+) -> dict[str, Any]:
+    """Add one language. A part whose data are not given is left out, as in the paper's ablations.
+
+    Args:
+        model: folder of a modular encoder.
+        texts: file of texts, one per line: vocabulary (FOCUS) and language adapter (masked language modelling).
+            Without, the language has the backbone's vocabulary.
+        paraphrases: pairs in this language, as `load_parallel` reads them: the sentence adapter.
+        cross_paraphrases: pairs of a sentence in the pivot language and a paraphrase in this one; softmax over the
+            batch. parallel: pairs with the pivot language; cosine. Either or both train the alignment adapter.
+        output_dir: a new folder; without it, the language is added to `model` itself.
+
+    Returns:
+        {"language", "parts", and the mean loss of each part}.
+
+    Raises:
+        FileNotFoundError: no modular encoder, or no data file.
+        ValueError: unknown language, or one that is there; no data; alignment data for the pivot language or before it
+            is there; pairs in other languages.
+    """
+    s = settings or LanguageTraining()
+    data = dict(texts=texts, paraphrases=paraphrases, cross_paraphrases=cross_paraphrases, parallel=parallel)
+    pivot = _check(model, language, data)
+    set_seed(s.seed)
+    read = {
+        name: _pairs(data[name], language, first)
+        for name, first in (("paraphrases", language), ("cross_paraphrases", pivot), ("parallel", pivot))
+        if data[name] is not None
+    }
+    lines = [line for line in read_lines(texts) if line.strip()] if texts is not None else None
+    opened = open_modular(model, sorted({pivot} & set(languages_of(model))))
+    module = opened[0]
+    losses = _train(opened, language, lines, read, s)
+    module.notes[language] = {
+        "backbone": backbone_fingerprint(model),
+        "losses": losses,
+        "settings": vars(s) | {},
+        "data": {name: {"name": Path(f).name, "sha256": _digest(f)} for name, f in data.items() if f is not None},
+    }
+    result = {"language": language, "parts": module.parts[language], **losses}
+    if output_dir is None:
+        _save(module, model, language)
+        return result
+    with write_folder(output_dir) as out:
+        shutil.copytree(model, out, dirs_exist_ok=True)
+        _save(module, out, language)
+        values = {"language": language, **vars(s)}
+        write_lineage(
+            out, "add_language", values, parents={"model": model}, data=data, output_dir=output_dir, results=losses
+        )
+    return result
+
+
+def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
+    """The pivot language, after everything is checked that needs no reading."""
+    check_modular(model)
+    checked_language(language)
+    pivot, here = pivot_of(model), languages_of(model)
+    if language in here:
+        raise ValueError(f"{model} has {language} already: remove it first (hf-echo modular remove-language)")
+    if language == pivot:
+        check_pivot_is_free(model, language)
+    for name in ("cross_paraphrases", "parallel"):
+        if data[name] is None:
+            continue
+        if language == pivot:
+            raise ValueError(f"{language} is the pivot, which is not aligned: leave out {name}")
+        if pivot not in here:
+            raise ValueError(f"{model} has not the pivot {pivot} yet: add {pivot} first, then align {language}")
+    if all(value is None for value in data.values()) and language != pivot:
+        raise ValueError(f"nothing to train {language} on: give texts, paraphrases, cross_paraphrases or parallel")
+    for name, file in data.items():
+        if file is not None and not Path(file).exists():
+            raise FileNotFoundError(f"{name}: no file {file}")
+    return pivot
+
+
+def _train(opened: Any, language: str, lines: list[str] | None, read: dict, s: LanguageTraining) -> dict[str, float]:
+    """Train the parts in the paper's order; returns their mean losses."""
+    from .training import train_masked, train_pairs
+
+    module, losses = opened[0], {}
+    with tempfile.TemporaryDirectory() as scratch:
+        if lines is None:
+            module.add_language(language)
+        else:
+            old = module.backbone.get_input_embeddings().weight.detach()
+            tokenizer, rows = language_vocabulary(module.tokenizer, old, lines, s.vocab_size, seed=s.seed)
+            module.add_language(language, tokenizer, rows.contiguous())
+            module.add_part(language, "language_adapter")
+            losses["language_adapter"] = train_masked(module, language, lines, scratch, s)
+        if "paraphrases" in read:
+            module.add_part(language, "sentence_adapter")
+            pairs = {"paraphrases": read["paraphrases"]}
+            losses["sentence_adapter"] = train_pairs(opened, language, language, "sentence_adapter", pairs, scratch, s)
+        names = {"cross_paraphrases": "paraphrases", "parallel": "parallel"}
+        if pairs := {names[name]: read[name] for name in names if name in read}:
+            module.add_part(language, "alignment")
+            losses["alignment"] = train_pairs(opened, module.pivot, language, "alignment", pairs, scratch, s)
+    module.learn(language, ())
+    module.eval()
+    return losses
+
+
+def _save(module: Any, folder: str | Path, language: str) -> None:
+    """Write the language's folder whole or not at all."""
+    place = Path(folder) / LANGUAGES / language
+    unfinished = place.with_name(f".{language}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    module.save_language(unfinished, language)
+    unfinished.rename(place)
+
+
+def _pairs(file: Any, language: str, first: str) -> tuple[list[str], list[str]]:
+    """The texts in `first`, and those in `language`. Pairs may be given either way round."""
+    rows = load_parallel(file, **({"source_lang": first, "target_lang": language} if _headless(file) else {}))
+    left, right = [], []
+    for row in rows:
+        sides = [(row["source_lang"], row["source"]), (row["target_lang"], row["target"])]
+        if sides[0][0] != first:
+            sides.reverse()
+        if (sides[0][0], sides[1][0]) != (first, language):
+            raise ValueError(
+                f"{file}: a pair is {row['source_lang']}-{row['target_lang']}, it must be {first}-{language}"
+            )
+        left.append(sides[0][1])
+        right.append(sides[1][1])
+    return left, right
+
+
+def _headless(file: Any) -> bool:
+    """Whether a TSV file has two columns and no header: its languages are then known from its role."""
+    path = Path(file)
+    if path.suffix != ".tsv":
+        return False
+    with path.open(encoding="utf-8") as lines:
+        columns = lines.readline().rstrip("\n").split("\t")
+    return len(columns) == 2 and not {"source", "src", "sentence1", "text1"} & set(columns)
+
+
+def backbone_fingerprint(folder: str | Path) -> str:
+    """Fingerprint of the backbone's weights: adapters belong to exactly one backbone."""
+    return fingerprint(Path(folder) / "model.safetensors")
+
+
+def _digest(file: Any) -> str | None:
+    return sha256(file) if Path(file).is_file() else None

@@ -1,0 +1,130 @@
+"""The folder of a modular encoder: make it from an encoder, open it, remove a language."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...languages import language
+from ...utils.did_you_mean import did_you_mean
+from ...utils.files import write_json
+from ...utils.folders import write_folder
+from ...utils.lineage import write_lineage
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+LANGUAGES, LANGUAGE, SETTINGS = "languages", "language.json", "modular.json"
+CODE = "sentence_transformer_modular"
+
+
+def modular_backbone(
+    base: str | Path, output_dir: str | Path, *, pivot: str = "eng_Latn", max_seq_length: int = 128
+) -> None:
+    """Make a modular encoder without languages from an encoder; its sentence embedding is the mean of its states.
+
+    Args:
+        base: folder or Hub name of an encoder with the layers of BERT or XLM-R (LaBSE, multilingual E5, MiniLM). Of a
+            SentenceTransformer only the encoder is taken: layers behind it are left out.
+        pivot: the language that the others are aligned to.
+
+    Raises:
+        ValueError: another kind of encoder, or an unknown language.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from transformers import AutoModel, AutoTokenizer
+
+    from ...modeling.sentence_transformer_modular import ModularEncoder
+
+    language(pivot)
+    backbone = AutoModel.from_pretrained(base, dtype=torch.float32)
+    module = ModularEncoder(backbone, AutoTokenizer.from_pretrained(base), pivot, max_seq_length)
+    pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
+    with write_folder(output_dir) as out:
+        SentenceTransformer(modules=[module, pooling]).save(str(out), create_model_card=False)
+        modules = json.loads((out / "modules.json").read_text(encoding="utf-8"))
+        modules[0]["type"] = f"{CODE}.ModularEncoder"  # the file beside it, without this package
+        write_json(out / "modules.json", modules)
+        values = {"pivot": pivot, "max_seq_length": max_seq_length}
+        write_lineage(out, "modular_backbone", values, parents={"model": base}, output_dir=output_dir)
+
+
+def open_modular(folder: str | Path, languages: list[str] | None = None, **options: Any) -> SentenceTransformer:
+    """Open a modular encoder as SentenceTransformer, with all languages or some of them.
+
+    The code is that of this package, not the copy in the folder.
+
+    Raises:
+        FileNotFoundError: the folder is no modular encoder, or a file of a language is missing.
+        ValueError: a language is not in the model.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    from ...modeling.sentence_transformer_modular import ModularEncoder
+
+    check_modular(folder)
+    module = ModularEncoder.load(str(folder), model_kwargs={"languages": languages})
+    pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
+    return SentenceTransformer(modules=[module, pooling], **options)
+
+
+def check_modular(folder: str | Path) -> None:
+    if not (Path(folder) / SETTINGS).is_file():
+        raise FileNotFoundError(f"{folder} has no {SETTINGS}; give a modular encoder (hf-echo modular start)")
+
+
+def language_folder(folder: str | Path, code: str) -> Path:
+    """The folder of a language that is there.
+
+    Raises:
+        FileNotFoundError: this is no modular encoder. ValueError: it does not have the language.
+    """
+    check_modular(folder)
+    here = languages_of(folder)
+    if code not in here:
+        names = f"it has {', '.join(here) or 'none'}"
+        raise ValueError(f"{folder}: no language {code!r}{did_you_mean(code, here, names)}")
+    return Path(folder) / LANGUAGES / code
+
+
+def languages_of(folder: str | Path) -> list[str]:
+    return sorted(p.name for p in (Path(folder) / LANGUAGES).glob("*") if p.is_dir() and not p.name.startswith("."))
+
+
+def pivot_of(folder: str | Path) -> str:
+    return json.loads((Path(folder) / SETTINGS).read_text(encoding="utf-8"))["pivot"]
+
+
+def aligned_languages(folder: str | Path) -> list[str]:
+    """Languages with an alignment adapter: they depend on the pivot's folder."""
+    found = []
+    for code in languages_of(folder):
+        file = Path(folder) / LANGUAGES / code / LANGUAGE
+        if file.is_file() and "alignment" in json.loads(file.read_text(encoding="utf-8"))["parts"]:
+            found.append(code)
+    return found
+
+
+def check_pivot_is_free(folder: str | Path, code: str) -> None:
+    """Raises ValueError for a change of the pivot language while other languages are aligned to it."""
+    if code == pivot_of(folder) and (aligned := aligned_languages(folder)):
+        raise ValueError(
+            f"{code} is the pivot and {', '.join(aligned)} are aligned to it: remove these languages first"
+        )
+
+
+def remove_language(folder: str | Path, code: str) -> None:
+    """Delete the folder of a language; no other file changes.
+
+    Raises:
+        FileNotFoundError: this is no modular encoder.
+        ValueError: it does not have the language, or others are aligned to it.
+    """
+    place = language_folder(folder, code)
+    check_pivot_is_free(folder, code)
+    shutil.rmtree(place)

@@ -1,0 +1,121 @@
+"""Train the parts of one language: masked language modelling, then sentence pairs. All other weights are frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
+
+from ...losses import cosine_loss
+
+MASKED = 0.15  # share of the tokens, 80/10/10: the defaults of transformers
+SCALE = 20.0  # of the cosine in MultipleNegativesRankingLoss
+IGNORED = -100
+
+
+class MaskedLanguageModel(nn.Module):
+    """BERT's head on the states of one language; the output matrix is the language's embeddings. Thrown away later."""
+
+    def __init__(self, encoder: Any, language: str):
+        super().__init__()
+        self.encoder, self.language = encoder, language
+        width = encoder.backbone.config.hidden_size
+        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
+        self.bias = nn.Parameter(torch.zeros(encoder.embeddings[language].num_embeddings))
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor) -> dict:
+        states = self.encoder.token_states(self.language, input_ids, attention_mask)
+        chosen = labels != IGNORED
+        logits = F.linear(self.transform(states[chosen]), self.encoder.embeddings[self.language].weight, self.bias)
+        loss = F.cross_entropy(logits.float(), labels[chosen], reduction="sum") / chosen.sum().clamp(min=1)
+        return {"loss": loss}
+
+
+class CosineLoss(nn.Module):
+    """`cosine_loss` as a loss of sentence-transformers."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def forward(self, sentence_features: Any, labels: Any = None) -> torch.Tensor:
+        source, target = (self.model(features)["sentence_embedding"] for features in sentence_features)
+        return cosine_loss(source, target)
+
+
+def train_masked(encoder: Any, language: str, texts: Sequence[str], output_dir: str, s: Any) -> float:
+    """Embeddings and language adapter by masked language modelling; returns the mean loss."""
+    tokenizer = encoder.tokenizers[language]
+    rows = [
+        {"input_ids": tokenizer(text, truncation=True, max_length=s.max_length, verbose=False)["input_ids"]}
+        for text in texts
+        if text.strip()
+    ]
+    encoder.learn(language, ("embeddings", "language_adapter"))
+    arguments = TrainingArguments(
+        **_common(output_dir, s), max_steps=s.mlm_steps, learning_rate=s.mlm_learning_rate, remove_unused_columns=False
+    )
+    trainer = Trainer(
+        MaskedLanguageModel(encoder, language),
+        arguments,
+        train_dataset=rows,
+        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=s.seed),
+    )
+    return trainer.train().training_loss
+
+
+def train_pairs(
+    model: Any, first: str, language: str, part: str, pairs: dict[str, tuple[list, list]], output_dir: str, s: Any
+) -> float:
+    """One adapter by sentence pairs; returns the mean loss.
+
+    Args:
+        model: SentenceTransformer of a modular encoder.
+        first: language of the first text of each pair; the second is in `language`, which learns.
+        part: "sentence_adapter" or "alignment".
+        pairs: "paraphrases" (softmax over the batch) and "parallel" (cosine) -> (first texts, second texts). With
+            both, batches of the two take turns.
+    """
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    losses = {"paraphrases": MultipleNegativesRankingLoss(model, scale=SCALE), "parallel": CosineLoss(model)}
+    model[0].learn(language, (part,))
+    arguments = SentenceTransformerTrainingArguments(
+        **_common(output_dir, s),
+        num_train_epochs=s.epochs,
+        learning_rate=s.learning_rate,
+        multi_dataset_batch_sampler="round_robin",
+        prompts={name: {"source": first, "target": language} for name in pairs},
+    )
+
+    class PairTrainer(SentenceTransformerTrainer):
+        def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+            """No card is written, and its statistics would read texts without their language."""
+
+    trainer = PairTrainer(
+        model,
+        arguments,
+        train_dataset={name: Dataset.from_dict({"source": a, "target": b}) for name, (a, b) in pairs.items()},
+        loss={name: losses[name] for name in pairs},
+    )
+    return trainer.train().training_loss
+
+
+def _common(output_dir: str, s: Any) -> dict[str, Any]:
+    return dict(
+        output_dir=output_dir,
+        per_device_train_batch_size=s.batch_size,
+        bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        seed=s.seed,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        logging_steps=100,
+        dataloader_pin_memory=False,
+    )

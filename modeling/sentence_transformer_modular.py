@@ -1,0 +1,325 @@
+"""Modular sentence encoder: one backbone and, per language, its own vocabulary and adapters (Huang et al. 2025).
+
+A module of sentence-transformers. It reads the language of each text, runs each language of a batch through its own
+embeddings and adapters, and returns token states in the order of the texts; a `Pooling` module follows.
+
+    model[0]                     this module, saved in the root: config.json, model.safetensors, tokenizer (backbone)
+    modular.json                 pivot language and longest text
+    languages/deu_Latn/          language.json, tokenizer, embeddings.safetensors, language_adapter/, sentence_adapter/,
+                                 alignment.safetensors: nothing outside this folder knows the language
+
+The LoRA adapters are in peft's format. They stay unmerged, so that a language never changes the weights of another.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers.base.modules import InputModule
+from torch import nn
+from transformers import AutoModel, AutoTokenizer
+
+try:
+    from peft import LoraConfig, inject_adapter_in_model
+    from peft.tuners.tuners_utils import BaseTunerLayer
+except ImportError as error:
+    raise ImportError("a modular encoder needs peft: pip install 'hf-echo[modular]'") from error
+
+SETTINGS, LANGUAGES, LANGUAGE = "modular.json", "languages", "language.json"
+EMBEDDINGS, ALIGNMENT = "embeddings.safetensors", "alignment.safetensors"
+ADAPTERS = {
+    "language_adapter": r".*\.(query|key|value)",
+    "sentence_adapter": r".*\.(query|key|value)|.*\.intermediate\.dense|.*layer\.\d+\.output\.dense",
+}
+PARTS = ("embeddings", *ADAPTERS, "alignment")
+FILES = {"embeddings": EMBEDDINGS, "alignment": ALIGNMENT} | {p: f"{p}/adapter_model.safetensors" for p in ADAPTERS}
+PREFIX = "base_model.model."  # of the names in peft's files
+LORA = dict(r=8, lora_alpha=16, lora_dropout=0.1)
+SCALING, REDUCTION = 4.0, 2
+
+
+class ParallelAdapter(nn.Module):
+    """`4 * up(relu(down(x)))`, (..., width) -> (..., width), beside a feed-forward layer (He et al. 2022).
+
+    It starts at zero, so a new adapter changes nothing.
+    """
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.down, self.up = nn.Linear(width, width // REDUCTION), nn.Linear(width // REDUCTION, width)
+        nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
+        for zero in (self.down.bias, self.up.weight, self.up.bias):
+            nn.init.zeros_(zero)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return SCALING * self.up(torch.relu(self.down(x)))
+
+
+class ModularEncoder(InputModule):
+    """Token states of texts in several languages.
+
+    A text's language is, in this order: `{"text": ..., "lang": ...}`; `encode(texts, prompt_name="deu_Latn")`; the
+    answer of `identify`.
+
+    Args:
+        backbone: an encoder with the layers of BERT or XLM-R. Its weights never change.
+        tokenizer: of the backbone.
+        pivot: the language that all others are aligned to.
+        max_seq_length: longest text in tokens; longer ones are cut.
+
+    Attributes:
+        identify: (texts, languages of the model) -> one of these languages per text. The default asks heliport.
+    """
+
+    save_in_root = True
+
+    def __init__(self, backbone: nn.Module, tokenizer: Any, pivot: str = "eng_Latn", max_seq_length: int = 128):
+        super().__init__()
+        layers = getattr(getattr(backbone, "encoder", None), "layer", None)
+        if layers is None or not all(hasattr(layer, "intermediate") for layer in layers):
+            raise ValueError(f"{type(backbone).__name__} has not the layers of BERT or XLM-R, which the adapters need")
+        self.backbone, self.tokenizer, self.pivot, self.max_seq_length = backbone, tokenizer, pivot, max_seq_length
+        self.embeddings, self.alignment = nn.ModuleDict(), nn.ModuleDict()
+        self.tokenizers: dict[str, Any] = {}
+        self.parts: dict[str, list[str]] = {}
+        self.notes: dict[str, dict] = {}  # of language.json: what a language was trained on
+        self.identify: Callable[[list[str], list[str]], list[str]] = identify_by_heliport
+        self._active: str | None = None
+        self._learning: list[nn.Parameter] = []
+        for number, layer in enumerate(layers):  # LN(FFN(x) + x + adapter(x)): the adapter's output joins the residual
+            layer.output.register_forward_pre_hook(self._add_alignment(number))
+        self.requires_grad_(False)
+
+    # Languages
+
+    @property
+    def languages(self) -> list[str]:
+        return sorted(self.parts)
+
+    def add_language(self, language: str, tokenizer: Any = None, embeddings: torch.Tensor | None = None) -> None:
+        """A language without adapters; without a tokenizer and (vocabulary, width) embeddings, the backbone's."""
+        if embeddings is not None:
+            self.embeddings[language] = nn.Embedding.from_pretrained(embeddings, freeze=True)
+        self.tokenizers[language] = tokenizer or self.tokenizer
+        self.parts[language] = [] if embeddings is None else ["embeddings"]
+
+    def add_part(self, language: str, part: str) -> None:
+        """A new adapter that changes nothing yet: "language_adapter", "sentence_adapter" or "alignment"."""
+        if part == "alignment":
+            width, depth = self.backbone.config.hidden_size, self.backbone.config.num_hidden_layers
+            self.alignment[language] = nn.ModuleList(ParallelAdapter(width) for _ in range(depth))
+        else:
+            config = LoraConfig(target_modules=ADAPTERS[part], **LORA)
+            inject_adapter_in_model(config, self.backbone, adapter_name(language, part))
+        self.parts[language].append(part)
+        self.train(self.training)  # new LoRA layers are in training mode, with dropout, whatever the model's mode is
+        self.learn(language, ())
+
+    def part_parameters(self, language: str, part: str) -> dict[str, nn.Parameter]:
+        """The parameters of a part, by the names of its file."""
+        if part == "embeddings":
+            return {"weight": self.embeddings[language].weight}
+        if part == "alignment":
+            return dict(self.alignment[language].named_parameters())
+        own = f".{adapter_name(language, part)}."
+        named = self.backbone.named_parameters()
+        return {PREFIX + name.replace(own, "."): p for name, p in named if own in name}
+
+    def learn(self, language: str, parts: Iterable[str]) -> None:
+        """Only these parts of the language have gradients; without parts, nothing has."""
+        self.requires_grad_(False)
+        self._learning = [p for part in parts for p in self.part_parameters(language, part).values()]
+        for parameter in self._learning:
+            parameter.requires_grad_(True)
+
+    def _activate(self, language: str) -> None:
+        """Switch the adapters to a language. LoRA deltas of its two adapters add up."""
+        names = [adapter_name(language, part) for part in ADAPTERS if part in self.parts[language]]
+        for module in self.backbone.modules():
+            if isinstance(module, BaseTunerLayer):
+                module.set_adapter(names, inference_mode=True)
+        for parameter in self._learning:  # peft froze them
+            parameter.requires_grad_(True)
+        self._active = language
+
+    def _add_alignment(self, number: int):
+        def add(module, inputs):
+            if self._active in self.alignment:
+                states, residual = inputs
+                return states, residual + self.alignment[self._active][number](residual)
+            return None
+
+        return add
+
+    # Texts
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, torch.Tensor]:
+        """ids (rows, seq) of each text in its language's vocabulary, mask, and the number of its language (rows,)."""
+        texts = [str(text["text"] if isinstance(text, dict) else text) for text in inputs]
+        languages = self.languages_of(inputs, texts, prompt)
+        rows = [
+            self.tokenizers[language](text, truncation=True, max_length=self.max_seq_length)["input_ids"]
+            for text, language in zip(texts, languages)
+        ]
+        longest = max(map(len, rows), default=0)
+        numbers = {language: number for number, language in enumerate(self.languages)}
+        return {
+            "input_ids": torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows]),
+            "attention_mask": torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]),
+            "language": torch.tensor([numbers[language] for language in languages]),
+        }
+
+    def languages_of(self, inputs: Sequence[Any], texts: list[str], prompt: str | None) -> list[str]:
+        given = [(text.get("lang") if isinstance(text, dict) else None) or prompt or None for text in inputs]
+        if unknown := [i for i, language in enumerate(given) if language is None]:
+            answers = self.identify([texts[i] for i in unknown], self.languages)
+            for i, language in zip(unknown, answers):
+                given[i] = language
+        if wrong := [language for language in given if language not in self.parts]:
+            raise ValueError(f"language {wrong[0]!r} is not in this model; it has {', '.join(self.languages) or 'none'}")
+        return given
+
+    def token_states(self, language: str, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """States (rows, seq, width) of texts in one language, by its own vocabulary and adapters."""
+        self._activate(language)
+        own = self.embeddings[language] if language in self.embeddings else self.backbone.get_input_embeddings()
+        return self.backbone(inputs_embeds=own(input_ids), attention_mask=attention_mask).last_hidden_state
+
+    def forward(self, features: dict[str, torch.Tensor], **kwargs: Any) -> dict[str, torch.Tensor]:
+        """Adds `token_embeddings` (rows, seq, width), in the order of the rows; zeros behind a language's longest."""
+        ids, mask, numbers = features["input_ids"], features["attention_mask"], features["language"]
+        states = None
+        for number in numbers.unique().tolist():
+            rows = (numbers == number).nonzero()[:, 0]
+            longest = int(mask[rows].sum(1).max())
+            found = self.token_states(self.languages[number], ids[rows, :longest], mask[rows, :longest])
+            if states is None:
+                states = found.new_zeros(*ids.shape, found.shape[-1])
+            states = states.index_put(
+                (rows[:, None], torch.arange(longest, device=rows.device)[None]), found
+            )  # out of place: gradients of earlier languages stay
+        return features | {"token_embeddings": states}
+
+    def get_embedding_dimension(self) -> int:
+        return self.backbone.config.hidden_size
+
+    def on_model_ready(self, model: Any) -> None:
+        """A prompt per language, which only names the language: `encode(texts, prompt_name="deu_Latn")`."""
+        model.prompts = {language: language for language in self.languages}
+
+    # Files
+
+    def save_language(self, folder: str | Path, language: str) -> None:
+        """Write one language to its folder; no other file changes."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if "embeddings" in self.parts[language]:
+            self.tokenizers[language].save_pretrained(folder)
+        for part in self.parts[language]:
+            file = folder / FILES[part]
+            file.parent.mkdir(exist_ok=True)
+            values = self.part_parameters(language, part).items()
+            save_file({name: p.detach().cpu().contiguous() for name, p in values}, file, metadata={"format": "pt"})
+            if part in ADAPTERS:
+                LoraConfig(target_modules=ADAPTERS[part], inference_mode=True, **LORA).save_pretrained(file.parent)
+        notes = {"language": language, "parts": self.parts[language]} | self.notes.get(language, {})
+        (folder / LANGUAGE).write_text(json.dumps(notes, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def load_language(self, folder: str | Path) -> None:
+        """Open the folder of one language.
+
+        Raises:
+            FileNotFoundError: a file of a part that language.json names is missing.
+            ValueError: a part does not fit the backbone.
+        """
+        folder = Path(folder)
+        if not (folder / LANGUAGE).is_file():
+            raise FileNotFoundError(f"{folder} has no {LANGUAGE}: pull the language again, or remove its folder")
+        notes = json.loads((folder / LANGUAGE).read_text(encoding="utf-8"))
+        language, parts = notes.pop("language"), notes.pop("parts")
+        for part in parts:
+            if part not in FILES or not (folder / FILES[part]).is_file():
+                raise FileNotFoundError(
+                    f"{folder}: {FILES.get(part, part)} of {language} is missing: pull or add the language again"
+                )
+        if "embeddings" in parts:
+            weight = load_file(folder / EMBEDDINGS)["weight"]
+            if weight.shape[1] != self.backbone.config.hidden_size:
+                raise ValueError(
+                    f"{folder}: embeddings have width {weight.shape[1]}, the backbone "
+                    f"{self.backbone.config.hidden_size}: the language belongs to another backbone"
+                )
+            self.add_language(language, AutoTokenizer.from_pretrained(folder), weight)
+        else:
+            self.add_language(language)
+        self.notes[language] = notes
+        for part in parts:
+            if part == "embeddings":
+                continue
+            self.add_part(language, part)
+            values, own = load_file(folder / FILES[part]), self.part_parameters(language, part)
+            if {n: v.shape for n, v in values.items()} != {n: p.shape for n, p in own.items()}:
+                raise ValueError(f"{folder / FILES[part]} does not fit the backbone: it belongs to another one")
+            for name, parameter in own.items():
+                parameter.data.copy_(values[name])
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write everything; sentence-transformers calls it."""
+        out = Path(output_path)
+        own = {n.replace(".base_layer.", "."): p for n, p in self.backbone.state_dict().items() if ".lora_" not in n}
+        self.backbone.save_pretrained(out, state_dict=own)
+        self.tokenizer.save_pretrained(out)
+        settings = {"pivot": self.pivot, "max_seq_length": self.max_seq_length}
+        (out / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        for language in self.languages:
+            self.save_language(out / LANGUAGES / language, language)
+        if Path(__file__).parent.resolve() != out.resolve():
+            shutil.copyfile(__file__, out / Path(__file__).name)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> ModularEncoder:
+        """Open a folder or a repository; `model_kwargs={"languages": [...]}` opens only these languages."""
+        hub = {key: options.get(key) for key in ("token", "cache_folder", "revision")}
+        hub["local_files_only"] = bool(options.get("local_files_only"))
+        folder = Path(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **hub))
+        wanted = (options.get("model_kwargs") or {}).get("languages")
+        here = sorted(path.name for path in (folder / LANGUAGES).glob("*") if path.is_dir())
+        if missing := [language for language in wanted or () if language not in here]:
+            raise ValueError(f"language {missing[0]!r} is not in this model; it has {', '.join(here) or 'none'}")
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        backbone = AutoModel.from_pretrained(folder, dtype=torch.float32)
+        module = cls(backbone.eval(), AutoTokenizer.from_pretrained(folder), **settings)
+        module.eval()
+        for language in here if wanted is None else wanted:
+            module.load_language(folder / LANGUAGES / language)
+        return module
+
+
+def adapter_name(language: str, part: str) -> str:
+    return f"{language}_{part}"
+
+
+def identify_by_heliport(texts: list[str], languages: list[str]) -> list[str]:
+    """The model's language of each text, by ISO 639-3 code."""
+    try:
+        import heliport
+    except ImportError as error:
+        raise ImportError(
+            "a text without a language needs heliport (pip install 'hf-echo[filters]'); or give prompt_name="
+        ) from error
+    identifier, codes = heliport.Identifier(), {language[:3]: language for language in languages}
+    answers = [identifier.identify(text) for text in texts]
+    for text, answer in zip(texts, answers):
+        if str(answer)[:3] not in codes:
+            raise ValueError(
+                f"{text[:40]!r} was identified as {answer}, which is not in this model ({', '.join(languages)}): "
+                "give prompt_name= or lang"
+            )
+    return [codes[str(answer)[:3]] for answer in answers]

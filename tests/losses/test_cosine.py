@@ -1,0 +1,41 @@
+"""1 - cos against NumPy, gradient included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.losses import cosine_loss
+
+
+def numpy_loss(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.mean(1 - (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)))
+
+
+def test_value_and_gradient_are_numpys():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 5, 4))
+    source = torch.tensor(a, requires_grad=True)
+    loss = cosine_loss(source, torch.tensor(b))
+    loss.backward()
+    assert loss.item() == pytest.approx(numpy_loss(a, b), abs=1e-12)
+    step = 1e-6
+    for row, column in ((0, 0), (3, 2)):
+        up, down = a.copy(), a.copy()
+        up[row, column] += step
+        down[row, column] -= step
+        slope = (numpy_loss(up, b) - numpy_loss(down, b)) / (2 * step)
+        assert source.grad[row, column].item() == pytest.approx(slope, abs=1e-8)
+
+
+def test_ends_of_the_scale():
+    rows = torch.eye(3)
+    assert cosine_loss(rows, 7 * rows).item() == pytest.approx(0, abs=1e-6)
+    assert cosine_loss(rows, -rows).item() == pytest.approx(2)
+    assert cosine_loss(rows[:0], rows[:0]).item() == 0
+
+
+def test_other_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"\(3, 3\) and \(2, 3\)"):
+        cosine_loss(torch.eye(3), torch.eye(3)[:2])
