@@ -183,7 +183,9 @@ class ModularEncoder(InputModule):
             for i, language in zip(unknown, answers):
                 given[i] = language
         if wrong := [language for language in given if language not in self.parts]:
-            raise ValueError(f"language {wrong[0]!r} is not in this model; it has {', '.join(self.languages) or 'none'}")
+            raise ValueError(
+                f"language {wrong[0]!r} is not in this model; it has {', '.join(self.languages) or 'none'}"
+            )
         return given
 
     def token_states(self, language: str, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:

@@ -28,8 +28,6 @@ def cosine_loss(source: Tensor, target: Tensor) -> Tensor:
         0.5
     """
     if source.shape != target.shape or source.ndim != 2:
-        raise ValueError(
-            f"source and target must both be (n, d), got {tuple(source.shape)} and {tuple(target.shape)}"
-        )
+        raise ValueError(f"source and target must both be (n, d), got {tuple(source.shape)} and {tuple(target.shape)}")
     wide = torch.promote_types(torch.promote_types(source.dtype, target.dtype), torch.float32)
     return (1 - cosine_similarity(source.to(wide), target.to(wide))).sum() / max(len(source), 1)

@@ -1,0 +1,332 @@
+"""Modular encoder: languages come and go without a trace on the others; parameter counts; routing; bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from hf_echo.cli.modular import commands
+from hf_echo.modeling.sentence_transformer_modular import ModularEncoder, ParallelAdapter
+from hf_echo.stages.modular import add_language, modular_backbone, open_modular, remove_language
+from hf_echo.stages.modular.add_language import LanguageTraining
+
+pytestmark = pytest.mark.trains
+
+WORDS = "house cat red dog sees big blue eats bread water".split()
+GERMAN = "haus katze rot hund sieht gross blau isst brot wasser".split()
+FRENCH = "maison chat rouge chien voit grand bleu mange pain eau".split()
+SETTINGS = LanguageTraining(vocab_size=120, mlm_steps=4, batch_size=32, learning_rate=1e-2)
+EVERYTHING = ("texts", "paraphrases", "cross_paraphrases", "parallel")
+BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """Word-for-word languages; a paraphrase is the sentence backwards."""
+    folder, draw = tmp_path_factory.mktemp("data"), random.Random(0)
+    rows = [[draw.randrange(10) for _ in range(5)] for _ in range(160)]
+    english = [" ".join(WORDS[i] for i in row) for row in rows]
+    for code, words in (("eng_Latn", WORDS), ("deu_Latn", GERMAN), ("fra_Latn", FRENCH)):
+        own = [" ".join(words[i] for i in row) for row in rows]
+        back = [" ".join(reversed(text.split())) for text in own]
+        (folder / f"{code}.texts").write_text("\n".join(own))
+        columns = {"paraphrases": (own, back), "cross_paraphrases": (english, back), "parallel": (english, own)}
+        for name, pairs in columns.items():
+            (folder / f"{code}.{name}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(*pairs)))
+    return folder
+
+
+def of(data: Path, code: str, *names: str) -> dict[str, Path]:
+    return {name: data / (f"{code}.texts" if name == "texts" else f"{code}.{name}.tsv") for name in names}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    from tokenizers import BertWordPieceTokenizer
+
+    folder, words = tmp_path_factory.mktemp("base"), [*WORDS, *GERMAN, *FRENCH] * 3
+    trained = BertWordPieceTokenizer()
+    trained.train_from_iterator(words, vocab_size=150, show_progress=False)
+    special = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, **special)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(tokenizer), **BERT)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def english(base, data, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("english") / "model"
+    modular_backbone(base, out)
+    add_language(out, "eng_Latn", settings=SETTINGS, **of(data, "eng_Latn", "texts", "paraphrases"))
+    return out
+
+
+@pytest.fixture(scope="module")
+def two(english, data, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("two") / "model"
+    add_language(english, "deu_Latn", settings=SETTINGS, output_dir=out, **of(data, "deu_Latn", *EVERYTHING))
+    return out
+
+
+@pytest.fixture
+def copy(two, tmp_path) -> Path:
+    return Path(shutil.copytree(two, tmp_path / "model"))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def lines(data: Path, code: str, n: int = 6) -> list[str]:
+    return (data / f"{code}.texts").read_text().splitlines()[:n]
+
+
+def embed(folder: Path, data: Path, code: str) -> np.ndarray:
+    return open_modular(folder).encode(lines(data, code), prompt_name=code)
+
+
+def test_adding_and_removing_leaves_the_others_equal_in_every_bit(copy, data):
+    before, vectors = content(copy), {code: embed(copy, data, code) for code in ("eng_Latn", "deu_Latn")}
+    add_language(copy, "fra_Latn", settings=SETTINGS, **of(data, "fra_Latn", *EVERYTHING))
+    after = content(copy)
+    new = {name for name in after if name not in before}
+    assert new and all(name.startswith("languages/fra_Latn/") for name in new)
+    assert {name: after[name] for name in before} == before
+    for code, old in vectors.items():
+        assert embed(copy, data, code).tobytes() == old.tobytes()
+    french = embed(copy, data, "fra_Latn")
+    assert abs(french - open_modular(copy).encode(lines(data, "fra_Latn"), prompt_name="deu_Latn")).max() > 1e-3
+    remove_language(copy, "fra_Latn")
+    assert content(copy) == before
+
+
+def test_english_does_not_change_by_alignment(english, two, data):
+    assert embed(english, data, "eng_Latn").tobytes() == embed(two, data, "eng_Latn").tobytes()
+    assert content(english / "languages" / "eng_Latn") == content(two / "languages" / "eng_Latn")
+    assert "alignment.safetensors" not in content(two / "languages" / "eng_Latn")
+
+
+def test_every_part_learned(two):
+    folder = two / "languages" / "deu_Latn"
+    for part in ("language_adapter", "sentence_adapter"):
+        values = load_file(folder / part / "adapter_model.safetensors")
+        assert all(value.abs().max() > 0 for name, value in values.items() if "lora_B" in name)
+    assert all(
+        v.abs().max() > 0 for name, v in load_file(folder / "alignment.safetensors").items() if "up.weight" in name
+    )
+
+
+def test_parameter_counts_of_table_4():
+    """On a base model; meta tensors, so nothing is computed."""
+    with torch.device("meta"):
+        module = ModularEncoder(BertModel(BertConfig(vocab_size=100)), None)
+        module.add_language("deu_Latn", embeddings=torch.empty(50_048, 768))
+        for part in ("language_adapter", "sentence_adapter", "alignment"):
+            module.add_part("deu_Latn", part)
+    count = {
+        p: sum(v.numel() for v in module.part_parameters("deu_Latn", p).values()) for p in module.parts["deu_Latn"]
+    }
+    assert count == {
+        "embeddings": 38_436_864,
+        "language_adapter": 12 * 3 * 2 * 8 * 768,
+        "sentence_adapter": 1_179_648,
+        "alignment": 7_091_712,
+    }
+    assert not any(p.requires_grad for p in module.parameters())
+    module.learn("deu_Latn", ["sentence_adapter"])
+    assert sum(p.numel() for p in module.parameters() if p.requires_grad) == 1_179_648
+
+
+def test_parallel_adapter_is_inside_the_layer_norm(two, data):
+    """LN(FFN(x) + x + 4 up(relu(down x))) of the last layer, worked out from its parts."""
+    module = open_modular(two)[0]
+    layer, adapter, seen = module.backbone.encoder.layer[-1], module.alignment["deu_Latn"][-1], {}
+    layer.intermediate.register_forward_hook(lambda m, i, o: seen.update(x=i[0], hidden=o))
+    features = module.preprocess(lines(data, "deu_Latn", 3), prompt="deu_Latn")
+    with torch.no_grad():
+        states = module(features)["token_embeddings"]
+        x = seen["x"]
+        down = x @ adapter.down.weight.T + adapter.down.bias
+        added = 4 * (down.clamp(min=0) @ adapter.up.weight.T + adapter.up.bias)
+        expected = layer.output.LayerNorm(layer.output.dense(seen["hidden"]) + x + added)
+    assert added.abs().max() > 1e-4
+    torch.testing.assert_close(states, expected, atol=1e-6, rtol=0)
+    assert not ParallelAdapter(8)(torch.randn(2, 8)).any()  # a new one changes nothing
+
+
+def test_adapters_add_up_as_peft_opens_them(two, data):
+    """Both LoRA deltas added to the weights by hand give the states of the unmerged adapters."""
+    module = open_modular(two)[0]
+    module.alignment.pop("deu_Latn")
+    features = module.preprocess(lines(data, "deu_Latn", 3), prompt="deu_Latn")
+    with torch.no_grad():
+        states = module(features)["token_embeddings"]
+        plain = BertModel.from_pretrained(two)
+        for part in ("language_adapter", "sentence_adapter"):
+            folder = two / "languages" / "deu_Latn" / part
+            config = json.loads((folder / "adapter_config.json").read_text())
+            values = load_file(folder / "adapter_model.safetensors")
+            for name in [n for n in values if "lora_A" in n]:
+                target = plain.get_submodule(name.removeprefix("base_model.model.").removesuffix(".lora_A.weight"))
+                delta = values[name.replace("lora_A", "lora_B")] @ values[name]
+                target.weight += config["lora_alpha"] / config["r"] * delta
+        embeddings = module.embeddings["deu_Latn"](features["input_ids"])
+        expected = plain.eval()(inputs_embeds=embeddings, attention_mask=features["attention_mask"]).last_hidden_state
+    torch.testing.assert_close(states, expected, atol=1e-5, rtol=0)
+
+
+def test_adapters_stay_unmerged_and_without_dropout(two, data):
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    model = open_modular(two)
+    first = model.encode(lines(data, "deu_Latn"), prompt_name="deu_Latn")
+    assert first.tobytes() == model.encode(lines(data, "deu_Latn"), prompt_name="deu_Latn").tobytes()
+    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    assert layers and not any(layer.merged or layer.training for layer in layers)
+
+
+def test_a_mixed_batch_equals_batches_per_language(two, data):
+    model, mixed, alone = open_modular(two), [], []
+    for code in ("eng_Latn", "deu_Latn"):
+        texts = [" ".join([text] * (1 + i)) for i, text in enumerate(lines(data, code))]
+        mixed += [{"text": text, "lang": code} for text in texts]
+        alone += list(zip(texts, model.encode(texts, prompt_name=code)))
+    order = list(range(len(mixed)))
+    random.Random(1).shuffle(order)
+    for size in (1, 5, 32):
+        found = model.encode([mixed[i] for i in order], batch_size=size)
+        np.testing.assert_allclose(found, [alone[i][1] for i in order], atol=1e-6)
+
+
+def test_languages_are_identified_where_none_is_given(two, data):
+    model = open_modular(two)
+    texts = [lines(data, "deu_Latn")[0], lines(data, "eng_Latn")[0]]
+    asked = []
+
+    def identify(texts: list[str], languages: list[str]) -> list[str]:
+        asked.append(languages)
+        return ["deu_Latn" if text.split()[0] in GERMAN else "eng_Latn" for text in texts]
+
+    model[0].identify = identify
+    found = model.encode(texts)
+    assert asked[0] == ["deu_Latn", "eng_Latn"]
+    given = [{"text": text, "lang": code} for text, code in zip(texts, ("deu_Latn", "eng_Latn"))]
+    np.testing.assert_allclose(found, model.encode(given), atol=1e-6)
+
+
+def test_heliport_identifies(two):
+    given = open_modular(two)[0].languages_of(["x", "y"], ["This is a short sentence in English.",
+        "Das ist ein kurzer Satz auf Deutsch, und er ist nicht schwer."], None)  # fmt: skip
+    assert given == ["eng_Latn", "deu_Latn"]
+
+
+def test_opens_elsewhere_with_remote_code(two, data, tmp_path):
+    """A process that cannot import hf_echo; the same vectors; saved again and opened again."""
+    code = f"""
+import sys, numpy as np
+sys.modules["hf_echo"] = None
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer({str(two)!r}, trust_remote_code=True)
+model.save({str(tmp_path / "again")!r}, create_model_card=False)
+model = SentenceTransformer({str(tmp_path / "again")!r}, trust_remote_code=True)
+np.save({str(tmp_path / "v.npy")!r}, model.encode({lines(data, "deu_Latn")!r}, prompt_name="deu_Latn"))
+"""
+    alone = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # torch would import hf_echo
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=alone)
+    assert done.returncode == 0, done.stderr[-2000:]
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), embed(two, data, "deu_Latn"), atol=1e-6)
+    assert content(tmp_path / "again" / "languages").keys() == content(two / "languages").keys()
+
+
+@pytest.mark.parametrize(
+    "missing", ["alignment.safetensors", "sentence_adapter", "language.json", "embeddings.safetensors"]
+)
+def test_a_missing_part_is_one_line(copy, missing):
+    place = copy / "languages" / "deu_Latn" / missing
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    with pytest.raises(FileNotFoundError, match=missing) as error:
+        open_modular(copy)
+    assert "deu_Latn" in str(error.value) and "\n" not in str(error.value)
+    assert open_modular(copy, ["eng_Latn"])[0].languages == ["eng_Latn"]  # the others still open
+
+
+def test_an_adapter_of_another_shape_is_refused(copy):
+    file = copy / "languages" / "deu_Latn" / "alignment.safetensors"
+    save_file({name: value[..., :3].contiguous() for name, value in load_file(file).items()}, file)
+    with pytest.raises(ValueError, match="does not fit the backbone"):
+        open_modular(copy)
+
+
+def test_bad_input_is_one_line(two, english, data, tmp_path):
+    with pytest.raises(ValueError, match="'fra_Latn' is not in this model; it has deu_Latn, eng_Latn"):
+        open_modular(two).encode([{"text": "chat", "lang": "fra_Latn"}])
+    with pytest.raises(ValueError, match="'fra_Latn' is not in this model"):
+        open_modular(two, ["fra_Latn"])
+    with pytest.raises(ValueError, match="eng_Latn is the pivot and deu_Latn are aligned to it"):
+        remove_language(two, "eng_Latn")
+    with pytest.raises(ValueError, match="no language 'fra_Latn'"):
+        remove_language(two, "fra_Latn")
+    with pytest.raises(FileNotFoundError, match=r"has no modular\.json"):
+        add_language(tmp_path, "deu_Latn")
+    for code, given, message in (
+        ("deu_Latn", of(data, "deu_Latn", "texts"), "has deu_Latn already"),
+        ("fra_Latn", {}, "nothing to train fra_Latn on"),
+        ("fra_Latn", {"parallel": two / "modules.json"}, "modules.json"),
+        ("xyz_Abcd", of(data, "fra_Latn", "texts"), "xyz_Abcd"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            add_language(two, code, settings=SETTINGS, **given)
+    with pytest.raises(FileNotFoundError, match="texts: no file"):
+        add_language(two, "fra_Latn", texts=tmp_path / "none.txt")
+    with pytest.raises(ValueError, match="batch_size must be above 0"):
+        LanguageTraining(batch_size=0)
+
+
+def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
+    modular_backbone(base, tmp_path / "m")
+    with pytest.raises(ValueError, match="eng_Latn is the pivot, which is not aligned"):
+        add_language(tmp_path / "m", "eng_Latn", **of(data, "eng_Latn", "parallel"))
+    with pytest.raises(ValueError, match="has not the pivot eng_Latn yet"):
+        add_language(tmp_path / "m", "deu_Latn", **of(data, "deu_Latn", "parallel"))
+    add_language(tmp_path / "m", "eng_Latn")  # the backbone's own English
+    model = open_modular(tmp_path / "m")
+    with torch.no_grad():
+        features = model[0].preprocess(["cat eats bread"], prompt="eng_Latn")
+        states = BertModel.from_pretrained(base).eval()(features["input_ids"]).last_hidden_state
+    np.testing.assert_allclose(model.encode(["cat eats bread"], prompt_name="eng_Latn"), states.mean(1), atol=1e-6)
+
+
+def test_other_encoders_are_refused():
+    with pytest.raises(ValueError, match="Linear has not the layers of BERT or XLM-R"):
+        ModularEncoder(torch.nn.Linear(2, 2), None)
+
+
+def test_command_line(base, data, tmp_path):
+    from typer.testing import CliRunner
+
+    def run(*words):
+        done = CliRunner().invoke(commands, [str(word) for word in words], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    model = tmp_path / "m"
+    run("start", base, model)
+    small = ("--vocab-size", 120, "--mlm-steps", 2, "--batch-size", 64)
+    run("add-language", "eng_Latn", "-m", model, "--texts", data / "eng_Latn.texts", *small)
+    report = run("add-language", "deu_Latn", "-m", model, "--parallel", data / "deu_Latn.parallel.tsv", *small)
+    assert '"alignment"' in report
+    run("remove-language", "deu_Latn", "-m", model)
+    assert open_modular(model)[0].languages == ["eng_Latn"]
