@@ -122,7 +122,7 @@ class ModularEncoder(InputModule):
         self.train(self.training)  # new LoRA layers are in training mode, with dropout, whatever the model's mode is
         self.learn(language, ())
 
-    def part_parameters(self, language: str, part: str) -> dict[str, nn.Parameter]:
+    def part_parameters(self, language: str, part: str) -> dict[str, Any]:
         """The parameters of a part, by the names of its file."""
         if part == "embeddings":
             return {"weight": self.embeddings[language].weight}
@@ -176,7 +176,7 @@ class ModularEncoder(InputModule):
             "language": torch.tensor([numbers[language] for language in languages]),
         }
 
-    def languages_of(self, inputs: Sequence[Any], texts: list[str], prompt: str | None) -> list[str]:
+    def languages_of(self, inputs: Sequence[Any], texts: list[str], prompt: str | None) -> list[Any]:
         given = [(text.get("lang") if isinstance(text, dict) else None) or prompt or None for text in inputs]
         if unknown := [i for i, language in enumerate(given) if language is None]:
             answers = self.identify([texts[i] for i in unknown], self.languages)
@@ -194,7 +194,7 @@ class ModularEncoder(InputModule):
         own = self.embeddings[language] if language in self.embeddings else self.backbone.get_input_embeddings()
         return self.backbone(inputs_embeds=own(input_ids), attention_mask=attention_mask).last_hidden_state
 
-    def forward(self, features: dict[str, torch.Tensor], **kwargs: Any) -> dict[str, torch.Tensor]:
+    def forward(self, features: dict[str, torch.Tensor], **kwargs: Any) -> dict[str, Any]:
         """Adds `token_embeddings` (rows, seq, width), in the order of the rows; zeros behind a language's longest."""
         ids, mask, numbers = features["input_ids"], features["attention_mask"], features["language"]
         states = None
@@ -210,7 +210,7 @@ class ModularEncoder(InputModule):
         return features | {"token_embeddings": states}
 
     def get_embedding_dimension(self) -> int:
-        return self.backbone.config.hidden_size
+        return int(self.backbone.config.hidden_size)
 
     def on_model_ready(self, model: Any) -> None:
         """A prompt per language, which only names the language: `encode(texts, prompt_name="deu_Latn")`."""

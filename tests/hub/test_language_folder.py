@@ -69,7 +69,8 @@ def test_one_language_goes_and_comes_alone(on_the_hub, tmp_path):
         names = HfApi().list_repo_files("me/modular")
         pull_language("me/modular", "deu_Latn", {str(yours)!r})
         errors = []
-        for language, folder in (("deu_Latn", {str(yours)!r}), ("xho_Latn", {str(yours)!r}), ("deu_Latn", {str(other)!r})):
+        yours, other = {str(yours)!r}, {str(other)!r}
+        for language, folder in (("deu_Latn", yours), ("xho_Latn", yours), ("deu_Latn", other)):
             try:
                 pull_language("me/modular", language, folder)
             except (ValueError, FileNotFoundError) as error:

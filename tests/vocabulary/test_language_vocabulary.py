@@ -18,7 +18,7 @@ NEW = [*OLD, "wasser", "brot"]
 @pytest.fixture(scope="module")
 def old() -> PreTrainedTokenizerFast:
     trained = BertWordPieceTokenizer()
-    trained.train_from_iterator([*OLD * 3, *"wasser brot"], vocab_size=60, show_progress=False)
+    trained.train_from_iterator([*OLD * 3, "wasserbrot", "wabrotasserb"], vocab_size=60, show_progress=False)
     special = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
     return PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, **special)
 
