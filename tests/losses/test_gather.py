@@ -6,7 +6,18 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from hf_echo.losses import contrastive_loss, gather_with_grad, mse_loss, rank_weight, split_softmax_loss
+from hf_echo.losses import (
+    contrastive_loss,
+    gather_with_grad,
+    gmm_log_posterior,
+    gmm_loss,
+    koleo_loss,
+    mse_loss,
+    rank_weight,
+    ranking_contrastive_loss,
+    split_softmax_loss,
+    unmasking_loss,
+)
 
 
 def model_and_batch():
@@ -25,6 +36,9 @@ def model_and_batch():
         "guide_source": target[:, :4] + 0.2 * rand(8, 4),
         "guide_target": target[:, :4],
         "key": torch.tensor([0, 1, 2, 0, 4, 5, 2, 7]),  # 0 and 3, 2 and 6 have the same translation
+        "states": rand(8, 3, 6),
+        "masked": torch.tensor([[1, -100, 0], [-100, 3, 3], [-100, -100, 2], [0, 1, 2]] * 2),
+        "ranks": torch.randint(1, 5, (8, 8), generator=generator),
     }
     return weight, rows
 
@@ -47,6 +61,16 @@ def losses(weight, rows):
     yield "contrastive", scale * contrastive_loss(source, target, **options)
     yield "split_softmax", scale * split_softmax_loss(source, target, hard, rows["mask"], **options)
     yield "mse", scale * mse_loss(source, rows["target"] @ weight)
+    masked = rank_weight(int((rows["masked"] != -100).sum()))
+    yield "unmasking", masked * unmasking_loss(rows["states"] @ weight, weight[:4], weight[:4, 0], rows["masked"])
+    keys, ranks = target.detach(), rows["ranks"]
+    mixture = (weight[:4], 0.1 * weight[1:5], weight[2:6, 0])  # any numbers that have a gradient
+    yield "gmm", scale * gmm_loss(gmm_log_posterior(source.detach(), keys, *mixture), ranks)
+    parts = ranking_contrastive_loss(source, keys, ranks, temperatures=(0.3, 0.5, 0.7))
+    for rank, (name, part) in enumerate(parts.items(), 1):  # a mean over the queries that have a key of this rank
+        yield name, rank_weight(int((ranks == rank).any(1).sum())) * part
+    if not dist.is_initialized() or 0 < len(source) < 8:
+        yield "koleo", scale * koleo_loss(source)
 
 
 # The first row of each process, and the end.
@@ -84,7 +108,13 @@ def test_two_processes_equal_one(case, of_two_processes):
     result = of_two_processes[case]
     assert result["shape"] == (8, 3, 6)
     weight, rows = model_and_batch()
-    for name, loss in losses(weight, rows):
+    wanted = dict(losses(weight, rows))
+    blocks = list(zip(CUTS[case], CUTS[case][1:], strict=False))
+    if case == "one process empty":
+        del wanted["koleo"]
+    else:  # KoLeo's neighbours are those of one device: a mean over the devices, weighted by rows
+        wanted["koleo"] = sum((b - a) / 8 * koleo_loss(rows["source"][a:b] @ weight) for a, b in blocks)
+    for name, loss in wanted.items():
         mean, gradient = result[name]
         assert mean == pytest.approx(loss.item(), rel=1e-10), name
         expected = torch.autograd.grad(loss, weight, retain_graph=True)[0]

@@ -1,0 +1,79 @@
+"""Ranking contrastive loss: keys of a better semantic rank are closer to the query than keys of worse ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .contrastive import cosine
+
+
+def ranking_contrastive_loss(
+    query: Tensor, keys: Tensor, ranks: Tensor, *, temperatures: Sequence[float], exclude: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Ranking InfoNCE over semantic ranks (EMMA-X appendix Eq. 5, which expands Eq. 7 of the paper).
+
+    For each rank r below the worst one, with s the cosine and tau_r the r-th temperature:
+
+        l_r = - mean over queries i of  log( sum over k of rank r      exp(s_ik / tau_r)
+                                           / sum over k of rank >= r   exp(s_ik / tau_r) )
+
+    The positives of a query are SUMMED inside the logarithm, as printed. (The authors' code takes their mean, which
+    adds log of their number to the loss.) Better ranks than r do not take part in l_r. The total is the sum of parts.
+
+    A query without a key of rank r has no term in l_r: the mean is over the queries that have one, and 0 if none has.
+    Computed in float32 (float64 for float64 inputs), also under autocast.
+
+    Args:
+        query: (n, d), of any length.
+        keys: (m, d). Detach them if they come from a momentum encoder.
+        ranks: (n, m) integers, 1 = translation ... R = unrelated, with R at most len(temperatures) + 1.
+        temperatures: tau_1 < tau_2 < ..., one for each rank but the worst.
+        exclude: (n, m) bool, True = this key does not exist for this query, for example its own momentum copy.
+
+    Returns:
+        {"rank_1": l_1, "rank_2": l_2, ...}, one scalar per temperature.
+
+    Raises:
+        ValueError: shapes that do not fit, a temperature that is not positive, or a rank out of range.
+
+    Example:
+        >>> import torch
+        >>> query, keys = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> parts = ranking_contrastive_loss(query, keys, torch.tensor([[1, 2]]), temperatures=[1.0])
+        >>> round(parts["rank_1"].item(), 5)  # log(1 + e^-1)
+        0.31326
+    """
+    _check(query, keys, ranks, temperatures, exclude)
+    similarity = cosine(query, keys)
+    kept = torch.ones_like(ranks, dtype=torch.bool) if exclude is None else ~exclude
+    parts = {}
+    for rank, temperature in enumerate(temperatures, 1):
+        positive, candidate = kept & (ranks == rank), kept & (ranks >= rank)
+        rows = positive.any(1)
+        logits = similarity[rows] / temperature
+        gain = logits.masked_fill(~positive[rows], -torch.inf).logsumexp(1)
+        total = logits.masked_fill(~candidate[rows], -torch.inf).logsumexp(1)
+        parts[f"rank_{rank}"] = (total - gain).sum() / max(len(logits), 1)
+    return parts
+
+
+def _check(query: Tensor, keys: Tensor, ranks: Tensor, temperatures: Sequence[float], exclude: Tensor | None) -> None:
+    if query.ndim != 2 or keys.ndim != 2 or query.shape[1] != keys.shape[1]:
+        raise ValueError(f"query and keys must be (n, d) and (m, d), got {tuple(query.shape)} and {tuple(keys.shape)}")
+    shape = (len(query), len(keys))
+    if ranks.shape != shape or ranks.is_floating_point() or ranks.dtype == torch.bool:
+        raise ValueError(f"ranks must be integers of shape {shape}, got {ranks.dtype} of {tuple(ranks.shape)}")
+    if exclude is not None and (exclude.shape != shape or exclude.dtype != torch.bool):
+        raise ValueError(f"exclude must be bool of shape {shape}, got {exclude.dtype} of {tuple(exclude.shape)}")
+    if not len(temperatures) or not all(temperature > 0 for temperature in temperatures):
+        raise ValueError(f"temperatures must be positive numbers, one for each rank but the worst; got {temperatures}")
+    worst = len(temperatures) + 1
+    if ranks.numel() and not (1 <= int(ranks.min()) and int(ranks.max()) <= worst):
+        raise ValueError(f"ranks must be 1 ... {worst} with {worst - 1} temperatures; found {_outside(ranks, worst)}")
+
+
+def _outside(ranks: Tensor, worst: int) -> int:
+    return int(ranks[(ranks < 1) | (ranks > worst)][0])

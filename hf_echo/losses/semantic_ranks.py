@@ -1,0 +1,55 @@
+"""Semantic ranks by the encoder: nearest running mean of cosines, and keys of a known rank by interpolation (EMMA-X).
+
+Rank 1 is a translation, the highest rank unrelated text. Nothing here has a gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def nearest_ranks(cosines: Tensor, means: Tensor) -> Tensor:
+    """The rank whose running mean is nearest to a cosine: (n, m) floats, (R,) means -> (n, m) int64, 1 ... R."""
+    return (cosines[..., None] - means).abs().argmin(-1) + 1
+
+
+@torch.no_grad()
+def update_means(
+    means: Tensor, cosines: Tensor, ranks: Tensor, *, momentum: float = 0.001, exclude: Tensor | None = None
+) -> Tensor:
+    """Running mean of the cosines of each rank: `(1 - momentum) * mean + momentum * mean of these cosines`.
+
+    A rank without a pair keeps its mean. A mean that is NaN (no pair yet) becomes the mean of these cosines: from zero
+    it would take thousands of steps.
+
+    Args:
+        means: (R,). cosines, ranks, exclude: (n, m); excluded pairs do not count.
+
+    Returns:
+        (R,), a new tensor.
+    """
+    kept = torch.ones_like(ranks, dtype=torch.bool) if exclude is None else ~exclude
+    cosines, ranks = cosines[kept].to(means.dtype), ranks[kept].long() - 1
+    count = torch.zeros_like(means).index_add(0, ranks, torch.ones_like(cosines))
+    mean = torch.zeros_like(means).index_add(0, ranks, cosines) / count.clamp(min=1)
+    moved = torch.where(means.isnan(), mean, (1 - momentum) * means + momentum * mean)
+    return torch.where(count > 0, moved, means)
+
+
+@torch.no_grad()
+def interpolated_keys(translations: Tensor, others: Tensor, share: Tensor, ranks: int) -> tuple[Tensor, Tensor]:
+    """Keys between a sentence's translation and another sentence, with their ranks: the warm-up of the mixture.
+
+    Key = share * translation + (1 - share) * other. The rank follows from the share in equal steps: with four ranks,
+    1 from 3/4 up, 2 from 1/2, 3 from 1/4, else 4.
+
+    Args:
+        translations: (n, d), of the n queries. others: (n, d) or (m, d) with m = n. share: (n,) in [0, 1].
+
+    Returns:
+        (n, d) keys and (n,) int64 ranks.
+    """
+    keys = share[:, None] * translations + (1 - share[:, None]) * others
+    return keys, ranks - (share * ranks).long().clamp(max=ranks - 1)

@@ -1,0 +1,60 @@
+"""KoLeo against a loop in float64, with its gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.losses import koleo_loss
+
+from .numpy_gradient import numpy_gradient
+
+
+def by_hand(x: np.ndarray) -> float:
+    unit = [row / np.linalg.norm(row) for row in x]
+    total = 0.0
+    for i, row in enumerate(unit):
+        nearest = min(np.linalg.norm(row - other + 1e-8) for j, other in enumerate(unit) if j != i)
+        total -= np.log(nearest + 1e-8)
+    return total / len(x)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 9])
+def test_value_and_gradient(rows):
+    x = np.random.default_rng(rows).normal(size=(rows, 5)) * np.arange(1, rows + 1)[:, None]
+    tensor = torch.tensor(x, requires_grad=True)
+    loss = koleo_loss(tensor)
+    loss.backward()
+    assert loss.item() == pytest.approx(by_hand(x), rel=1e-12)
+    np.testing.assert_allclose(tensor.grad.numpy(), numpy_gradient(by_hand, x), atol=1e-8)
+
+
+def test_the_length_of_rows_does_not_count():
+    x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert koleo_loss(x * torch.arange(1.0, 7.0)[:, None]).item() == pytest.approx(koleo_loss(x).item(), rel=1e-6)
+
+
+def test_equal_rows_are_finite_and_a_step_spreads_near_rows():
+    equal = torch.ones(3, 4, requires_grad=True)
+    koleo_loss(equal).backward()
+    assert torch.isfinite(equal.grad).all() and koleo_loss(equal).item() == pytest.approx(-np.log(3e-8), rel=1e-3)
+    near = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]], requires_grad=True)
+    before = koleo_loss(near)
+    (gradient,) = torch.autograd.grad(before, near)
+    assert koleo_loss(near - 1e-3 * gradient) < before
+
+
+def test_half_precision_is_computed_in_float32():
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(1)).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = koleo_loss(x)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(by_hand(x.double().numpy()), rel=1e-5)
+
+
+@pytest.mark.parametrize("shape, message", [((1, 4), "at least two rows .* got 1"), ((4,), r"must be \(n, d\)")])
+def test_wrong_input_is_one_line(shape, message):
+    with pytest.raises(ValueError, match=message) as error:
+        koleo_loss(torch.ones(shape))
+    assert "\n" not in str(error.value)

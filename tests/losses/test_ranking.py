@@ -1,0 +1,107 @@
+"""Ranking contrastive loss against EMMA-X Eq. 5 as a loop in float64, with its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from hf_echo.losses import contrastive_loss, ranking_contrastive_loss
+
+from .numpy_gradient import numpy_gradient
+
+TEMPERATURES = (0.05, 0.075, 0.1)
+
+
+def eq5(query, keys, ranks, exclude=None, temperatures=TEMPERATURES) -> list[float]:
+    parts = []
+    for rank, temperature in enumerate(temperatures, 1):
+        terms = []
+        for i, x in enumerate(query):
+            above = below = 0.0
+            for k, y in enumerate(keys):
+                if exclude is not None and exclude[i, k]:
+                    continue
+                e = math.exp(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)) / temperature)
+                above += e * (ranks[i, k] == rank)
+                below += e * (ranks[i, k] >= rank)
+            if above:
+                terms.append(-math.log(above / below))
+        parts.append(sum(terms) / max(len(terms), 1))
+    return parts
+
+
+@pytest.fixture
+def batch():
+    rng = np.random.default_rng(0)
+    query, keys = rng.normal(size=(5, 6)), rng.normal(size=(9, 6))
+    ranks = rng.integers(1, 5, size=(5, 9))
+    ranks[0] = 4  # no key of a rank below the worst one
+    return query, keys, ranks, rng.random((5, 9)) < 0.2
+
+
+@pytest.mark.parametrize("excluded", [False, True])
+def test_value_and_gradient(batch, excluded):
+    query, keys, ranks, exclude = batch
+    exclude = exclude if excluded else None
+    tensors = [torch.tensor(a, requires_grad=True) for a in (query, keys)]
+    mask = None if exclude is None else torch.tensor(exclude)
+    parts = ranking_contrastive_loss(*tensors, torch.tensor(ranks), temperatures=TEMPERATURES, exclude=mask)
+    assert list(parts) == ["rank_1", "rank_2", "rank_3"]
+    assert [part.item() for part in parts.values()] == pytest.approx(eq5(query, keys, ranks, exclude), rel=1e-10)
+    sum(parts.values()).backward()
+    of_query = numpy_gradient(lambda q: sum(eq5(q, keys, ranks, exclude)), query)
+    of_keys = numpy_gradient(lambda k: sum(eq5(query, k, ranks, exclude)), keys)
+    np.testing.assert_allclose(tensors[0].grad.numpy(), of_query, atol=1e-7)
+    np.testing.assert_allclose(tensors[1].grad.numpy(), of_keys, atol=1e-7)
+
+
+def test_two_ranks_with_one_positive_are_infonce():
+    generator = torch.Generator().manual_seed(2)
+    query, keys = (torch.randn(4, 8, generator=generator) for _ in range(2))
+    ranks = torch.full((4, 4), 2).fill_diagonal_(1)
+    part = ranking_contrastive_loss(query, keys, ranks, temperatures=[0.05])["rank_1"]
+    assert part.item() == pytest.approx(contrastive_loss(query, keys, logit_scale=20, margin=0).item(), rel=1e-5)
+
+
+def test_the_mean_of_the_positives_would_add_the_log_of_their_number(batch):
+    """What the authors' code does: the same gradient, and log 3 more for three positives."""
+    query, keys = torch.tensor(batch[0]), torch.tensor(batch[1])
+    ranks = torch.tensor([[1, 1, 1, 2, 2, 2, 2, 2, 2]]).expand(5, 9)
+    part = ranking_contrastive_loss(query, keys, ranks, temperatures=[0.1])["rank_1"]
+    cosines = torch.nn.functional.normalize(query) @ torch.nn.functional.normalize(keys).T
+    probability = (cosines / 0.1).softmax(1)
+    assert (-probability[:, :3].mean(1).log()).mean().item() == pytest.approx(part.item() + math.log(3), rel=1e-10)
+
+
+def test_a_rank_that_nobody_has_is_zero_with_a_finite_gradient():
+    query = torch.randn(2, 3, requires_grad=True)
+    parts = ranking_contrastive_loss(query, torch.randn(3, 3), torch.full((2, 3), 4), temperatures=TEMPERATURES)
+    assert [part.item() for part in parts.values()] == [0, 0, 0]
+    sum(parts.values()).backward()
+    assert not query.grad.any()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"ranks": torch.ones(2, 2, dtype=torch.long)}, "ranks must be integers of shape"),
+        ({"ranks": torch.full((2, 3), 5)}, "ranks must be 1 ... 4 with 3 temperatures; found 5"),
+        ({"ranks": torch.zeros(2, 3, dtype=torch.long)}, "found 0"),
+        ({"temperatures": (0.1, 0.0, 0.1)}, "must be positive numbers"),
+        ({"exclude": torch.zeros(2, 3)}, "exclude must be bool"),
+        ({"keys": torch.ones(3, 5)}, "query and keys must be"),
+    ],
+)
+def test_wrong_input_is_one_line(change, message):
+    arguments = dict(
+        query=torch.ones(2, 4),
+        keys=torch.ones(3, 4),
+        ranks=torch.ones(2, 3, dtype=torch.long),
+        temperatures=TEMPERATURES,
+    )
+    with pytest.raises(ValueError, match=message) as error:
+        ranking_contrastive_loss(**arguments | change)
+    assert "\n" not in str(error.value)
