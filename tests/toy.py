@@ -11,6 +11,8 @@ from itertools import product
 
 import torch
 from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from hf_echo.modeling import EchoConfig, EchoDecoderConfig, EchoForTranslation, EchoTokenizer
 from hf_echo.vocabulary import train_tokenizer
@@ -78,6 +80,27 @@ def make_tokenizer() -> EchoTokenizer:
     texts = [say(m, lang) for m in MEANINGS for lang in LANGUAGES]
     prompts = ["This is a possible translation in English: French: Russian: Unspecified language:"] * 50
     return train_tokenizer([*texts, *prompts], 400, max_length=64, progress=False)
+
+
+def plain_tokenizer(*, mask: str | None = "<mask>", cls: str | None = "<s>", template: str = "<s> $A </s>"):
+    """A tokenizer that is not Echo's, in the layout of XLM-R: a number for each word."""
+    words = sorted({word for lang in LANGUAGES for m in MEANINGS for word in say(m, lang)[:-1].split()})
+    vocabulary = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *words, ".", "<mask>"])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = [(name, vocabulary[name]) for name in ("<s>", "</s>")]
+    backend.post_processor = processors.TemplateProcessing(single=template, special_tokens=special)
+    names = dict(bos_token="<s>", cls_token=cls, eos_token="</s>", sep_token="</s>", pad_token="<pad>")
+    options = dict(unk_token="<unk>", mask_token=mask, model_max_length=32)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **options, **names)
+
+
+def plain_encoder(tokenizer, *, seed: int = 3, **changes):
+    """XLM-R of 32 dimensions and one layer."""
+    torch.manual_seed(seed)
+    shape = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
+    config = XLMRobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=34, **shape | changes)
+    return XLMRobertaModel(config, add_pooling_layer=False)
 
 
 def make_model(

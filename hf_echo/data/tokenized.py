@@ -139,6 +139,16 @@ class TokenizedParallel(torch.utils.data.Dataset):
         return cls(ragged("source"), ragged("target"), labels, names, *negatives)
 
 
+def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:
+    """Ids of the texts alone, without special tokens, by an EchoTokenizer or any other fast tokenizer."""
+    if hasattr(tokenizer, "text_ids"):
+        return tokenizer.text_ids(texts)
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+
 def tokenize_parallel(
     dataset: Dataset,
     tokenizer,
@@ -157,7 +167,7 @@ def tokenize_parallel(
     if not len(dataset):
         raise ValueError("there are no rows to tokenize: the training data are empty")
     if cache_dir is not None:
-        tokenizer.text_ids([])  # reset the tokenizer, whose state is part of the cache key
+        text_ids(tokenizer, [])  # reset the tokenizer, whose state is part of the cache key
         key = f"{dataset._fingerprint}:{max_length}:{tokenizer.backend_tokenizer.to_str()}"
         folder = Path(cache_dir) / f"tokenized-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         if (folder / "names.json").exists():
@@ -171,7 +181,7 @@ def tokenize_parallel(
 
     def encode(texts: list[str]) -> Ragged:
         nonlocal cut
-        ids = tokenizer.text_ids(texts)
+        ids = text_ids(tokenizer, texts)
         cut += sum(len(i) > max_length for i in ids)
         return Ragged.of(i[:max_length] for i in ids)
 

@@ -206,10 +206,9 @@ class CoreTrainer(Trainer):
         self._tokens += self.count_tokens(inputs)
         parts, weights = self.loss_parts(model, inputs)
         if self.args.world_size > 1:  # ranks hold different numbers of items; a mean is over all of them
-            device, rows = inputs["index"].device, len(inputs["index"])
-            sizes = {name: self.part_sizes(inputs).get(name, rows) for name in parts}
-            share = {size: rank_weight(size, device) for size in dict.fromkeys([rows, *sizes.values()])}
-            parts = {name: part * share[sizes[name]] for name, part in parts.items()}
+            # One exchange a part: which sizes are equal may differ between ranks, and all must take part in each.
+            device, rows, sizes = inputs["index"].device, len(inputs["index"]), self.part_sizes(inputs)
+            parts = {name: part * rank_weight(sizes.get(name, rows), device) for name, part in parts.items()}
         for name, part in parts.items():
             self._parts[f"{name}_loss"].append(part.detach())
         return weighted_total(parts, weights)

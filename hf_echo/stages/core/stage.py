@@ -75,6 +75,8 @@ class Stage:
         check_shape: (shape) -> None; raises ValueError where `shape` of a recipe fits no model of the stage. None: a
             shape is of an encoder with a decoder.
         sizes: (model_args, config) -> what a dry run reports about a model that is no encoder with a decoder.
+        beside: of a stage that trains an encoder alone, of any kind: (encoder's configuration, config) -> parameters
+            beside the encoder, by name, for a dry run.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Stage:
     data: Rows | None = None
     check_shape: Callable[[dict[str, Any]], None] | None = None
     sizes: Callable[[Any, Any], dict[str, Any]] | None = None
+    beside: Callable[..., dict[str, int]] | None = None
 
 
 def teacher(model_args: Any, data_args: Any) -> str | None:

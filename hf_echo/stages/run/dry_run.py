@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoTokenizer
 from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoForTranslation
 from ...utils.hub import packaged_model
+from ..core.cls_encoder import count_parameters
 from ..core.stage import Rows, Stage
 from ..table import STAGES
 from .data import rows_of
@@ -86,6 +87,8 @@ class _Start:
         base, config = model_args.model_name_or_path, None
         if STAGES[stage].plan:
             return STAGES[stage].plan(args, _VocabularyOnly(self.vocab_size(model_args)))
+        if STAGES[stage].beside:
+            return self.encoder_alone(model_args)
         if base and ((config := self.config("model_name_or_path", base)) is not None or not model_args.shape):
             return config
         config = new_config(model_args.shape, _VocabularyOnly(self.vocab_size(model_args)))
@@ -102,6 +105,23 @@ class _Start:
                 continue
             return _Start(place, self.overrides, self.journey).model_args(read_recipe(place, overrides)[1])
         return args
+
+    def encoder_alone(self, model_args) -> Any:
+        """The configuration of an encoder of any kind, without a decoder; None where it is not known."""
+        name = model_args.model_name_or_path
+        if not name:
+            config = new_config(model_args.shape, _VocabularyOnly(self.vocab_size(model_args)))
+        elif Path(name).is_dir() or (config := self._planned(name)) is None:
+            try:
+                with opening(name) as place:
+                    config = AutoConfig.from_pretrained(place)
+            except (OSError, ValueError, KeyError) as error:
+                self.problems.append(f"model_name_or_path: {_line(error)}")
+                return None
+        config = copy.deepcopy(config)
+        if isinstance(config, EchoConfig):
+            config.decoder = None
+        return config
 
     def check_other_models(self, args) -> None:
         for field in ("teacher", "guide", "neighbours_by"):
@@ -156,6 +176,8 @@ def dry_run(
         weights = config.vocab_size * config.embedding_size
         report["parameters"] = {"token vectors": weights}
         report["memory_gib"] = {"weights, gradients, AdamW": 16 * weights / 2**30}
+    elif STAGES[stage].beside:
+        report |= _sizes_of_encoder(STAGES[stage], config, args) if config is not None else {}
     elif config is not None and config.decoder is not None:
         report |= _sizes(STAGES[stage], config, args)
     elif config is not None:
@@ -191,13 +213,33 @@ def _sizes(stage: Stage, config: EchoConfig, args) -> dict[str, Any]:
     }
     return {
         "parameters": parts | {"total": count(model)},
-        "batches": {
-            "tokens a device": args.max_tokens,
-            "devices": args.world_size,
-            "accumulation": args.gradient_accumulation_steps,
-            "tokens a step": args.max_tokens * args.world_size * args.gradient_accumulation_steps,
-        },
+        "batches": _batches(args),
         "memory_gib": memory | {"total": sum(memory.values())},
+    }
+
+
+def _sizes_of_encoder(stage: Stage, config: Any, args) -> dict[str, Any]:
+    assert stage.beside is not None
+    parameters = count_parameters(config, stage.beside(config, args))
+    activations = 34 * args.max_tokens * config.hidden_size
+    activations *= config.num_hidden_layers if not args.gradient_checkpointing else 2
+    memory = {
+        "weights, gradients, AdamW": 16 * parameters["total"] / 2**30,
+        "activations": activations / 2**30,
+    }
+    return {
+        "parameters": parameters,
+        "batches": _batches(args),
+        "memory_gib": memory | {"total": sum(memory.values())},
+    }
+
+
+def _batches(args) -> dict[str, int]:
+    return {
+        "tokens a device": args.max_tokens,
+        "devices": args.world_size,
+        "accumulation": args.gradient_accumulation_steps,
+        "tokens a step": args.max_tokens * args.world_size * args.gradient_accumulation_steps,
     }
 
 

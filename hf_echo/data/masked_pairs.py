@@ -1,0 +1,96 @@
+"""Collator of stages that mask tokens: texts as they are and with masked tokens, for Echo and other tokenizers.
+
+    input_ids       (rows, seq): the n sources, then the n targets; one text a pair where pairs are not wanted
+    attention_mask  (rows, seq)
+    masked_ids      (rows, seq): 80 % of the chosen tokens are the mask token, 10 % random tokens, 10 % unchanged
+    labels          (rows, seq): the original token where one was chosen, -100 elsewhere
+    masked_side     (n,): 0 or 1 by lot, for a stage that masks only one text of a pair
+    target_key      (n,): equal for equal target texts
+    index           (n,): row of the dataset
+
+Only tokens of the text are masked, not special tokens or language prompts. Each row is masked independently. The lots
+depend on the seed and the rows alone, so a resumed run draws the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import DataCollatorForLanguageModeling
+
+from .collators import TranslationCollator, pad
+
+
+def check_masking(tokenizer: Any, name: str = "the tokenizer") -> None:
+    """Raises ValueError where a tokenizer cannot serve: no mask token, no CLS token, or CLS not in front."""
+    if tokenizer.mask_token_id is None:
+        raise ValueError(f"{name} has no mask token; give an encoder that was trained with one, such as XLM-R")
+    if tokenizer.cls_token_id is None:
+        raise ValueError(f"{name} has no CLS token, whose state is the sentence embedding; give another encoder")
+    if (first := tokenizer("")["input_ids"][:1]) != [tokenizer.cls_token_id]:
+        raise ValueError(f"{name} does not put its CLS token in front of a text (an empty text starts with {first})")
+
+
+@dataclass
+class MaskedPairCollator(TranslationCollator):
+    """Collate tokenized pairs for an encoder alone (the fields are listed in this module's docstring).
+
+    Args:
+        tokenizer: an EchoTokenizer, or any tokenizer with CLS and mask token; only the first writes language prompts.
+        mask_probability: share of a text's tokens that are chosen; 0: no masked_ids and labels.
+        pairs: False: one text of each pair, by lot, so that a batch holds no translations.
+    """
+
+    mask_probability: float = 0.4
+    pairs: bool = True
+    _masker: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._writes_prompts = hasattr(self.tokenizer, "pair_ids")  # an EchoTokenizer
+        self._empty = self.tokenizer("")["input_ids"]
+        self._tail = 1 if self._writes_prompts else len(self._empty) - 1
+        self._masker = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=self.mask_probability)
+
+    def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
+        rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
+        if self.pairs:
+            sides = ["source"] * len(rows) + ["target"] * len(rows)
+        else:
+            sides = ["target" if lot else "source" for lot in rng.random(len(rows)) < 0.5]
+        texts = [(row[side], row[f"{side}_lang"]) for row, side in zip(rows * (1 + self.pairs), sides, strict=True)]
+        dropped = rng.random(len(texts)) < self.language_drop
+        encoded = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
+        lengths = torch.tensor([len(ids) for ids in encoded])
+        input_ids = pad(encoded, self.tokenizer.pad_token_id)
+        place = torch.arange(input_ids.shape[1])
+        batch = {
+            "input_ids": input_ids,
+            "attention_mask": (place < lengths[:, None]).long(),
+            "masked_side": torch.from_numpy(rng.integers(0, 2, len(rows))),
+            "target_key": torch.tensor([row["target_key"] for row in rows]),
+            "index": torch.tensor([row["index"] for row in rows]),
+        }
+        if self.mask_probability:
+            heads = lengths - torch.tensor([len(ids) for ids, _ in texts]) - self._tail
+            is_text = (place >= heads[:, None]) & (place < (lengths - self._tail)[:, None])
+            batch["masked_ids"], batch["labels"] = self.masked(input_ids, is_text, int(rng.integers(2**62)))
+        return batch
+
+    def masked(self, ids: torch.Tensor, is_text: torch.Tensor, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(masked ids, labels), all of shape (rows, seq); transformers draws by the usual 80/10/10."""
+        self._masker.generator = torch.Generator().manual_seed(seed)
+        return self._masker.torch_mask_tokens(ids.clone(), special_tokens_mask=~is_text)
+
+    def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
+        if self._writes_prompts:
+            return super().encoder_ids(ids, lang)
+        return np.concatenate([self._empty[:1], ids, self._empty[1:]]).astype(np.int32)
+
+    def overhead(self, dataset) -> dict[str, int]:
+        if not self._writes_prompts:
+            return {"prefix": len(self._empty), "prompt": 0}
+        languages = {None, *dataset.names["source_lang"], *dataset.names["target_lang"]}
+        return {"prefix": max(len(self.encoder_ids([], lang)) for lang in languages), "prompt": 0}

@@ -1,0 +1,193 @@
+"""Any encoder whose sentence embedding is the state of its CLS token: EchoEncoder, or a Hugging Face encoder (XLM-R).
+
+Stages that train an encoder alone, with a CLS and a mask token, open, evaluate, describe and save it through this file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel
+
+from ...checkpoints.published.sentence_transformer_files import write_sentence_transformer
+from ...data.masked_pairs import MaskedPairCollator, check_masking
+from ...inference.encode import opening
+from ...modeling import EchoEncoder
+from ..run.model_shape import new_config
+from .base import CoreTrainer
+from .text import TextConfig, text_lengths
+
+MASK = "<mask>"
+
+
+class ClsEncoder(nn.Module):
+    """(ids, mask) -> (token states, sentence embeddings) of a backbone.
+
+    Args:
+        backbone: an EchoEncoder with `pooling: cls`, or a transformers encoder.
+        tokenizer: gets a mask token if it is an EchoTokenizer without one.
+        name: for error messages.
+
+    Raises:
+        ValueError: an Echo encoder with another pooling, or a tokenizer without mask or CLS token.
+    """
+
+    def __init__(self, backbone: nn.Module, tokenizer: Any, *, name: str = "the encoder"):
+        super().__init__()
+        self.is_echo = isinstance(backbone, EchoEncoder)
+        if self.is_echo and backbone.config.pooling != "cls":
+            raise ValueError(f"{name} has pooling {backbone.config.pooling!r}; this stage needs 'cls'")
+        if self.is_echo and tokenizer.mask_token_id is None:
+            tokenizer.add_special_tokens({"mask_token": MASK})
+        check_masking(tokenizer, name)
+        self.backbone, self.tokenizer = backbone, tokenizer
+        self._fit_vocabulary(len(tokenizer))
+
+    def _fit_vocabulary(self, size: int) -> None:
+        """New tokens start as the mean of all token vectors."""
+        before = len(self.token_matrix)
+        if size <= before:
+            return
+        self.backbone.resize_token_embeddings(size, mean_resizing=False)
+        with torch.no_grad():
+            self.token_matrix[before:] = self.token_matrix[:before].mean(0)
+
+    @property
+    def config(self) -> Any:
+        return self.backbone.config
+
+    @property
+    def token_matrix(self) -> torch.Tensor:
+        """(vocabulary, hidden), the input embeddings."""
+        return self.backbone.get_input_embeddings().weight
+
+    @property
+    def embedding_size(self) -> int:
+        return self.config.embedding_size if self.is_echo else self.config.hidden_size
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """((rows, seq, hidden) states of the last layer, (rows, embedding_size) CLS, not normalised)."""
+        output = self.backbone(input_ids=input_ids, attention_mask=attention_mask)
+        states = output.last_hidden_state
+        return states, output.sentence_embedding if self.is_echo else states[:, 0]
+
+    def embed_texts(self, texts: list[str], lang: str | None = None, *, rows: int = 64) -> np.ndarray:
+        """(texts, embedding_size) float32, sorted by length into batches. `lang` is read by Echo's tokenizer only."""
+        options = dict(truncation=True, padding=True, return_tensors="pt") | ({"lang": lang} if self.is_echo else {})
+        out = np.zeros((len(texts), self.embedding_size), np.float32)
+        order = np.argsort([-len(text) for text in texts], kind="stable")
+        device = self.token_matrix.device
+        with torch.no_grad():
+            for some in np.split(order, range(rows, len(order), rows)):
+                batch = self.tokenizer([texts[i] for i in some], **options)
+                ids, mask = batch["input_ids"].to(device), batch["attention_mask"].to(device)
+                out[some] = self(ids, mask)[1].float().cpu().numpy()
+        return out
+
+    def gradient_checkpointing_enable(self, *args: Any, **kwargs: Any) -> None:
+        self.backbone.gradient_checkpointing_enable(*args, **kwargs)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """The backbone with the files of a SentenceTransformer that takes the CLS state (Echo writes its own)."""
+        self.backbone.save_pretrained(folder)
+        if not self.is_echo:
+            write_sentence_transformer(folder, dimension=self.embedding_size, pooling="cls")
+
+
+def open_cls_encoder(model_args: Any, tokenizer: Any) -> ClsEncoder:
+    """The encoder that a recipe starts from: a checkpoint of any kind, or a new EchoEncoder of its `shape`.
+
+    Dropout inside of attention is off (MEXMA's choice); hidden states keep that of their configuration.
+    """
+    name = model_args.model_name_or_path
+    if not name:
+        return ClsEncoder(EchoEncoder(new_config(model_args.shape, tokenizer)), tokenizer, name="shape")
+    with opening(name) as place:
+        config = AutoConfig.from_pretrained(place)
+        if config.model_type == "echo":
+            return ClsEncoder(EchoEncoder.from_pretrained(place, dtype=torch.float32), tokenizer, name=name)
+        for field_name in ("attention_probs_dropout_prob", "attention_dropout"):
+            if hasattr(config, field_name):
+                setattr(config, field_name, 0.0)
+        backbone = AutoModel.from_pretrained(place, config=config, dtype=torch.float32)
+    if hasattr(backbone, "pooler"):
+        backbone.pooler = None  # it reads the CLS state, which is the embedding here
+    return ClsEncoder(backbone, tokenizer, name=name)
+
+
+def count_parameters(config: Any, parts: Mapping[str, int]) -> dict[str, int]:
+    """Parameters of an encoder by its configuration, without allocating them, and those of a stage beside it."""
+    with torch.device("meta"):
+        backbone = EchoEncoder(config) if config.model_type == "echo" else AutoModel.from_config(config)
+    embeddings = backbone.get_input_embeddings().weight.numel()
+    rest = sum(p.numel() for name, p in backbone.named_parameters() if not name.startswith("pooler.")) - embeddings
+    sizes = {"token embeddings": embeddings, "encoder layers": rest, **parts}
+    return sizes | {"total": sum(sizes.values())}
+
+
+@dataclass
+class ClsConfig(TextConfig):
+    """AdamW without decay, and a warm-up that starts above zero (MEXMA A.5)."""
+
+    adam_beta2: float = field(default=0.999, metadata={"help": "beta2 of AdamW"})
+    lr_scheduler_type: str = field(
+        default="cosine", metadata={"help": "learning rate schedule; cosine falls to 0 after the warm-up"}
+    )
+    warmup_steps: float = field(default=0.3, metadata={"help": "steps of linear warm-up; below 1: share of all steps"})
+    warmup_start: float = field(
+        default=0.0, metadata={"help": "learning rate of the first step, for the cosine schedule"}
+    )
+
+
+class ClsTrainer(CoreTrainer):
+    """Core of a stage whose model has a ClsEncoder as `encoder`, on masked pairs."""
+
+    encoder_sides = 2
+
+    def make_collator(self, args: Any, tokenizer: Any, model: Any) -> MaskedPairCollator:
+        return MaskedPairCollator(
+            tokenizer, language_drop=args.language_drop, seed=args.seed, mask_probability=args.mask_probability
+        )
+
+    def batch_lengths(self) -> np.ndarray:
+        return text_lengths(self, self.encoder_sides)[:, : self.encoder_sides]
+
+    def dev_model(self) -> Any:
+        """EchoEncoder has its own fast `encode`; others embed texts themselves."""
+        encoder = super().dev_model().encoder
+        return encoder.backbone if encoder.is_echo else encoder
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        args = self.args
+        if self.lr_scheduler is not None or not args.warmup_start or args.lr_scheduler_type != "cosine":
+            return super().create_scheduler(num_training_steps, optimizer)
+        warmup = args.get_warmup_steps(num_training_steps)
+        share = warmup_from(args.warmup_start / args.learning_rate, warmup, num_training_steps)
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, share)
+        return self.lr_scheduler
+
+
+def warmup_from(start: float, warmup: int, total: int):
+    """step -> share of the learning rate: linear from `start` to 1, then a cosine to 0."""
+
+    def share(step: int) -> float:
+        if step < warmup:
+            return start + (1 - start) * step / warmup
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, total - warmup))))
+
+    return share
+
+
+def finished(trainer: ClsTrainer, languages: list[str]) -> Any:
+    """The encoder that is saved, without what only training needs."""
+    model = trainer.dev_model()
+    if isinstance(model, EchoEncoder):
+        model.config.languages = sorted({*(model.config.languages or []), *languages})
+    return model

@@ -1,0 +1,53 @@
+"""Head that predicts masked tokens from an encoder's states: Transformer layers and the tied vocabulary matrix."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ...losses import unmasking_loss
+
+
+class UnmaskingHead(nn.Module):
+    """Post-LN layers on top of token states, then the encoder's token embeddings and a bias (MEXMA A.2).
+
+    The released code has 6 layers of 8 heads and an inner size of 3,072 whatever the width, and no transform between
+    the last layer and the vocabulary. No dropout inside of attention.
+
+    Args:
+        width: hidden size of the encoder.
+        vocab_size: rows of its token embeddings.
+        layers: 0 leaves the states as they are (the head of a plain masked language model).
+
+    Raises:
+        ValueError: the width is not a multiple of the heads.
+    """
+
+    def __init__(
+        self, width: int, vocab_size: int, *, layers: int = 6, heads: int = 8, ffn: int = 3072, dropout: float = 0.1
+    ):
+        super().__init__()
+        if layers and width % heads:
+            raise ValueError(f"head_heads={heads} does not divide the encoder's hidden size {width}")
+        options = dict(dropout=dropout, activation="gelu", batch_first=True, norm_first=False)
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(width, heads, ffn, **options) for _ in range(layers))
+        for layer in self.layers:
+            layer.self_attn.dropout = 0.0
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, states: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """(rows, seq, width), (rows, seq) -> (rows, seq, width)."""
+        padding = attention_mask == 0
+        for layer in self.layers:
+            states = layer(states, src_key_padding_mask=padding)
+        return states
+
+    def loss(self, states: torch.Tensor, token_matrix: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Mean cross-entropy of the labelled tokens; `token_matrix` is the encoder's, which learns from it too."""
+        return unmasking_loss(states, token_matrix, self.bias, labels)
+
+
+def head_parameters(width: int, vocab_size: int, layers: int, ffn: int) -> int:
+    """Number of parameters of an UnmaskingHead, for a dry run."""
+    layer = 4 * (width + 1) * width + (width + 1) * ffn + (ffn + 1) * width + 4 * width
+    return layers * layer + vocab_size

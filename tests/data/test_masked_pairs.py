@@ -1,0 +1,105 @@
+"""Masked pairs: only text is masked, by 80/10/10, the same in every run; for Echo's and other tokenizers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hf_echo.data.masked_pairs import MaskedPairCollator, check_masking
+from hf_echo.data.tokenized import tokenize_parallel
+
+
+@pytest.fixture
+def echo_tokenizer(toy):
+    tokenizer = toy.make_tokenizer()
+    tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    return tokenizer
+
+
+@pytest.fixture(params=["echo", "plain"])
+def world(request, toy, echo_tokenizer):
+    tokenizer = echo_tokenizer if request.param == "echo" else toy.plain_tokenizer()
+    return tokenizer, tokenize_parallel(toy.dataset(), tokenizer, progress=False)
+
+
+def test_rows_are_the_texts_as_the_tokenizer_writes_them(world, toy):
+    tokenizer, data = world
+    rows = [0, 5, 17]
+    batch = MaskedPairCollator(tokenizer)([data[i] for i in rows])
+    given = [toy.dataset()[i] for i in rows]
+    texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in given]
+    for ids, mask, (text, lang) in zip(batch["input_ids"], batch["attention_mask"], texts, strict=True):
+        options = {"lang": lang} if hasattr(tokenizer, "pair_ids") else {}
+        assert ids[mask.bool()].tolist() == tokenizer(text, **options)["input_ids"]
+    changed = batch["masked_ids"] != batch["input_ids"]
+    assert changed.any() and (batch["labels"][changed] == batch["input_ids"][changed]).all()
+
+
+def test_shares_of_masked_tokens(world):
+    """400 rows of about 10 tokens: binomial errors are below one percent, the bounds are four of them."""
+    tokenizer, data = world
+    batch = MaskedPairCollator(tokenizer, mask_probability=0.4)([data[i] for i in range(400)])
+    chosen = batch["labels"] != -100
+    tokens = [len(data[i][side]) for i in range(400) for side in ("source", "target")]
+    special = torch.isin(batch["input_ids"], torch.tensor(tokenizer.all_special_ids))
+    assert not (chosen & special).any()
+    share = chosen.sum().item() / sum(tokens)
+    masked = batch["masked_ids"][chosen]
+    n = len(masked)
+    assert abs(share - 0.4) < 4 * (0.24 / sum(tokens)) ** 0.5
+    kept = (masked == batch["input_ids"][chosen]).float().mean().item()
+    hidden = (masked == tokenizer.mask_token_id).float().mean().item()
+    # A random token is sometimes the mask or the token itself.
+    slack = 0.1 * 2 / len(tokenizer)
+    assert abs(hidden - 0.8) < 4 * (0.16 / n) ** 0.5 + slack and abs(kept - 0.1) < 4 * (0.09 / n) ** 0.5 + slack
+
+
+def test_prompts_are_never_masked(echo_tokenizer, toy):
+    data = tokenize_parallel(toy.dataset(), echo_tokenizer, progress=False)
+    collator = MaskedPairCollator(echo_tokenizer, mask_probability=0.9)
+    rows = [data[i] for i in range(50)]
+    batch = collator(rows)
+    texts = [row["source"] for row in rows] + [row["target"] for row in rows]
+    for ids, mask, labels, text in zip(
+        batch["input_ids"], batch["attention_mask"], batch["labels"], texts, strict=True
+    ):
+        end = int(mask.sum()) - 1
+        outside = torch.cat([labels[: end - len(text)], labels[end:]])
+        assert (outside == -100).all() and ids[end - len(text) : end].tolist() == text.tolist()
+
+
+def test_lots_depend_on_seed_and_rows_alone(world):
+    tokenizer, data = world
+    rows = [data[i] for i in range(20)]
+    first = MaskedPairCollator(tokenizer, seed=3)
+    torch.manual_seed(0)
+    a = first(rows)
+    torch.manual_seed(1)
+    b, c = MaskedPairCollator(tokenizer, seed=3)(rows), MaskedPairCollator(tokenizer, seed=4)(rows)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not torch.equal(a["masked_ids"], c["masked_ids"])
+    assert not torch.equal(first(rows[1:])["masked_ids"][0], a["masked_ids"][1])
+
+
+def test_one_text_of_each_pair(world):
+    tokenizer, data = world
+    rows = [data[i] for i in range(40)]
+    batch = MaskedPairCollator(tokenizer, pairs=False)(rows)
+    assert len(batch["input_ids"]) == 40
+    ends = [tuple(row[side].tolist()) for row in rows for side in ("source", "target")]
+    bodies = [tuple(ids[mask.bool()].tolist()) for ids, mask in zip(batch["input_ids"], batch["attention_mask"])]
+    sources = sum(body[-1 - len(ends[2 * i]) : -1] == ends[2 * i] for i, body in enumerate(bodies))
+    assert 5 < sources < 35
+
+
+def test_wrong_tokenizers_are_refused_in_one_line(toy):
+    check_masking(toy.plain_tokenizer())
+    cases = {
+        "has no mask token": toy.plain_tokenizer(mask=None),
+        "has no CLS token": toy.plain_tokenizer(cls=None),
+        "does not put its CLS token in front": toy.plain_tokenizer(template="$A </s>"),
+    }
+    for message, tokenizer in cases.items():
+        with pytest.raises(ValueError, match=f"org/model {message}") as error:
+            check_masking(tokenizer, "org/model")
+        assert "\n" not in str(error.value)
