@@ -13,6 +13,7 @@ from .distillation import DistillationConfig, DistillationTrainer
 from .extension import ExtensionConfig, ExtensionTrainer
 from .hard_negatives import HardNegativesConfig, HardNegativesTrainer
 from .long_context import LongContextConfig, LongContextTrainer
+from .mexma import Mexma, MexmaConfig, MexmaTrainer
 from .seq2seq import Seq2SeqConfig, Seq2SeqTrainer
 from .speech import SpeechConfig, SpeechTrainer
 from .static import StaticConfig, StaticTrainer
@@ -33,6 +34,9 @@ __all__ = [
     "HardNegativesTrainer",
     "LongContextConfig",
     "LongContextTrainer",
+    "Mexma",
+    "MexmaConfig",
+    "MexmaTrainer",
     "Seq2SeqConfig",
     "Seq2SeqTrainer",
     "SpeechConfig",

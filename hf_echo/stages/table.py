@@ -9,6 +9,7 @@ from . import (
     extension,
     hard_negatives,
     long_context,
+    mexma,
     seq2seq,
     speech,
     static,
@@ -29,5 +30,6 @@ STAGES: dict[str, Stage] = {
         token,
         long_context,
         speech,
+        mexma,
     )
 }

@@ -17,6 +17,8 @@ from hf_echo.data.speech_batches import SpeechRows, audio_lengths
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config
+from hf_echo.modeling import EchoEncoder
+from hf_echo.stages.core.cls_encoder import ClsEncoder
 
 RUNS = (
     "static",
@@ -30,6 +32,7 @@ RUNS = (
     "distillation",
     "extension",
     "speech",
+    "mexma",
 )
 GLOBAL_ROWS = 14
 
@@ -80,6 +83,8 @@ def build(run: str, toy, world: int, output_dir, **changes):
         "token",
     ):  # which languages are dropped depends on the rows of a process
         options |= {"language_drop": 0.0, "learning_rate": 0.01}
+    if run == "mexma":
+        return build_mexma(toy, tokenizer, data, dev_sets, GLOBAL_ROWS // world, options)
     args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
     extra = {}
     if run == "guided":
@@ -107,6 +112,24 @@ def build_speech(world: int, options: dict):
     data = SpeechRows(rows, toy["RATE"], audio_lengths(rows, toy["RATE"]))
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
     return stages.SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
+def build_mexma(toy, tokenizer, data, dev_sets, rows: int, options: dict):
+    """Without what depends on the rows of a process: KoLeo's neighbours, dropout, and which tokens are masked."""
+    head = dict(head_layers=1, head_heads=4, head_ffn=32, head_dropout=0.0)
+    options |= {"learning_rate": 0.05, "koleo_weight": 0.0, "alignment": "contrastive", "mask_probability": 0.3}
+    args = stages.MexmaConfig(max_tokens=10**6, max_rows=rows, **head, **options)
+    torch.manual_seed(3)
+    encoder = ClsEncoder(EchoEncoder(toy.make_model(tokenizer).config), tokenizer)
+    trainer = stages.MexmaTrainer(
+        stages.Mexma(encoder, args), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets
+    )
+
+    def every_third(ids, is_text, seed):
+        chosen = is_text & (ids % 3 == 0)  # unequal numbers of tokens on the two processes
+        masked = ids.masked_fill(chosen, tokenizer.mask_token_id)
+        return masked, ids.masked_fill(~chosen, -100)
+
+    trainer.data_collator.masked = every_third
+    return trainer
 
 
 def force_fsdp(trainer) -> None:

@@ -1,0 +1,207 @@
+"""MEXMA: align sentences, and predict masked tokens of one language with the sentence vector of the other.
+
+One encoder makes four passes a step: both texts of a pair, clean and masked. Every row of the paper's ablation (Table
+11) is a switch, as is the contrastive alignment of Table 6; `MexmaConfig` names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..losses import contrastive_loss, gather_with_grad, koleo_loss, mse_loss, symmetric_contrastive_loss
+from .core.cls_encoder import ClsConfig, ClsEncoder, ClsTrainer, finished, open_cls_encoder
+from .core.stage import Stage
+from .core.unmasking_head import UnmaskingHead, head_parameters
+
+ALIGNMENTS = ("none", "masked", "clean", "contrastive")
+
+
+@dataclass
+class MexmaConfig(ClsConfig):
+    """MEXMA A.2 to A.5. Weights are on means: 1, 1 and 0.01 here are the paper's 1, 1/2 and 0.005 on sums.
+
+    Table 11: (1) symmetric false, alignment none, token_gradients false, koleo_weight 0; (2) symmetric true;
+    (3) alignment masked; (4) alignment clean; (5) token_gradients true; (6) koleo_weight 0.01, the defaults.
+    Table 6: alignment contrastive, koleo_weight 0; its baseline has unmasking_weight 0 too.
+    """
+
+    symmetric: bool = field(default=True, metadata={"help": "both texts masked and clean; false: one of each by lot"})
+    alignment: str = field(
+        default="clean",
+        metadata={"help": "none; clean: MSE of both clean embeddings; masked: of masked and clean; contrastive"},
+    )
+    token_gradients: bool = field(
+        default=True, metadata={"help": "the unmasking loss reaches the encoder through its token states too"}
+    )
+    alignment_weight: float = field(default=1.0, metadata={"help": "alpha, on the mean over rows and dimensions"})
+    unmasking_weight: float = field(
+        default=1.0, metadata={"help": "beta, on the mean of both texts; 0: none is masked"}
+    )
+    koleo_weight: float = field(default=0.01, metadata={"help": "gamma, on the mean of both texts; 0: off"})
+    logit_scale: float = field(default=20.0, metadata={"help": "scale of the cosine in contrastive alignment"})
+    mask_probability: float = field(default=0.4, metadata={"help": "share of tokens that are masked"})
+    head_layers: int = field(default=6, metadata={"help": "layers of the unmasking head"})
+    head_heads: int = field(default=8, metadata={"help": "attention heads of the unmasking head"})
+    head_ffn: int = field(default=3072, metadata={"help": "inner size of the unmasking head's layers"})
+    head_dropout: float = field(default=0.1, metadata={"help": "dropout of the unmasking head, not inside attention"})
+    max_rows: int | None = field(default=150, metadata={"help": "pairs of a batch on one device"})
+    max_tokens: int = field(default=60_000, metadata={"help": "padded tokens of a batch on one device, both texts"})
+    max_length: int = field(default=200, metadata={"help": "tokens of a text; longer ones are cut, with a warning"})
+    learning_rate: float = field(default=1e-4, metadata={"help": "AdamW's highest learning rate"})
+    warmup_start: float = field(default=1e-5, metadata={"help": "learning rate of the first step"})
+    max_grad_norm: float = field(default=1.2, metadata={"help": "gradients are clipped to this norm"})
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.alignment not in ALIGNMENTS:
+            raise ValueError(f"alignment is {self.alignment!r}; it must be one of {', '.join(ALIGNMENTS)}")
+        if not 0 < self.mask_probability < 1:
+            raise ValueError(f"mask_probability must be between 0 and 1, not {self.mask_probability}")
+        aligns = self.alignment != "none" and self.alignment_weight > 0
+        if not (aligns or self.unmasking_weight):
+            raise ValueError("nothing to learn: set alignment or unmasking_weight")
+        if not self.symmetric and (aligns or self.koleo_weight):
+            raise ValueError("symmetric=false has no second clean text: set alignment=none and koleo_weight=0")
+        if not self.unmasking_weight and self.alignment == "masked":
+            raise ValueError("alignment=masked needs masked texts: set unmasking_weight above 0, or alignment=clean")
+        if self.koleo_weight and self.max_rows == 1:
+            raise ValueError("koleo_weight needs at least two pairs a batch: set max_rows above 1, or koleo_weight=0")
+
+
+class Mexma(nn.Module):
+    """Encoder and unmasking head.
+
+    Raises:
+        ValueError: the embedding has another size than the token states, whose first one it replaces.
+    """
+
+    def __init__(self, encoder: ClsEncoder, args: MexmaConfig):
+        super().__init__()
+        width = encoder.config.hidden_size
+        if encoder.embedding_size != width:
+            raise ValueError(
+                f"embedding_size {encoder.embedding_size} differs from hidden_size {width}; the unmasking head reads "
+                "both, give an encoder where they are equal"
+            )
+        self.encoder = encoder
+        options = dict(layers=args.head_layers, heads=args.head_heads, ffn=args.head_ffn, dropout=args.head_dropout)
+        self.head = UnmaskingHead(width, len(encoder.token_matrix), **options)
+
+    def gradient_checkpointing_enable(self, *args: Any, **kwargs: Any) -> None:
+        self.encoder.gradient_checkpointing_enable(*args, **kwargs)
+
+    def forward(
+        self, inputs: Mapping[str, torch.Tensor], *, unmask: bool, symmetric: bool, token_gradients: bool
+    ) -> dict[str, torch.Tensor]:
+        """`source`, `target`: (n, d) clean embeddings; `masked_source`, `masked_target`; and the unmasking losses.
+
+        Not symmetric: only the loss `unmasking`, of one masked text a pair with the other's embedding.
+        """
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        if not symmetric:
+            n, side = len(ids) // 2, inputs["masked_side"]
+            row = torch.arange(n, device=ids.device)
+            hidden, clean = row + n * side, row + n * (1 - side)
+            context = self.encoder(ids[clean], mask[clean])[1]
+            return {"unmasking": self.unmask(inputs, hidden, context, token_gradients)[0]}
+        _, sentence = self.encoder(ids, mask)
+        source, target = sentence.chunk(2)
+        out = {"source": source, "target": target}
+        if unmask:
+            rows = torch.arange(len(ids), device=ids.device)
+            # The other text's embedding stands at the place of the masked CLS.
+            losses = self.unmask(inputs, rows, torch.cat([target, source]), token_gradients)
+            out["unmasking_source"], out["unmasking_target"], masked = losses
+            out["masked_source"], out["masked_target"] = masked.chunk(2)
+        return out
+
+    def unmask(
+        self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor, context: torch.Tensor, token_gradients: bool
+    ) -> tuple[torch.Tensor, ...]:
+        """(loss, masked embeddings) of these rows; with all rows (loss of sources, of targets, masked embeddings)."""
+        mask, labels = inputs["attention_mask"][rows], inputs["labels"][rows]
+        states, masked = self.encoder(inputs["masked_ids"][rows], mask)
+        tokens = states if token_gradients else states.detach()
+        states = self.head(torch.cat([context[:, None].to(tokens.dtype), tokens[:, 1:]], 1), mask)
+        parts = 2 if len(rows) == len(inputs["labels"]) else 1
+        matrix = self.encoder.token_matrix
+        losses = [self.head.loss(s, matrix, y) for s, y in zip(states.chunk(parts), labels.chunk(parts), strict=True)]
+        return *losses, masked
+
+
+class MexmaTrainer(ClsTrainer):
+    """alpha * alignment + beta * cross-unmasking + gamma * KoLeo (MEXMA section 3)."""
+
+    def freeze(self, model: Mexma, args: MexmaConfig) -> None:
+        model.head.requires_grad_(args.unmasking_weight > 0)
+
+    def make_collator(self, args, tokenizer, model):
+        collator = super().make_collator(args, tokenizer, model)
+        collator.mask_probability = args.mask_probability if args.unmasking_weight else 0.0
+        return collator
+
+    def part_sizes(self, inputs):
+        if "labels" not in inputs:
+            return {}
+        counts = (inputs["labels"] != -100).sum(1)
+        n, side = len(counts) // 2, inputs["masked_side"]
+        source, target = counts[:n], counts[n:]
+        sizes = {"unmasking_source": source.sum(), "unmasking_target": target.sum()}
+        return {k: int(v) for k, v in (sizes | {"unmasking": torch.where(side == 1, target, source).sum()}).items()}
+
+    def loss_parts(self, model, inputs):
+        args = self.args
+        unmask = args.unmasking_weight > 0
+        out = model(inputs, unmask=unmask, symmetric=args.symmetric, token_gradients=args.token_gradients)
+        parts = {name: out[name] for name in out if name.startswith("unmasking")}
+        weights = {name: args.unmasking_weight / len(parts) for name in parts}
+        if args.alignment != "none" and args.alignment_weight:
+            parts["alignment"], weights["alignment"] = self.alignment(out, inputs), args.alignment_weight
+        if args.koleo_weight:
+            parts["koleo"], weights["koleo"] = self.koleo(out, inputs), args.koleo_weight
+        return parts, weights
+
+    def alignment(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
+        source, target = out["source"], out["target"]
+        if self.args.alignment == "contrastive":
+            return self.contrastive(source, target, inputs["target_key"])
+        size = source.shape[1]  # a mean over dimensions, where `mse_loss` has the sum
+        if self.args.alignment == "masked":
+            return (mse_loss(out["masked_source"], target) + mse_loss(out["masked_target"], source)) / (2 * size)
+        return mse_loss(source, target) / size
+
+    def contrastive(self, source: torch.Tensor, target: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        """Symmetric InfoNCE among the pairs of all devices (Table 6)."""
+        all_source, offset = gather_with_grad(source)
+        all_target, _ = gather_with_grad(target)
+        keys, _ = gather_with_grad(key)
+        same = key[:, None] == keys[None]
+        if all_source is source:
+            return symmetric_contrastive_loss(source, target, logit_scale=self.args.logit_scale, exclude=same)
+        options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same)
+        return (contrastive_loss(source, all_target, **options) + contrastive_loss(target, all_source, **options)) / 2
+
+    def koleo(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
+        """Mean of both texts. Equal targets count once: no loss can spread them. A batch of one pair has none."""
+        key = inputs["target_key"]
+        first = ~(key[:, None] == key[None]).tril(-1).any(1)
+        sides = [side for side in (out["source"], out["target"][first]) if len(side) > 1]
+        return sum((koleo_loss(side) for side in sides), start=0.0 * out["source"].float().sum()) / max(len(sides), 1)
+
+
+def build(model_args: Any, args: MexmaConfig, *, tokenizer: Any, **kwargs: Any) -> MexmaTrainer:
+    model = Mexma(open_cls_encoder(model_args, tokenizer), args)
+    return MexmaTrainer(model, args, tokenizer=tokenizer, **kwargs)
+
+
+def beside(config: Any, args: MexmaConfig) -> dict[str, int]:
+    size = head_parameters(config.hidden_size, config.vocab_size, args.head_layers, args.head_ffn)
+    return {"unmasking head": size} if args.unmasking_weight else {}
+
+
+STAGE = Stage("mexma", MexmaConfig, MexmaTrainer, learns="encoder", build=build, finished=finished, beside=beside)

@@ -1,0 +1,319 @@
+"""MEXMA: its losses by hand, the switches of its ablation, runs from XLM-R and Echo encoders, resume, saved folders."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import yaml
+from sentence_transformers import SentenceTransformer
+
+import hf_echo.stages.run.training as run
+from hf_echo.checkpoints import convert_mexma
+from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.modeling import EchoEncoder
+from hf_echo.stages import Mexma, MexmaConfig, MexmaTrainer
+from hf_echo.stages.core.cls_encoder import ClsEncoder, warmup_from
+from hf_echo.stages.run.dry_run import dry_run
+from hf_echo.stages.run.recipe import find_recipes, read_recipe
+from hf_echo.stages.run.training import train_recipe
+
+HEAD = dict(head_layers=1, head_heads=4, head_ffn=48, head_dropout=0.0)
+
+
+@pytest.fixture(params=["echo", "plain"])
+def parts(request, toy):
+    """(backbone, tokenizer)"""
+    if request.param == "plain":
+        tokenizer = toy.plain_tokenizer()
+        return toy.plain_encoder(tokenizer, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), tokenizer
+    tokenizer = toy.make_tokenizer()
+    return EchoEncoder(toy.make_model(tokenizer).config), tokenizer
+
+
+@pytest.fixture
+def make(parts, toy, tmp_path):
+    def make(**fields):
+        backbone, tokenizer = copy.deepcopy(parts[0]), parts[1]
+        options = dict(output_dir=str(tmp_path / "out"), save_strategy="no", report_to="none", use_cpu=True)
+        args = MexmaConfig(**options | HEAD | dict(max_rows=16, max_tokens=10**6, disable_tqdm=True) | fields)
+        torch.manual_seed(0)
+        model = Mexma(ClsEncoder(backbone, tokenizer), args)
+        data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
+        return MexmaTrainer(model, args, train_dataset=data, tokenizer=tokenizer)
+
+    return make
+
+
+def batch_of(trainer, rows=(0, 1, 5, 9, 30, 64)):
+    return trainer.data_collator([trainer.train_dataset[i] for i in rows])
+
+
+def encode_alone(trainer, ids, mask):
+    """Each row without padding: (states, embedding)."""
+    encoder = trainer.model.encoder
+    out = [encoder(row[keep.bool()][None], keep[keep.bool()][None]) for row, keep in zip(ids, mask, strict=True)]
+    return [states[0] for states, _ in out], torch.cat([embedding for _, embedding in out])
+
+
+def unmasking_by_hand(trainer, batch, rows, context):
+    """CE([S_B, A'], A) row by row, with all logits."""
+    model, losses = trainer.model, []
+    states, _ = encode_alone(trainer, batch["masked_ids"], batch["attention_mask"])
+    for i, sentence in zip(rows, context, strict=True):
+        tokens = torch.cat([sentence[None], states[i][1:]])[None]
+        out = model.head(tokens, torch.ones(tokens.shape[:2]))[0]
+        logits = out @ model.encoder.token_matrix.T + model.head.bias
+        labels = batch["labels"][i][: len(out)]
+        losses.append(F.cross_entropy(logits, labels, reduction="none", ignore_index=-100)[labels != -100])
+    return torch.cat(losses).mean()
+
+
+def test_losses_by_hand(make):
+    trainer = make()
+    trainer.model.head.bias.data.normal_()
+    batch = batch_of(trainer)
+    parts, weights = trainer.loss_parts(trainer.model, batch)
+    _, sentences = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
+    source, target = sentences.detach().double().numpy().reshape(2, 6, -1)
+    assert parts["alignment"].item() == pytest.approx(((source - target) ** 2).mean(), rel=1e-4)
+
+    def koleo(x):
+        unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+        distance = np.linalg.norm(unit[:, None] - unit[None], axis=2) + np.diag([9.0] * len(x))
+        return -np.log(distance.min(1)).mean()
+
+    kept = [0, 2, 3, 4, 5]  # rows 0 and 1 have the same English target
+    assert batch["target_key"][0] == batch["target_key"][1]
+    assert parts["koleo"].item() == pytest.approx((koleo(source) + koleo(target[kept])) / 2, rel=1e-3)
+    first, second = sentences.chunk(2)
+    for name, rows, context in (("source", range(6), second), ("target", range(6, 12), first)):
+        want = unmasking_by_hand(trainer, batch, rows, context)
+        assert parts[f"unmasking_{name}"].item() == pytest.approx(want.item(), rel=1e-4)
+    assert weights == {"unmasking_source": 0.5, "unmasking_target": 0.5, "alignment": 1.0, "koleo": 0.01}
+    labels = batch["labels"] != -100
+    assert trainer.part_sizes(batch)["unmasking_source"] == labels[:6].sum()
+
+
+def test_not_symmetric_is_one_masked_text_a_pair(make):
+    trainer = make(symmetric=False, alignment="none", koleo_weight=0.0, token_gradients=False)
+    calls = []
+    trainer.model.encoder.register_forward_hook(lambda module, given, out: calls.append(len(given[0])))
+    batch = batch_of(trainer)
+    side = batch["masked_side"].tolist()
+    assert 0 < sum(side) < 6
+    parts, weights = trainer.loss_parts(trainer.model, batch)
+    assert calls == [6, 6] and list(parts) == ["unmasking"] and weights == {"unmasking": 1.0}
+    _, sentences = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
+    rows = [i + 6 * lot for i, lot in enumerate(side)]
+    other = sentences[[i + 6 * (1 - lot) for i, lot in enumerate(side)]]
+    assert parts["unmasking"].item() == pytest.approx(unmasking_by_hand(trainer, batch, rows, other).item(), rel=1e-4)
+    assert trainer.part_sizes(batch)["unmasking"] == (batch["labels"][rows] != -100).sum()
+
+
+@pytest.mark.parametrize("flows", [True, False])
+def test_token_gradients(make, flows):
+    """Off, the masked states get none; the sentence vector and the tied matrix still do."""
+    trainer = make(token_gradients=flows, alignment="none", koleo_weight=0.0)
+    seen = []
+
+    def keep(module, given, out):
+        for tensor in out:
+            tensor.retain_grad()
+        seen.append(out)
+
+    trainer.model.encoder.register_forward_hook(keep)
+    parts, _ = trainer.loss_parts(trainer.model, batch_of(trainer))
+    (parts["unmasking_source"] + parts["unmasking_target"]).backward()
+    (_, sentence), (masked, _) = seen
+    assert sentence.grad.abs().sum() > 0
+    assert (masked.grad is not None and masked.grad.abs().sum() > 0) == flows
+    matrix = trainer.model.encoder.token_matrix
+    never_read = next(i for i in range(len(matrix)) if i not in batch_of(trainer)["masked_ids"].unique())
+    assert matrix.grad[never_read].abs().sum() > 0  # by the output alone
+
+
+def test_alignment_of_masked_and_clean(make):
+    trainer = make(alignment="masked", koleo_weight=0.0)
+    batch = batch_of(trainer)
+    parts, _ = trainer.loss_parts(trainer.model, batch)
+    _, clean = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
+    _, masked = encode_alone(trainer, batch["masked_ids"], batch["attention_mask"])
+    want = F.mse_loss(masked, clean.roll(6, 0))
+    assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4)
+
+
+def test_contrastive_alignment_alone_is_one_pass(make):
+    trainer = make(alignment="contrastive", unmasking_weight=0.0, koleo_weight=0.0, logit_scale=10.0)
+    assert not any(p.requires_grad for p in trainer.model.head.parameters())
+    batch = batch_of(trainer, rows=(0, 5, 9, 30))
+    assert "masked_ids" not in batch
+    parts, weights = trainer.loss_parts(trainer.model, batch)
+    _, clean = encode_alone(trainer, batch["input_ids"], batch["attention_mask"])
+    logits = 10 * F.normalize(clean[:4]) @ F.normalize(clean[4:]).T
+    want = (F.cross_entropy(logits, torch.arange(4)) + F.cross_entropy(logits.T, torch.arange(4))) / 2
+    assert parts["alignment"].item() == pytest.approx(want.item(), rel=1e-4) and list(weights) == ["alignment"]
+
+
+def test_a_batch_of_one_pair_has_no_koleo(make):
+    trainer = make()
+    parts, _ = trainer.loss_parts(trainer.model, batch_of(trainer, rows=(3,)))
+    assert parts["koleo"].item() == 0 and parts["alignment"].item() > 0
+
+
+def test_schedule():
+    share = warmup_from(0.1, 30, 100)
+    assert [share(step) for step in (0, 15, 30, 65, 100)] == pytest.approx([0.1, 0.55, 1.0, 0.5, 0.0])
+
+
+def test_schedule_of_the_trainer(make):
+    trainer = make(learning_rate=1e-3, warmup_start=1e-4, warmup_steps=0.3)
+    trainer.create_optimizer()
+    scheduler, rates = trainer.create_scheduler(10), []
+    for _ in range(11):
+        rates.append(scheduler.get_last_lr()[0])
+        trainer.optimizer.step()
+        scheduler.step()
+    assert rates[0] == pytest.approx(1e-4) and rates[3] == pytest.approx(1e-3) and rates[10] == pytest.approx(0)
+    assert rates[1] == pytest.approx(4e-4)
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"alignment": "mse"}, "alignment is 'mse'; it must be one of none, masked, clean, contrastive"),
+        ({"mask_probability": 1.0}, "mask_probability must be between 0 and 1"),
+        ({"alignment": "none", "unmasking_weight": 0.0}, "nothing to learn"),
+        ({"symmetric": False}, "symmetric=false has no second clean text"),
+        ({"max_rows": 1}, "koleo_weight needs at least two pairs"),
+        ({"alignment": "masked", "unmasking_weight": 0.0}, "alignment=masked needs masked texts"),
+    ],
+)
+def test_wrong_settings_are_one_line(tmp_path, fields, message):
+    with pytest.raises(ValueError, match=message) as error:
+        MexmaConfig(output_dir=str(tmp_path), **fields)
+    assert "\n" not in str(error.value)
+
+
+def test_wrong_encoders_are_one_line(toy, toy_tokenizer, tmp_path):
+    args = MexmaConfig(output_dir=str(tmp_path), use_cpu=True)
+    mean = EchoEncoder(toy.make_model(toy_tokenizer, pooling="mean").config)
+    with pytest.raises(ValueError, match="has pooling 'mean'; this stage needs 'cls'"):
+        ClsEncoder(mean, toy.make_tokenizer())
+    tokenizer = toy.plain_tokenizer(mask=None)
+    with pytest.raises(ValueError, match="the encoder has no mask token"):
+        ClsEncoder(toy.plain_encoder(tokenizer), tokenizer)
+    tokenizer = toy.make_tokenizer()
+    small = EchoEncoder(toy.make_model(tokenizer, embedding_size=16).config)
+    with pytest.raises(ValueError, match="embedding_size 16 differs from hidden_size 32"):
+        Mexma(ClsEncoder(small, tokenizer), args)
+    tokenizer = toy.plain_tokenizer()
+    with pytest.raises(ValueError, match="head_heads=8 does not divide the encoder's hidden size 36"):
+        Mexma(ClsEncoder(toy.plain_encoder(tokenizer, hidden_size=36), tokenizer), args)
+
+
+# Whole runs, from a recipe
+
+
+@pytest.fixture
+def recipe(toy, tmp_path):
+    toy.dataset().remove_columns("hard_negatives").to_parquet(tmp_path / "pairs.parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [row | {"id": str(row["id"])} for row in toy.nway_rows()]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "dev.parquet")
+
+    def write(name="out", **values):
+        common = dict(
+            stage="mexma",
+            train_data=str(tmp_path / "pairs.parquet"),
+            max_steps=6,
+            save_steps=2,
+            learning_rate=3e-3,
+            max_rows=32,
+            logging_steps=1,
+            output_dir=str(tmp_path / name),
+            cache_dir=str(tmp_path / "cache"),
+            bf16=False,
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(common | HEAD | values))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def starts(toy, tmp_path):
+    """Folders or shapes that a recipe starts from."""
+    tokenizer = toy.plain_tokenizer()
+    toy.plain_encoder(tokenizer).save_pretrained(tmp_path / "weights")
+    tokenizer.save_pretrained(tmp_path / "words")
+    released = convert_mexma(tmp_path / "weights", tmp_path / "released", tokenizer=tmp_path / "words")
+    echo = toy.make_tokenizer()
+    toy.make_model(echo).save_pretrained(tmp_path / "echo")
+    echo.save_pretrained(tmp_path / "echo")
+    return {"released": {"model_name_or_path": str(released)}, "echo": {"model_name_or_path": str(tmp_path / "echo")}}
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("start", ["released", "echo"])
+def test_it_learns_resumes_and_opens(recipe, starts, tmp_path, monkeypatch, start):
+    """Meta's released layout and an Echo checkpoint: the same end after an interruption, a SentenceTransformer."""
+    values = starts[start] | {"dev_data": {"toy": str(tmp_path / "dev.parquet")}, "dev_negatives": 0}
+    report = dry_run(recipe("whole", **values))
+    assert "problems" not in report and report["parameters"]["unmasking head"] > 0
+    whole = train_recipe(recipe("whole", **values))
+    assert 0 <= whole["eval_toy_xsim"] <= 100
+    build = run.build_trainer
+
+    def killed(*args, **kwargs):
+        trainer = build(*args, **kwargs)
+        step = trainer.training_step
+        trainer.training_step = lambda *a, **k: (
+            (_ for _ in ()).throw(KeyboardInterrupt) if trainer.state.global_step == 4 else step(*a, **k)
+        )
+        return trainer
+
+    path = recipe("out", **values)
+    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
+        context.setattr(run, "build_trainer", killed)
+        train_recipe(path)
+    train_recipe(path)
+    texts = ["un chat dort.", "red cat"]
+    both = [any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn") for name in ("whole", "out")]
+    np.testing.assert_array_equal(*both)
+    opened = SentenceTransformer(str(tmp_path / "whole"), device="cpu")
+    prompt = {"prompt_name": "fra_Latn"} if start == "echo" else {}
+    np.testing.assert_allclose(opened.encode(texts, **prompt), both[0], atol=1e-5)
+    assert opened.tokenizer.mask_token == "<mask>"
+
+
+@pytest.mark.trains
+def test_the_losses_fall(make):
+    """40 steps: alignment plus unmasking end below 0.75 of the start; seen 0.47 to 0.60 over seeds and encoders."""
+    trainer = make(max_steps=40, learning_rate=5e-3, logging_steps=5, max_rows=32, warmup_steps=0.1)
+    trainer.train()
+    log = [row for row in trainer.state.log_history if "unmasking_source_loss" in row]
+
+    def total(row):
+        return row["unmasking_source_loss"] + row["unmasking_target_loss"]
+
+    assert total(log[-1]) < 0.75 * total(log[0])
+
+
+def test_recipes_hold_the_paper():
+    (path,) = find_recipes("mexma")
+    args = read_recipe(path)[3]
+    assert (args.max_rows, args.gradient_accumulation_steps, args.max_steps, args.max_length) == (150, 2, 300_000, 200)
+    assert (args.learning_rate, args.warmup_start, args.warmup_steps, args.max_grad_norm) == (1e-4, 1e-5, 0.3, 1.2)
+    assert (args.mask_probability, args.head_layers, args.head_heads, args.head_ffn) == (0.4, 6, 8, 3072)
+    assert args.weight_decay == 0 and args.lr_scheduler_type == "cosine"
+    assert [read_recipe(step)[3].alignment for step in find_recipes("nano-mexma")] == ["contrastive", "clean"]
