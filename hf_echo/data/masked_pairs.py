@@ -1,10 +1,10 @@
 """Collator of stages that mask tokens: texts as they are and with masked tokens, for Echo and other tokenizers.
 
-    input_ids       (rows, seq): the n sources, then the n targets; one text a pair where pairs are not wanted
+    input_ids       (rows, seq): the n sources, then the n targets
     attention_mask  (rows, seq)
     masked_ids      (rows, seq): 80 % of the chosen tokens are the mask token, 10 % random tokens, 10 % unchanged
     labels          (rows, seq): the original token where one was chosen, -100 elsewhere
-    masked_side     (n,): 0 or 1 by lot, for a stage that masks only one text of a pair
+    side            (n,): 0 or 1 by lot, for a stage that masks or reads only one text of a pair
     target_key      (n,): equal for equal target texts
     index           (n,): row of the dataset
 
@@ -41,11 +41,9 @@ class MaskedPairCollator(TranslationCollator):
     Args:
         tokenizer: an EchoTokenizer, or any tokenizer with CLS and mask token; only the first writes language prompts.
         mask_probability: share of a text's tokens that are chosen; 0: no masked_ids and labels.
-        pairs: False: one text of each pair, by lot, so that a batch holds no translations.
     """
 
     mask_probability: float = 0.4
-    pairs: bool = True
     _masker: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -56,11 +54,7 @@ class MaskedPairCollator(TranslationCollator):
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
         rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
-        if self.pairs:
-            sides = ["source"] * len(rows) + ["target"] * len(rows)
-        else:
-            sides = ["target" if lot else "source" for lot in rng.random(len(rows)) < 0.5]
-        texts = [(row[side], row[f"{side}_lang"]) for row, side in zip(rows * (1 + self.pairs), sides, strict=True)]
+        texts = [(row[side], row[f"{side}_lang"]) for side in ("source", "target") for row in rows]
         dropped = rng.random(len(texts)) < self.language_drop
         encoded = [self.encoder_ids(ids, None if drop else lang) for (ids, lang), drop in zip(texts, dropped)]
         lengths = torch.tensor([len(ids) for ids in encoded])
@@ -69,7 +63,7 @@ class MaskedPairCollator(TranslationCollator):
         batch = {
             "input_ids": input_ids,
             "attention_mask": (place < lengths[:, None]).long(),
-            "masked_side": torch.from_numpy(rng.integers(0, 2, len(rows))),
+            "side": torch.from_numpy(rng.integers(0, 2, len(rows))),
             "target_key": torch.tensor([row["target_key"] for row in rows]),
             "index": torch.tensor([row["index"] for row in rows]),
         }

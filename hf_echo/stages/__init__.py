@@ -10,6 +10,7 @@ from .contrastive import ContrastiveConfig, ContrastiveTrainer
 from .core.dev_sets import DevSet, evaluate_sets
 from .decoder import DecoderConfig, DecoderTrainer
 from .distillation import DistillationConfig, DistillationTrainer
+from .emma_x import EmmaX, EmmaXConfig, EmmaXTrainer
 from .extension import ExtensionConfig, ExtensionTrainer
 from .hard_negatives import HardNegativesConfig, HardNegativesTrainer
 from .long_context import LongContextConfig, LongContextTrainer
@@ -28,6 +29,9 @@ __all__ = [
     "DevSet",
     "DistillationConfig",
     "DistillationTrainer",
+    "EmmaX",
+    "EmmaXConfig",
+    "EmmaXTrainer",
     "ExtensionConfig",
     "ExtensionTrainer",
     "HardNegativesConfig",

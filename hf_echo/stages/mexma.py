@@ -104,7 +104,7 @@ class Mexma(nn.Module):
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         if not symmetric:
-            n, side = len(ids) // 2, inputs["masked_side"]
+            n, side = len(ids) // 2, inputs["side"]
             row = torch.arange(n, device=ids.device)
             hidden, clean = row + n * side, row + n * (1 - side)
             context = self.encoder(ids[clean], mask[clean])[1]
@@ -149,7 +149,7 @@ class MexmaTrainer(ClsTrainer):
         if "labels" not in inputs:
             return {}
         counts = (inputs["labels"] != -100).sum(1)
-        n, side = len(counts) // 2, inputs["masked_side"]
+        n, side = len(counts) // 2, inputs["side"]
         source, target = counts[:n], counts[n:]
         sizes = {"unmasking_source": source.sum(), "unmasking_target": target.sum()}
         return {k: int(v) for k, v in (sizes | {"unmasking": torch.where(side == 1, target, source).sum()}).items()}

@@ -6,6 +6,7 @@ from . import (
     contrastive,
     decoder,
     distillation,
+    emma_x,
     extension,
     hard_negatives,
     long_context,
@@ -31,5 +32,6 @@ STAGES: dict[str, Stage] = {
         long_context,
         speech,
         mexma,
+        emma_x,
     )
 }

@@ -81,17 +81,6 @@ def test_lots_depend_on_seed_and_rows_alone(world):
     assert not torch.equal(first(rows[1:])["masked_ids"][0], a["masked_ids"][1])
 
 
-def test_one_text_of_each_pair(world):
-    tokenizer, data = world
-    rows = [data[i] for i in range(40)]
-    batch = MaskedPairCollator(tokenizer, pairs=False)(rows)
-    assert len(batch["input_ids"]) == 40
-    ends = [tuple(row[side].tolist()) for row in rows for side in ("source", "target")]
-    bodies = [tuple(ids[mask.bool()].tolist()) for ids, mask in zip(batch["input_ids"], batch["attention_mask"])]
-    sources = sum(body[-1 - len(ends[2 * i]) : -1] == ends[2 * i] for i, body in enumerate(bodies))
-    assert 5 < sources < 35
-
-
 def test_wrong_tokenizers_are_refused_in_one_line(toy):
     check_masking(toy.plain_tokenizer())
     cases = {

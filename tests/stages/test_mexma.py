@@ -104,7 +104,7 @@ def test_not_symmetric_is_one_masked_text_a_pair(make):
     calls = []
     trainer.model.encoder.register_forward_hook(lambda module, given, out: calls.append(len(given[0])))
     batch = batch_of(trainer)
-    side = batch["masked_side"].tolist()
+    side = batch["side"].tolist()
     assert 0 < sum(side) < 6
     parts, weights = trainer.loss_parts(trainer.model, batch)
     assert calls == [6, 6] and list(parts) == ["unmasking"] and weights == {"unmasking": 1.0}
@@ -298,7 +298,7 @@ def test_it_learns_resumes_and_opens(recipe, starts, tmp_path, monkeypatch, star
 
 @pytest.mark.trains
 def test_the_losses_fall(make):
-    """40 steps: alignment plus unmasking end below 0.75 of the start; seen 0.47 to 0.60 over seeds and encoders."""
+    """The unmasking losses of 40 steps; seen at 0.69 to 0.70 (XLM-R: 0.59 to 0.60) of the start, over seeds."""
     trainer = make(max_steps=40, learning_rate=5e-3, logging_steps=5, max_rows=32, warmup_steps=0.1)
     trainer.train()
     log = [row for row in trainer.state.log_history if "unmasking_source_loss" in row]
@@ -306,7 +306,7 @@ def test_the_losses_fall(make):
     def total(row):
         return row["unmasking_source_loss"] + row["unmasking_target_loss"]
 
-    assert total(log[-1]) < 0.75 * total(log[0])
+    assert total(log[-1]) < 0.85 * total(log[0])
 
 
 def test_recipes_hold_the_paper():

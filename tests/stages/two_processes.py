@@ -33,6 +33,7 @@ RUNS = (
     "extension",
     "speech",
     "mexma",
+    "emma_x",
 )
 GLOBAL_ROWS = 14
 
@@ -83,8 +84,8 @@ def build(run: str, toy, world: int, output_dir, **changes):
         "token",
     ):  # which languages are dropped depends on the rows of a process
         options |= {"language_drop": 0.0, "learning_rate": 0.01}
-    if run == "mexma":
-        return build_mexma(toy, tokenizer, data, dev_sets, GLOBAL_ROWS // world, options)
+    if run in ("mexma", "emma_x"):
+        return build_encoder_alone(run, toy, tokenizer, data, dev_sets, GLOBAL_ROWS // world, options)
     args = config(max_tokens=10**6, max_rows=GLOBAL_ROWS // world, **options)
     extra = {}
     if run == "guided":
@@ -113,15 +114,19 @@ def build_speech(world: int, options: dict):
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
     return stages.SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
 def build_mexma(toy, tokenizer, data, dev_sets, rows: int, options: dict):
+def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, options: dict):
     """Without what depends on the rows of a process: KoLeo's neighbours, dropout, and which tokens are masked."""
-    head = dict(head_layers=1, head_heads=4, head_ffn=32, head_dropout=0.0)
-    options |= {"learning_rate": 0.05, "koleo_weight": 0.0, "alignment": "contrastive", "mask_probability": 0.3}
-    args = stages.MexmaConfig(max_tokens=10**6, max_rows=rows, **head, **options)
+    options |= {"learning_rate": 0.05, "max_tokens": 10**6, "max_rows": rows, "mask_probability": 0.3}
     torch.manual_seed(3)
     encoder = ClsEncoder(EchoEncoder(toy.make_model(tokenizer).config), tokenizer)
-    trainer = stages.MexmaTrainer(
-        stages.Mexma(encoder, args), args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets
-    )
+    given = dict(train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
+    if run == "mexma":
+        head = dict(head_layers=1, head_heads=4, head_ffn=32, head_dropout=0.0)
+        args = stages.MexmaConfig(koleo_weight=0.0, alignment="contrastive", **head, **options)
+        trainer = stages.MexmaTrainer(stages.Mexma(encoder, args), args, **given)
+    else:
+        args = stages.EmmaXConfig(mixture_learning_rate=0.01, contrastive_steps=1, momentum=0.9, **options)
+        trainer = stages.EmmaXTrainer(stages.EmmaX(encoder, args), args, **given)
 
     def every_third(ids, is_text, seed):
         chosen = is_text & (ids % 3 == 0)  # unequal numbers of tokens on the two processes

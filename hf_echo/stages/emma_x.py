@@ -1,0 +1,284 @@
+"""EMMA-X: an encoder and a Gaussian mixture teach each other which sentences mean the same, also without parallel text.
+
+Every pair of a query and a key (the batch and a queue, by a momentum encoder) has a semantic rank: 1 = translation ...
+4 = unrelated. The mixture learns the encoder's ranks, and the encoder learns the mixture's by a ranking contrastive
+loss, both in one step with one optimiser. A run has three phases:
+
+    contrastive  pairs: translations against all other keys
+    mixture      the same, and the mixture learns known ranks: keys between a translation and another sentence
+    em           both learn each other's ranks, on pairs or on single texts; a masked language model beside it
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+from ..losses import (
+    gather_with_grad,
+    gmm_log_posterior,
+    gmm_loss,
+    interpolated_keys,
+    nearest_ranks,
+    ranking_contrastive_loss,
+    update_means,
+)
+from .core.cls_encoder import ClsConfig, ClsEncoder, ClsTrainer, count_parameters, finished, open_cls_encoder
+from .core.stage import Stage
+from .core.unmasking_head import UnmaskingHead
+
+logger = logging.getLogger(__name__)
+
+EMPTY = 1e-4  # a rank with a smaller share of all pairs counts as empty
+
+
+@dataclass
+class EmmaXConfig(ClsConfig):
+    """EMMA-X A.2: queue 256, momentum 0.999, temperature 0.04, four ranks; mixture 3e-5, encoder 5e-4, cosine."""
+
+    contrastive_steps: int = field(default=0, metadata={"help": "steps of the first phase, on pairs"})
+    mixture_steps: int = field(default=0, metadata={"help": "steps of the second phase, on pairs; the rest is EM"})
+    parallel: bool = field(
+        default=True, metadata={"help": "EM knows the translations; false: it reads one text of each pair, by lot"}
+    )
+    ranks: int = field(default=4, metadata={"help": "semantic ranks, from translation to unrelated"})
+    temperatures: list[float] = field(
+        default_factory=lambda: [0.05, 0.075, 0.1],
+        metadata={"help": "of the ranking loss, one for each rank but the worst, rising"},
+    )
+    contrastive_temperature: float = field(default=0.04, metadata={"help": "of the first two phases"})
+    momentum: float = field(default=0.999, metadata={"help": "of the momentum encoder that embeds the keys"})
+    queue_size: int = field(default=256, metadata={"help": "keys of earlier batches"})
+    rank_momentum: float = field(default=0.001, metadata={"help": "of the running mean cosine of each rank"})
+    smoothing: float = field(default=0.3, metadata={"help": "label smoothing of the mixture's loss"})
+    interpolations: int = field(default=16, metadata={"help": "interpolated keys per query in the mixture phase"})
+    mixture_weight: float = field(default=1.0, metadata={"help": "weight of the mixture's loss"})
+    mlm_weight: float = field(default=1.0, metadata={"help": "weight of the masked language model; 0: none"})
+    mask_probability: float = field(default=0.15, metadata={"help": "share of tokens that are masked for it"})
+    learning_rate: float = field(default=5e-4, metadata={"help": "AdamW's highest learning rate"})
+    mixture_learning_rate: float = field(default=3e-5, metadata={"help": "highest learning rate of the mixture"})
+    warmup_steps: float = field(default=0.0, metadata={"help": "steps of linear warm-up; below 1: share of all steps"})
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.ranks < 2 or len(self.temperatures) != self.ranks - 1:
+            raise ValueError(f"{self.ranks} ranks need {self.ranks - 1} temperatures, got {self.temperatures}")
+        if any(a >= b for a, b in zip(self.temperatures, self.temperatures[1:])) or self.temperatures[0] <= 0:
+            raise ValueError(f"temperatures must be positive and rise from rank to rank, got {self.temperatures}")
+        for name in ("momentum", "rank_momentum", "smoothing", "mask_probability"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        if self.queue_size < 0 or self.interpolations < 1:
+            raise ValueError(
+                f"queue_size={self.queue_size} must not be negative, interpolations={self.interpolations} at least 1"
+            )
+
+    def own_learning_rates(self) -> dict[str, float]:
+        names = ("mixture_mean", "mixture_log_sigma", "mixture_logits")
+        return super().own_learning_rates() | {name: self.mixture_learning_rate for name in names}
+
+    def phase(self, step: int) -> str:
+        if step < self.contrastive_steps:
+            return "contrastive"
+        return "mixture" if step < self.contrastive_steps + self.mixture_steps else "em"
+
+
+class EmmaX(nn.Module):
+    """Encoder, its momentum copy, queue, mixture with running means, and the bias of the masked language model.
+
+    The mixture starts at mean 0 with the standard deviations of cosines 0.9 (rank 1) to 0 (worst rank): from random
+    numbers (the authors' code) all pairs would have one rank for a long time.
+    """
+
+    def __init__(self, encoder: ClsEncoder, args: EmmaXConfig):
+        super().__init__()
+        size, ranks = encoder.embedding_size, args.ranks
+        self.encoder, self.decay = encoder, args.momentum
+        self.momentum = ClsEncoder(copy.deepcopy(encoder.backbone), encoder.tokenizer)
+        self.momentum.requires_grad_(False)
+        self.head = UnmaskingHead(encoder.config.hidden_size, len(encoder.token_matrix), layers=0)
+        variance = 2 * (1 - torch.linspace(0.9, 0.0, ranks)) / size  # |x - y|^2 = 2 (1 - cos) on the unit sphere
+        self.mixture_mean = nn.Parameter(torch.zeros(ranks, size))
+        self.mixture_log_sigma = nn.Parameter(variance.log()[:, None].expand(ranks, size) / 2)
+        self.mixture_logits = nn.Parameter(torch.zeros(ranks))
+        self.register_buffer("queue", torch.zeros(args.queue_size, size))
+        self.register_buffer("queued", torch.zeros((), dtype=torch.long))
+        self.register_buffer("rank_means", torch.full((ranks,), math.nan))
+
+    def gradient_checkpointing_enable(self, *args: Any, **kwargs: Any) -> None:
+        self.encoder.gradient_checkpointing_enable(*args, **kwargs)
+
+    def forward(self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor) -> dict[str, torch.Tensor]:
+        """`query` and `key` (rows, d) of length 1, keys by the momentum encoder; `mlm` where tokens are masked."""
+        ids, mask = inputs["input_ids"][rows], inputs["attention_mask"][rows]
+        out = {"query": F.normalize(self.encoder(ids, mask)[1].float(), dim=-1)}
+        with torch.no_grad():
+            for own, other in zip(self.momentum.parameters(), self.encoder.parameters(), strict=True):
+                own.lerp_(other, 1 - self.decay)
+            out["key"] = F.normalize(self.momentum(ids, mask)[1].float(), dim=-1)
+        if "masked_ids" in inputs:
+            states = self.encoder(inputs["masked_ids"][rows], mask)[0]
+            out["mlm"] = self.head.loss(states, self.encoder.token_matrix, inputs["labels"][rows])
+        return out
+
+    def log_posterior(self, query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        """(n, m, ranks), with gradients of the mixture alone."""
+        mixture = (self.mixture_mean, self.mixture_log_sigma, self.mixture_logits)
+        return gmm_log_posterior(query.detach(), keys, *mixture)
+
+    @torch.no_grad()
+    def enqueue(self, keys: torch.Tensor) -> None:
+        """The newest keys first."""
+        size = len(self.queue)
+        self.queue.copy_(torch.cat([keys, self.queue])[:size])
+        self.queued.fill_(min(size, int(self.queued) + len(keys)))
+
+
+class EmmaXTrainer(ClsTrainer):
+    """Ranking contrastive loss, mixture and masked language model; logs the share of each rank and the spread."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rank_counts = torch.zeros(self.args.ranks, dtype=torch.long)
+        self._sizes: dict[str, int] = {}
+
+    def freeze(self, model: EmmaX, args: EmmaXConfig) -> None:
+        model.head.requires_grad_(args.mlm_weight > 0)
+
+    def make_collator(self, args, tokenizer, model):
+        collator = super().make_collator(args, tokenizer, model)
+        collator.mask_probability = args.mask_probability if args.mlm_weight else 0.0
+        return collator
+
+    def part_sizes(self, inputs):
+        return self._sizes
+
+    def loss_parts(self, model, inputs):
+        args, emma = self.args, self.accelerator.unwrap_model(model)
+        phase, n = args.phase(self.state.global_step), len(inputs["index"])
+        rows = torch.arange(2 * n, device=inputs["index"].device)
+        pairs = phase != "em" or args.parallel
+        if not pairs:
+            rows = rows[:n] + n * inputs["side"]
+        out = model(inputs, rows)
+        query, (keys, offset) = out["query"], gather_with_grad(out["key"])
+        queue = emma.queue[: int(emma.queued)].clone()
+        own = torch.zeros(len(query), len(keys) + len(queue), dtype=torch.bool, device=query.device)
+        own.diagonal(offset).fill_(True)
+        same = torch.zeros_like(own)
+        if pairs:  # all texts with this target are translations of each other
+            meaning = inputs["target_key"].repeat(2)
+            same[:, : len(keys)] = meaning[:, None] == gather_with_grad(meaning)[0][None]
+            same &= ~own
+        keys = torch.cat([keys, queue])
+        if phase == "em":
+            parts, counts = self.em_parts(emma, query, keys, same, own)
+        else:
+            parts, counts = self.pair_parts(emma, query, keys, same, own, phase)
+        emma.enqueue(keys[: len(keys) - len(queue)])
+        weights = {name: args.mixture_weight if name == "mixture" else 1.0 for name in parts}
+        if "mlm" in out:
+            parts["mlm"], weights["mlm"] = out["mlm"], args.mlm_weight
+            counts["mlm"] = int((inputs["labels"][rows] != -100).sum())
+        self._sizes = counts
+        # DDP waits for a gradient of every parameter, also in a phase that does not use it.
+        unused = emma.mixture_mean.sum() + emma.mixture_log_sigma.sum() + emma.mixture_logits.sum() + query.sum()
+        first = next(iter(parts))
+        parts[first] = parts[first] + 0.0 * unused
+        return parts, weights
+
+    def pair_parts(self, emma, query, keys, same, own, phase):
+        """InfoNCE of translations; and the mixture on keys whose rank is known."""
+        args = self.args
+        ranks = torch.where(same, 1, 2)
+        loss = ranking_contrastive_loss(query, keys, ranks, temperatures=[args.contrastive_temperature], exclude=own)
+        parts, counts = {"contrastive": loss["rank_1"]}, {"contrastive": len(query)}
+        if phase == "mixture":
+            x = query.detach().repeat_interleave(args.interpolations, 0)
+            near = keys[same.long().argmax(1)].repeat_interleave(args.interpolations, 0)
+            drawn = torch.randint(len(keys), (len(x),), device=x.device)
+            between, of_share = interpolated_keys(near, keys[drawn], torch.rand(len(x), device=x.device), args.ranks)
+            posterior = emma.log_posterior(x - between, torch.zeros_like(x[:1]))
+            parts["mixture"] = gmm_loss(posterior, of_share[:, None], smoothing=args.smoothing)
+            counts["mixture"] = len(x)
+            self.follow(emma, (x * between).sum(1)[:, None], of_share[:, None], posterior.argmax(-1) + 1)
+        return parts, counts
+
+    def em_parts(self, emma, query, keys, same, own):
+        """Each side learns the ranks that the other one gives."""
+        args = self.args
+        cosines = query.detach() @ keys.T
+        posterior = emma.log_posterior(query, keys)
+        by_mixture = posterior.detach().argmax(-1) + 1
+        if emma.rank_means.isnan().any():  # no warm-up: equal steps
+            start = torch.linspace(0.9, 0.0, args.ranks, device=query.device)
+            emma.rank_means.copy_(torch.where(emma.rank_means.isnan(), start, emma.rank_means))
+        by_encoder = nearest_ranks(cosines, emma.rank_means).masked_fill(same, 1)
+        self.follow(emma, cosines, by_mixture, by_mixture, own)
+        by_mixture = by_mixture.masked_fill(same, 1)
+        options = dict(temperatures=args.temperatures, exclude=own)
+        parts = ranking_contrastive_loss(query, keys, by_mixture, **options)
+        counts = {name: int(((by_mixture == r) & ~own).any(1).sum()) for r, name in enumerate(parts, 1)}
+        parts["mixture"] = gmm_loss(posterior, by_encoder, smoothing=args.smoothing, exclude=own)
+        return parts, counts | {"mixture": int((~own).sum())}
+
+    def follow(self, emma, cosines, ranks, by_mixture, exclude=None) -> None:
+        """Update the running mean cosines with the pairs of all devices, and count the mixture's ranks."""
+        kept = torch.ones_like(ranks, dtype=torch.bool) if exclude is None else ~exclude
+        of_all = [gather_with_grad(values[kept])[0] for values in (cosines, ranks)]
+        emma.rank_means.copy_(update_means(emma.rank_means, *of_all, momentum=self.args.rank_momentum))
+        self.rank_counts += torch.bincount(by_mixture[kept].cpu() - 1, minlength=self.args.ranks)
+
+    def evaluate(self, *args, **kwargs):
+        """Also the share of pairs in each rank since the last evaluation, and the spread of the queue (1: no collapse).
+
+        Warns where a rank is empty.
+        """
+        metrics = super().evaluate(*args, **kwargs)
+        emma = self.accelerator.unwrap_model(self.model)
+        counts, extra = self.rank_counts.to(emma.queue.device), {}
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(counts)
+        if total := int(counts.sum()):
+            shares = (counts / total).tolist()
+            extra = {f"eval_rank_{rank}_share": round(share, 6) for rank, share in enumerate(shares, 1)}
+            if empty := [str(rank) for rank, share in enumerate(shares, 1) if share < EMPTY]:
+                logger.warning(
+                    "step %d: rank %s is empty: fewer than 1 in 10,000 pairs are there, so it teaches the encoder "
+                    "nothing; train with parallel=true, or more mixture_steps",
+                    self.state.global_step,
+                    ", ".join(empty),
+                )
+        if (queued := int(emma.queued)) > 1:
+            keys = emma.queue[:queued]
+            extra["eval_spread"] = round(keys.std(0, correction=0).mean().item() * keys.shape[1] ** 0.5, 4)
+        self.rank_counts.zero_()
+        if extra:
+            self.log(extra)
+        return metrics | extra
+
+
+def build(model_args: Any, args: EmmaXConfig, *, tokenizer: Any, **kwargs: Any) -> EmmaXTrainer:
+    model = EmmaX(open_cls_encoder(model_args, tokenizer), args)
+    return EmmaXTrainer(model, args, tokenizer=tokenizer, **kwargs)
+
+
+def beside(config: Any, args: EmmaXConfig) -> dict[str, int]:
+    size = getattr(config, "embedding_size", None) or config.hidden_size
+    return {
+        "momentum encoder": count_parameters(config, {})["total"],
+        "mixture": args.ranks * (2 * size + 1),
+        "masked language model": config.vocab_size,
+    }
+
+
+STAGE = Stage("emma_x", EmmaXConfig, EmmaXTrainer, learns="encoder", build=build, finished=finished, beside=beside)
