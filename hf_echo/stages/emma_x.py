@@ -118,7 +118,11 @@ class EmmaX(nn.Module):
         self.encoder.gradient_checkpointing_enable(*args, **kwargs)
 
     def forward(self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        """`query` and `key` (rows, d) of length 1, keys by the momentum encoder; `mlm` where tokens are masked."""
+        """`query` and `key` (rows, d) of length 1, keys by the momentum encoder; `mlm` where tokens are masked.
+
+        `mean`, `log_sigma` and `logits` are copies of the mixture's parameters: DDP does not allow a parameter that is
+        read outside of forward.
+        """
         ids, mask = inputs["input_ids"][rows], inputs["attention_mask"][rows]
         out = {"query": F.normalize(self.encoder(ids, mask)[1].float(), dim=-1)}
         with torch.no_grad():
@@ -128,12 +132,8 @@ class EmmaX(nn.Module):
         if "masked_ids" in inputs:
             states = self.encoder(inputs["masked_ids"][rows], mask)[0]
             out["mlm"] = self.head.loss(states, self.encoder.token_matrix, inputs["labels"][rows])
-        return out
-
-    def log_posterior(self, query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        """(n, m, ranks), with gradients of the mixture alone."""
-        mixture = (self.mixture_mean, self.mixture_log_sigma, self.mixture_logits)
-        return gmm_log_posterior(query.detach(), keys, *mixture)
+        names = ("mean", "log_sigma", "logits")
+        return out | {name: getattr(self, f"mixture_{name}").clone() for name in names}
 
     @torch.no_grad()
     def enqueue(self, keys: torch.Tensor) -> None:
@@ -171,6 +171,7 @@ class EmmaXTrainer(ClsTrainer):
             rows = rows[:n] + n * inputs["side"]
         out = model(inputs, rows)
         query, (keys, offset) = out["query"], gather_with_grad(out["key"])
+        mixture = out["mean"], out["log_sigma"], out["logits"]
         queue = emma.queue[: int(emma.queued)].clone()
         own = torch.zeros(len(query), len(keys) + len(queue), dtype=torch.bool, device=query.device)
         own.diagonal(offset).fill_(True)
@@ -181,9 +182,9 @@ class EmmaXTrainer(ClsTrainer):
             same &= ~own
         keys = torch.cat([keys, queue])
         if phase == "em":
-            parts, counts = self.em_parts(emma, query, keys, same, own)
+            parts, counts = self.em_parts(emma, mixture, query, keys, same, own)
         else:
-            parts, counts = self.pair_parts(emma, query, keys, same, own, phase)
+            parts, counts = self.pair_parts(emma, mixture, query, keys, same, own, phase)
         emma.enqueue(keys[: len(keys) - len(queue)])
         weights = {name: args.mixture_weight if name == "mixture" else 1.0 for name in parts}
         if "mlm" in out:
@@ -191,12 +192,12 @@ class EmmaXTrainer(ClsTrainer):
             counts["mlm"] = int((inputs["labels"][rows] != -100).sum())
         self._sizes = counts
         # DDP waits for a gradient of every parameter, also in a phase that does not use it.
-        unused = emma.mixture_mean.sum() + emma.mixture_log_sigma.sum() + emma.mixture_logits.sum() + query.sum()
+        unused = sum((parameters.sum() for parameters in mixture), start=query.sum())
         first = next(iter(parts))
         parts[first] = parts[first] + 0.0 * unused
         return parts, weights
 
-    def pair_parts(self, emma, query, keys, same, own, phase):
+    def pair_parts(self, emma, mixture, query, keys, same, own, phase):
         """InfoNCE of translations; and the mixture on keys whose rank is known."""
         args = self.args
         ranks = torch.where(same, 1, 2)
@@ -207,17 +208,17 @@ class EmmaXTrainer(ClsTrainer):
             near = keys[same.long().argmax(1)].repeat_interleave(args.interpolations, 0)
             drawn = torch.randint(len(keys), (len(x),), device=x.device)
             between, of_share = interpolated_keys(near, keys[drawn], torch.rand(len(x), device=x.device), args.ranks)
-            posterior = emma.log_posterior(x - between, torch.zeros_like(x[:1]))
+            posterior = gmm_log_posterior(x - between, torch.zeros_like(x[:1]), *mixture)
             parts["mixture"] = gmm_loss(posterior, of_share[:, None], smoothing=args.smoothing)
             counts["mixture"] = len(x)
             self.follow(emma, (x * between).sum(1)[:, None], of_share[:, None], posterior.argmax(-1) + 1)
         return parts, counts
 
-    def em_parts(self, emma, query, keys, same, own):
+    def em_parts(self, emma, mixture, query, keys, same, own):
         """Each side learns the ranks that the other one gives."""
         args = self.args
         cosines = query.detach() @ keys.T
-        posterior = emma.log_posterior(query, keys)
+        posterior = gmm_log_posterior(query.detach(), keys, *mixture)
         by_mixture = posterior.detach().argmax(-1) + 1
         if emma.rank_means.isnan().any():  # no warm-up: equal steps
             start = torch.linspace(0.9, 0.0, args.ranks, device=query.device)
@@ -253,8 +254,8 @@ class EmmaXTrainer(ClsTrainer):
             extra = {f"eval_rank_{rank}_share": round(share, 6) for rank, share in enumerate(shares, 1)}
             if empty := [str(rank) for rank, share in enumerate(shares, 1) if share < EMPTY]:
                 logger.warning(
-                    "step %d: rank %s is empty: fewer than 1 in 10,000 pairs are there, so it teaches the encoder "
-                    "nothing; train with parallel=true, or more mixture_steps",
+                    "step %d: empty ranks: %s (fewer than 1 in 10,000 pairs), which teach the encoder nothing; train "
+                    "with parallel=true, or more mixture_steps",
                     self.state.global_step,
                     ", ".join(empty),
                 )

@@ -126,7 +126,10 @@ def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, opt
         trainer = stages.MexmaTrainer(stages.Mexma(encoder, args), args, **given)
     else:
         args = stages.EmmaXConfig(mixture_learning_rate=0.01, contrastive_steps=1, momentum=0.9, **options)
-        trainer = stages.EmmaXTrainer(stages.EmmaX(encoder, args), args, **given)
+        model = stages.EmmaX(encoder, args)
+        model.mixture_mean.data.normal_(std=0.05)  # otherwise near vectors all have rank 1
+        model.mixture_log_sigma.data.normal_(-2, 0.05)
+        trainer = stages.EmmaXTrainer(model, args, **given)
 
     def every_third(ids, is_text, seed):
         chosen = is_text & (ids % 3 == 0)  # unequal numbers of tokens on the two processes
