@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..losses import contrastive_loss, gather_with_grad, koleo_loss, mse_loss, symmetric_contrastive_loss
+from ..losses import koleo_loss, mse_loss
 from .core.cls_encoder import ClsConfig, ClsEncoder, ClsTrainer, finished, open_cls_encoder
+from .core.in_batch import symmetric_in_batch
 from .core.stage import Stage
 from .core.unmasking_head import UnmaskingHead, head_parameters
 
@@ -169,22 +170,11 @@ class MexmaTrainer(ClsTrainer):
     def alignment(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
         source, target = out["source"], out["target"]
         if self.args.alignment == "contrastive":
-            return self.contrastive(source, target, inputs["target_key"])
+            return symmetric_in_batch(source, target, inputs["target_key"], logit_scale=self.args.logit_scale)
         size = source.shape[1]  # a mean over dimensions, where `mse_loss` has the sum
         if self.args.alignment == "masked":
             return (mse_loss(out["masked_source"], target) + mse_loss(out["masked_target"], source)) / (2 * size)
         return mse_loss(source, target) / size
-
-    def contrastive(self, source: torch.Tensor, target: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-        """Symmetric InfoNCE among the pairs of all devices (Table 6)."""
-        all_source, offset = gather_with_grad(source)
-        all_target, _ = gather_with_grad(target)
-        keys, _ = gather_with_grad(key)
-        same = key[:, None] == keys[None]
-        if all_source is source:
-            return symmetric_contrastive_loss(source, target, logit_scale=self.args.logit_scale, exclude=same)
-        options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same)
-        return (contrastive_loss(source, all_target, **options) + contrastive_loss(target, all_source, **options)) / 2
 
     def koleo(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:
         """Mean of both texts. Equal targets count once: no loss can spread them. A batch of one pair has none."""

@@ -16,16 +16,15 @@ from ..data.batching import TokenBudgetBatchSampler
 from ..data.equal_groups import EqualGroupsSampler
 from ..data.tokenized import TokenizedParallel
 from ..losses import (
-    contrastive_loss,
     distillation_loss,
     gather_with_grad,
     hard_negatives_loss,
-    symmetric_contrastive_loss,
 )
 from ..modeling import EchoConfig, EchoEncoder
 from ..utils.hub import snapshot
 from ..vocabulary.ngrams import token_ngrams
 from .core.base import CoreConfig, CoreTrainer
+from .core.in_batch import symmetric_in_batch
 from .core.stage import Embedded, Stage, teacher
 from .static_embeddings import StaticCollator, StaticEmbeddings, static_config, static_encoder
 
@@ -139,26 +138,15 @@ class StaticTrainer(CoreTrainer):
         source, target = embeddings[:n], embeddings[n : 2 * n]
         if self.teacher is not None:
             return {"distillation": self.teacher_loss(source, target, inputs)}, {"distillation": 1.0}
-        parts = {"contrastive": self.symmetric_loss(source, target, inputs)}
-        gamma = self.args.gamma
+        gamma, scale = self.args.gamma, self.args.logit_scale
+        options = dict(logit_scale=scale, one_product=not gamma)
+        parts = {"contrastive": symmetric_in_batch(source, target, inputs["target_key"], **options)}
         if not gamma:
             return parts, {"contrastive": 1.0}
         index = inputs["negative_index"]
         negatives, scale = embeddings[index.clamp(min=0)], self.args.hard_logit_scale
         parts["hard_negatives"] = hard_negatives_loss(source, target, negatives, index >= 0, logit_scale=scale)
         return parts, {"contrastive": 1 - gamma, "hard_negatives": gamma}
-
-    def symmetric_loss(self, source: torch.Tensor, target: torch.Tensor, inputs) -> torch.Tensor:
-        """Mean of both directions, among the pairs of all ranks."""
-        all_source, offset = gather_with_grad(source)
-        all_target, _ = gather_with_grad(target)
-        keys, _ = gather_with_grad(inputs["target_key"])
-        same = inputs["target_key"][:, None] == keys[None]
-        if all_source is source and not self.args.gamma:  # one process
-            return symmetric_contrastive_loss(source, target, logit_scale=self.args.logit_scale, exclude=same)
-        options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset, exclude=same)
-        back = contrastive_loss(target, all_source, **options)
-        return (contrastive_loss(source, all_target, **options) + back) / 2
 
     def teacher_loss(self, source, target, inputs):
         """Each side against the teacher's embedding of the target, among those of the whole batch."""

@@ -216,6 +216,12 @@ def test_wrong_encoders_are_one_line(toy, toy_tokenizer, tmp_path):
         Mexma(ClsEncoder(toy.plain_encoder(tokenizer, hidden_size=36), tokenizer), args)
 
 
+def test_a_text_that_is_longer_than_the_encoder(make, parts):
+    parts[1].model_max_length = 6
+    with pytest.raises(ValueError, match="tokens and the encoder has room for .*; set max_length="):
+        make()
+
+
 # Whole runs, from a recipe
 
 

@@ -152,9 +152,14 @@ class ClsTrainer(CoreTrainer):
     encoder_sides = 2
 
     def make_collator(self, args: Any, tokenizer: Any, model: Any) -> MaskedPairCollator:
-        return MaskedPairCollator(
+        collator = MaskedPairCollator(
             tokenizer, language_drop=args.language_drop, seed=args.seed, mask_probability=args.mask_probability
         )
+        data, room = self.train_dataset, tokenizer.model_max_length - collator.overhead(self.train_dataset)["prefix"]
+        longest = int(max(data.source.lengths.max(), data.target.lengths.max()))
+        if longest > room:
+            raise ValueError(f"a text has {longest} tokens and the encoder has room for {room}; set max_length={room}")
+        return collator
 
     def batch_lengths(self) -> np.ndarray:
         return text_lengths(self, self.encoder_sides)[:, : self.encoder_sides]
