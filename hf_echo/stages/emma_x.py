@@ -99,6 +99,10 @@ class EmmaX(nn.Module):
     numbers (the authors' code) all pairs would have one rank for a long time.
     """
 
+    queue: torch.Tensor
+    queued: torch.Tensor
+    rank_means: torch.Tensor
+
     def __init__(self, encoder: ClsEncoder, args: EmmaXConfig):
         super().__init__()
         size, ranks = encoder.embedding_size, args.ranks

@@ -1,0 +1,116 @@
+"""MEXMA and EMMA-X against a contrastive loss alone, at nano size on real text: equal steps from one trained encoder.
+
+    python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
+    python train_scripts/studies/mexma_trial.py outputs/nano-real/data outputs/mexma-trial --steps 150 --seeds 3
+
+Writes results.json (a row per variant and seed) and prints a table with mean and standard deviation over seeds. The
+start is trained once by alignment alone; the seeds change what comes after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+
+import yaml
+from datasets import Dataset
+
+from hf_echo.data import load_nway
+from hf_echo.evaluation import feature_spread
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.stages.run.training import train_recipe
+
+SHAPE = dict(
+    hidden_size=96,
+    intermediate_size=256,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    embedding_size=96,
+    pooling="cls",
+)
+ALIGNED = dict(stage="mexma", alignment="contrastive", unmasking_weight=0.0, koleo_weight=0.0)
+HEAD = dict(stage="mexma", head_layers=2, head_heads=4, head_ffn=256)
+VARIANTS = {
+    "contrastive alone": ALIGNED,
+    "MEXMA without token gradients (Table 11, 4)": HEAD | {"token_gradients": False, "koleo_weight": 0.0},
+    "+ token gradients (5)": HEAD | {"koleo_weight": 0.0},
+    "+ KoLeo (6)": HEAD,
+    "contrastive + unmasking (Table 6)": HEAD | {"alignment": "contrastive", "koleo_weight": 0.0},
+    "EMMA-X, pairs": dict(stage="emma_x", mixture_learning_rate=1e-2),
+    "EMMA-X, single texts": dict(stage="emma_x", mixture_learning_rate=1e-2, parallel=False),
+}
+
+
+def write_data(folder: Path, out: Path, rows: int) -> dict:
+    """A sample of short training pairs, and the fields of a recipe that name the data."""
+    out.mkdir(parents=True, exist_ok=True)
+    train = out / "train.parquet"
+    if not train.is_file():
+        data = Dataset.from_parquet(str(folder / "train.parquet")).shuffle(seed=0).select(range(rows * 4))
+        short = data.filter(lambda a, b: max(len(a), len(b)) < 100, input_columns=["source", "target"])
+        short.select(range(min(rows, len(short)))).to_parquet(train)
+    dev = {name: str(folder / f"dev_{name}.parquet") for name in ("flores", "tatoeba")}
+    return dict(train_data=str(train), dev_data=dev, cache_dir=str(out / "cache"))
+
+
+def run(out: Path, name: str, values: dict) -> dict:
+    path = out / f"{name}.yaml"
+    common = dict(max_length=48, max_rows=128, max_tokens=10**5, language_drop=0.25, eval_strategy="no")
+    common |= dict(output_dir=str(out / name), save_strategy="no", disable_tqdm=True, bf16=False, warmup_start=0.0)
+    path.write_text(yaml.safe_dump(common | values))
+    result = train_recipe(path)
+    texts = [row["text"] for row in load_nway(values["dev_data"]["flores"]) if row["lang"] == "eng_Latn"]
+    spread = feature_spread([any_encoder(str(out / name))(texts, "eng_Latn")]).spread
+    return result | {"spread": float(spread)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--start-steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", help="beginnings of variants; all by default")
+    args = parser.parse_args()
+    data = write_data(args.data, args.out, args.rows)
+    new = dict(shape=SHAPE, vocab_size=8000, max_steps=args.start_steps, learning_rate=2e-3, warmup_steps=0.1)
+    rows = [{"variant": "start", "seed": 0} | run(args.out, "start", ALIGNED | data | new)]
+    tokenizer = dict(model_name_or_path=str(args.out / "start"), max_steps=args.steps, warmup_steps=0.1)
+    for seed in range(args.seeds):
+        for number, (variant, values) in enumerate(VARIANTS.items()):
+            if args.only and not variant.startswith(tuple(args.only)):
+                continue
+            em = values["stage"] == "emma_x"
+            own = {"mixture_steps": args.steps // 3} if em else {}
+            rates = {"learning_rate": 1e-3, "seed": seed}
+            result = run(args.out, f"{number}_{seed}", values | data | tokenizer | rates | own)
+            rows.append({"variant": variant, "seed": seed} | result)
+            (args.out / "results.json").write_text(json.dumps(rows, indent=1))
+            print(variant, seed, {k: v for k, v in result.items() if "xsim" in k or k == "seconds"}, flush=True)
+    print(table(rows))
+
+
+def table(rows: list[dict]) -> str:
+    """Mean and standard deviation over seeds of each variant, as Markdown."""
+    sets = [f"eval_{name}_{measure}" for name in ("flores", "tatoeba") for measure in ("xsim", "xsimpp")]
+    measures = [*sets, "spread", "seconds"]
+    header = ["variant", "FLORES xsim", "xsim++", "Tatoeba xsim", "xsim++", "spread", "seconds"]
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    for variant in dict.fromkeys(row["variant"] for row in rows):
+        cells = []
+        for measure in measures:
+            values = [row[measure] for row in rows if row["variant"] == variant]
+            digits = 2 if measure == "spread" else 1
+            deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.mean(values):.{digits}f}{deviation}")
+        lines.append(f"| {variant} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
