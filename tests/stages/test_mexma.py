@@ -218,7 +218,10 @@ def test_wrong_encoders_are_one_line(toy, toy_tokenizer, tmp_path):
 
 def test_a_text_that_is_longer_than_the_encoder(make, parts):
     parts[1].model_max_length = 6
-    with pytest.raises(ValueError, match="tokens and the encoder has room for .*; set max_length="):
+    if hasattr(parts[1], "pair_ids"):  # Echo's positions have no end
+        make()
+        return
+    with pytest.raises(ValueError, match="a text has 5 tokens and the encoder has room for 4; set max_length=4"):
         make()
 
 

@@ -63,7 +63,7 @@ def run(out: Path, name: str, values: dict) -> dict:
     path.write_text(yaml.safe_dump(common | values))
     result = train_recipe(path)
     texts = [row["text"] for row in load_nway(values["dev_data"]["flores"]) if row["lang"] == "eng_Latn"]
-    spread = feature_spread([any_encoder(str(out / name))(texts, "eng_Latn")]).spread
+    spread = feature_spread({"eng_Latn": any_encoder(str(out / name))(texts, "eng_Latn")}).spread
     return result | {"spread": float(spread)}
 
 
