@@ -113,7 +113,8 @@ def build_speech(world: int, options: dict):
     data = SpeechRows(rows, toy["RATE"], audio_lengths(rows, toy["RATE"]))
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
     return stages.SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
-def build_mexma(toy, tokenizer, data, dev_sets, rows: int, options: dict):
+
+
 def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, options: dict):
     """Without what depends on the rows of a process: KoLeo's neighbours, dropout, and which tokens are masked."""
     options |= {"learning_rate": 0.05, "max_tokens": 10**6, "max_rows": rows, "mask_probability": 0.3}
