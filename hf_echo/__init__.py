@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         EchoSpeechEncoder,
         EchoTokenizer,
         SonarTranslationPipeline,
+        SpectrumConfig,
+        SpectrumForCausalLM,
+        SpectrumModel,
     )
 
 __version__ = "0.1.0.dev0"
@@ -47,6 +50,9 @@ __all__ = [
     "EchoSpeechEncoder",
     "EchoTokenizer",
     "SonarTranslationPipeline",
+    "SpectrumConfig",
+    "SpectrumForCausalLM",
+    "SpectrumModel",
     "pretrained",
 ]
 
@@ -101,6 +107,7 @@ def _register(configuration_auto) -> None:
         "echo_decoder": "EchoDecoderConfig",
         "echo_speech": "EchoSpeechConfig",
         "blaser": "BlaserConfig",
+        "spectrum": "SpectrumConfig",
     }.items():
         mapping._mapping[model_type] = name
         mapping._modules[model_type] = sys.modules[__name__]

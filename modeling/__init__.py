@@ -3,17 +3,26 @@
 Importing this folder registers its classes with transformers; hf_echo/__init__.py registers the configurations.
 """
 
-from transformers import AutoFeatureExtractor, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import (
+    AutoFeatureExtractor,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+)
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_blaser import BlaserConfig
 from .configuration_echo import EchoConfig, EchoDecoderConfig
 from .configuration_echo_speech import EchoSpeechConfig
+from .configuration_spectrum import SpectrumConfig
 from .feature_extraction_echo_speech import EchoAudioFeatureExtractor
+from .generation_spectrum import EncodedDocument
 from .modeling_blaser import BlaserModel
 from .modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
 from .modeling_echo_speech import EchoSpeechEncoder
 from .modeling_sonar import AutoModelForSonarTranslation, SonarForTranslation
+from .modeling_spectrum import SpectrumForCausalLM, SpectrumModel
 from .pipeline_echo import SonarTranslationPipeline
 from .tokenization_echo import EchoTokenizer
 from .tokenization_sonar import SonarTokenizer
@@ -33,9 +42,13 @@ __all__ = [
     "EchoSpeechEncoder",
     "EchoSpeechForTranslation",
     "EchoTokenizer",
+    "EncodedDocument",
     "SonarForTranslation",
     "SonarTokenizer",
     "SonarTranslationPipeline",
+    "SpectrumConfig",
+    "SpectrumForCausalLM",
+    "SpectrumModel",
 ]
 
 AutoModel.register(BlaserConfig, BlaserModel, exist_ok=True)
@@ -44,6 +57,8 @@ AutoModel.register(EchoSpeechConfig, EchoSpeechEncoder, exist_ok=True)
 AutoFeatureExtractor.register(EchoSpeechConfig, EchoAudioFeatureExtractor, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
+AutoModel.register(SpectrumConfig, SpectrumModel, exist_ok=True)
+AutoModelForCausalLM.register(SpectrumConfig, SpectrumForCausalLM, exist_ok=True)
 AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
 PIPELINE_REGISTRY.register_pipeline(
     "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSonarTranslation, type="text"

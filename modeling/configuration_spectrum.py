@@ -1,0 +1,77 @@
+"""Configuration of Spectrum (OS 9): a tower over sentence embeddings, and a token decoder that reads its states."""
+
+from __future__ import annotations
+
+from huggingface_hub.dataclasses import strict
+from transformers import LlamaConfig
+
+from .configuration_echo import EchoDecoderConfig
+
+REMOTE_CODE = {
+    "AutoConfig": "configuration_spectrum.SpectrumConfig",
+    "AutoModel": "modeling_spectrum.SpectrumModel",
+    "AutoModelForCausalLM": "modeling_spectrum.SpectrumForCausalLM",
+}
+
+
+@strict
+class SpectrumConfig(LlamaConfig):
+    """Shape of the tower (the fields of LlamaConfig) plus the sentence embeddings that it reads.
+
+    Args:
+        embedding_size: size of the sentence embeddings.
+        embedding_scale: the projected embeddings are multiplied by it, so that their values are about as large as
+            those of the tower's states.
+        max_position_embeddings: sentences of a document, at most.
+        boe_text: the sentence whose embedding is BOE, the vector in front of every document (OS 9.1).
+        sentence_prompt: decoder tokens before each sentence that is written; None: the decoder's start token.
+        decoder: configuration of the token decoder; None for a tower alone. Its `embedding_size` is the tower's
+            `hidden_size`, and `bottleneck` is False.
+    """
+
+    model_type = "spectrum"
+
+    vocab_size: int = 1  # the tower has no tokens
+    embedding_size: int = 1024
+    embedding_scale: float = 1.0
+    max_position_embeddings: int = 10_000
+    boe_text: str = "Start of text"
+    sentence_prompt: list[int] | None = None
+    decoder: EchoDecoderConfig | dict | None = None
+
+    def __post_init__(self, **kwargs):
+        if isinstance(self.decoder, dict):
+            self.decoder = EchoDecoderConfig(**self.decoder)
+        self.validate_parts()  # before @strict, which wraps the one-line error in a longer one
+        super().__post_init__(**kwargs)
+
+    def validate_parts(self) -> None:
+        for name in ("embedding_size", "embedding_scale", "max_position_embeddings"):
+            if not (value := getattr(self, name)) > 0:
+                raise ValueError(f"{name} must be positive, not {value!r}")
+        if self.decoder is None:
+            return
+        if self.decoder.bottleneck:
+            raise ValueError(
+                "the token decoder needs cross-attention to all tower states: set bottleneck=False in its configuration"
+            )
+        if self.decoder.embedding_size != self.hidden_size:
+            raise ValueError(
+                f"the token decoder reads states of size {self.decoder.embedding_size}, the tower's have "
+                f"{self.hidden_size}: set the decoder's embedding_size to the tower's hidden_size"
+            )
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """Decoder tokens before each sentence that is written."""
+        if self.sentence_prompt is not None:
+            return self.sentence_prompt
+        start = self.decoder.decoder_start_token_id
+        return [self.decoder.bos_token_id if start is None else start]
+
+    def get_text_config(self, decoder=None, encoder=None):
+        """This configuration; the token decoder's only if the caller asks for `decoder`."""
+        return self.decoder if decoder and self.decoder is not None else self
+
+    def to_dict(self):
+        return super().to_dict() | {"auto_map": dict(REMOTE_CODE)}

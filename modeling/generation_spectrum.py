@@ -1,0 +1,359 @@
+"""Encoded documents of Spectrum, and what is asked of them: answers, further sentences, scores of options (OS 9.1).
+
+A document is encoded once. `EncodedDocument` holds the keys and values of the tower's layers, so that sentences can be
+appended, and those of the decoder's cross-attention, so that a prompt costs its own tokens only. It can be used any
+number of times, saved and loaded. Texts become embeddings outside: the caller gives `encode`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from transformers import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from .masks_spectrum import PAD, tower_mask
+from .modeling_echo_base import check_finite
+
+Layers = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+@dataclass
+class EncodedDocument:
+    """One or more documents of one model, ready to be read by the decoder.
+
+    Attributes:
+        states: (documents, slots, decoder hidden); the padding is at the end or in between.
+        mask: (documents, slots) bool, False is padding.
+        positions: (documents, slots), the place in the document; 0 is BOE.
+        next_embedding: (documents, embedding_size), the predicted embedding of the next sentence.
+        tower, cross: keys and values per layer, (documents, heads, slots, head size).
+        model_key: fingerprint of the weights that made it.
+    """
+
+    states: torch.Tensor
+    mask: torch.Tensor
+    positions: torch.Tensor
+    next_embedding: torch.Tensor
+    tower: Layers
+    cross: Layers
+    model_key: str
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def select(self, rows: torch.Tensor) -> EncodedDocument:
+        """The documents of these rows; a row may come several times."""
+        layers = {
+            name: [(keys[rows], values[rows]) for keys, values in getattr(self, name)] for name in ("tower", "cross")
+        }
+        tensors = {name: getattr(self, name)[rows] for name in ("states", "mask", "positions", "next_embedding")}
+        return replace(self, **layers, **tensors)
+
+    def save(self, file: str | Path) -> None:
+        """Write a safetensors file."""
+        tensors = {name: getattr(self, name) for name in ("states", "mask", "positions", "next_embedding")}
+        for name in ("tower", "cross"):
+            for number, pair in enumerate(getattr(self, name)):
+                tensors |= {f"{name}.{number}.{kind}": part for kind, part in zip(("keys", "values"), pair)}
+        tensors = {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}
+        save_file(tensors, str(file), {"model_key": self.model_key})
+
+    @classmethod
+    def load(cls, file: str | Path, device: torch.device | str = "cpu") -> EncodedDocument:
+        """Read what `save` wrote.
+
+        Raises:
+            FileNotFoundError, ValueError: there is no such file, or it is not an encoded document.
+        """
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"no encoded document at {file}; write one with EncodedDocument.save")
+        try:
+            with safe_open(str(file), "pt", device=str(device)) as opened:
+                tensors = {name: opened.get_tensor(name) for name in opened.keys()}
+                key = (opened.metadata() or {})["model_key"]
+            layers: dict[str, Layers] = {}
+            for name in ("tower", "cross"):
+                count = sum(key.startswith(f"{name}.") for key in tensors) // 2
+                layers[name] = [(tensors[f"{name}.{i}.keys"], tensors[f"{name}.{i}.values"]) for i in range(count)]
+            plain = {name: tensors[name] for name in ("states", "mask", "positions", "next_embedding")}
+        except (SafetensorError, KeyError) as error:
+            raise ValueError(f"{file} is not an encoded document, or is damaged: encode the document again") from error
+        return cls(**plain, **layers, model_key=key)
+
+
+class SpectrumGeneration:
+    """Methods of SpectrumForCausalLM."""
+
+    @torch.no_grad()
+    def encode_document(
+        self, embeddings: torch.Tensor | Sequence[torch.Tensor], *, bidirectional: bool = True
+    ) -> EncodedDocument:
+        """Run the tower over documents, and the decoder's key and value projections over its states.
+
+        Args:
+            embeddings: (sentences, embedding_size) of one document, or a list of such, one per document.
+            bidirectional: sentences read each other in both directions, as in prefix LM and fine-tuning; False: only
+                those before them, as in sentence-level language modelling.
+
+        Raises:
+            ValueError: no documents, a document without sentences or with too many, embeddings of another size, NaN.
+        """
+        documents = [embeddings] if _is_matrix(embeddings) else list(embeddings)
+        if not documents:
+            raise ValueError("there is no document to encode")
+        size, limit = self.config.embedding_size, self.config.max_position_embeddings
+        if not self.tower.boe.any():
+            raise ValueError("the tower has no BOE: call model.tower.set_boe(encode([model.config.boe_text])[0])")
+        documents = [torch.as_tensor(document, device=self.device) for document in documents]
+        for number, document in enumerate(documents, 1):
+            if document.ndim != 2 or not len(document):
+                raise ValueError(f"document {number} has no sentences: give (sentences, {size}) embeddings")
+            if document.shape[1] != size:
+                raise ValueError(
+                    f"document {number} has embeddings of size {document.shape[1]}, the tower reads {size}: use the "
+                    "encoder that it was trained with"
+                )
+            if len(document) > limit:
+                raise ValueError(f"document {number} has {len(document):,} sentences, the limit is {limit:,}: split it")
+            check_finite(document)
+        lengths = torch.tensor([len(document) + 1 for document in documents], device=self.device)
+        padded = torch.nn.utils.rnn.pad_sequence(documents, batch_first=True)
+        padded = torch.nn.functional.pad(padded, (0, 0, 1, 0))
+        positions = torch.arange(padded.shape[1], device=self.device).expand(len(documents), -1)
+        mask = positions < lengths[:, None]
+        ids = torch.where(mask, 0, PAD)
+        prefix = lengths[:, None].expand_as(positions) if bidirectional else None
+        output = self.tower(padded, ids, positions, allowed=tower_mask(ids, positions, prefix), use_cache=True)
+        last = (torch.arange(len(documents), device=self.device), lengths - 1)
+        return self._with_states(
+            output.last_hidden_state,
+            mask=mask,
+            positions=positions,
+            next_embedding=output.next_embedding[last],
+            tower=_layers(output.past_key_values),
+        )
+
+    @torch.no_grad()
+    def append_sentences(
+        self, document: EncodedDocument, embeddings: torch.Tensor, going: torch.Tensor | None = None
+    ) -> EncodedDocument:
+        """A new encoded document with one more sentence per row; the tower computes this sentence only.
+
+        Args:
+            embeddings: (documents, embedding_size).
+            going: (documents,) bool; rows that are False get padding.
+        """
+        self._check_document(document)
+        going = torch.ones(len(document), dtype=torch.bool, device=self.device) if going is None else going
+        position = torch.where(document.mask, document.positions, -1).amax(1, keepdim=True) + 1
+        if int(position.max()) > (limit := self.config.max_position_embeddings):
+            raise ValueError(f"the document would have more than {limit:,} sentences, which is the limit")
+        mask = torch.cat([document.mask, going[:, None]], dim=1)
+        seen = mask.clone()
+        seen[:, -1] = True
+        output = self.tower(
+            torch.as_tensor(embeddings, device=self.device)[:, None],
+            torch.zeros_like(position),
+            position,
+            past_key_values=_cache(document.tower, self.config),
+            allowed=seen[:, None],
+            use_cache=True,
+        )
+        new = self._with_states(
+            output.last_hidden_state,
+            mask=mask,
+            positions=torch.cat([document.positions, position], dim=1),
+            next_embedding=torch.where(going[:, None], output.next_embedding[:, -1], document.next_embedding),
+            tower=_layers(output.past_key_values),
+        )
+        cross = [
+            (torch.cat([old[0], added[0]], dim=2), torch.cat([old[1], added[1]], dim=2))
+            for old, added in zip(document.cross, new.cross, strict=True)
+        ]
+        return replace(new, states=torch.cat([document.states, new.states], dim=1), cross=cross)
+
+    @torch.no_grad()
+    def generate(
+        self: Any,
+        document: EncodedDocument,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Write one text per prompt, as transformers' `generate` does: greedy, sampling, beams, streamer.
+
+        Args:
+            document: one document for all prompts, or one per prompt.
+            input_ids: (prompts, tokens), padded on the left, where `attention_mask` is 0; by default the prompt of a
+                new sentence.
+
+        Raises:
+            ValueError: another number of documents than prompts, or documents of another model.
+        """
+        self._check_document(document)
+        if input_ids is None:
+            input_ids = torch.tensor([self.config.prompt_ids], device=self.device).expand(len(document), -1)
+        document = _for_prompts(document, len(input_ids))
+        settings = kwargs.get("generation_config") or self.generation_config
+        wanted = {"num_beams": 1, "num_return_sequences": 1}
+        copies = max(kwargs.get(name) or getattr(settings, name, None) or default for name, default in wanted.items())
+        own = document.select(torch.arange(len(document), device=self.device).repeat_interleave(copies))
+        return self.decoder.generate(
+            encoder_outputs=BaseModelOutput(last_hidden_state=document.states),
+            attention_mask=document.mask.long(),
+            decoder_input_ids=input_ids,
+            decoder_attention_mask=attention_mask,
+            past_key_values=self._decoder_cache(own),
+            **kwargs,
+        )
+
+    @torch.no_grad()
+    def generate_sentences(
+        self: Any,
+        document: EncodedDocument,
+        encode: Callable[[list[str]], Any],
+        tokenizer: Any,
+        *,
+        max_sentences: int = 10,
+        **kwargs: Any,
+    ) -> Iterator[list[str | None]]:
+        """Continue documents sentence by sentence: write, encode what was written, append it to the tower, go on.
+
+        Each step yields the next sentence of every document, None where a document has ended (an empty sentence). The
+        caller may stop at any step. A document of `encode_document(..., bidirectional=False)` is what sentence-level
+        language modelling was trained on.
+
+        Args:
+            encode: texts -> (texts, embedding_size), the encoder of the space.
+            tokenizer: the decoder's.
+            kwargs: of transformers' `generate`; one text per document.
+        """
+        if kwargs.get("num_return_sequences", 1) != 1:
+            raise ValueError("generate_sentences writes one text per document; repeat the document for several")
+        going = torch.ones(len(document), dtype=torch.bool, device=self.device)
+        for _ in range(max_sentences):
+            rows = going.nonzero()[:, 0]
+            written = self.generate(document.select(rows), **kwargs)
+            ids = written[:, len(self.config.prompt_ids) :]
+            texts = [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+            sentences: list[str | None] = [None] * len(document)
+            for row, text in zip(rows.tolist(), texts, strict=True):
+                sentences[row] = text or None
+            going = torch.tensor([text is not None for text in sentences], device=self.device)
+            if not going.any():
+                return
+            yield sentences
+            new = torch.zeros(len(document), self.config.embedding_size, device=self.device)
+            new[going] = torch.as_tensor(encode([text for text in sentences if text]), device=self.device).to(new)
+            document = self.append_sentences(document, new, going)
+
+    @torch.no_grad()
+    def score_options(
+        self: Any,
+        document: EncodedDocument,
+        options: Sequence[Sequence[Sequence[int]]],
+        prompts: Sequence[Sequence[int]] | None = None,
+        *,
+        mean: bool = False,
+    ) -> torch.Tensor:
+        """Negative log likelihood of each option behind its document and prompt, in one batch: (rows, options).
+
+        Args:
+            document: one for all rows, or one per row.
+            options: for each row the token ids of its options, end token included where it counts.
+            prompts: token ids in front of each row's options; by default the prompt of a new sentence.
+            mean: divide by the number of the option's tokens.
+
+        Raises:
+            ValueError: rows with different numbers of options, or an option without tokens.
+        """
+        self._check_document(document)
+        counts = {len(row) for row in options}
+        if len(counts) != 1 or 0 in counts:
+            raise ValueError(f"every row needs the same number of options, at least one; found {sorted(counts)}")
+        if any(not len(option) for row in options for option in row):
+            raise ValueError("an option has no tokens")
+        prompts = [self.config.prompt_ids] * len(options) if prompts is None else prompts
+        if len(prompts) != len(options):
+            raise ValueError(f"there are {len(prompts)} prompts for {len(options)} rows of options")
+        document, count = _for_prompts(document, len(options)), counts.pop()
+        rows = torch.arange(len(options), device=self.device).repeat_interleave(count)
+        full = [[*prompt, *option] for prompt, row in zip(prompts, options, strict=True) for option in row]
+        starts = [len(prompt) - 1 for prompt in prompts for _ in range(count)]
+        width = max(map(len, full))
+        ids = torch.tensor([line + [0] * (width - len(line)) for line in full], device=self.device)
+        place = torch.arange(width - 1, device=self.device)
+        ends = torch.tensor([len(line) - 1 for line in full], device=self.device)[:, None]
+        counted = (place >= torch.tensor(starts, device=self.device)[:, None]) & (place < ends)
+        own = document.select(rows)
+        hidden = self.decoder.model(
+            input_ids=ids[:, :-1],  # padding is at the end, where the causal mask hides it
+            memory=own.states,
+            memory_mask=own.mask.long(),
+            past_key_values=self._decoder_cache(own),
+        ).last_hidden_state
+        log_likelihood = hidden.new_zeros(counted.shape, dtype=torch.float32)
+        logits = self.decoder.lm_head(hidden[counted]).float()
+        log_likelihood[counted] = -torch.nn.functional.cross_entropy(logits, ids[:, 1:][counted], reduction="none")
+        total = -log_likelihood.sum(1)
+        return (total / counted.sum(1) if mean else total).view(len(options), count)
+
+    def document_key(self: Any) -> str:
+        """Fingerprint of the weights that an encoded document depends on: a part of them, read in milliseconds."""
+        digest = hashlib.blake2b(digest_size=8)
+        attention = self.decoder.model.layers[-1].cross_attn
+        for tensor in (self.tower.boe, self.tower.norm.weight, self.tower.layers[-1].mlp.down_proj.weight[0],
+                       attention.k_proj.weight[0], attention.v_proj.weight[0]):  # fmt: skip
+            digest.update(tensor.detach().float().cpu().numpy().tobytes())
+        return digest.hexdigest()
+
+    def _with_states(self: Any, states: torch.Tensor, **fields: Any) -> EncodedDocument:
+        """States of the tower -> an encoded document, with keys and values of the decoder's cross-attention."""
+        memory = self.memory(states)
+        attentions = [layer.cross_attn for layer in self.decoder.model.layers]
+        cross = [(a._heads(a.k_proj(memory)), a._heads(a.v_proj(memory))) for a in attentions]
+        return EncodedDocument(states=memory, cross=cross, model_key=self.document_key(), **fields)
+
+    def _decoder_cache(self: Any, document: EncodedDocument) -> EncoderDecoderCache:
+        config = self.decoder.config
+        cache = EncoderDecoderCache(DynamicCache(config=config), _cache(document.cross, config))
+        cache.is_updated = dict.fromkeys(range(len(document.cross)), True)
+        return cache
+
+    def _check_document(self: Any, document: Any) -> None:
+        if not isinstance(getattr(document, "model_key", None), str):
+            raise ValueError("give an encoded document: model.encode_document(embeddings)")
+        if document.model_key != self.document_key():
+            raise ValueError("the document was encoded by a model with other weights: encode it again")
+
+
+def _is_matrix(embeddings: Any) -> bool:
+    return getattr(embeddings, "ndim", None) == 2
+
+
+def _for_prompts(document: EncodedDocument, prompts: int) -> EncodedDocument:
+    if len(document) == prompts:
+        return document
+    if len(document) != 1:
+        raise ValueError(f"there are {len(document)} documents for {prompts} prompts: give one, or one per prompt")
+    return document.select(torch.zeros(prompts, dtype=torch.long, device=document.states.device))
+
+
+def _layers(cache: Any) -> Layers:
+    return [(layer.keys, layer.values) for layer in cache.layers]
+
+
+def _cache(layers: Layers, config: Any) -> DynamicCache:
+    """A new cache with these keys and values; appending to it leaves them as they are."""
+    cache = DynamicCache(config=config)
+    for number, (keys, values) in enumerate(layers):
+        cache.update(keys, values, number)
+    return cache

@@ -1,0 +1,223 @@
+"""Spectrum: masks against a worked example, packing against documents apart, saving, remote code, bad input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from hf_echo.modeling import SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from hf_echo.modeling.masks_spectrum import attention_mask, reading_mask, token_mask, tower_mask
+from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack, sentence_segments
+
+from .spectrum_toy import BOS, EOS, SIZE, embeddings, make_decoder, make_spectrum, make_tower
+
+TOKENS = ("input_ids", "token_documents", "segment_ids", "reads", "position_ids", "labels")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_spectrum()
+
+
+def three_sentences() -> PackedDocument:
+    """Sentences of 2, 1 and 2 tokens."""
+    return PackedDocument(embeddings(3), segments=sentence_segments([[5, 6], [7], [8, 9]], [BOS], EOS))
+
+
+def test_three_sentences_read_as_in_figures_5_and_6():
+    packed = pack([three_sentences()])
+    assert packed["input_ids"].tolist() == [[BOS, 5, 6, BOS, 7, BOS, 8, 9, BOS]]
+    assert packed["labels"].tolist() == [[5, 6, EOS, 7, EOS, 8, 9, EOS, EOS]]  # the last: the document's end
+    assert packed["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0, 1, 2, 0]]
+    tower = tower_mask(packed["document_ids"], packed["positions"], packed["prefix"])
+    assert tower[0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    tokens = token_mask(packed["token_documents"], packed["segment_ids"])
+    assert tokens[0].int().tolist() == [
+        [1, 0, 0, 0, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 1, 0, 0, 0, 0, 0],
+        [0, 0, 0, 1, 1, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 1, 0, 0, 0],
+        [0, 0, 0, 0, 0, 1, 1, 0, 0],
+        [0, 0, 0, 0, 0, 1, 1, 1, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0, 1],
+    ]
+    cross = reading_mask(packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"])
+    one, two, three, end = [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]  # BOE, then the sentences before
+    assert cross[0].int().tolist() == [one, one, one, two, two, three, three, three, end]
+
+
+def test_prefix_is_read_in_both_directions_and_the_rest_is_causal():
+    packed = pack([PackedDocument(embeddings(3), prefix=2, segments=[Segment([BOS, 4, 5, EOS], 2, 3)])])
+    tower = tower_mask(packed["document_ids"], packed["positions"], packed["prefix"])
+    assert tower[0].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    assert packed["labels"].tolist() == [[-100, 5, EOS]]  # no loss on the prompt
+    cross = reading_mask(packed["token_documents"], packed["reads"], packed["document_ids"], packed["positions"])
+    assert cross[0].int().tolist() == [[1, 1, 1, 0]] * 3
+
+
+def test_a_sentence_depends_on_what_it_may_read_and_on_nothing_else(model):
+    """The gradient of each token's output by each sentence's embedding is the mask, end to end."""
+    packed = pack([three_sentences()])
+    vectors = packed.pop("embeddings").requires_grad_()
+    packed.pop("labels")
+    hidden = model(vectors, **packed).decoder_hidden_state[0]
+    reach = []
+    for token in (0, 3, 5, 8):  # the first token of each segment
+        (gradient,) = torch.autograd.grad(hidden[token].square().sum(), vectors, retain_graph=True)
+        reach.append((gradient[0, 1:].abs().sum(-1) > 1e-7).int().tolist())
+    assert reach == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("prefix", [0, 2])
+def test_two_documents_packed_are_two_documents_apart(model, prefix):
+    first = three_sentences()
+    first.prefix = prefix
+    second = PackedDocument(embeddings(2, seed=5), segments=sentence_segments([[11], [12, 13, 14]], [BOS, 3], EOS))
+    together = pack([first, second], row_length=100)
+    assert len(together["input_ids"]) == 1
+    with torch.no_grad():
+        both = model(**together)
+        apart = [model(**pack([document])) for document in (first, second)]
+    expected = torch.cat([output.decoder_hidden_state[0] for output in apart])
+    torch.testing.assert_close(both.decoder_hidden_state[0], expected, atol=1e-5, rtol=0)
+    states = torch.cat([output.tower_hidden_state[0] for output in apart])
+    torch.testing.assert_close(both.tower_hidden_state[0], states, atol=1e-5, rtol=0)
+    tokens = [int((pack([d])["labels"] != -100).sum()) for d in (first, second)]
+    mean = sum(output.loss * n for output, n in zip(apart, tokens)) / sum(tokens)
+    torch.testing.assert_close(both.loss, mean, atol=1e-5, rtol=0)
+
+
+def test_rows_padded_to_the_longest_change_nothing(model):
+    documents = [three_sentences(), PackedDocument(embeddings(1, 3), segments=sentence_segments([[4]], [BOS], EOS))]
+    packed = pack(documents)
+    assert packed["input_ids"].shape == (2, 9)
+    with torch.no_grad():
+        rows = model(**packed)
+        alone = model(**pack(documents[1:]))
+    assert rows.loss.isfinite()
+    torch.testing.assert_close(rows.decoder_hidden_state[1, :3], alone.decoder_hidden_state[0], atol=1e-5, rtol=0)
+
+
+def test_rows_without_attention_implementation_tricks_agree(model):
+    """Eager attention takes an additive mask, SDPA a boolean one."""
+    packed = pack([three_sentences()])
+    eager = make_spectrum()
+    for part in (eager.config, eager.decoder.config, eager.tower.config):
+        part._attn_implementation = "eager"
+    with torch.no_grad():
+        torch.testing.assert_close(eager(**packed).loss, model(**packed).loss, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="takes no mask of documents"):
+        attention_mask(torch.ones(1, 1, 1, dtype=torch.bool), torch.zeros(1), "flash_attention_2")
+
+
+def test_without_cross_attention_the_token_decoder_is_the_llama_that_it_was_made_from(tmp_path, toy_llama):
+    """`convert_llama` makes a token decoder; with its cross-attention switched off it writes as the Llama did."""
+    from hf_echo.checkpoints.from_llama import convert_llama
+
+    folder, llama = toy_llama
+    echo, _ = convert_llama(folder, embedding_size=16)
+    model = SpectrumForCausalLM.from_parts(make_tower(), echo.decoder)
+    for layer in model.decoder.model.layers:
+        torch.testing.assert_close(layer.cross_attn.q_proj.weight, layer.self_attn.q_proj.weight)
+        torch.nn.init.zeros_(layer.cross_attn.o_proj.weight)
+    ids = torch.tensor([[3, 5, 7, 9]])
+    with torch.no_grad():
+        logits = model(embeddings(2)[None], ids).logits
+        expected = llama(ids).logits
+    torch.testing.assert_close(logits[..., : expected.shape[-1]], expected, atol=1e-5, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def toy_llama(tmp_path_factory):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("llama")
+    words = {token: i for i, token in enumerate(["<s>", "</s>", "<unk>", *"abcdefghijklm"])}
+    backend = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=24,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        bos_token_id=0,
+        eos_token_id=1,
+        tie_word_embeddings=True,
+        initializer_range=0.3,
+    )
+    llama = LlamaForCausalLM(config).eval()
+    llama.save_pretrained(folder)
+    return folder, llama
+
+
+def test_saved_and_opened_again(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    packed = pack([three_sentences()])
+    opened = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert isinstance(opened, SpectrumForCausalLM)
+    assert opened.config.embedding_scale == model.config.embedding_scale
+    tower = AutoModel.from_pretrained(tmp_path)
+    assert isinstance(tower, SpectrumModel)
+    with torch.no_grad():
+        assert torch.equal(opened(**packed).logits, model(**packed).logits)
+        states = tower(embeddings(3)[None]).last_hidden_state
+        torch.testing.assert_close(states, model.tower(embeddings(3)[None]).last_hidden_state)
+    assert torch.equal(tower.boe, model.tower.boe)
+
+
+REMOTE = """
+import sys, torch
+from transformers import AutoModelForCausalLM, AutoModel
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True)
+AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
+assert type(model).__module__.startswith("transformers_modules")
+vectors = torch.load(sys.argv[2])
+with torch.no_grad():
+    document = model.encode_document(vectors)
+    torch.save(model(vectors[None], torch.tensor([[1, 4, 6]])).logits, sys.argv[2])
+assert len(model.generate(document, max_new_tokens=3)) == 1
+"""
+
+
+def test_opens_without_the_package(model, tmp_path, monkeypatch):
+    model.save_pretrained(tmp_path / "model")
+    torch.save(embeddings(3), tmp_path / "vectors.pt")
+    code = "import sys; sys.modules['hf_echo'] = None\n" + REMOTE
+    monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")  # torch would import the package
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    command = [sys.executable, "-c", code, str(tmp_path / "model"), str(tmp_path / "vectors.pt")]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    with torch.no_grad():
+        expected = model(embeddings(3)[None], torch.tensor([[1, 4, 6]])).logits
+    torch.testing.assert_close(torch.load(tmp_path / "vectors.pt"), expected, atol=1e-6, rtol=0)
+
+
+def test_wrong_parts_are_one_line():
+    with pytest.raises(ValueError, match="needs cross-attention to all tower states: set bottleneck=False"):
+        SpectrumForCausalLM.from_parts(make_tower(), make_decoder(bottleneck=True))
+    with pytest.raises(ValueError, match="reads states of size 20, the tower's have 16"):
+        SpectrumForCausalLM.from_parts(make_tower(), make_decoder(embedding_size=20))
+    with pytest.raises(ValueError, match="needs config.decoder"):
+        SpectrumForCausalLM(make_tower().config)
+    with pytest.raises(ValueError, match="embedding_size must be positive"):
+        SpectrumConfig(embedding_size=0)
+    with pytest.raises(ValueError, match="BOE has 3 values"):
+        make_tower().set_boe(torch.ones(3))
+    with pytest.raises(ValueError, match="must be a finite vector"):
+        make_tower().set_boe(torch.zeros(SIZE))
+    with pytest.raises(ValueError, match="reads embeddings of size 12, but was given 5"):
+        make_tower()(torch.zeros(1, 2, 5))

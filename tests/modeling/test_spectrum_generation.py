@@ -1,0 +1,213 @@
+"""Encoded documents: caches against computing everything again, saving, scores, sentence by sentence, bad input."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hf_echo.modeling import EncodedDocument
+from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack
+
+from .spectrum_toy import BOS, EOS, SIZE, VOCABULARY, embeddings, make_spectrum
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_spectrum()
+
+
+def written(model, vectors, prompt, tokens, *, prefix=None):
+    """Greedy text without any cache: the whole model for each token."""
+    ids = list(prompt)
+    prefix = len(vectors) if prefix is None else prefix
+    for _ in range(tokens):
+        segment = Segment([*ids, EOS], 1, len(vectors) + 1)
+        with torch.no_grad():
+            logits = model(**pack([PackedDocument(vectors, prefix=prefix, segments=[segment])])).logits
+        ids.append(int(logits[0, -1].argmax()))
+        if ids[-1] == EOS:
+            break
+    return ids
+
+
+def test_greedy_text_with_caches_is_the_text_without(model):
+    document = model.encode_document(embeddings(4))
+    for prompt in ([BOS, 7], [BOS, 9, 11, 3]):
+        got = model.generate(document, torch.tensor([prompt]), max_new_tokens=8, do_sample=False)[0].tolist()
+        assert got == written(model, embeddings(4), prompt, 8)
+
+
+def test_many_prompts_of_one_document_equal_one_by_one_and_leave_it_as_it_was(model):
+    document = model.encode_document(embeddings(4))
+    before = [keys.clone() for keys, _ in document.cross]
+    prompts = torch.tensor([[BOS, 7, 8], [0, BOS, 9]])
+    mask = torch.tensor([[1, 1, 1], [0, 1, 1]])
+    together = model.generate(document, prompts, mask, max_new_tokens=6, do_sample=False)
+    first = model.generate(document, prompts[:1], max_new_tokens=6, do_sample=False)
+    second = model.generate(document, prompts[1:, 1:], max_new_tokens=6, do_sample=False)
+    assert together[0].tolist()[: first.shape[1]] == first[0].tolist()
+    assert together[1, 1:].tolist()[: second.shape[1]] == second[0].tolist()
+    assert all(torch.equal(was, keys) for was, (keys, _) in zip(before, document.cross))
+
+
+def test_beams_and_samples(model):
+    """The best of as many beams as there are sequences of two tokens is the most likely sequence."""
+    document = model.encode_document(embeddings(3))
+    prompt = torch.tensor([[BOS, 7]])
+    options = [[i, j] for i in range(3, VOCABULARY) for j in range(3, VOCABULARY)]
+    allowed = dict(suppress_tokens=[0, 1, 2], length_penalty=0.0)
+    beam = model.generate(document, prompt, num_beams=VOCABULARY, max_new_tokens=2, **allowed)
+    nll = model.score_options(document, [options], [[BOS, 7]])
+    assert beam[0, 2:].tolist() == options[int(nll[0].argmin())]
+    torch.manual_seed(0)
+    sampled = model.generate(document, prompt, do_sample=True, num_return_sequences=4, max_new_tokens=5)
+    torch.manual_seed(0)
+    again = model.generate(document, prompt, do_sample=True, num_return_sequences=4, max_new_tokens=5)
+    assert sampled.shape[0] == 4 and torch.equal(sampled, again)
+    assert len({tuple(row) for row in sampled.tolist()}) > 1
+
+
+def test_documents_of_different_length_in_one_batch(model):
+    both = model.encode_document([embeddings(4), embeddings(2, 9)])
+    prompt = torch.tensor([[BOS, 5]])
+    for number, vectors in enumerate((embeddings(4), embeddings(2, 9))):
+        alone = model.encode_document(vectors)
+        torch.testing.assert_close(both.next_embedding[number], alone.next_embedding[0], atol=1e-5, rtol=0)
+        row = both.select(torch.tensor([number]))
+        got = model.generate(row, prompt, max_new_tokens=6, do_sample=False)
+        assert torch.equal(got, model.generate(alone, prompt, max_new_tokens=6, do_sample=False))
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_appending_sentences_equals_reading_them_at_once(model, bidirectional):
+    """Causal after what was encoded: the last slots of a document with a prefix."""
+    vectors = embeddings(5)
+    document = model.encode_document(vectors[:3], bidirectional=bidirectional)
+    for vector in vectors[3:]:
+        document = model.append_sentences(document, vector[None])
+    packed = pack([PackedDocument(vectors, prefix=3 if bidirectional else 0)])
+    with torch.no_grad():
+        output = model.tower(**packed)
+    states = model.memory(output.last_hidden_state)
+    torch.testing.assert_close(document.states, states, atol=1e-5, rtol=0)
+    torch.testing.assert_close(document.next_embedding, output.next_embedding[:, -1], atol=1e-5, rtol=0)
+    key = model.decoder.model.layers[1].cross_attn.k_proj(states)
+    torch.testing.assert_close(document.cross[1][0].transpose(1, 2).flatten(2), key, atol=1e-5, rtol=0)
+
+
+def test_saved_document_is_used_again(model, tmp_path):
+    document = model.encode_document([embeddings(3), embeddings(5, 2)])
+    document.save(tmp_path / "document.safetensors")
+    loaded = EncodedDocument.load(tmp_path / "document.safetensors")
+    prompt = torch.tensor([[BOS, 5], [BOS, 6]])
+    options = dict(max_new_tokens=5, do_sample=False)
+    assert torch.equal(model.generate(loaded, prompt, **options), model.generate(document, prompt, **options))
+    appended = model.append_sentences(loaded, embeddings(2, 4))
+    assert torch.equal(appended.states, model.append_sentences(document, embeddings(2, 4)).states)
+
+    other = make_spectrum(decoder=dict(initializer_range=0.4))
+    with pytest.raises(ValueError, match="model with other weights: encode it again"):
+        other.generate(loaded, prompt)
+    (tmp_path / "cut.safetensors").write_bytes((tmp_path / "document.safetensors").read_bytes()[:500])
+    with pytest.raises(ValueError, match="cut.safetensors is not an encoded document"):
+        EncodedDocument.load(tmp_path / "cut.safetensors")
+    with pytest.raises(FileNotFoundError, match="no encoded document at"):
+        EncodedDocument.load(tmp_path / "none")
+    with pytest.raises(ValueError, match="give an encoded document"):
+        model.generate(embeddings(3), prompt)
+
+
+def test_scores_are_cross_entropies(model):
+    documents = [embeddings(3), embeddings(2, 7)]
+    prompts = [[BOS, 4], [BOS, 6, 8]]
+    options = [[[5, 6, EOS], [9, EOS]], [[12, EOS], [10, 11, 12, EOS]]]
+    got = model.score_options(model.encode_document(documents), options, prompts)
+    for row in range(2):
+        for column, option in enumerate(options[row]):
+            segment = Segment([*prompts[row], *option], len(prompts[row]), len(documents[row]) + 1)
+            packed = pack([PackedDocument(documents[row], prefix=len(documents[row]), segments=[segment])])
+            with torch.no_grad():
+                expected = model(**packed).loss
+            torch.testing.assert_close(got[row, column], expected * len(option), atol=1e-4, rtol=0)
+    mean = model.score_options(model.encode_document(documents), options, prompts, mean=True)
+    torch.testing.assert_close(mean[0, 0], got[0, 0] / 3)
+
+
+class Words:
+    """Decodes ids as text; token 3 is a space, tokens from 4 letters."""
+
+    def batch_decode(self, rows, skip_special_tokens):
+        assert skip_special_tokens
+        return ["".join(" " if i == 3 else chr(93 + i) for i in row if i > 2) for row in rows.tolist()]
+
+
+def encode(texts):
+    return torch.stack([embeddings(1, seed=sum(map(ord, text)))[0] for text in texts])
+
+
+def test_sentence_by_sentence_equals_writing_each_from_the_beginning(model):
+    vectors = [embeddings(3), embeddings(1, 8)]
+    document = model.encode_document(vectors, bidirectional=False)
+    options = dict(max_new_tokens=6, do_sample=False)
+    steps = list(model.generate_sentences(document, encode, Words(), max_sentences=3, **options))
+    assert 1 <= len(steps) <= 3
+    for row in range(2):
+        own = vectors[row]
+        for step in steps:
+            ids = torch.tensor([written(model, own, [BOS], 6, prefix=0)[1:]])
+            expected = Words().batch_decode(ids, skip_special_tokens=True)[0].strip() or None
+            assert step[row] == expected
+            if expected is None:
+                break
+            own = torch.cat([own, encode([expected])])
+
+
+def test_a_document_ends_with_an_empty_sentence(model):
+    """One of two documents ends at once: its row is None, the other goes on."""
+    ending = make_spectrum()
+    document = ending.encode_document([embeddings(3), embeddings(3, 8)], bidirectional=False)
+    calls = []
+
+    def generate(document, **kwargs):
+        calls.append(len(document))
+        return torch.tensor([[BOS, 5, 6], [BOS, EOS, 0]][: len(document)])
+
+    ending.generate = generate
+    steps = list(ending.generate_sentences(document, encode, Words(), max_sentences=2))
+    assert steps == [["bc", None], ["bc", None]] and calls == [2, 1]
+    stream = ending.generate_sentences(document, encode, Words(), max_sentences=50)
+    next(stream)  # a stream: the second sentence is not written before it is asked for
+    assert len(calls) == 3
+
+
+def test_bad_documents_are_one_line(model):
+    cases = {
+        "there is no document to encode": [],
+        "document 2 has no sentences": [embeddings(2), torch.zeros(0, SIZE)],
+        "document 1 has embeddings of size 5, the tower reads 12": torch.zeros(2, 5),
+        "embedding of row 2 holds NaN": torch.tensor([[0.0] * SIZE, [float("nan")] * SIZE]),
+        "document 1 has 10,001 sentences, the limit is 10,000: split it": torch.ones(10_001, SIZE),
+    }
+    for message, documents in cases.items():
+        with pytest.raises(ValueError, match=message):
+            model.encode_document(documents)
+    one = model.encode_document(embeddings(1))
+    assert one.states.shape[1] == 2  # BOE and the only sentence
+    with pytest.raises(ValueError, match=r"same number of options, at least one; found \[1, 2\]"):
+        model.score_options(one, [[[4]], [[4], [5]]])
+    with pytest.raises(ValueError, match="an option has no tokens"):
+        model.score_options(one, [[[4], []]])
+    with pytest.raises(ValueError, match="1 prompts for 2 rows"):
+        model.score_options(one, [[[4]], [[5]]], [[BOS]])
+    with pytest.raises(ValueError, match="2 documents for 3 prompts"):
+        model.generate(model.encode_document([embeddings(1), embeddings(2)]), torch.ones(3, 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="one text per document"):
+        next(model.generate_sentences(one, encode, Words(), num_return_sequences=2))
+    without = make_spectrum()
+    without.tower.boe.zero_()
+    with pytest.raises(ValueError, match="the tower has no BOE"):
+        without.encode_document(embeddings(1))
+    short = make_spectrum(tower=dict(max_position_embeddings=2))
+    full = short.encode_document(embeddings(2))
+    with pytest.raises(ValueError, match="more than 2 sentences"):
+        short.append_sentences(full, embeddings(1))
