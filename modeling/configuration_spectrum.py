@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from huggingface_hub.dataclasses import strict
 from transformers import LlamaConfig
 
@@ -66,8 +68,9 @@ class SpectrumConfig(LlamaConfig):
         """Decoder tokens before each sentence that is written."""
         if self.sentence_prompt is not None:
             return self.sentence_prompt
-        start = self.decoder.decoder_start_token_id
-        return [self.decoder.bos_token_id if start is None else start]
+        decoder: Any = self.decoder
+        start = decoder.decoder_start_token_id
+        return [decoder.bos_token_id if start is None else start]
 
     def get_text_config(self, decoder=None, encoder=None):
         """This configuration; the token decoder's only if the caller asks for `decoder`."""

@@ -92,6 +92,13 @@ class EncodedDocument:
 class SpectrumGeneration:
     """Methods of SpectrumForCausalLM."""
 
+    config: Any
+    tower: Any
+    decoder: Any
+    device: Any
+    memory: Any
+    generation_config: Any
+
     @torch.no_grad()
     def encode_document(
         self, embeddings: torch.Tensor | Sequence[torch.Tensor], *, bidirectional: bool = True
@@ -182,7 +189,7 @@ class SpectrumGeneration:
 
     @torch.no_grad()
     def generate(
-        self: Any,
+        self,
         document: EncodedDocument,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
@@ -217,7 +224,7 @@ class SpectrumGeneration:
 
     @torch.no_grad()
     def generate_sentences(
-        self: Any,
+        self,
         document: EncodedDocument,
         encode: Callable[[list[str]], Any],
         tokenizer: Any,
@@ -257,7 +264,7 @@ class SpectrumGeneration:
 
     @torch.no_grad()
     def score_options(
-        self: Any,
+        self,
         document: EncodedDocument,
         options: Sequence[Sequence[Sequence[int]]],
         prompts: Sequence[Sequence[int]] | None = None,
@@ -306,7 +313,7 @@ class SpectrumGeneration:
         total = -log_likelihood.sum(1)
         return (total / counted.sum(1) if mean else total).view(len(options), count)
 
-    def document_key(self: Any) -> str:
+    def document_key(self) -> str:
         """Fingerprint of the weights that an encoded document depends on: a part of them, read in milliseconds."""
         digest = hashlib.blake2b(digest_size=8)
         attention = self.decoder.model.layers[-1].cross_attn
@@ -315,20 +322,20 @@ class SpectrumGeneration:
             digest.update(tensor.detach().float().cpu().numpy().tobytes())
         return digest.hexdigest()
 
-    def _with_states(self: Any, states: torch.Tensor, **fields: Any) -> EncodedDocument:
+    def _with_states(self, states: torch.Tensor, **fields: Any) -> EncodedDocument:
         """States of the tower -> an encoded document, with keys and values of the decoder's cross-attention."""
         memory = self.memory(states)
         attentions = [layer.cross_attn for layer in self.decoder.model.layers]
         cross = [(a._heads(a.k_proj(memory)), a._heads(a.v_proj(memory))) for a in attentions]
         return EncodedDocument(states=memory, cross=cross, model_key=self.document_key(), **fields)
 
-    def _decoder_cache(self: Any, document: EncodedDocument) -> EncoderDecoderCache:
+    def _decoder_cache(self, document: EncodedDocument) -> EncoderDecoderCache:
         config = self.decoder.config
         cache = EncoderDecoderCache(DynamicCache(config=config), _cache(document.cross, config))
         cache.is_updated = dict.fromkeys(range(len(document.cross)), True)
         return cache
 
-    def _check_document(self: Any, document: Any) -> None:
+    def _check_document(self, document: Any) -> None:
         if not isinstance(getattr(document, "model_key", None), str):
             raise ValueError("give an encoded document: model.encode_document(embeddings)")
         if document.model_key != self.document_key():

@@ -14,6 +14,7 @@ from .gmm import gmm_log_posterior, gmm_loss
 from .koleo import koleo_loss
 from .mse import mse_loss
 from .ranking import ranking_contrastive_loss
+from .next_embedding import next_embedding_loss
 from .sampled_translation import sampled_translation_loss
 from .self_objective import self_objective_loss
 from .semantic_ranks import interpolated_keys, nearest_ranks, update_means
@@ -37,6 +38,7 @@ __all__ = [
     "koleo_loss",
     "mse_loss",
     "nearest_ranks",
+    "next_embedding_loss",
     "one_softmax_loss",
     "rank_weight",
     "ranking_contrastive_loss",

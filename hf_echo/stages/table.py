@@ -17,6 +17,7 @@ from . import (
     token,
 )
 from .core.stage import Stage
+from .spectrum import prefix, sentences, tasks, tower
 
 STAGES: dict[str, Stage] = {
     module.STAGE.name: module.STAGE
@@ -33,5 +34,9 @@ STAGES: dict[str, Stage] = {
         speech,
         mexma,
         emma_x,
+        tower,
+        sentences,
+        prefix,
+        tasks,
     )
 }

@@ -1,0 +1,108 @@
+"""Tower and token decoder of a run: new, or from checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoTokenizer
+
+from ...inference.encode import opening
+from ...modeling import EchoDecoder, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from ...utils.did_you_mean import did_you_mean
+
+
+def check_shape(shape: dict[str, Any]) -> None:
+    """Raises ValueError for a field that a tower does not have, or a value that it cannot have."""
+    known = {field.name for field in fields(SpectrumConfig)} - {"decoder"}
+    for name in shape:
+        if name not in known:
+            raise ValueError(f"shape: a tower has no field {name!r}{did_you_mean(name, known)}")
+    SpectrumConfig(**shape)
+
+
+def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:
+    """The tower of a checkpoint, or a new one of `shape`; the last row of the embeddings is BOE.
+
+    Raises:
+        ValueError: the encoder's embeddings are of another size than the checkpoint's.
+    """
+    boe = torch.from_numpy(embeddings[[len(embeddings) - 1]][0])
+    if name := model_args.model_name_or_path:
+        tower = SpectrumModel.from_pretrained(name, dtype=torch.float32)
+        check_size(tower.config, len(boe))
+        return tower
+    tower = SpectrumModel(SpectrumConfig(**{"embedding_size": len(boe)} | model_args.shape))
+    check_size(tower.config, len(boe))
+    tower.set_boe(boe, scale="embedding_scale" not in model_args.shape)
+    return tower
+
+
+def load_spectrum(model_args: Any, embeddings: Any) -> SpectrumForCausalLM:
+    """A Spectrum, or a tower (checkpoint or new) with the token decoder that the recipe names.
+
+    Raises:
+        ValueError: there is no token decoder, or two.
+    """
+    name, size = model_args.model_name_or_path, embeddings[[0]].shape[1]
+    if name and (config := SpectrumConfig.from_pretrained(name)).decoder is not None:
+        if model_args.decoder:
+            raise ValueError(f"decoder: {name} has a token decoder already; leave the field out")
+        check_size(config, size)
+        return SpectrumForCausalLM.from_pretrained(name, dtype=torch.float32)
+    if not model_args.decoder:
+        raise ValueError(
+            "decoder is missing: the token decoder, an Echo checkpoint (of a Llama: hf-echo convert llama)"
+        )
+    return join(load_tower(model_args, embeddings), model_args.decoder)
+
+
+def join(tower: SpectrumModel, decoder_name: str) -> SpectrumForCausalLM:
+    """Tower and token decoder.
+
+    A decoder that reads sentence embeddings (bottleneck) is given all states of the tower instead, scaled to the
+    length of embeddings, and begins each sentence with the prompt that it knows.
+
+    Raises:
+        ValueError: the checkpoint has no decoder, or one that reads states of another size.
+    """
+    with opening(decoder_name) as place:
+        kind = AutoConfig.from_pretrained(place).model_type
+        if kind not in ("echo", "echo_decoder"):
+            way = f"; convert it first: hf-echo convert llama {decoder_name} OUT" if kind == "llama" else ""
+            raise ValueError(f"decoder: {decoder_name} is a model of type {kind!r}, not an Echo checkpoint{way}")
+        decoder = EchoDecoder.from_pretrained(place, dtype=torch.float32)
+        if decoder.config.bottleneck:
+            decoder.config.bottleneck = False
+            with torch.no_grad():
+                decoder.model.embedding_projection.weight.div_(tower.config.embedding_scale)
+            prompt = AutoTokenizer.from_pretrained(place).decoder_prompt_ids("eng_Latn")
+            tower.config.sentence_prompt = [int(i) for i in prompt]
+    return SpectrumForCausalLM.from_parts(tower, decoder)
+
+
+def check_size(config: SpectrumConfig, size: int) -> None:
+    if config.embedding_size != size:
+        raise ValueError(
+            f"the tower reads embeddings of size {config.embedding_size}, the encoder writes {size}: name the encoder "
+            "that the tower was trained with"
+        )
+
+
+def sizes(model_args: Any, config: Any) -> dict[str, Any]:
+    """Parameters of tower and token decoder, for a dry run; no weight is allocated."""
+    name = model_args.model_name_or_path
+    tower = SpectrumConfig.from_pretrained(name) if name else SpectrumConfig(**model_args.shape)
+    decoder = tower.decoder
+    if model_args.decoder:
+        with opening(model_args.decoder) as place:
+            decoder = EchoDecoder.config_class.from_pretrained(place)
+            if decoder.model_type != "echo_decoder":
+                decoder = EchoDecoder.from_pretrained(place).config
+    with torch.device("meta"):
+        counts = {"tower": sum(p.numel() for p in SpectrumModel(tower).parameters())}
+        if decoder is not None:
+            parameters = {id(p): p for p in EchoDecoder(decoder).parameters()}  # the head is tied to the embeddings
+            counts["token decoder"] = sum(p.numel() for p in parameters.values())
+    return {"parameters": counts | {"total": sum(counts.values())}}

@@ -1,0 +1,87 @@
+"""Prefix language modelling (OS 9.1): the first part of a document as embeddings, the rest as tokens.
+
+The tower reads the first part in both directions. With `autoencode_fraction` a share of the documents is rebuilt
+from all its embeddings instead of continued ("Spectrum auto-encode", Table 20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...modeling.packing_spectrum import PackedDocument, Segment
+from ..core.stage import Stage
+from .base import SpectrumStageConfig, SpectrumTrainer
+from .documents import DOCUMENTS, EMBEDDED
+from .parts import check_shape, load_spectrum, sizes
+
+CONTINUE, REBUILD = "Continue the document:", "Repeat the document:"
+
+
+@dataclass
+class PrefixConfig(SpectrumStageConfig):
+    """OS 9.2: 95k steps at 2e-4; a batch has 1M tokens over all devices: source, target and prompt."""
+
+    max_target: int = field(default=512, metadata={"help": "tokens of a continuation; longer ones are cut"})
+    autoencode_fraction: float = field(
+        default=0.0, metadata={"help": "share of documents that are rebuilt from their embeddings, not continued"}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.autoencode_fraction <= 1:
+            raise ValueError(f"autoencode_fraction is a share, not {self.autoencode_fraction}")
+
+
+class PrefixTrainer(SpectrumTrainer):
+    """Cross-entropy of the continuation; none on the prompt."""
+
+    def __init__(self, model, args, *, tokenizer, **kwargs):
+        self.prompts = {text: prompt_ids(model.config, tokenizer, text) for text in (CONTINUE, REBUILD)}
+        self.space = tokenizer.text_ids([" "])[0]
+        super().__init__(model, args, tokenizer=tokenizer, **kwargs)
+
+    def document(self, row, vectors, rng):
+        sentences = [ids.tolist() for ids in row["sentences"]]
+        if rng.random() < self.args.autoencode_fraction:
+            return self.packed(vectors, sentences, REBUILD)
+        split = int(rng.integers(1, len(sentences))) if len(sentences) > 1 else 0  # one sentence follows BOE alone
+        return self.packed(vectors[:split], sentences[split:], CONTINUE)
+
+    def packed(self, vectors: Any, written: Sequence[Sequence[int]], prompt: str) -> PackedDocument:
+        """Embeddings that are read and sentences that are written -> a document for the model."""
+        ids = [token for sentence in written for token in (*sentence, *self.space)]
+        ids = ids[: len(ids) - len(self.space)][: self.args.max_target]
+        start = self.prompts[prompt]
+        segment = Segment([*start, *ids, self.spectrum.decoder.eos_token_id], len(start), len(vectors) + 1)
+        return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
+
+    def batch_lengths(self):
+        """Source, target and prompt, as if all sentences were both."""
+        rows = self.train_dataset
+        return rows.windows[:, 2] + np.minimum(rows.tokens(), self.args.max_target) + len(self.prompts[CONTINUE])
+
+
+def prompt_ids(config: Any, tokenizer: Any, text: str) -> list[int]:
+    """Start token and the prompt."""
+    start = config.decoder.decoder_start_token_id
+    return [config.decoder.bos_token_id if start is None else start, *tokenizer.text_ids([text])[0]]
+
+
+def build(model_args: Any, args: PrefixConfig, *, embeddings: Any, **kwargs: Any) -> PrefixTrainer:
+    return PrefixTrainer(load_spectrum(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
+
+
+STAGE = Stage(
+    "spectrum_prefix",
+    PrefixConfig,
+    PrefixTrainer,
+    embedded=EMBEDDED,
+    build=build,
+    data=DOCUMENTS,
+    check_shape=check_shape,
+    sizes=sizes,
+)

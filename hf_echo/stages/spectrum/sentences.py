@@ -1,0 +1,45 @@
+"""Sentence-level language modelling with teacher forcing (OS 9.1): all sentences of a document in one pass.
+
+The tokens of sentence i+1 read the tower's states of BOE and sentences 1 ... i. Tower and cross-attention learn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...modeling.packing_spectrum import PackedDocument, sentence_segments
+from ..core.stage import Stage
+from .base import SpectrumStageConfig, SpectrumTrainer
+from .documents import DOCUMENTS, EMBEDDED
+from .parts import check_shape, load_spectrum, sizes
+
+
+@dataclass
+class SentencesConfig(SpectrumStageConfig):
+    """OS 9.2: 35k steps at 2e-4; a batch has 2M sentence embeddings over all devices."""
+
+
+class SentencesTrainer(SpectrumTrainer):
+    """Cross-entropy of the tokens of each sentence, and of the end of the document (an empty sentence)."""
+
+    def document(self, row, vectors, rng):
+        sentences = [ids.tolist() for ids in row["sentences"]]
+        segments = sentence_segments(sentences, self.spectrum.prompt_ids, self.spectrum.decoder.eos_token_id)
+        return PackedDocument(vectors, segments=segments)
+
+
+def build(model_args: Any, args: SentencesConfig, *, embeddings: Any, **kwargs: Any) -> SentencesTrainer:
+    return SentencesTrainer(load_spectrum(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
+
+
+STAGE = Stage(
+    "spectrum_sentences",
+    SentencesConfig,
+    SentencesTrainer,
+    embedded=EMBEDDED,
+    build=build,
+    data=DOCUMENTS,
+    check_shape=check_shape,
+    sizes=sizes,
+)

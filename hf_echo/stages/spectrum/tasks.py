@@ -1,0 +1,67 @@
+"""Supervised fine-tuning (OS 9.1): a document as embeddings, a prompt of five drawn parts, the answer as tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...modeling.packing_spectrum import PackedDocument, Segment
+from ..core.stage import Stage
+from .base import SpectrumStageConfig, SpectrumTrainer
+from .documents import DOCUMENTS, EMBEDDED
+from .parts import check_shape, load_spectrum, sizes
+from .prefix import prompt_ids
+from .prompts import draw_prompt, written_prompt
+
+PROMPT_TOKENS = 96  # about what a prompt costs beside question and choices, for batches of equal cost
+
+
+@dataclass
+class TasksConfig(SpectrumStageConfig):
+    """OS 9.2: 10k steps at 5e-6, the token decoder learns too; a batch has 1M tokens over all devices."""
+
+    learning_rate: float = field(default=5e-6, metadata={"help": "AdamW's initial learning rate"})
+    train_decoder: bool = field(default=True, metadata={"help": "the whole token decoder learns"})
+    max_target: int = field(default=256, metadata={"help": "tokens of an answer; longer ones are cut"})
+    max_sentences: int = field(default=10_000, metadata={"help": "of a document: its answer belongs to all of it"})
+
+
+class TasksTrainer(SpectrumTrainer):
+    """Cross-entropy of the answer; the prompt is drawn again for each batch."""
+
+    def __init__(self, model, args, *, train_dataset, **kwargs):
+        if missing := sum(not answer for answer in train_dataset.tasks["answer"]):
+            raise ValueError(f"{missing} documents have no answer; fine-tuning needs the column `answer` in each row")
+        super().__init__(model, args, train_dataset=train_dataset, **kwargs)
+
+    def document(self, row, vectors, rng) -> PackedDocument:
+        prompt = draw_prompt(row, rng)
+        start = prompt_ids(self.spectrum, self.tokenizer, written_prompt(prompt, self.tokenizer))
+        target = self.tokenizer.text_ids([prompt.target])[0][: self.args.max_target]
+        segment = Segment([*start, *target, self.spectrum.decoder.eos_token_id], len(start), len(vectors) + 1)
+        return PackedDocument(vectors, prefix=len(vectors), segments=[segment])
+
+    def batch_lengths(self) -> np.ndarray:
+        tasks, texts = self.train_dataset.tasks, self.tokenizer.text_ids
+        blocks = [" ".join([q or "", *c, a]) for q, c, a in zip(tasks["question"], tasks["choices"], tasks["answer"])]
+        costs = np.array([len(ids) for ids in texts(blocks)])
+        windows = self.train_dataset.windows
+        return windows[:, 2] + costs[windows[:, 0]] + PROMPT_TOKENS
+
+
+def build(model_args: Any, args: TasksConfig, *, embeddings: Any, **kwargs: Any) -> TasksTrainer:
+    return TasksTrainer(load_spectrum(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
+
+
+STAGE = Stage(
+    "spectrum_tasks",
+    TasksConfig,
+    TasksTrainer,
+    embedded=EMBEDDED,
+    build=build,
+    data=DOCUMENTS,
+    check_shape=check_shape,
+    sizes=sizes,
+)

@@ -1,0 +1,114 @@
+"""Tower warm-up (OS 9.1): predict the embedding of the next sentence from those before, by MSE or InfoNCE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...evaluation.spectrum.next_sentence import next_sentence_retrieval, tower_predictions
+from ...losses import gather_with_grad, mse_loss, next_embedding_loss
+from ...losses.next_embedding import NEGATIVES
+from ...modeling.packing_spectrum import PackedDocument
+from ..core.stage import Stage
+from .base import SpectrumStageConfig, SpectrumTrainer
+from .documents import DOCUMENTS, EMBEDDED, DevDocuments
+from .parts import check_shape, load_tower, sizes
+
+OBJECTIVES = ("infonce", "mse")
+
+
+@dataclass
+class TowerConfig(SpectrumStageConfig):
+    """OS 9.2: 55k steps at 2e-4; a batch has 2M sentence embeddings over all devices."""
+
+    objective: str = field(default="infonce", metadata={"help": "infonce (better in the paper) or mse"})
+    negatives: str = field(default="both", metadata={"help": "of infonce: document, batch or both"})
+    logit_scale: float = field(default=20.0, metadata={"help": "of infonce"})
+    metric_for_best_model: str | None = field(
+        default="next_sentence_error", metadata={"help": "dev metric that chooses the best"}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, known in (("objective", OBJECTIVES), ("negatives", NEGATIVES)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+
+
+class TowerTrainer(SpectrumTrainer):
+    """The tower alone, causal; slot i predicts sentence i+1, BOE the first."""
+
+    def freeze(self, model, args) -> None:
+        model.requires_grad_(True)
+
+    def document(self, row, vectors, rng):
+        return PackedDocument(vectors)
+
+    def count_tokens(self, inputs):
+        return int((inputs["document_ids"] >= 0).sum())
+
+    def part_sizes(self, inputs):
+        return {"next_embedding": int(_has_next(inputs).sum())}
+
+    def loss_parts(self, model, inputs):
+        names = ("embeddings", "document_ids", "positions", "prefix")
+        predictions = model(**{name: inputs[name] for name in names}).next_embedding
+        has_next = _has_next(inputs)
+        predicted = predictions[:, :-1][has_next]
+        target, document, key = (
+            inputs[name][:, 1:][has_next] for name in ("embeddings", "slot_documents", "slot_keys")
+        )
+        if self.args.objective == "mse":
+            return {"next_embedding": mse_loss(predicted, target)}, {"next_embedding": 1.0}
+        all_target, offset = gather_with_grad(target)
+        loss = next_embedding_loss(
+            predicted,
+            target,
+            document=document,
+            key=key,
+            all_target=all_target,
+            all_document=gather_with_grad(document)[0],
+            all_key=gather_with_grad(key)[0],
+            offset=offset,
+            logit_scale=self.args.logit_scale,
+            negatives=self.args.negatives,
+        )
+        return {"next_embedding": loss}, {"next_embedding": 1.0}
+
+    def measure(self, model, dev_sets: Mapping[str, DevDocuments], *, prefix="eval", tables=None):
+        """{"eval_NAME_next_sentence_error": percent of sentences that are not found among those not read yet}."""
+        metrics: dict[str, float] = {}
+        for name, dev in dev_sets.items():
+            ends = np.cumsum([len(row) for row in dev.rows["sentences"]])
+            documents = np.split(dev.embeddings(), ends[:-1])
+            found = next_sentence_retrieval(documents, tower_predictions(model, documents))
+            metrics[f"{prefix}_{name}_next_sentence_error"] = round(100 - found["prediction"], 2)
+        if metrics:
+            metrics[f"{prefix}_next_sentence_error"] = float(np.mean(list(metrics.values())))
+        return metrics
+
+
+def _has_next(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """(rows, slots - 1) bool: the next slot is of the same document."""
+    ids = inputs["document_ids"]
+    return (ids[:, :-1] == ids[:, 1:]) & (ids[:, 1:] >= 0)
+
+
+def build(model_args: Any, args: TowerConfig, *, embeddings: Any, **kwargs: Any) -> TowerTrainer:
+    return TowerTrainer(load_tower(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
+
+
+STAGE = Stage(
+    "spectrum_tower",
+    TowerConfig,
+    TowerTrainer,
+    embedded=EMBEDDED,
+    build=build,
+    data=DOCUMENTS,
+    check_shape=check_shape,
+    sizes=sizes,
+)
