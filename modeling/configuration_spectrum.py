@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from huggingface_hub.dataclasses import strict
 from transformers import LlamaConfig
 
@@ -33,7 +31,6 @@ class SpectrumConfig(LlamaConfig):
 
     model_type = "spectrum"
 
-    vocab_size: int = 1  # the tower has no tokens
     embedding_size: int = 1024
     embedding_scale: float = 1.0
     max_position_embeddings: int = 10_000
@@ -64,13 +61,15 @@ class SpectrumConfig(LlamaConfig):
             )
 
     @property
+    def start_token_id(self):
+        """The decoder's first token."""
+        start = getattr(self.decoder, "decoder_start_token_id", None)
+        return getattr(self.decoder, "bos_token_id", None) if start is None else start
+
+    @property
     def prompt_ids(self) -> list[int]:
         """Decoder tokens before each sentence that is written."""
-        if self.sentence_prompt is not None:
-            return self.sentence_prompt
-        decoder: Any = self.decoder
-        start = decoder.decoder_start_token_id
-        return [decoder.bos_token_id if start is None else start]
+        return [self.start_token_id] if self.sentence_prompt is None else self.sentence_prompt
 
     def get_text_config(self, decoder=None, encoder=None):
         """This configuration; the token decoder's only if the caller asks for `decoder`."""

@@ -93,7 +93,7 @@ class SpectrumModel(SpectrumPreTrainedModel):
         self.embedding_projection = EchoProjection(config.embedding_size, config.hidden_size)
         self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.num_hidden_layers))
         self.norm = LlamaRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.next_embedding = nn.Linear(config.hidden_size, config.embedding_size, bias=False)
+        self.next_embedding = EchoProjection(config.hidden_size, config.embedding_size)
         self.rotary_emb = LlamaRotaryEmbedding(config)
         self.gradient_checkpointing = False
         self.post_init()
@@ -201,14 +201,16 @@ class SpectrumForCausalLM(SpectrumPreTrainedModel, SpectrumGeneration):
         Raises:
             ValueError: the decoder reads one vector only (bottleneck), or states of another size than the tower's.
         """
-        values = tower.config.to_dict() | {"decoder": decoder.config.to_dict()}
-        config = SpectrumConfig.from_dict(values)
-        config._attn_implementation = tower.config._attn_implementation
+        config = tower.config  # the tower's layers read it: no copy
+        before, config.decoder = config.decoder, decoder.config
+        try:
+            config.validate_parts()
+        except ValueError:
+            config.decoder = before
+            raise
         with torch.device("meta"):
             model = cls(config)
-        decoder.config._attn_implementation = config._attn_implementation
         model.tower, model.decoder = tower, decoder
-        tower.config, config.decoder = config, decoder.config
         model.generation_config = decoder.generation_config
         model.train(tower.training)
         model._dtype_was_chosen = tower._dtype_was_chosen and decoder._dtype_was_chosen

@@ -104,14 +104,15 @@ def test_rows_padded_to_the_longest_change_nothing(model):
     torch.testing.assert_close(rows.decoder_hidden_state[1, :3], alone.decoder_hidden_state[0], atol=1e-5, rtol=0)
 
 
-def test_rows_without_attention_implementation_tricks_agree(model):
+def test_attention_implementations_agree(model):
     """Eager attention takes an additive mask, SDPA a boolean one."""
     packed = pack([three_sentences()])
     eager = make_spectrum()
-    for part in (eager.config, eager.decoder.config, eager.tower.config):
-        part._attn_implementation = "eager"
+    eager.config._attn_implementation = eager.decoder.config._attn_implementation = "eager"
     with torch.no_grad():
         torch.testing.assert_close(eager(**packed).loss, model(**packed).loss, atol=1e-5, rtol=0)
+        weights = eager.tower(embeddings(3)[None], output_attentions=True).attentions
+    assert len(weights) == 2 and weights[0][0, 0, 0].tolist() == [1, 0, 0, 0]  # BOE reads itself only
     with pytest.raises(ValueError, match="takes no mask of documents"):
         attention_mask(torch.ones(1, 1, 1, dtype=torch.bool), torch.zeros(1), "flash_attention_2")
 

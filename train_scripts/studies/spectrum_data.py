@@ -1,4 +1,4 @@
-"""Documents for the recipes of spectrum-nano: English Bible chapters and news, and news in five languages to measure on.
+"""Documents for the recipes of spectrum-nano: English Bible chapters and news, and news in five languages.
 
     python train_scripts/studies/spectrum_data.py CORPORA outputs/spectrum
 

@@ -1,7 +1,8 @@
 """Next-sentence retrieval: does the tower's prediction find the sentence that follows?
 
-After each sentence of a document, the candidates are the sentences that were not read yet, and cosine chooses. Two
-baselines need no model: the embedding of the last sentence, and the mean of all before.
+After each sentence of a document, cosine chooses the next one. The candidates are all sentences of the document except
+the last one that was read ("others"), or only those that were not read yet ("unread"). Two baselines need no model: the
+embedding of the last sentence, and the mean of all before.
 """
 
 from __future__ import annotations
@@ -26,27 +27,35 @@ def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.nd
     return predictions
 
 
-def next_sentence_retrieval(documents: Sequence[np.ndarray], predictions: Sequence[np.ndarray]) -> dict[str, float]:
+def next_sentence_retrieval(
+    documents: Sequence[np.ndarray], predictions: Sequence[np.ndarray], *, candidates: str = "others"
+) -> dict[str, float]:
     """Accuracy in percent: {"prediction", "last_sentence", "mean_before", "chance", "questions"}.
 
     A question is a place in a document with at least one sentence before and two not read yet.
 
+    Args:
+        candidates: "others" (all but the last sentence that was read) or "unread".
+
     Raises:
-        ValueError: shapes differ, or there is no question.
+        ValueError: another value of `candidates`, shapes that differ, or no question.
     """
-    right = dict.fromkeys(("prediction", "last_sentence", "mean_before"), 0)
+    if candidates not in ("others", "unread"):
+        raise ValueError(f"candidates must be 'others' or 'unread', not {candidates!r}")
+    right = dict.fromkeys(("prediction", "last_sentence", "mean_before"), 0.0)
     questions, chance = 0, 0.0
     for vectors, predicted in zip(documents, predictions, strict=True):
         if vectors.shape != predicted.shape:
             raise ValueError(f"predictions are {predicted.shape} for embeddings of {vectors.shape}")
         unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         for i in range(1, len(vectors) - 1):
-            candidates = unit[i:]
+            choices = unit[i:] if candidates == "unread" else np.concatenate([unit[i:], unit[: i - 1]])
             queries = {"prediction": predicted[i], "last_sentence": vectors[i - 1], "mean_before": unit[:i].mean(0)}
             for name, query in queries.items():
-                scores = candidates @ query
-                right[name] += bool(scores[0] >= scores.max())
-            questions, chance = questions + 1, chance + 1 / len(candidates)
+                scores = choices @ query
+                best = scores == scores.max()
+                right[name] += best[0] / best.sum()  # equal scores, of equal sentences, share the point
+            questions, chance = questions + 1, chance + 1 / len(choices)
     if not questions:
         raise ValueError("no document has three sentences: there is nothing to choose from")
     return {name: 100 * n / questions for name, n in right.items()} | {

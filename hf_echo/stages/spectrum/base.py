@@ -11,7 +11,7 @@ import torch
 
 from ...data.documents import TokenizedDocuments
 from ...losses import translation_loss
-from ...modeling.packing_spectrum import PackedDocument, pack
+from ...modeling.packing_spectrum import IGNORE, PackedDocument, pack
 from ..core.base import CoreConfig, CoreTrainer
 from .documents import DevDocuments
 
@@ -58,12 +58,15 @@ class DocumentCollator:
     Args:
         embeddings: ``numbers -> (n, embedding_size)`` of sentences by number.
         document: (row, embeddings, rng) -> the document as the stage reads it.
+        vocab_size: the decoder's vocabulary is the ids below; others are ignored as labels and read as `unknown`.
     """
 
     embeddings: Any
     document: Callable[[dict[str, Any], torch.Tensor, np.random.Generator], PackedDocument]
     row_length: int
     pad_token_id: int = 0
+    vocab_size: int | None = None
+    unknown: int = 0
     seed: int = 0
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
@@ -77,6 +80,9 @@ class DocumentCollator:
             keys.append(np.concatenate([[-1], row["keys"][: slots - 1]]))
             numbers.append(np.full(slots, row["index"]))
         batch = pack(documents, row_length=self.row_length, pad_token_id=self.pad_token_id)
+        if self.vocab_size and "labels" in batch:
+            batch["labels"][batch["labels"] >= self.vocab_size] = IGNORE
+            batch["input_ids"][batch["input_ids"] >= self.vocab_size] = self.unknown
         real = batch["document_ids"] >= 0
         for name, values in (("slot_documents", numbers), ("slot_keys", keys)):
             batch[name] = torch.full(real.shape, -1).masked_scatter_(real, torch.from_numpy(np.concatenate(values)))
@@ -92,15 +98,25 @@ class SpectrumTrainer(CoreTrainer):
 
     train_dataset: TokenizedDocuments
 
-    def __init__(self, model: Any, args: Any, *, train_dataset: TokenizedDocuments, embeddings: Any, **kwargs: Any):
+    def __init__(
+        self,
+        model: Any,
+        args: Any,
+        *,
+        train_dataset: TokenizedDocuments,
+        tokenizer: Any,
+        embeddings: Any,
+        **kwargs: Any,
+    ):
         self.embeddings = embeddings[0]
         if len(self.embeddings) != train_dataset.sentences + 1:
             raise ValueError(
                 f"there are embeddings of {len(self.embeddings) - 1} sentences, the documents have "
                 f"{train_dataset.sentences}"
             )
-        self.spectrum = model.config
-        super().__init__(model, args, train_dataset=train_dataset, **kwargs)
+        self.spectrum, self.processor = model.config, tokenizer
+        self.row_length, self.seed = args.row_length, args.seed
+        super().__init__(model, args, train_dataset=train_dataset, tokenizer=tokenizer, **kwargs)
 
     def document(self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator) -> PackedDocument:
         """A row of the documents as the stage reads it."""
@@ -115,18 +131,29 @@ class SpectrumTrainer(CoreTrainer):
             parameter.requires_grad_(args.train_decoder or reads)
 
     def make_collator(self, args: Any, tokenizer: Any, model: Any) -> DocumentCollator:
+        return self.collator(self.embeddings)
+
+    def collator(self, embeddings: Any) -> DocumentCollator:
+        """For the sentences of these embeddings."""
+        decoder, tokenizer = self.spectrum.decoder, self.processor
         return DocumentCollator(
-            self.embeddings, self.document, args.row_length, tokenizer.pad_token_id or 0, seed=args.seed
+            embeddings,
+            self.document,
+            self.row_length,
+            pad_token_id=tokenizer.pad_token_id or 0,
+            vocab_size=decoder.vocab_size if decoder is not None else None,
+            unknown=getattr(tokenizer, "sep_token_id", None) or 0,
+            seed=self.seed,
         )
 
     def batch_lengths(self) -> np.ndarray:
         return self.train_dataset.windows[:, 2] + 1
 
     def count_tokens(self, inputs: Mapping[str, Any]) -> int:
-        return int((inputs["labels"] != -100).sum()) + int((inputs["document_ids"] >= 0).sum())
+        return int((inputs["labels"] != IGNORE).sum()) + int((inputs["document_ids"] >= 0).sum())
 
     def part_sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
-        return {"language_model": int((inputs["labels"] != -100).sum())}
+        return {"language_model": int((inputs["labels"] != IGNORE).sum())}
 
     def loss_parts(self, model, inputs):
         given = {name: value for name, value in inputs.items() if name not in NOT_OF_THE_MODEL}
@@ -146,7 +173,7 @@ class SpectrumTrainer(CoreTrainer):
         rows = TokenizedDocuments(
             dev.rows, self.tokenizer, max_sentences=args.max_sentences, max_length=args.max_length
         )
-        collate = DocumentCollator(dev.embeddings(), self.document, args.row_length, self.tokenizer.pad_token_id or 0)
+        collate = self.collator(dev.embeddings())
         for start in range(0, len(rows), size):
             batch = collate([rows[i] for i in range(start, min(start + size, len(rows)))])
             yield {name: value.to(args.device) for name, value in batch.items()}

@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.encode import opening
 from ...modeling import EchoDecoder, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from ...modeling.modeling_echo_base import DECODER_FOLDER
 from ...utils.did_you_mean import did_you_mean
 
 
@@ -36,6 +37,10 @@ def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:
     tower = SpectrumModel(SpectrumConfig(**{"embedding_size": len(boe)} | model_args.shape))
     check_size(tower.config, len(boe))
     tower.set_boe(boe, scale="embedding_scale" not in model_args.shape)
+    for layer in tower.layers:
+        # A new layer adds nothing: the first states, and predictions of the next sentence, are the last embedding.
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
+        torch.nn.init.zeros_(layer.mlp.down_proj.weight)
     return tower
 
 
@@ -97,9 +102,10 @@ def sizes(model_args: Any, config: Any) -> dict[str, Any]:
     decoder = tower.decoder
     if model_args.decoder:
         with opening(model_args.decoder) as place:
-            decoder = EchoDecoder.config_class.from_pretrained(place)
-            if decoder.model_type != "echo_decoder":
-                decoder = EchoDecoder.from_pretrained(place).config
+            found = AutoConfig.from_pretrained(place)
+            if found.model_type == "echo":  # a training checkpoint, or a release with the decoder in a folder
+                found = found.decoder or AutoConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
+            decoder = found
     with torch.device("meta"):
         counts = {"tower": sum(p.numel() for p in SpectrumModel(tower).parameters())}
         if decoder is not None:

@@ -67,8 +67,7 @@ class PrefixTrainer(SpectrumTrainer):
 
 def prompt_ids(config: Any, tokenizer: Any, text: str) -> list[int]:
     """Start token and the prompt."""
-    start = config.decoder.decoder_start_token_id
-    return [config.decoder.bos_token_id if start is None else start, *tokenizer.text_ids([text])[0]]
+    return [config.start_token_id, *tokenizer.text_ids([text])[0]]
 
 
 def build(model_args: Any, args: PrefixConfig, *, embeddings: Any, **kwargs: Any) -> PrefixTrainer:

@@ -1,0 +1,76 @@
+"""Documents: files, bad rows in one line, windows, the flat view."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hf_echo.data.documents import TokenizedDocuments, flat_sentences, load_documents
+
+ROWS = [
+    {"sentences": ["One.", "Two.", "One."], "lang": "eng_Latn"},
+    {"sentences": ["Un."], "lang": "fra_Latn", "question": "How many?", "choices": ["1", "2"], "answer": "1"},
+]
+
+
+class Characters:
+    def text_ids(self, texts):
+        return [[ord(c) for c in text] for text in texts]
+
+
+def write(file, rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_jsonl_and_parquet_are_the_same_documents(tmp_path):
+    documents = load_documents(write(tmp_path / "a.jsonl", ROWS))
+    assert documents["sentences"] == [row["sentences"] for row in ROWS] and documents["answer"] == [None, "1"]
+    documents.to_parquet(tmp_path / "b.parquet")
+    assert load_documents(tmp_path / "b.parquet").to_dict() == documents.to_dict()
+    assert len(load_documents(tmp_path / "a.jsonl", limit=1)) == 1
+
+
+def test_a_text_is_cut_by_rules_or_not_at_all(tmp_path):
+    file = write(tmp_path / "a.jsonl", [{"text": "It rains. He sleeps.", "lang": "eng_Latn"}])
+    assert load_documents(file)["sentences"] == [["It rains.", "He sleeps."]]
+    assert load_documents(file, segmenter="none")["sentences"] == [["It rains. He sleeps."]]
+    with pytest.raises(ValueError, match="segmenter must be"):
+        load_documents(file, segmenter="sat")
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ({"sentences": []}, r"a.jsonl:2: the document has no sentences"),
+        ({"sentences": ["x"] * 10_001}, r"a.jsonl:2: the document has 10,001 sentences, the limit is 10,000"),
+        ({"sentences": ["x", " "]}, "a sentence is empty"),
+        ({"sentences": "x"}, "sentences must be a list of texts"),
+        ({"sentences": ["x"], "choices": ["a"], "answer": "b"}, "answer 'b' is not among its choices"),
+        ({"sentences": ["x"], "lang": "xx"}, "xx"),
+    ],
+)
+def test_bad_rows_are_one_line(tmp_path, row, message):
+    with pytest.raises(ValueError, match=message):
+        load_documents(write(tmp_path / "a.jsonl", [ROWS[0], {"lang": "eng_Latn"} | row]))
+
+
+def test_files_that_hold_no_documents(tmp_path):
+    with pytest.raises(ValueError, match="documents need the columns sentences"):
+        load_documents(write(tmp_path / "a.jsonl", [{"source": "a", "lang": "eng_Latn"}]))
+    with pytest.raises(FileNotFoundError):
+        load_documents(tmp_path / "none")
+
+
+def test_windows_and_flat_sentences(tmp_path):
+    documents = load_documents(write(tmp_path / "a.jsonl", ROWS))
+    flat = flat_sentences(documents, last=("Start", "eng_Latn"))
+    assert flat["source"] == ["One.", "Two.", "One.", "Un.", "Start"]
+    assert flat["source_lang"] == ["eng_Latn"] * 3 + ["fra_Latn", "eng_Latn"]
+    rows = TokenizedDocuments(documents, Characters(), max_sentences=2, max_length=3)
+    assert [(row["first"], len(row["sentences"])) for row in rows] == [(0, 2), (2, 1), (3, 1)]
+    assert rows[1]["sentences"][0].tolist() == [ord(c) for c in "One"]  # cut to three tokens
+    assert rows[0]["keys"][0] == rows[1]["keys"][0] != rows[0]["keys"][1]  # equal texts
+    assert rows[2]["question"] == "How many?" and rows[0]["question"] is None
+    assert rows.tokens().tolist() == [6, 3, 3] and rows.languages == ["eng_Latn", "fra_Latn"]

@@ -1,0 +1,191 @@
+"""Measures of Spectrum against counts by hand, sacrebleu and torch's FLOP counter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from hf_echo.evaluation.spectrum.choices import (
+    Choice,
+    belebele_choices,
+    choice_accuracy,
+    story_choices,
+    topic_choices,
+)
+from hf_echo.evaluation.spectrum.flops import decoder_only_flops, flops_table, spectrum_flops
+from hf_echo.evaluation.spectrum.next_sentence import next_sentence_retrieval, tower_predictions
+from hf_echo.evaluation.spectrum.rebuild import rebuild_bleu
+from hf_echo.modeling import (
+    EchoConfig,
+    EchoDecoder,
+    EchoDecoderConfig,
+    SpectrumConfig,
+    SpectrumForCausalLM,
+    SpectrumModel,
+)
+
+
+def make_model() -> SpectrumForCausalLM:
+    torch.manual_seed(0)
+    shape = dict(intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+    tower = SpectrumModel(SpectrumConfig(hidden_size=16, embedding_size=12, **shape))
+    tower.set_boe(torch.randn(12))
+    ids = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    decoder = EchoDecoderConfig(
+        vocab_size=130, hidden_size=24, embedding_size=16, bottleneck=False, initializer_range=0.3, **shape, **ids
+    )
+    return SpectrumForCausalLM.from_parts(tower, EchoDecoder(decoder)).eval()
+
+
+def test_next_sentence_counts_by_hand():
+    a, b, c, d = np.eye(4)
+    document = np.stack([a, b, c, d])
+    right = np.stack([a, b, c, d])  # row i is the prediction of sentence i+1
+    assert next_sentence_retrieval([document], [right])["prediction"] == 100
+    wrong = np.stack([a, c, d, d])
+    found = next_sentence_retrieval([document], [wrong])
+    assert found["prediction"] == 0 and found["questions"] == 2
+    assert found["chance"] == pytest.approx(100 / 3)  # three other sentences at both places
+    blind = next_sentence_retrieval([document], [np.zeros((4, 4))])  # equal scores share the point
+    assert blind["prediction"] == pytest.approx(blind["chance"])
+    expected = 100 * (1 / 3 + 1 / 2) / 2  # three, then two sentences that were not read yet
+    assert next_sentence_retrieval([document], [right], candidates="unread")["chance"] == pytest.approx(expected)
+    read = np.stack([a, b, 2 * a + c, c])  # after a and b: a again, which is among the others, and then c, the next
+    assert next_sentence_retrieval([document], [read])["prediction"] == 50
+    assert next_sentence_retrieval([document], [read], candidates="unread")["prediction"] == 100
+
+
+def test_next_sentence_errors():
+    with pytest.raises(ValueError, match="no document has three sentences"):
+        next_sentence_retrieval([np.eye(2)], [np.eye(2)])
+    with pytest.raises(ValueError, match="predictions are"):
+        next_sentence_retrieval([np.eye(3)], [np.eye(2)])
+    with pytest.raises(ValueError, match="candidates must be"):
+        next_sentence_retrieval([np.eye(3)], [np.eye(3)], candidates="all")
+
+
+def test_tower_predictions_do_not_see_what_they_predict():
+    tower = make_model().tower
+    vectors = np.random.default_rng(0).normal(size=(4, 12)).astype(np.float32)
+    other = vectors.copy()
+    other[2] += 1
+    before, after = (tower_predictions(tower, [v])[0] for v in (vectors, other))
+    assert before.shape == (4, 12)
+    np.testing.assert_allclose(before[:3], after[:3], atol=1e-6)
+    assert np.abs(before[3] - after[3]).max() > 1e-3
+
+
+def test_rebuilt_documents_by_length():
+    references = ["the cat sat on the mat today", "a b c d e f g h"]
+    table = rebuild_bleu(references, references, [2, 6])
+    assert [row["sentences"] for row in table.rows] == ["all", "1 to 4", "5 to 8"]
+    assert all(row[f"bleu{n}"] == pytest.approx(100) for row in table.rows for n in range(1, 5))
+    half = rebuild_bleu(["the cat sat on a rug today"], references[:1], [2]).rows[0]
+    assert half["bleu1"] == pytest.approx(100 * 5 / 7) and half["bleu2"] == pytest.approx(100 * 3 / 6)
+    with pytest.raises(ValueError, match="at least one"):
+        rebuild_bleu([], [], [])
+
+
+class Letters:
+    def text_ids(self, texts):
+        return [[3 + ord(c) % 120 for c in text] for text in texts]
+
+
+def embed(texts, lang):
+    return np.stack([np.random.default_rng(sum(map(ord, text + lang))).normal(size=12) for text in texts]).astype("f4")
+
+
+def test_choices_are_those_of_the_model_alone():
+    model = make_model()
+    choices = [
+        Choice(["a", "b"], "fra_Latn", "Q", ["no", "yes", "some"], 1),
+        Choice(["c"], "fra_Latn", "Which", ["one", "t", "three"], 0),
+        Choice(["d"], "eng_Latn", "", ["x", "yyyy", "zz"], 2),
+    ]
+    table = choice_accuracy(model, Letters(), embed, choices)
+    right = []
+    for choice in choices:
+        losses = []
+        for option in choice.options:
+            prompt = [1, *Letters().text_ids([choice.prompt])[0]]
+            ids = torch.tensor([[*prompt, *Letters().text_ids([option])[0], 2]])
+            document = model.encode_document(torch.tensor(embed(choice.sentences, choice.lang)))
+            states = document.states
+            with torch.no_grad():
+                hidden = model.decoder.model(ids[:, :-1], memory=states, use_cache=False).last_hidden_state
+                logits = model.decoder.lm_head(hidden).log_softmax(-1)
+            picked = logits[0].gather(1, ids[0, 1:, None])[len(prompt) - 1 :]
+            losses.append(-picked.sum().item())
+        right.append(int(np.argmin(losses) == choice.answer))
+    assert [row["accuracy"] for row in table.rows] == [50 * (right[0] + right[1]), 100 * right[2]]
+    assert [row["count"] for row in table.rows] == [2, 1] and table.rows[0]["chance"] == pytest.approx(100 / 3)
+    with pytest.raises(ValueError, match="no questions"):
+        choice_accuracy(model, Letters(), embed, [])
+
+
+def test_rows_of_public_sets_become_choices():
+    english = {"link": "l", "question_number": 1, "question": "Why?", "correct_answer_num": "3"}
+    english |= {f"mc_answer{i}": f"answer {i}" for i in range(1, 5)}
+    passage = {"link": "l", "question_number": 1, "flores_passage": "Un. Deux.", "question": "Pourquoi ?"}
+    other = passage | {"link": "m"}
+    (choice,) = belebele_choices([passage, other], [english], "fra_Latn", lambda text: text.split(". "))
+    assert (choice.sentences, choice.answer, choice.options[2]) == (["Un", "Deux."], 2, "answer 3")
+    assert "Why?" in choice.prompt
+    story = {"story_id": "s"} | {f"input_sentence_{i}": str(i) for i in range(1, 5)}
+    ending = {"story_id": "s", "sentence_quiz1": "a", "sentence_quiz2": "b", "answer_right_ending": 2}
+    (choice,) = story_choices([story], [ending], "swh_Latn")
+    assert (choice.sentences, choice.options, choice.answer) == (["1", "2", "3", "4"], ["a", "b"], 1)
+    (choice,) = topic_choices([{"text": "t", "category": "sports"}], "tur_Latn")
+    assert choice.options[choice.answer] == "sports"
+
+
+def test_flops_are_those_that_torch_counts():
+    model = make_model()
+    for part in (model.config, model.decoder.config):
+        part._attn_implementation = "eager"
+    sentences, written = 5, 3
+    encoder = EchoConfig(
+        hidden_size=8,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        embedding_size=12,
+    )
+    counted = spectrum_flops(model.config, encoder, sentences, written)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        document = model.encode_document(torch.randn(sentences, 12))
+    head = 2 * (sentences + 1) * 16 * 12  # the predicted next embedding, which no answer needs
+    rotary = 2 * (sentences + 1) * 2  # angles
+    measured = counter.get_total_flops()
+    assert measured - head == pytest.approx(counted["tower"] + counted["cross"], abs=rotary)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model.generate(document, torch.tensor([[1]]), max_new_tokens=written, min_new_tokens=written, do_sample=False)
+    assert abs(counter.get_total_flops() - counted["decoder"]) <= 0.01 * counted["decoder"]
+
+
+def test_the_paper_saves_flops_on_long_documents():
+    """Figure 8: against Llama 3.2 3B, 2 to 6 times fewer FLOPs for long documents with answers of moderate length."""
+    llama = dict(
+        vocab_size=128_256, hidden_size=3072, intermediate_size=8192, num_hidden_layers=28,
+        num_attention_heads=24, num_key_value_heads=8, head_dim=128,
+    )  # fmt: skip
+    tower = dict(
+        hidden_size=8192, intermediate_size=28_672, num_hidden_layers=6, num_attention_heads=64, num_key_value_heads=8
+    )
+    decoder = EchoDecoderConfig(**llama, embedding_size=8192, bottleneck=False)
+    encoder = EchoConfig(
+        vocab_size=256_232,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+    )
+    table = flops_table(SpectrumConfig(**tower, decoder=decoder), encoder, decoder)
+    ratio = {(row["document"], row["written"]): row["ratio"] for row in table.rows}
+    assert 2 < ratio[8_000, 100] < 6
+    assert ratio[32_000, 100] > ratio[8_000, 100] > ratio[500, 100]
+    assert decoder_only_flops(decoder, 8_000, 0) < decoder_only_flops(decoder, 8_000, 1)

@@ -1,0 +1,110 @@
+"""What the models of spectrum-nano can do on news documents, for docs/trials/spectrum.md.
+
+    python train_scripts/studies/spectrum_report.py outputs/spectrum outputs/spectrum-nano
+
+Prints next-sentence retrieval, the negative log likelihood of a document's text given its own embeddings and those of
+another document, and BLEU of documents rebuilt from their embeddings. Embeddings are of five languages, text is English.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer
+
+import hf_echo
+from hf_echo.data.documents import load_documents
+from hf_echo.evaluation.spectrum.next_sentence import next_sentence_retrieval, tower_predictions
+from hf_echo.evaluation.spectrum.rebuild import rebuild_bleu
+from hf_echo.inference.translate import Translator
+from hf_echo.modeling import SpectrumForCausalLM, SpectrumModel
+from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack, sentence_segments
+from hf_echo.stages.spectrum.documents import DevDocuments
+from hf_echo.stages.spectrum.prefix import REBUILD, prompt_ids
+
+LANGUAGES = ("eng_Latn", "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
+ENCODER = str(hf_echo.pretrained("echo-nano"))
+FIRST = 8  # sentences of a document, as in training of the prefix stage
+TOKENS = 64
+
+
+def split(vectors: np.ndarray, documents: list[list[str]]) -> list[np.ndarray]:
+    return np.split(vectors, np.cumsum([len(row) for row in documents])[:-1])
+
+
+@torch.no_grad()
+def nll(model, documents: list[PackedDocument]) -> float:
+    """Nats per token."""
+    total = count = 0.0
+    for start in range(0, len(documents), 4):
+        batch = pack(documents[start : start + 4])
+        known = model.config.decoder.vocab_size
+        batch["labels"][batch["labels"] >= known] = -100
+        batch["input_ids"].clamp_(max=known - 1)
+        tokens = int((batch["labels"] != -100).sum())
+        total, count = total + model(**batch).loss.item() * tokens, count + tokens
+    return total / count
+
+
+def own_and_other(model, vectors: list[np.ndarray], make) -> tuple[float, float]:
+    """NLL of each document's text given its own embeddings, and given those of the next document."""
+    own = [torch.from_numpy(v) for v in vectors]
+    others = [torch.from_numpy(np.resize(vectors[(i + 1) % len(vectors)], v.shape)) for i, v in enumerate(vectors)]
+    return tuple(nll(model, [make(v, i) for i, v in enumerate(group)]) for group in (own, others))
+
+
+def main(data: Path, models: Path) -> None:
+    rows = {lang: load_documents(data / f"news_{lang}.jsonl") for lang in LANGUAGES}
+    texts = rows["eng_Latn"]["sentences"]
+    cache = str(models / "cache")
+    vectors = {lang: split(DevDocuments(rows[lang], ENCODER, cache).embeddings(), texts) for lang in LANGUAGES}
+
+    tower = SpectrumModel.from_pretrained(models / "1_tower", dtype=torch.float32)
+    for candidates in ("others", "unread"):
+        for lang in LANGUAGES:
+            found = next_sentence_retrieval(
+                vectors[lang], tower_predictions(tower, vectors[lang]), candidates=candidates
+            )
+            print("next sentence", candidates, lang, {name: round(value, 1) for name, value in found.items()})
+
+    tokenizer = AutoTokenizer.from_pretrained(ENCODER)
+    ids = [[sentence[:TOKENS] for sentence in tokenizer.text_ids(row)] for row in texts]
+    for name in ("2_sentences", "3_prefix"):
+        model = SpectrumForCausalLM.from_pretrained(models / name, dtype=torch.float32).eval()
+        end, start = model.config.decoder.eos_token_id, prompt_ids(model.config, tokenizer, REBUILD)
+        space = tokenizer.text_ids([" "])[0]
+
+        def next_sentences(own, i):
+            return PackedDocument(own, segments=sentence_segments(ids[i], model.config.prompt_ids, end))
+
+        def rebuilt(own, i):
+            joined = [token for sentence in ids[i][:FIRST] for token in (*sentence, *space)][:200]
+            return PackedDocument(own, len(own), [Segment([*start, *joined, end], len(start), len(own) + 1)])
+
+        for lang in LANGUAGES:
+            if name == "2_sentences":
+                figures = own_and_other(model, vectors[lang], next_sentences)
+            else:
+                figures = own_and_other(model, [v[:FIRST] for v in vectors[lang]], rebuilt)
+            print(name, lang, "own %.3f other %.3f" % figures)
+
+    chosen = range(0, len(texts), 4)
+    references, written = [" ".join(texts[i][:FIRST]) for i in chosen], []
+    for i in chosen:
+        document = model.encode_document(torch.from_numpy(vectors["eng_Latn"][i][:FIRST]))
+        out = model.generate(document, torch.tensor([start]), max_new_tokens=200, do_sample=False)
+        written.append(tokenizer.decode(out[0, len(start) :], skip_special_tokens=True))
+    lengths = [len(texts[i][:FIRST]) for i in chosen]
+    print(rebuild_bleu(written, references, lengths).to_markdown())
+    print(written[0][:300])
+    translator = Translator(ENCODER)
+    alone = [" ".join(translator(texts[i][:FIRST], "eng_Latn", "eng_Latn")) for i in chosen]
+    print("echo-nano's decoder, sentence by sentence")
+    print(rebuild_bleu(alone, references, lengths).to_markdown())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
