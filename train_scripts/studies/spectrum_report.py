@@ -3,7 +3,8 @@
     python train_scripts/studies/spectrum_report.py outputs/spectrum outputs/spectrum-nano
 
 Prints next-sentence retrieval, the negative log likelihood of a document's text given its own embeddings and those of
-another document, and BLEU of documents rebuilt from their embeddings. Embeddings are of five languages, text is English.
+another document, and BLEU of documents rebuilt from their embeddings. Embeddings are of five languages, the text is
+English.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import hf_echo
 from hf_echo.data.documents import load_documents
 from hf_echo.evaluation.spectrum.next_sentence import next_sentence_retrieval, tower_predictions
 from hf_echo.evaluation.spectrum.rebuild import rebuild_bleu
-from hf_echo.inference.translate import Translator
+from hf_echo.inference.translate import load_translator, translate
 from hf_echo.modeling import SpectrumForCausalLM, SpectrumModel
 from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack, sentence_segments
 from hf_echo.stages.spectrum.documents import DevDocuments
@@ -72,24 +73,27 @@ def main(data: Path, models: Path) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(ENCODER)
     ids = [[sentence[:TOKENS] for sentence in tokenizer.text_ids(row)] for row in texts]
-    for name in ("2_sentences", "3_prefix"):
-        model = SpectrumForCausalLM.from_pretrained(models / name, dtype=torch.float32).eval()
-        end, start = model.config.decoder.eos_token_id, prompt_ids(model.config, tokenizer, REBUILD)
-        space = tokenizer.text_ids([" "])[0]
+    model = SpectrumForCausalLM.from_pretrained(models / "2_sentences", dtype=torch.float32).eval()
+    end = model.config.decoder.eos_token_id
+    prompt, space = model.config.prompt_ids, tokenizer.text_ids([" "])[0]
 
-        def next_sentences(own, i):
-            return PackedDocument(own, segments=sentence_segments(ids[i], model.config.prompt_ids, end))
+    def next_sentences(own: torch.Tensor, i: int) -> PackedDocument:
+        return PackedDocument(own, segments=sentence_segments(ids[i], prompt, end))
 
-        def rebuilt(own, i):
-            joined = [token for sentence in ids[i][:FIRST] for token in (*sentence, *space)][:200]
-            return PackedDocument(own, len(own), [Segment([*start, *joined, end], len(start), len(own) + 1)])
+    for lang in LANGUAGES:
+        own, other = own_and_other(model, vectors[lang], next_sentences)
+        print(f"2_sentences {lang}: own {own:.3f}, other {other:.3f}", flush=True)
 
-        for lang in LANGUAGES:
-            if name == "2_sentences":
-                figures = own_and_other(model, vectors[lang], next_sentences)
-            else:
-                figures = own_and_other(model, [v[:FIRST] for v in vectors[lang]], rebuilt)
-            print(name, lang, "own %.3f other %.3f" % figures)
+    model = SpectrumForCausalLM.from_pretrained(models / "3_prefix", dtype=torch.float32).eval()
+    start = prompt_ids(model.config, tokenizer, REBUILD)
+
+    def rebuilt(own: torch.Tensor, i: int) -> PackedDocument:
+        joined = [token for sentence in ids[i][:FIRST] for token in (*sentence, *space)][:200]
+        return PackedDocument(own, len(own), [Segment([*start, *joined, end], len(start), len(own) + 1)])
+
+    for lang in LANGUAGES:
+        own, other = own_and_other(model, [v[:FIRST] for v in vectors[lang]], rebuilt)
+        print(f"3_prefix {lang}: own {own:.3f}, other {other:.3f}", flush=True)
 
     chosen = range(0, len(texts), 4)
     references, written = [" ".join(texts[i][:FIRST]) for i in chosen], []
@@ -100,8 +104,8 @@ def main(data: Path, models: Path) -> None:
     lengths = [len(texts[i][:FIRST]) for i in chosen]
     print(rebuild_bleu(written, references, lengths).to_markdown())
     print(written[0][:300])
-    translator = Translator(ENCODER)
-    alone = [" ".join(translator(texts[i][:FIRST], "eng_Latn", "eng_Latn")) for i in chosen]
+    translator = load_translator(ENCODER)
+    alone = [" ".join(translate(*translator, texts[i][:FIRST], "eng_Latn", "eng_Latn")) for i in chosen]
     print("echo-nano's decoder, sentence by sentence")
     print(rebuild_bleu(alone, references, lengths).to_markdown())
 

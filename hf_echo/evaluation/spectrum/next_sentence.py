@@ -58,7 +58,7 @@ def next_sentence_retrieval(
             questions, chance = questions + 1, chance + 1 / len(choices)
     if not questions:
         raise ValueError("no document has three sentences: there is nothing to choose from")
-    return {name: 100 * n / questions for name, n in right.items()} | {
+    return {name: float(100 * n / questions) for name, n in right.items()} | {
         "chance": 100 * chance / questions,
         "questions": questions,
     }

@@ -1,0 +1,271 @@
+"""Stages of Spectrum on documents: losses against the model called by hand, recipes from end to end, resume, errors."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, TrainerCallback
+
+import hf_echo
+import hf_echo.stages.run.training as training
+from hf_echo.losses import mse_loss, next_embedding_loss
+from hf_echo.modeling import SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from hf_echo.stages.run.dry_run import dry_run
+from hf_echo.stages.run.training import train_recipe
+from hf_echo.stages.spectrum.prefix import CONTINUE, REBUILD
+
+pytestmark = pytest.mark.trains
+
+NANO = str(hf_echo.pretrained("echo-nano"))
+SHAPE = dict(hidden_size=256, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=1)
+SUBJECTS, VERBS = ("The dog", "A woman", "My friend", "The river"), ("sleeps", "sings", "waits")
+
+
+def documents() -> list[dict]:
+    rows = [
+        {"sentences": [f"{subject} {verb} near house {i}." for verb in VERBS[: 1 + i % 3]], "lang": "eng_Latn"}
+        for i, subject in enumerate(SUBJECTS * 3)
+    ]
+    choices = list(SUBJECTS)
+    asked = {"task": "Who is it?", "question": "Who?", "choices": choices}
+    return [row | asked | {"answer": choices[i % 4]} for i, row in enumerate(rows)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spectrum")
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recipe(place):
+    def write(name: str, stage: str, **values):
+        fields = dict(
+            stage=stage,
+            teacher=NANO,
+            train_data=str(place / "train.jsonl"),
+            max_steps=2,
+            learning_rate=1e-2,
+            warmup_steps=0,
+            max_tokens=12 if stage in ("spectrum_tower", "spectrum_sentences") else 600,
+            row_length=40,
+            save_steps=2,
+            logging_steps=1,
+            use_cpu=True,
+            disable_tqdm=True,
+            output_dir=str(place / name),
+            cache_dir=str(place / "cache"),
+        )
+        if stage == "spectrum_tower":
+            fields |= dict(shape=SHAPE, tokenizer_name_or_path=NANO)
+        file = place / f"{name}.yaml"
+        file.write_text(yaml.safe_dump({k: v for k, v in (fields | values).items() if v is not None}))
+        return file
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def tower(recipe, place):
+    train_recipe(recipe("tower", "spectrum_tower"))
+    return str(place / "tower")
+
+
+@pytest.fixture(scope="module")
+def spectrum(recipe, place, tower):
+    train_recipe(recipe("sentences", "spectrum_sentences", model_name_or_path=tower, decoder=NANO))
+    return str(place / "sentences")
+
+
+@pytest.fixture
+def caught(monkeypatch):
+    """caught(recipe): the trainer of a recipe, which is not trained."""
+
+    def catch(path, **overrides):
+        class Caught(Exception):
+            pass
+
+        found, build = [], training.build_trainer
+
+        def keep(*args, **kwargs):
+            found.append(build(*args, **kwargs))
+            raise Caught
+
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "build_trainer", keep)
+            with pytest.raises(Caught):
+                train_recipe(path, overrides, fresh=True)
+        return found[0]
+
+    return catch
+
+
+def vectors(trainer, row):
+    numbers = np.arange(row["first"], row["first"] + len(row["sentences"]))
+    return torch.from_numpy(trainer.embeddings[numbers])
+
+
+@pytest.mark.parametrize("objective", ["infonce", "mse"])
+def test_tower_predicts_each_sentence_from_those_before(recipe, caught, objective):
+    trainer = caught(recipe("loss", "spectrum_tower", objective=objective))
+    model, rows = trainer.model.eval(), [trainer.train_dataset[i] for i in range(5)]
+    for parameter in model.layers.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    predicted, target, document, key = [], [], [], []
+    with torch.no_grad():
+        for row in rows:  # each document alone
+            own = vectors(trainer, row)
+            predicted.append(model(own[None, :-1]).next_embedding[0])
+            target.append(own)
+            document += [row["index"]] * len(own)
+            key += row["keys"].tolist()
+        predicted, target = torch.cat(predicted), torch.cat(target)
+        parts, _ = trainer.loss_parts(model, trainer.data_collator(rows))
+    if objective == "mse":
+        expected = mse_loss(predicted, target)
+    else:
+        expected = next_embedding_loss(
+            predicted, target, document=torch.tensor(document), key=torch.tensor(key), logit_scale=20.0
+        )
+    torch.testing.assert_close(parts["next_embedding"], expected, atol=1e-4, rtol=1e-5)
+
+
+def test_a_new_tower_predicts_the_last_sentence(recipe, caught):
+    trainer = caught(recipe("new", "spectrum_tower"))
+    own = vectors(trainer, trainer.train_dataset[2])
+    with torch.no_grad():
+        predicted = trainer.model(own[None]).next_embedding[0]
+    before = torch.cat([trainer.model.boe[None], own])
+    assert torch.nn.functional.cosine_similarity(predicted, before).min() > 0.9999
+    boe = trainer.embeddings[[trainer.train_dataset.sentences]][0]
+    np.testing.assert_allclose(trainer.model.boe.numpy(), boe)
+
+
+def test_sentence_stage_trains_tower_and_cross_attention_only(recipe, caught, tower):
+    trainer = caught(recipe("frozen", "spectrum_sentences", model_name_or_path=tower, decoder=NANO))
+    learned = {name for name, p in trainer.model.named_parameters() if p.requires_grad}
+    assert all(name.startswith("tower.") or "cross_att" in name or "projection" in name for name in learned)
+    assert "tower.next_embedding.weight" not in learned
+    batch = trainer.data_collator([trainer.train_dataset[i] for i in range(4)])
+    loss, _ = trainer.loss_parts(trainer.model.train(), batch)
+    loss["language_model"].backward()
+    grown = {name for name, p in trainer.model.named_parameters() if p.grad is not None}
+    assert grown == learned  # DDP would wait for others
+    texts = AutoTokenizer.from_pretrained(NANO)
+    written = batch["labels"][0]
+    assert texts.decode(written[written >= 0].tolist()).count("</s>") >= 2  # a sentence, and the document's end
+
+
+def test_before_training_a_sentence_is_as_likely_as_from_its_translation_decoder(recipe, caught, tower):
+    """With one state to read, the cross-attention of echo-nano's decoder is what it was: it reads an embedding."""
+    from hf_echo.modeling import EchoDecoder
+
+    trainer = caught(recipe("join", "spectrum_sentences", decoder=NANO, shape=SHAPE, model_name_or_path=None))
+    model, own = trainer.model.eval(), vectors(trainer, trainer.train_dataset[2])[:1]
+    decoder = EchoDecoder.from_pretrained(NANO, dtype=torch.float32).eval()
+    ids = torch.tensor([model.config.prompt_ids])
+    scale = model.tower.boe.norm() / own.norm()  # the tower's last norm makes embeddings as long as BOE
+    with torch.no_grad():
+        state = model.tower(own[None]).last_hidden_state[:, 1:]
+        hidden = model.decoder.model(ids, memory=model.memory(state), use_cache=False).last_hidden_state
+        expected = decoder.model(ids, memory=own[None] * scale, use_cache=False).last_hidden_state
+    torch.testing.assert_close(hidden, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_prefix_is_read_and_the_rest_written(recipe, caught, spectrum):
+    trainer = caught(recipe("prefix", "spectrum_prefix", model_name_or_path=spectrum))
+    texts, row = trainer.tokenizer, trainer.train_dataset[2]
+    sentences = documents()[2]["sentences"]
+    splits = set()
+    for seed in range(20):
+        document = trainer.document(row, vectors(trainer, row), np.random.default_rng(seed))
+        (segment,) = document.segments
+        n = len(document.embeddings)
+        splits.add(n)
+        assert document.prefix == n and segment.reads == n + 1
+        assert texts.decode(segment.ids[segment.prompt : -1]) == " ".join(sentences[n:])
+        assert CONTINUE in texts.decode(segment.ids[: segment.prompt])
+    assert splits == {1, 2}
+    trainer.args.autoencode_fraction = 1.0
+    (segment,) = trainer.document(row, vectors(trainer, row), np.random.default_rng(0)).segments
+    assert texts.decode(segment.ids[segment.prompt : -1]) == " ".join(sentences)
+    assert REBUILD in texts.decode(segment.ids[: segment.prompt]) and segment.reads == len(sentences) + 1
+
+
+def test_stages_follow_each_other_and_open_again(recipe, place, spectrum):
+    prefix = recipe("chain3", "spectrum_prefix", model_name_or_path=spectrum, autoencode_fraction=0.5)
+    results = train_recipe(prefix, {"dev_data": {"own": str(place / "train.jsonl")}, "eval_strategy": "no"})
+    assert results["stage"] == "spectrum_prefix" and 0 < results["eval_own_nll"] < 20
+    train_recipe(recipe("chain4", "spectrum_tasks", model_name_or_path=str(place / "chain3")))
+    model = SpectrumForCausalLM.from_pretrained(place / "chain4")
+    before = SpectrumForCausalLM.from_pretrained(place / "chain3")
+    assert not torch.equal(model.get_input_embeddings().weight, before.get_input_embeddings().weight)  # it learns
+    assert torch.equal(model.tower.boe, SpectrumModel.from_pretrained(place / "tower").boe)
+    assert "spectrum_tasks" in (place / "chain4" / "README.md").read_text()
+
+
+class Stop(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stage", ["spectrum_tower", "spectrum_prefix"])
+def test_a_stopped_run_resumes_exactly(recipe, place, spectrum, monkeypatch, stage):
+    start = dict(model_name_or_path=spectrum if stage == "spectrum_prefix" else None, max_steps=5)
+    train_recipe(recipe(f"whole-{stage}", stage, **start))
+    path, build = recipe(f"stopped-{stage}", stage, **start), training.build_trainer
+
+    def dying(*args, **kwargs):
+        trainer = build(*args, **kwargs)
+        trainer.add_callback(Stop())
+        return trainer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "build_trainer", dying)
+        with pytest.raises(KeyboardInterrupt):
+            train_recipe(path)
+    assert (place / f"stopped-{stage}" / "checkpoint-2").is_dir()
+    train_recipe(path)
+    whole, resumed = (load_file(place / f"{kind}-{stage}" / "model.safetensors") for kind in ("whole", "stopped"))
+    assert whole.keys() == resumed.keys() and all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_errors_are_one_line(recipe, place, tower, spectrum):
+    cases = [
+        (recipe("e1", "spectrum_tower", teacher=None), "teacher is missing: the sentence encoder"),
+        (recipe("e2", "spectrum_tower", train_data=None), "train_data is missing"),
+        (recipe("e3", "spectrum_tower", tokenizer_name_or_path=None), "tokenizer_name_or_path is missing"),
+        (recipe("e4", "spectrum_tower", objective="cosine"), "objective must be one of infonce, mse"),
+        (recipe("e5", "spectrum_tower", shape=SHAPE | {"layers": 2}), "a tower has no field 'layers'"),
+        (recipe("e6", "spectrum_tower", shape=SHAPE | {"embedding_size": 8}), "embeddings of size 8, the encoder"),
+        (recipe("e7", "spectrum_sentences", model_name_or_path=tower), "decoder is missing: the token decoder"),
+        (recipe("e8", "spectrum_prefix", model_name_or_path=spectrum, decoder=NANO), "has a token decoder already"),
+        (recipe("e9", "spectrum_tower", data_options={"lines": 3}), "data_options: .*lines"),
+        (recipe("e10", "spectrum_prefix", model_name_or_path=spectrum, autoencode_fraction=2), "is a share"),
+    ]
+    for path, message in cases:
+        with pytest.raises(ValueError, match=message) as caught:
+            train_recipe(path)
+        assert "\n" not in str(caught.value)
+    (place / "no-answers.jsonl").write_text('{"sentences": ["It rains."], "lang": "eng_Latn"}\n')
+    path = recipe("e11", "spectrum_tasks", model_name_or_path=spectrum, train_data=str(place / "no-answers.jsonl"))
+    with pytest.raises(ValueError, match="1 documents have no answer"):
+        train_recipe(path)
+
+
+def test_dry_run_counts_the_paper_s_tower(recipe):
+    """OS 9.1: six layers of Llama 3.3 70B are 5B parameters."""
+    from hf_echo.stages.run.recipe import RECIPES
+
+    report = dry_run(RECIPES / "spectrum" / "1_tower.yaml")
+    assert report["parameters"]["tower"] == pytest.approx(5.15e9, rel=0.01)
+    nano = dry_run(recipe("dry", "spectrum_sentences", decoder=NANO, shape=SHAPE))
+    assert nano["parameters"]["token decoder"] == 6_096_640 and nano["data"]["pairs"] == 12
+    assert SpectrumConfig().boe_text == "Start of text"
