@@ -170,7 +170,7 @@ class SpectrumGeneration:
             torch.as_tensor(embeddings, device=self.device)[:, None],
             torch.zeros_like(position),
             position,
-            past_key_values=_cache(document.tower, self.config),
+            past_key_values=_cache(document.tower),
             allowed=seen[:, None],
             use_cache=True,
         )
@@ -330,8 +330,7 @@ class SpectrumGeneration:
         return EncodedDocument(states=memory, cross=cross, model_key=self.document_key(), **fields)
 
     def _decoder_cache(self, document: EncodedDocument) -> EncoderDecoderCache:
-        config = self.decoder.config
-        cache = EncoderDecoderCache(DynamicCache(config=config), _cache(document.cross, config))
+        cache = EncoderDecoderCache(DynamicCache(config=self.decoder.config), _cache(document.cross))
         cache.is_updated = dict.fromkeys(range(len(document.cross)), True)
         return cache
 
@@ -358,9 +357,9 @@ def _layers(cache: Any) -> Layers:
     return [(layer.keys, layer.values) for layer in cache.layers]
 
 
-def _cache(layers: Layers, config: Any) -> DynamicCache:
+def _cache(layers: Layers) -> DynamicCache:
     """A new cache with these keys and values; appending to it leaves them as they are."""
-    cache = DynamicCache(config=config)
+    cache = DynamicCache()
     for number, (keys, values) in enumerate(layers):
         cache.update(keys, values, number)
     return cache

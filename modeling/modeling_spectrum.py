@@ -150,7 +150,7 @@ class SpectrumModel(SpectrumPreTrainedModel):
             document_ids = embeddings.new_zeros(embeddings.shape[:2], dtype=torch.long)
             positions = torch.arange(embeddings.shape[1], device=embeddings.device).expand_as(document_ids)
         if use_cache and past_key_values is None:
-            past_key_values = DynamicCache(config=self.config)
+            past_key_values = DynamicCache()  # of the configuration it would take the decoder's layers
         weight = self.norm.weight
         wide = torch.promote_types(embeddings.dtype, torch.float32)
         embeddings = torch.where((positions == 0)[..., None], self.boe.to(wide), embeddings.to(wide))

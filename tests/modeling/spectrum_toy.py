@@ -13,7 +13,7 @@ def make_tower(**changes) -> SpectrumModel:
     shape = dict(
         hidden_size=HIDDEN,
         intermediate_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=3,  # another number than the decoder's
         num_attention_heads=4,
         num_key_value_heads=2,
         embedding_size=SIZE,

@@ -112,7 +112,7 @@ def test_attention_implementations_agree(model):
     with torch.no_grad():
         torch.testing.assert_close(eager(**packed).loss, model(**packed).loss, atol=1e-5, rtol=0)
         weights = eager.tower(embeddings(3)[None], output_attentions=True).attentions
-    assert len(weights) == 2 and weights[0][0, 0, 0].tolist() == [1, 0, 0, 0]  # BOE reads itself only
+    assert len(weights) == 3 and weights[0][0, 0, 0].tolist() == [1, 0, 0, 0]  # BOE reads itself only
     with pytest.raises(ValueError, match="takes no mask of documents"):
         attention_mask(torch.ones(1, 1, 1, dtype=torch.bool), torch.zeros(1), "flash_attention_2")
 

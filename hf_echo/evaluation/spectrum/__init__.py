@@ -1,1 +1,1 @@
-"""Measures of Spectrum (OS 9): next-sentence retrieval, rebuilt documents, multiple choice (`benchmarks.cost`: FLOPs)."""
+"""Measures of Spectrum (OS 9): next-sentence retrieval, rebuilt documents, multiple choice."""
