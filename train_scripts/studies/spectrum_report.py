@@ -2,9 +2,9 @@
 
     python train_scripts/studies/spectrum_report.py outputs/spectrum outputs/spectrum-nano
 
-Prints next-sentence retrieval, the negative log likelihood of a document's text given its own embeddings and those of
-another document, and BLEU of documents rebuilt from their embeddings. Embeddings are of five languages, the text is
-English.
+Prints next-sentence retrieval, the negative log likelihood of a document's text given its own embeddings, those of
+another document and none, and BLEU of documents rebuilt from their embeddings. Embeddings are of five languages, the
+text is English.
 """
 
 from __future__ import annotations
@@ -50,11 +50,17 @@ def nll(model, documents: list[PackedDocument]) -> float:
     return total / count
 
 
-def own_and_other(model, vectors: list[np.ndarray], make) -> tuple[float, float]:
-    """NLL of each document's text given its own embeddings, and given those of the next document."""
-    own = [torch.from_numpy(v) for v in vectors]
-    others = [torch.from_numpy(np.resize(vectors[(i + 1) % len(vectors)], v.shape)) for i, v in enumerate(vectors)]
-    return tuple(nll(model, [make(v, i) for i, v in enumerate(group)]) for group in (own, others))
+def by_embeddings(model, vectors: list[np.ndarray], make) -> str:
+    """NLL of each document's text given its own embeddings, those of the next document, and none (BOE alone)."""
+    groups = {
+        "own": vectors,
+        "other": [np.resize(vectors[(i + 1) % len(vectors)], v.shape) for i, v in enumerate(vectors)],
+        "none": [v[:0] for v in vectors],
+    }
+    figures = {
+        name: nll(model, [make(torch.from_numpy(v), i) for i, v in enumerate(group)]) for name, group in groups.items()
+    }
+    return ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
 
 
 def main(data: Path, models: Path) -> None:
@@ -81,8 +87,7 @@ def main(data: Path, models: Path) -> None:
         return PackedDocument(own, segments=sentence_segments(ids[i], prompt, end))
 
     for lang in LANGUAGES:
-        own, other = own_and_other(model, vectors[lang], next_sentences)
-        print(f"2_sentences {lang}: own {own:.3f}, other {other:.3f}", flush=True)
+        print("2_sentences", lang, by_embeddings(model, vectors[lang], next_sentences), flush=True)
 
     model = SpectrumForCausalLM.from_pretrained(models / "3_prefix", dtype=torch.float32).eval()
     start = prompt_ids(model.config, tokenizer, REBUILD)
@@ -92,8 +97,7 @@ def main(data: Path, models: Path) -> None:
         return PackedDocument(own, len(own), [Segment([*start, *joined, end], len(start), len(own) + 1)])
 
     for lang in LANGUAGES:
-        own, other = own_and_other(model, [v[:FIRST] for v in vectors[lang]], rebuilt)
-        print(f"3_prefix {lang}: own {own:.3f}, other {other:.3f}", flush=True)
+        print("3_prefix", lang, by_embeddings(model, [v[:FIRST] for v in vectors[lang]], rebuilt), flush=True)
 
     chosen = range(0, len(texts), 4)
     references, written = [" ".join(texts[i][:FIRST]) for i in chosen], []
