@@ -90,11 +90,13 @@ def push(
     return Pushed(url, tag, tags[tag], status)
 
 
-def plan(folder: str | Path, kind: str | None = None) -> tuple[str, list[tuple[Path, int]], list[str]]:
-    """What `push` would upload, without asking the Hub: (kind, [(file, bytes)], problems)."""
+def plan(
+    folder: str | Path, kind: str | None = None, *, license: str | None = None
+) -> tuple[str, list[tuple[Path, int]], list[str]]:
+    """What `push` would upload, without asking the Hub or writing anything: (kind, [(file, bytes)], problems)."""
     folder, kind = Path(folder), kind or kind_of(folder)
     files = [(file, (folder / file).stat().st_size) for file in files_of(folder, kind)]
-    return kind, files, list(upload_problems(folder, kind))
+    return kind, files, list(upload_problems(folder, kind, license=license))
 
 
 def differences(api: HfApi, folder: Path, repo: str, kind: str, revision: str) -> list[str]:

@@ -50,8 +50,12 @@ def files_of(folder: str | Path, kind: str) -> list[Path]:
     return sorted(path for path in files if path.parts[0] not in (".git", ".cache") and "__pycache__" not in path.parts)
 
 
-def upload_problems(folder: str | Path, kind: str) -> Iterator[str]:
-    """One line per reason why the folder must not be pushed as it is; each names the file and the fix."""
+def upload_problems(folder: str | Path, kind: str, *, license: str | None = None) -> Iterator[str]:
+    """One line per reason why the folder must not be pushed as it is; each names the file and the fix.
+
+    Args:
+        license: that the push will write into the card.
+    """
     folder = Path(folder)
     for file in files_of(folder, kind):
         if file.parts[0].startswith("checkpoint-") or file.name in TRAINING_STATE or file.name.startswith("rng_state"):
@@ -64,7 +68,7 @@ def upload_problems(folder: str | Path, kind: str) -> Iterator[str]:
                 yield f"{file}: {path[0]!r} is a path of this machine; write a name that others can use"
     if kind == "model":
         yield from _model_problems(folder)
-    yield from card_problems(folder)
+    yield from card_problems(folder, license=license)
 
 
 def card_data(folder: Path) -> dict[str, Any]:
@@ -85,7 +89,7 @@ def card_data(folder: Path) -> dict[str, Any]:
         raise ValueError(f"README.md: the metadata is not YAML: {' '.join(str(error).split())}") from None
 
 
-def card_problems(folder: Path) -> Iterator[str]:
+def card_problems(folder: Path, *, license: str | None = None) -> Iterator[str]:
     """What is wrong with the card's metadata, as far as it can be seen without the Hub."""
     if not (folder / "README.md").is_file():
         yield "README.md is missing: every repository needs a card"
@@ -95,7 +99,7 @@ def card_problems(folder: Path) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
-    if not data.get("license"):
+    if not (license or data.get("license")):
         yield "README.md: license is missing; give it with --license apache-2.0 (or another)"
     languages = data.get("language") or []
     for code in [languages] if isinstance(languages, str) else languages:

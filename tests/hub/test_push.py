@@ -150,6 +150,26 @@ def test_versions_are_not_changed_and_old_files_leave_main(on_the_hub, model):
     assert '"license" must be one of' in out["card"]
 
 
+@pytest.mark.parametrize("name", ["xsim", "xsimpp"])
+def test_push_a_metric(on_the_hub, tmp_path, name):
+    """A metric is a Space: every file of its folder goes up with a licence, and the version is not pushed twice."""
+    code = """
+        import json, shutil, sys
+        from huggingface_hub import HfApi, RepoCard, hf_hub_download
+        from hf_echo.hub import metric_folder
+        from hf_echo.hub.push import plan, push
+        name, repo = sys.argv[1], f"tester/{sys.argv[1]}"
+        folder = shutil.copytree(metric_folder(name), sys.argv[2])
+        wanted = sorted(str(file) for file, _ in plan(folder)[1])
+        status = [push(folder, repo, version="1.0").status for _ in range(2)]
+        found = sorted(set(HfApi().list_repo_files(repo, repo_type="space", revision="v1.0")) - {".gitattributes"})
+        card = RepoCard.load(hf_hub_download(repo, "README.md", repo_type="space", revision="v1.0"))
+        print(json.dumps([wanted, found, status, card.data.license, card.data.sdk]))"""
+    wanted, found, status, licence, sdk = on_the_hub(code, name, tmp_path / "space")
+    assert wanted == found and f"{name}.py" in found and "app.py" in found
+    assert status == ["pushed", "unchanged"] and (licence, sdk) == ("apache-2.0", "gradio")
+
+
 def test_collection_twice(on_the_hub):
     code = """
         import json
@@ -234,6 +254,12 @@ def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
     (model / "README.md").unlink()
     code, out, err = hf_echo_cli("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
     assert code == 2 and "problem: README.md is missing" in err
+    write(model, "README.md", "---\nlanguage: fra\n---\n# Model\n")
+    command = ("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
+    assert "license is missing" in hf_echo_cli(*command)[2]
+    before = (model / "README.md").read_text()
+    code, _, err = hf_echo_cli(*command, "--license", "mit")
+    assert (code, err) == (0, "") and (model / "README.md").read_text() == before  # a dry run writes nothing
 
 
 def test_stamp_names_repository_and_version():

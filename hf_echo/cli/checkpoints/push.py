@@ -37,7 +37,7 @@ def push(
     from ...hub.push import push as push_folder
 
     if dry_run:
-        kind, files, problems = plan(folder, kind)
+        kind, files, problems = plan(folder, kind, license=license)
         for file, size in files:
             typer.echo(f"{size:>14,}  {file}")
         typer.echo(f"{sum(size for _, size in files):>14,}  bytes in {len(files)} files: {kind} {repo}, v{version}")
