@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from ..inference.encode import opening
 from ..modeling import EchoConfig
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
@@ -33,11 +34,14 @@ def export_static(model: str | Path, out: str | Path) -> Path:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
-    out, config = Path(out), AutoConfig.from_pretrained(model)
+    out = Path(out)
+    with opening(model) as place:
+        config = AutoConfig.from_pretrained(place)
     if not isinstance(config, EchoConfig) or config.num_hidden_layers:
         raise ValueError(f"{model} is not static embeddings: give a checkpoint of the stage `static`")
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    encoder = AutoModel.from_pretrained(model, dtype=torch.float32)
+    with opening(model) as place:
+        tokenizer = AutoTokenizer.from_pretrained(place)
+        encoder = AutoModel.from_pretrained(place, dtype=torch.float32)
     with torch.no_grad():
         vectors = encoder.projection(encoder.embed_tokens.weight)
     plain = _bare(tokenizer.backend_tokenizer)

@@ -10,15 +10,21 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
+from ..inference.encode import opening
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 
 
 def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
-    """An encoder or a training checkpoint in fp32; an operation changes it in place."""
-    kind = EchoEncoder if EchoConfig.from_pretrained(model).decoder is None else EchoForTranslation
-    return kind.from_pretrained(model, dtype=torch.float32).eval()
+    """An encoder or a training checkpoint in fp32; an operation changes it in place.
+
+    Raises:
+        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
+    """
+    with opening(model) as place:
+        kind = EchoEncoder if EchoConfig.from_pretrained(place).decoder is None else EchoForTranslation
+        return kind.from_pretrained(place, dtype=torch.float32).eval()
 
 
 def encoder_of(model: EchoEncoder | EchoForTranslation) -> EchoEncoder:
@@ -37,9 +43,11 @@ def save_changed(
 ) -> Path:
     """Save a model with the tokenizer of its first parent and its lineage; the folder is written whole."""
     out = Path(out)
+    with opening(next(iter(parents.values()))) as place:
+        tokenizer = AutoTokenizer.from_pretrained(place)
     with write_folder(out) as folder:
         changed.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(next(iter(parents.values()))).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
         write_lineage(folder, operation, values, parents=parents, data=data, results=results, output_dir=out)
     return out
 

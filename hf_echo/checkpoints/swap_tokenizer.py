@@ -18,6 +18,7 @@ from torch import nn
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ..utils.folders import write_folder
+from ..utils.hub import snapshot
 from ..utils.lineage import write_lineage
 from ..vocabulary.auxiliary import auxiliary_vectors
 from ..vocabulary.initialise import TokenMatch, check_method, initialise
@@ -217,9 +218,9 @@ def swap_checkpoint(
     Optimizer, scheduler and trainer state are left behind: they belong to the old matrices.
 
     Args:
-        model: folder of the checkpoint.
-        tokenizer: folder of a tokenizer, or its tokenizer.json. One that is no EchoTokenizer is wrapped as one, with
-            the bos and eos of the old tokenizer where it has them.
+        model: folder of the checkpoint, or a version on the Hub (org/name@v1.2.0).
+        tokenizer: folder or version of a tokenizer, or its tokenizer.json. One that is no EchoTokenizer is wrapped as
+            one, with the bos and eos of the old tokenizer where it has them.
         out: another folder.
 
     Returns:
@@ -229,14 +230,14 @@ def swap_checkpoint(
         FileNotFoundError: no checkpoint or no tokenizer there.
         ValueError: `out` is the checkpoint itself; what `swap_vocabulary` refuses.
     """
-    folder, out = Path(model), Path(out)
+    folder, out = Path(snapshot(model)), Path(out)
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} holds no config.json; give the folder of a checkpoint")
     if out.resolve() == folder.resolve():
         raise ValueError(f"{out} is the checkpoint itself: the swapped model needs a folder of its own")
     check_method(method, auxiliary is not None)
     old = EchoTokenizer.from_pretrained(folder)
-    new = _tokenizer_like(old, tokenizer)
+    new = _tokenizer_like(old, snapshot(tokenizer))
     release = (folder / "decoder").is_dir()
     whole = release or EchoConfig.from_pretrained(folder).decoder is not None
     swapped = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype="auto")

@@ -200,8 +200,8 @@ def train(
     "swap", **example("hf-echo vocabulary swap outputs/echo outputs/tokenizer outputs/echo-256k", folder=True)
 )
 def swap(
-    model: Annotated[Path, typer.Argument(help="Folder of an Echo checkpoint or release.")],
-    tokenizer: Annotated[Path, typer.Argument(help="New tokenizer: folder or tokenizer.json.")],
+    model: Annotated[str, typer.Argument(help="Echo checkpoint or release: folder, or org/name@v1.2.0.")],
+    tokenizer: Annotated[str, typer.Argument(help="New tokenizer: folder, tokenizer.json or org/name@v1.2.0.")],
     out: Annotated[Path, typer.Argument(help="Output folder of the new checkpoint.")],
     init: Annotated[
         str,

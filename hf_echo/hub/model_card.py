@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..languages import language
-from ..utils.hub import split_revision
+from ..utils.files import write_whole
+from ..utils.fingerprint import fingerprint
+from ..utils.hub import snapshot, split_revision
 from ..utils.lineage import FILE, all_steps, read_lineage, steps
+from .stamp import set_license
 from .template import render
 
 TEMPLATE = "model.md.j2"
@@ -53,6 +56,9 @@ def model_card(
 def checkpoint_card(folder: str | Path) -> str:
     """The card of a checkpoint's folder, from its lineage, its configuration and its results.json.
 
+    A release has the weights of the checkpoint that it was made from, so it takes the figures of that one. Other
+    operations change the weights: their cards have no figures until the model is evaluated.
+
     Raises:
         FileNotFoundError: the folder has no lineage.
     """
@@ -60,8 +66,27 @@ def checkpoint_card(folder: str | Path) -> str:
     lineage = read_lineage(folder)
     if lineage is None:
         raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
-    config, results = _read(folder / "config.json"), _read(folder / "results.json")
-    return model_card(lineage, config.get("languages"), results)
+    codes = _read(folder / "config.json").get("languages") or lineage.get("results", {}).get("languages")
+    return model_card(lineage, codes, _read(folder / "results.json") or _results_of_parent(lineage))
+
+
+def write_checkpoint_card(folder: str | Path, license: str | None = None) -> None:
+    """Write `checkpoint_card` as README.md where the folder has none, and the licence into its header."""
+    card = Path(folder) / "README.md"
+    if not card.exists():
+        text = checkpoint_card(folder)
+        with write_whole(card) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
+    if license:
+        set_license(card, license)
+
+
+def _results_of_parent(lineage: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of the checkpoint that a release was made from; none where that has changed since."""
+    parent = lineage.get("parents", {}).get("model") if lineage["stage"] == "release" else None
+    if parent is None or not (place := Path(snapshot(parent["name"]))).is_dir():
+        return {}
+    return _read(place / "results.json") if fingerprint(parent["name"]) == parent["fingerprint"] else {}
 
 
 def release_card(folder: str | Path, template: str, results: str | Path | None = None) -> str:

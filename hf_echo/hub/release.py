@@ -19,6 +19,7 @@ from ..inference.encode import pick_dtype
 from ..inference.translate import load_translator
 from ..utils.did_you_mean import did_you_mean
 from ..utils.folders import write_folder
+from ..utils.hub import packaged_model, snapshot
 from ..utils.lineage import write_lineage
 from .model_card import checkpoint_card
 from .stamp import set_license
@@ -61,8 +62,9 @@ def release_checkpoint(
         write_compact(folder / "tokenizer.json")
         if code == "installed":
             leave_code_out(folder)
+        settings |= {"license": license} if license else {}
         write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
-        if (card := Path(model) / "README.md").exists():
+        if (card := Path(snapshot(packaged_model(str(model)))) / "README.md").exists():
             shutil.copy(card, folder / "README.md")
         else:
             (folder / "README.md").write_text(checkpoint_card(folder), encoding="utf-8")

@@ -11,6 +11,7 @@ from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
 from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..utils.folders import write_folder
+from ..utils.hub import snapshot
 from ..utils.lineage import all_steps, read_lineage, write_lineage
 from .release import write_compact
 from .template import render
@@ -58,11 +59,11 @@ def release_speech(
             write_compact(folder / DECODER_FOLDER / "tokenizer.json")
         settings = {"dtype": dtype, "licence": licence}
         write_lineage(folder, "release", settings, parents=parents, output_dir=out)
-        about = read_json(Path(model) / DATA)
+        about = read_json(Path(snapshot(model)) / DATA)
         if about:
             (folder / DATA).write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
         card = speech_card(
-            folder, title=Path(out).name, licence=licence, results=read_json(Path(model) / "results.json")
+            folder, title=Path(out).name, licence=licence, results=read_json(Path(snapshot(model)) / "results.json")
         )
         (folder / "README.md").write_text(card, encoding="utf-8")
     return Path(out)

@@ -26,7 +26,7 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
 from ..modeling.precision_echo import has_fast_bf16
 from ..modeling.prompting_echo import check_texts
-from ..utils.hub import out_of_reach, packaged_model, snapshot
+from ..utils.hub import out_of_reach, packaged_model, remote_modules, snapshot, warn_unpinned
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +56,9 @@ def opening(name_or_path: str | Path):
     """Yield the name for transformers' `from_pretrained`; errors inside the block say which checkpoint and why.
 
     transformers asks the Hub for a missing path, takes most of a minute, and then reports a network problem; with an
-    unreachable Hub it takes minutes, file by file. "org/name@v1.2.0" becomes the folder of
-    that version, and the name of a checkpoint of the package its folder.
+    unreachable Hub it takes minutes, file by file. "org/name@v1.2.0" becomes the folder of that version, the name of
+    a checkpoint of the package its folder. Code of a repository that runs in the block without a version causes one
+    warning per process.
 
     Raises:
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
@@ -69,6 +70,7 @@ def opening(name_or_path: str | Path):
         raise FileNotFoundError(f"no folder {name}; give a checkpoint's folder, or a name on the Hub (org/name)")
     if not Path(name).exists() and (reason := out_of_reach(name)):
         raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}")
+    before = remote_modules()
     try:
         yield name
     except Exception as error:
@@ -84,6 +86,9 @@ def opening(name_or_path: str | Path):
             reason = str(error).splitlines()[0]
             raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}") from error
         raise
+    finally:
+        if not Path(name).exists() and remote_modules() - before:
+            warn_unpinned(name)
 
 
 def _damage(folder: Path) -> str | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+logger = logging.getLogger(__name__)
+
+_warned: list[str] = []
 FILES = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -75,3 +80,15 @@ def snapshot(name: str | Path, kind: str = "model") -> str:
     except (HfHubHTTPError, LocalEntryNotFoundError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise FileNotFoundError(f"{name}: {reason}") from None
+
+
+def remote_modules() -> set[str]:
+    """The Python modules that transformers has loaded from repositories so far."""
+    return {name for name in sys.modules if name.startswith("transformers_modules.")}
+
+
+def warn_unpinned(name: str) -> None:
+    """Warn, once per process, that code of a repository ran without a version."""
+    if not _warned:
+        _warned.append(name)
+        logger.warning("code of %s ran without a version and may change: name one, such as %s@v1.0.0", name, name)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .fingerprint import fingerprint, sha256
+from .hub import snapshot
 
 FILE = "recipe.json"
 
@@ -69,10 +70,13 @@ def write_lineage(
 def read_lineage(name: str | Path) -> dict[str, Any] | None:
     """Read the lineage of a checkpoint folder; None without one (a model of another family, a name on the Hub).
 
+    A version on the Hub (org/name@v1.2.0) is read from the folder of that version.
+
     Raises:
+        FileNotFoundError: there is no such version.
         ValueError: the file is not JSON.
     """
-    file = Path(name) / FILE
+    file = Path(snapshot(name)) / FILE
     if not file.is_file():
         return None
     try:

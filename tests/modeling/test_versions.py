@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import subprocess
@@ -13,9 +14,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from hf_echo import checkpoints as direct
 from hf_echo.hub.model_card import model_card
+from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.stages.operations.drop_layers import drop_layers_checkpoint
 from hf_echo.utils.hub import split_revision
 
 from .conftest import LANGUAGES
@@ -76,9 +80,11 @@ def hub(folders, tmp_path_factory):
         "HF_HUB_DISABLE_XET": "1",
     }
 
-    def run(*command):
-        done = subprocess.run([sys.executable, *map(str, command)], env=environment, capture_output=True, text=True)
+    def run(*command, say=None, **more) -> subprocess.CompletedProcess:
+        command = [sys.executable, *map(str, command)]
+        done = subprocess.run(command, env=environment | more, capture_output=True, text=True, input=say)
         assert done.returncode == 0, done.stderr[-3000:]
+        return done
 
     run("-c", PUSH, *folders)
     yield run
@@ -159,6 +165,147 @@ def test_a_recipe_names_versions(hub, folders, tmp_path):
     first, second = (load_translator(folder, dtype="fp32")[0] for folder in folders)
     np.testing.assert_array_equal(found["encoder"], first.encoder.projection.weight.detach())
     np.testing.assert_array_equal(found["decoder"], second.decoder.lm_head.weight.detach())
+
+
+OPERATE = """
+import json, sys, yaml
+from pathlib import Path
+from hf_echo.stages.run.operation import describe_operation, is_made, read_operation, run_operation
+from hf_echo.utils.lineage import read_lineage
+out, v1, v2 = Path(sys.argv[1]), "tester/versions@v1.0.0", "tester/versions@v2.0.0"
+steps = {
+    "average": {"model": v1, "other": v2, "share": 0.5, "part": "encoder"},
+    "release": {"model": v2, "dtype": "bf16"},
+    "prune": {"model": v1, "shape": {"num_hidden_layers": 2}, "decoder": "drop"},
+    "swap_tokenizer": {"model": v1, "tokenizer": v2},
+    "drop_layers": {"model": v2},
+    "export_static": {"model": str(out / "drop_layers")},
+}
+found = {}
+for name, fields in steps.items():
+    recipe = out / f"{name}.yaml"
+    recipe.write_text(yaml.safe_dump({"operation": name, "output_dir": str(out / name)} | fields))
+    assert "problems" not in describe_operation(recipe), describe_operation(recipe)
+    run_operation(recipe)
+    found[name] = [is_made(*read_operation(recipe)), read_lineage(out / name)["parents"]]
+recipe = out / "average.yaml"
+recipe.write_text(recipe.read_text().replace("v2.0.0", "v1.0.0"))
+try:
+    run_operation(recipe)
+except ValueError as error:
+    found["other version"] = str(error)
+print(json.dumps(found))
+"""
+COMMANDS = """
+import sys
+from hf_echo import cli
+for line in sys.argv[1:]:
+    sys.argv = ["hf-echo", *line.split()]
+    try:
+        cli.main()
+    except SystemExit as end:
+        assert not end.code, line
+"""
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    files = {str(file.relative_to(folder)): load_file(file) for file in sorted(folder.rglob("*.safetensors"))}
+    assert files
+    return {f"{file} {name}": tensor for file, tensors in files.items() for name, tensor in tensors.items()}
+
+
+def assert_same(one: Path, other: Path) -> None:
+    have, want = weights(one), weights(other)
+    assert have.keys() == want.keys() and all(torch.equal(have[name], want[name]) for name in want), one
+
+
+def test_operations_read_versions(hub, folders, tmp_path):
+    """The same weights as from the folders that were pushed; a finished step is known by the commits it read."""
+    done = json.loads(hub("-c", OPERATE, tmp_path).stdout.splitlines()[-1])
+    want, (v1, v2) = tmp_path / "want", folders
+    direct.average_checkpoints(v1, v2, want / "average", 0.5, part="encoder")
+    release_checkpoint(v2, want / "release", dtype="bf16")
+    direct.prune_checkpoint(v1, want / "prune", shape={"num_hidden_layers": 2}, decoder="drop")
+    direct.swap_checkpoint(v1, v2, want / "swap_tokenizer")
+    drop_layers_checkpoint(v2, want / "drop_layers")
+    direct.export_static(want / "drop_layers", want / "export_static")
+    for place in sorted(want.iterdir()):
+        assert_same(tmp_path / place.name, place)
+        assert done[place.name][0] is True
+    parents = done["average"][1]
+    assert [parents[role]["name"] for role in ("model", "other")] == [f"{REPO}@v1.0.0", f"{REPO}@v2.0.0"]
+    prints = {parent["fingerprint"] for parent in parents.values()}
+    assert len(prints) == 2 and all(len(print) == len("commit:") + 40 for print in prints)
+    assert "by average" not in done["other version"] and "other" in done["other version"]
+
+
+def test_commands_read_versions(hub, folders, tmp_path):
+    name, want = f"{REPO}@v2.0.0", tmp_path / "want"
+    hub(
+        "-c",
+        COMMANDS,
+        f"convert interpolate {name} {tmp_path}/interpolate --share 0.25",
+        f"prune {name} {tmp_path}/prune --shape num_hidden_layers=1 --decoder drop",
+        f"release {name} {tmp_path}/release --license cc0-1.0",
+    )
+    direct.interpolate_checkpoint(folders[1], want / "interpolate", 0.25)
+    direct.prune_checkpoint(folders[1], want / "prune", shape={"num_hidden_layers": 1}, decoder="drop")
+    release_checkpoint(folders[1], want / "release")
+    for place in sorted(want.iterdir()):
+        assert_same(tmp_path / place.name, place)
+    assert "license: cc0-1.0" in (tmp_path / "release" / "README.md").read_text()
+
+
+OFFLINE = """
+import sys, numpy as np
+from huggingface_hub import constants
+from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer, pipeline
+assert constants.HF_HUB_OFFLINE
+name = sys.argv[1]
+vectors = SentenceTransformer(name, device="cpu", trust_remote_code=True).encode(["Le chat dort."])
+pipeline("sonar-translation", model=name, trust_remote_code=True, device="cpu")
+assert "hf_echo" not in sys.modules
+np.save(sys.argv[2], vectors)
+"""
+
+
+def test_a_copy_saved_again_opens_offline(hub, folders, tmp_path):
+    """Pulled by version, saved again, opened in a process that may not ask the Hub and has an empty cache."""
+    hub("-c", COMMANDS, f"release {REPO}@v2.0.0 {tmp_path}/copy")
+    home = {"HF_HOME": str(tmp_path / "empty"), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    home["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # or torch imports hf_echo
+    hub("-I", "-c", OFFLINE, tmp_path / "copy", tmp_path / "found.npy", HF_HUB_OFFLINE="1", **home)
+    want = any_encoder(str(folders[1]), dtype="fp32")(["Le chat dort."])
+    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), want, atol=1e-5)
+
+
+FOREIGN = """
+import sys
+from huggingface_hub import HfApi
+from transformers import AutoConfig
+from hf_echo.inference.encode import opening
+api = HfApi()
+for repo in ("tester/foreign", "tester/other"):
+    api.create_repo(repo, exist_ok=True)
+    code = b"from transformers import PretrainedConfig\\nclass C(PretrainedConfig):\\n    model_type = 'foreign'\\n"
+    api.upload_file(path_or_fileobj=code, path_in_repo="code.py", repo_id=repo)
+    config = b'{"model_type": "foreign", "auto_map": {"AutoConfig": "code.C"}}'
+    api.upload_file(path_or_fileobj=config, path_in_repo="config.json", repo_id=repo)
+    api.create_tag(repo, tag="v1.0.0", exist_ok=True)
+for name in sys.argv[1:]:
+    with opening(name) as place:
+        assert AutoConfig.from_pretrained(place).model_type == "foreign"
+"""
+
+
+def test_code_that_runs_without_a_version_is_warned_of_once(hub):
+    """transformers asks whether the code may run; the answer here is yes."""
+    pinned = hub("-c", FOREIGN, "tester/foreign@v1.0.0", say="y\n")
+    assert "without a version" not in pinned.stderr
+    done = hub("-c", FOREIGN, "tester/foreign", "tester/other", say="y\ny\n")
+    lines = [line for line in done.stderr.splitlines() if "without a version" in line]
+    assert len(lines) == 1 and "code of tester/foreign ran" in lines[0] and "tester/foreign@v1.0.0" in lines[0]
 
 
 def test_what_is_a_version(tmp_path, monkeypatch):

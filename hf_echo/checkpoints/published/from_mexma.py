@@ -11,6 +11,7 @@ from pathlib import Path
 from transformers import AutoConfig, AutoTokenizer, XLMRobertaModel
 
 from ...utils.folders import write_folder
+from ...utils.hub import split_revision
 from ...utils.lineage import write_lineage
 from ...utils.sources import locate, read_pretrained
 from .card import licence_of, write_card
@@ -64,7 +65,7 @@ def convert_mexma(
                 'model.encode(["Le chat dort.", "The cat sleeps."])'
             ),
             licence=licence,
-            base_model="facebook/MEXMA" if Path(source).exists() else str(source),
+            base_model="facebook/MEXMA" if Path(source).exists() else split_revision(source)[0],
             tags=["sentence-transformers", "feature-extraction", "mexma"],
         )
         parents = {"source": source, "tokenizer": tokenizer}

@@ -19,6 +19,7 @@ from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
 from ...modeling.prompting_echo import PROMPT_END
 from ...utils.folders import write_folder
+from ...utils.hub import split_revision
 from ...utils.lineage import write_lineage
 from ...utils.sources import locate, read_pretrained
 from .card import write_card
@@ -192,7 +193,7 @@ def _write_card(folder: Path, title: str, source, licence: str, languages: list[
         "`hf-echo convert sonar` without any change of the weights. `recipe.json` names the files they came from and "
         "their SHA-256. The licence is that of the original weights."
     )
-    base_model = None if Path(source).exists() else str(source)
+    base_model = None if Path(source).exists() else split_revision(source)[0]
     tags = ["sentence-transformers", "feature-extraction", "sonar", *(["translation"] if has_decoder else [])]
     write_card(
         folder,

@@ -20,6 +20,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, Wav2Vec2Config,
 from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ...modeling.configuration_echo_speech import omnilingual_wav2vec2
 from ...utils.folders import write_folder
+from ...utils.hub import split_revision
 from ...utils.lineage import write_lineage
 from ...utils.sources import locate, read_pretrained
 from .card import licence_of, write_card
@@ -103,7 +104,7 @@ def convert_wav2vec2(
             ),
             code=f'hf-echo train speech-large model_name_or_path="{Path(out).name}" teacher=TEXT_ENCODER',
             licence=licence,
-            base_model=None if Path(source).exists() else str(source),
+            base_model=None if Path(source).exists() else split_revision(source)[0],
             tags=["hf-echo", "speech"],
             library="transformers",
         )

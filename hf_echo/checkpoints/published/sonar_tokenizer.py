@@ -18,6 +18,7 @@ from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 from transformers.utils import cached_file
 
 from ...modeling.prompting_echo import PROMPT_END
+from ...utils.hub import snapshot
 from .sentencepiece_file import Pieces, read_sentencepiece
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
@@ -44,6 +45,7 @@ def read_tokenizer(name: str | Path, max_length: int) -> tuple[PreTrainedTokeniz
 
 def tokenizer_file(name: str | Path) -> Path | None:
     """A file as it is; of a folder or Hub name its tokenizer.json or SentencePiece model, None without either."""
+    name = snapshot(name)
     if Path(name).is_file():
         return Path(name)
     if not Path(name).is_dir() and (Path(name).suffix in (".model", ".json") or Path(name).is_absolute()):

@@ -38,8 +38,10 @@ def convert_llama(
 ) -> None:
     """An encoder-decoder from a language model: bidirectional encoder, decoder with cross-attention (OS 4.2)."""
     from ...checkpoints import convert_llama as run
+    from ...hub.model_card import write_checkpoint_card
 
     run(source, out, embedding_size=embedding_size, pooling=pooling, cross_attention=cross_attention)
+    write_checkpoint_card(out)
     typer.echo(f"{out}: ready for stage 1 (hf-echo train ... model_name_or_path={out})", err=True)
 
 
@@ -52,8 +54,10 @@ def convert_static(
 ) -> None:
     """Export static embeddings as sentence-transformers' StaticEmbedding in 8 bits; it opens without hf_echo."""
     from ...checkpoints import export_static
+    from ...hub.model_card import write_checkpoint_card
 
     export_static(source, out)
+    write_checkpoint_card(out)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     typer.echo(f"{out}: {size / 1e6:.1f} MB, SentenceTransformer opens it", err=True)
 
@@ -69,8 +73,10 @@ def convert_whiten(
 ) -> None:
     """Scale down the directions in which translations of one sentence differ (WCCN), in the encoder's projection."""
     from ...checkpoints import whiten_checkpoint
+    from ...hub.model_card import write_checkpoint_card
 
     whiten_checkpoint(source, nway, out, shrinkage=shrinkage)
+    write_checkpoint_card(out)
     typer.echo(f"{out}: the same encoder, whitened; finetune a decoder on it", err=True)
 
 
@@ -89,8 +95,10 @@ def convert_interpolate(
 ) -> None:
     """Interpolate between two checkpoints, or between static embeddings and the layers trained on them (WiSE-FT)."""
     from ...checkpoints import interpolate_checkpoint
+    from ...hub.model_card import write_checkpoint_card
 
     interpolate_checkpoint(source, out, share, start=start)
+    write_checkpoint_card(out)
     typer.echo(f"{out}: {share:g} of the way to {source}", err=True)
 
 
@@ -115,6 +123,7 @@ def convert_ridge_refit(
     seed: Annotated[int, typer.Option(help="Random seed: which texts are read without their language.")] = 0,
 ) -> None:
     """Refit static embeddings in closed form, by ridge regression on translations: rare words gain."""
+    from ...hub.model_card import write_checkpoint_card
     from ...stages.operations.ridge_refit import ridge_refit_on_pairs
 
     ridge_refit_on_pairs(
@@ -129,6 +138,7 @@ def convert_ridge_refit(
         cache_dir=cache_dir,
         seed=seed,
     )
+    write_checkpoint_card(out)
     typer.echo(f"{out}: static embeddings, refitted; finetune a decoder on them", err=True)
 
 

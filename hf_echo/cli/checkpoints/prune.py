@@ -17,7 +17,7 @@ commands = typer.Typer()
     **example("hf-echo prune outputs/echo outputs/echo-tiny --size tiny --tokenizer outputs/tokenizer-32k", folder=True)
 )
 def prune(
-    model: Annotated[Path, typer.Argument(help="Folder of an Echo checkpoint or release.")],
+    model: Annotated[str, typer.Argument(help="Echo checkpoint or release: folder, or org/name@v1.2.0.")],
     out: Annotated[Path, typer.Argument(help="Folder of the smaller one.")],
     size: Annotated[
         str | None, typer.Option(help="large, medium, small, tiny or xtiny (OS Table 36), nano, or half.")
@@ -33,14 +33,15 @@ def prune(
     lang: Annotated[str | None, typer.Option(help="Language of these texts; unspecified without.")] = None,
     decoder: Annotated[str, typer.Option(help="keep it as it is, prune it to the same shape, or drop it.")] = "keep",
     tokenizer: Annotated[
-        Path | None,
-        typer.Option(help="Move the smaller model onto this tokenizer: folder or tokenizer.json."),
+        str | None,
+        typer.Option(help="Move the smaller model onto this tokenizer: folder, tokenizer.json or org/name@v1.2.0."),
     ] = None,
     report: Json = None,
 ) -> None:
     """Structured pruning (OS 4.8): fewer layers, heads and units, the same embedding size."""
     from ...checkpoints.pruning.prune_checkpoint import prune_checkpoint
     from ...checkpoints.pruning.shapes import read_shape
+    from ...hub.model_card import write_checkpoint_card
 
     found = prune_checkpoint(
         model,
@@ -54,4 +55,5 @@ def prune(
         decoder=decoder,
         tokenizer=tokenizer,
     )
+    write_checkpoint_card(out)
     print_report(found, report)

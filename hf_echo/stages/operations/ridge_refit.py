@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 from ...checkpoints.ridge_refit import check_settings, ridge_refit_checkpoint
 from ...data import load_parallel
 from ...data.tokenized import TokenizedParallel, tokenize_parallel
+from ...inference.encode import opening
 from ..static_embeddings import StaticCollator
 
 ROWS = 1 << 18  # a batch; the matrix of the equations is gone through once for each
@@ -41,7 +42,8 @@ def ridge_refit_on_pairs(
     """
     settings = {"ridge": ridge, "step": step, "softmax_weight": softmax_weight}
     check_settings(**settings)  # before anything is read
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    with opening(model) as place:
+        tokenizer = AutoTokenizer.from_pretrained(place)
     pairs = tokenize_parallel(load_parallel(data), tokenizer, max_length=max_length, cache_dir=cache_dir)
     batches = pair_batches(pairs, StaticCollator(tokenizer, language_drop=language_drop, seed=seed))
     more = {"max_length": max_length, "language_drop": language_drop, "seed": seed}

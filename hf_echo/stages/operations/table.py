@@ -124,6 +124,7 @@ class Carded(FromOne):
         "template of the card in hub_cards/; default: written from the lineage", None, recorded=False
     )
     results: str | None = _field("JSON file with the figures of the card", None, recorded=False)
+    license: str | None = _field("licence identifier of the Hub, for the card", None, recorded=False)
 
     def __post_init__(self):
         if self.card:
@@ -184,6 +185,11 @@ def _prune(s: Prune) -> None:
     prune_checkpoint(s.model, s.output_dir, shape=s.shape or None, texts=texts, **options)
 
 
+def _release(s: Release) -> None:
+    names = ("dtype", "generation", "code", "license")
+    release_checkpoint(s.model, s.output_dir, **{name: getattr(s, name) for name in names})
+
+
 def _swapped(s: SwapTokenizer, config: EchoConfig) -> EchoConfig:
     from ...vocabulary import load_tokenizer
 
@@ -224,7 +230,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation(
             "release",
             Release,
-            lambda s: release_checkpoint(s.model, s.output_dir, dtype=s.dtype, generation=s.generation, code=s.code),
+            _release,
         ),
     )
 }

@@ -10,11 +10,12 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
-from ...hub.model_card import release_card
+from ...hub.model_card import release_card, write_checkpoint_card
+from ...hub.stamp import set_license
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import same_place, write_whole
 from ...utils.fingerprint import fingerprint, sha256
-from ...utils.hub import packaged_model
+from ...utils.hub import packaged_model, split_revision
 from ...utils.lineage import read_lineage
 from ..operations.table import CHECKPOINT, DATA, OPERATIONS, Operation
 from .recipe import checked_fields, read_values
@@ -128,11 +129,16 @@ def _digest(name: str) -> str | None:
 
 
 def write_card(settings: Any) -> None:
-    """Write the card of a release anew: its figures may have been measured since the weights were saved."""
-    if getattr(settings, "card", None):
+    """Write the card: from a template always, since figures may be newer than the weights; else where there is none."""
+    license = getattr(settings, "license", None)
+    if not getattr(settings, "card", None):
+        write_checkpoint_card(settings.output_dir, license)
+    else:
         text = release_card(settings.output_dir, settings.card, settings.results)
         with write_whole(Path(settings.output_dir) / "README.md") as unfinished:
             unfinished.write_text(text, encoding="utf-8")
+        if license:
+            set_license(Path(settings.output_dir) / "README.md", license)
 
 
 def describe_operation(
@@ -175,5 +181,6 @@ def _input_problems(operation: Operation, settings: Any, made: Iterable[Path]) -
 
 
 def _on_hub(name: str) -> bool:
-    """Whether a name that is not here may be on the Hub: org/name, and no folder `org` is here."""
+    """Whether a name that is not here may be on the Hub: org/name or org/name@v1.2.0, and no folder `org` is here."""
+    name, _ = split_revision(name)
     return name.count("/") == 1 and name[0] not in "./~" and not Path(name).parent.is_dir()

@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig
 
 import hf_echo.checkpoints.rewrite as rewrite
 from hf_echo import checkpoints as direct
 from hf_echo.checkpoints.interpolate import interpolate_layers
+from hf_echo.hub.model_card import checkpoint_card
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoEncoder, EchoForTranslation
@@ -275,6 +277,27 @@ def test_a_release_generates_as_its_recipe_says(world):
     path = case(world, "release", generation={"no_repeat_ngrams": 3}, output_dir=str(world / "b"))
     with pytest.raises(ValueError, match="generation: unknown setting 'no_repeat_ngrams'; did you mean"):
         run_operation(path)
+
+
+def test_a_release_has_the_licence_of_its_recipe_and_the_figures_of_its_parent(world):
+    (world / "model" / "results.json").write_text('{"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0}')
+    run_operation(case(world, "release", license="mit"))
+    card = ModelCard.load(world / "1_release" / "README.md")
+    assert card.data.license == "mit"
+    assert [(e.metric_type, e.metric_value) for e in card.data.eval_results] == [("xsim", 1.25), ("xsimpp", 30.0)]
+    weights = (world / "1_release" / "model.safetensors").stat().st_mtime_ns
+    run_operation(case(world, "release", license="cc0-1.0"))  # the card follows its recipe, the weights stay
+    assert ModelCard.load(world / "1_release" / "README.md").data.license == "cc0-1.0"
+    assert (world / "1_release" / "model.safetensors").stat().st_mtime_ns == weights
+    # Other weights have not these figures.
+    run_operation(case(world, "interpolate"))
+    card = ModelCard.load(world / "1_interpolate" / "README.md")
+    assert card.data.stage == "interpolate" and "model-index" not in card.data.to_dict()
+    # A parent that has changed since has other figures.
+    file = world / "model" / "model.safetensors"
+    save_file({name: weight + 1 for name, weight in load_file(file).items()}, file, {"format": "pt"})
+    assert "eval_results" not in ModelCard(checkpoint_card(world / "1_release")).data.to_dict()
+    assert "1.25" not in checkpoint_card(world / "1_release")
 
 
 def test_dropped_layers_are_layers_that_add_nothing(world, toy):
