@@ -1,7 +1,7 @@
 """Push a parallel dataset to the Hub as a version, with a card made from its statistics.
 
 The pushed folder is the output of `hf-echo data filter` (data/, stats.json, counts.json, recipe.yaml); a tag names the
-version. Statistics are computed only if stats.json is missing.
+version. Statistics, splits and columns are those of the files at the time of the push, whoever changed them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import Any
 from hf_echo.data.pipeline import Statistics, collect_statistics
 from hf_echo.languages import language
 
+from ..utils.files import write_whole
+from .language_groups import group_by_language
 from .push import push
 from .template import render
 
 TEMPLATE = "dataset.md.j2"
+KNOWN_COLUMNS = {"source", "target", "source_lang", "target_lang", "provenance", "hard_negatives", "quality"}
 SIZES = (
     (10**3, "n<1K"),
     (10**4, "1K<n<10K"),
@@ -32,43 +35,66 @@ SIZES = (
 def write_card(
     folder: str | Path, *, title: str | None = None, version: str = "1.0", license: str | None = None
 ) -> Path:
-    """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads.
+    """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads, and its stats.json.
+
+    Every file is read, so that the figures are those of the files. Each folder in data/ (`group_by_language`) becomes a
+    configuration; the configuration `default` has all files.
 
     Raises:
         FileNotFoundError: the folder has no data/*.parquet.
+        ValueError: the files differ in their columns, or rows are bad.
     """
     folder = Path(folder)
-    if not list(folder.glob("data/*.parquet")):
+    files = sorted(folder.glob("data/**/*.parquet"))
+    if not files:
         raise FileNotFoundError(f"{folder} has no data/*.parquet; give the OUT of `hf-echo data filter`")
-    splits = sorted({path.name.split("-")[0] for path in folder.glob("data/*.parquet")})
-    stats = _read(folder / "stats.json")
-    statistics = Statistics.from_json(stats) if stats else collect_statistics([folder / "data"])
+    columns = _columns(files)
+    statistics = collect_statistics(files)
+    with write_whole(folder / "stats.json") as unfinished:
+        unfinished.write_text(json.dumps(statistics.to_json(), indent=1) + "\n", encoding="utf-8")
+    configs = _configs(folder, files)
     counts, recipe = _read(folder / "counts.json"), folder / "recipe.yaml"
     text = render(
         TEMPLATE,
         title=title or folder.resolve().name,
         version=version,
         license=license,
-        splits=splits,
+        configs=configs,
+        split=configs["default"][0]["split"],
         languages=_languages(statistics),
         size=_size(statistics.rows()[-1]["pairs"]),
         table=statistics.to_markdown(),
         total=statistics.rows()[-1],
         steps=counts["steps"] if counts else [],
         recipe=recipe.read_text(encoding="utf-8").strip() if recipe.exists() else "",
-        optional=[c for c in ("hard_negatives", "quality") if c in _columns(folder)],
+        columns=columns,
+        others={name: kind for name, kind in columns.items() if name not in KNOWN_COLUMNS},
     )
     path = folder / "README.md"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def push_dataset(folder: str | Path, repo: str, *, version: str = "1.0", private: bool = False, **card: Any) -> str:
+def push_dataset(
+    folder: str | Path,
+    repo: str,
+    *,
+    version: str = "1.0",
+    private: bool = False,
+    by_language: bool = False,
+    **card: Any,
+) -> str:
     """Write the card and push the folder as one version (`hf_echo.hub.push`); returns the address of the version.
+
+    Args:
+        by_language: first divide the files by language (`group_by_language`): each becomes a configuration.
+        card: arguments of `write_card`.
 
     Raises:
         ValueError: see `push`. FileNotFoundError: the folder has no data/*.parquet.
     """
+    if by_language:
+        group_by_language(folder)
     write_card(folder, version=version, **card)
     return push(folder, repo, version=version, kind="dataset", private=private).url
 
@@ -83,10 +109,29 @@ def _size(pairs: int) -> str:
     return next((name for limit, name in SIZES if pairs < limit), "n>1T")
 
 
-def _columns(folder: Path) -> list[str]:
+def _configs(folder: Path, files: list[Path]) -> dict[str, list[dict[str, str]]]:
+    """{configuration: [{split, path}]}: all files by default, and those of every folder in data/."""
+    places = {file: file.parent.relative_to(folder / "data").as_posix() for file in files}
+    inside = "data/**/" if any(place != "." for place in places.values()) else "data/"
+    roots = {"default": inside} | {place: f"data/{place}/" for place in sorted(set(places.values()) - {"."})}
+    found = {}
+    for name, root in roots.items():
+        splits = {file.name.split("-")[0] for file, place in places.items() if name in ("default", place)}
+        # "train" first: the snippet of the card reads the first one.
+        order = sorted(splits, key=lambda split: (split != "train", split))
+        found[name] = [{"split": split, "path": f"{root}{split}-*.parquet"} for split in order]
+    return found
+
+
+def _columns(files: list[Path]) -> dict[str, str]:
+    """{column: type} of all files; `load_dataset` refuses files that differ."""
     import pyarrow.parquet as pq
 
-    return pq.read_schema(sorted(folder.glob("data/*.parquet"))[0]).names
+    first, *more = ({field.name: str(field.type) for field in pq.read_schema(file)} for file in files)
+    for file, columns in zip(files[1:], more, strict=True):
+        if different := sorted(first.items() ^ columns.items()):
+            raise ValueError(f"{files[0]} and {file} differ in the column {different[0][0]!r}: give all files the same")
+    return first
 
 
 def _read(path: Path) -> Any:

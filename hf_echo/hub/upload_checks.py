@@ -13,7 +13,15 @@ PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".joblib", ".ckpt")
 TRAINING_STATE = ("optimizer.pt", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state.pth")
 TEXT = (".json", ".yaml", ".yml", ".md", ".txt", ".py", ".toml")
 # Of the folder that `hf-echo data filter` leaves.
-DATASET_FILES = ("README.md", "data/*.parquet", "stats.json", "counts.json", "counts.md", "recipe.yaml", "fitted.json")
+DATASET_FILES = (
+    "README.md",
+    "data/**/*.parquet",
+    "stats.json",
+    "counts.json",
+    "counts.md",
+    "recipe.yaml",
+    "fitted.json",
+)
 LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables
 # An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not.
 LOCAL_PATH = re.compile(
@@ -33,7 +41,7 @@ def kind_of(folder: str | Path) -> str:
         raise FileNotFoundError(f"no folder {folder}")
     if (folder / "config.json").is_file():
         return "model"
-    if list(folder.glob("data/*.parquet")):
+    if next(folder.glob("data/**/*.parquet"), None):
         return "dataset"
     if "sdk" in card_data(folder):
         return "space"

@@ -16,6 +16,7 @@ import yaml
 
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, run
 from hf_echo.hub.dataset_card import push_dataset, write_card
+from hf_echo.hub.language_groups import group_by_language, group_of
 
 HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
 LANGS = ("fra_Latn", "python", "jpn_Jpan")
@@ -61,7 +62,6 @@ def test_wrong_folder_and_version(folder, tmp_path):
 
 
 def test_push_twice_and_read_both_versions(folder, tmp_path):
-    server = runpy.run_path(str(HUB_SERVER))["start"]()
     code = """if True:
         import json, sys
         from pathlib import Path
@@ -78,6 +78,97 @@ def test_push_twice_and_read_both_versions(folder, tmp_path):
         except ValueError as error:
             found["error"] = str(error)
         print(json.dumps(found))"""
+    found = in_another_process(code, tmp_path, folder)
+    assert found["v1.0"] == [f"s{i}" for i in range(10)] and found["v1.1"] == found["main"] == found["v1.0"][:5]
+    assert found["error"].startswith("tester/strict has version 1.1 with other content (README.md)")
+
+
+VERSIONS = """if True:
+    import json, sys
+    from collections import Counter
+    from pathlib import Path
+    import pyarrow.parquet as pq
+    from datasets import get_dataset_config_names, load_dataset
+    from huggingface_hub import hf_hub_download
+    from hf_echo.hub.dataset_card import push_dataset
+    folder, repo, found = Path(sys.argv[1]), "tester/groups", {}
+
+    def state(tag):
+        configs = get_dataset_config_names(repo, revision=tag)
+        rows = {name: load_dataset(repo, name, revision=tag) for name in configs}
+        stats = json.loads(Path(hf_hub_download(repo, "stats.json", repo_type="dataset", revision=tag)).read_text())
+        return {
+            "splits": {name: {key: part["source"][:] for key, part in parts.items()} for name, parts in rows.items()},
+            "columns": {name: part.column_names for name, part in rows["default"].items()},
+            "total": stats["table"][-1],
+            "card": Path(hf_hub_download(repo, "README.md", repo_type="dataset", revision=tag)).read_text(),
+        }
+
+    push_dataset(folder, repo, version="1.0", license="mit", by_language=True)
+    for file in folder.glob("data/*/dev-*.parquet"):
+        file.unlink()
+    for file in folder.glob("data/*/*.parquet"):
+        table = pq.read_table(file)
+        lengths = table["quality"].cast("int32", safe=False)
+        pq.write_table(table.drop_columns("quality").append_column("length", lengths), file)
+    push_dataset(folder, repo, version="1.1", license="mit", by_language=True)
+    found = {tag: state(tag) for tag in ("v1.0", "v1.1")}
+    print(json.dumps(found))"""
+
+
+def test_configurations_by_language_and_figures_of_what_was_pushed(folder, tmp_path):
+    """A split is dropped and columns change by hand between two versions: card, statistics and data agree in each."""
+    dev = [{**row, "source": row["source"].replace("s", "d")} for row in read_rows(folder)[:3]]
+    schema = pq.read_schema(next((folder / "data").glob("*.parquet")))
+    pq.write_table(pa.Table.from_pylist(dev, schema), folder / "data" / "dev-00000-of-00001.parquet")
+    found = in_another_process(VERSIONS, tmp_path, folder)
+    train = {lang: [f"s{i}" for i in range(10) if LANGS[i % 3] == lang] for lang in LANGS}
+    first, second = found["v1.0"], found["v1.1"]
+    for lang in LANGS:
+        assert first["splits"][lang] == {"train": train[lang], "dev": [f"d{LANGS.index(lang)}"]}
+        assert second["splits"][lang] == {"train": train[lang]}
+    assert {k: sorted(v) for k, v in first["splits"]["default"].items()} == {
+        "train": [f"s{i}" for i in range(10)],
+        "dev": ["d0", "d1", "d2"],
+    }
+    assert set(first["splits"]) == set(second["splits"]) == {"default", *LANGS}
+    assert list(second["splits"]["default"]) == ["train"]
+    assert (first["total"]["pairs"], second["total"]["pairs"]) == (13, 10)
+    assert first["total"]["source_characters"] == 26
+    assert "13 pairs of sentences" in first["card"] and "10 pairs of sentences" in second["card"]
+    assert "`quality`" in first["card"] and "`quality`" not in second["card"] and "`length` | int32" in second["card"]
+    assert "quality" in first["columns"]["train"] and "length" in second["columns"]["train"]
+    assert "they have 13 pairs now" in first["card"] and "pairs now" not in second["card"]
+    assert 'load_dataset("tester/groups", revision="v1.1", split="train"' in second["card"]
+    assert 'load_dataset("tester/groups", "fra_Latn", revision="v1.1", split="train")' in second["card"]
+
+
+def test_files_with_other_columns_are_refused(folder):
+    file = sorted((folder / "data").glob("*.parquet"))[1]
+    pq.write_table(pq.read_table(file).drop_columns("quality"), file)
+    with pytest.raises(ValueError, match="differ in the column 'quality'"):
+        write_card(folder)
+
+
+def test_groups(folder):
+    assert group_of("fra_Latn", "eng_Latn") == group_of("eng_Latn", "fra_Latn") == "fra_Latn"
+    assert group_of("jpn_Jpan", "deu_Latn") == "deu_Latn-jpn_Jpan" and group_of("eng_Latn", "eng_Latn") == "eng_Latn"
+    before = sorted(row["source"] for row in read_rows(folder))
+    assert group_by_language(folder) == sorted(LANGS) == group_by_language(folder)
+    assert sorted(row["source"] for row in read_rows(folder)) == before
+    assert not [place for place in folder.iterdir() if place.name.startswith(".data")]
+    (folder / "data" / "train-9.parquet").write_bytes(next((folder / "data").glob("*/*.parquet")).read_bytes())
+    with pytest.raises(ValueError, match="files of all languages"):
+        group_by_language(folder)
+
+
+def read_rows(folder: Path) -> list[dict]:
+    return [row for file in sorted((folder / "data").rglob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+
+
+def in_another_process(code: str, tmp_path: Path, *arguments) -> dict:
+    """What Python code prints as JSON, in a process that knows the loopback Hub."""
+    server = runpy.run_path(str(HUB_SERVER))["start"]()
     env = os.environ | {
         "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
         "HF_HUB_DISABLE_XET": "1",
@@ -85,9 +176,9 @@ def test_push_twice_and_read_both_versions(folder, tmp_path):
         "HF_HOME": str(tmp_path / "home"),
         "HF_HUB_OFFLINE": "0",
     }
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], env=env, capture_output=True, text=True)
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
     server.shutdown()
+    server.server_close()
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["v1.0"] == [f"s{i}" for i in range(10)] and found["v1.1"] == found["main"] == found["v1.0"][:5]
-    assert found["error"].startswith("tester/strict has version 1.1 with other content (README.md)")
+    return json.loads(done.stdout.splitlines()[-1])

@@ -158,11 +158,17 @@ def push(
     title: Annotated[str | None, typer.Option(help="Title of the card. Default: the folder's name.")] = None,
     license: Annotated[str | None, typer.Option(help="Licence identifier of the Hub, such as cc-by-4.0.")] = None,
     private: Annotated[bool, typer.Option(help="Create a private repository.")] = False,
+    by_language: Annotated[
+        bool, typer.Option("--by-language", help="Divide the files by language; each becomes a configuration.")
+    ] = False,
     card_only: Annotated[bool, typer.Option(help="Only write README.md into the folder; do not push.")] = False,
 ) -> None:
     """Push a versioned dataset to the Hub, with a card made from its statistics."""
     from ...hub.dataset_card import push_dataset, write_card
+    from ...hub.language_groups import group_by_language
 
+    if by_language:
+        group_by_language(folder)
     if card_only:
         typer.echo(write_card(folder, title=title, version=version, license=license))
     else:
