@@ -68,7 +68,7 @@ def test_checkpoint(model, toy_tokenizer, tmp_path, run):
     source, out = tmp_path / "in", tmp_path / "out"
     model.save_pretrained(source)
     toy_tokenizer.save_pretrained(source)
-    (source / "recipe.json").write_text(json.dumps({"stage": "hard_negatives"}))
+    (source / "recipe.json").write_text(json.dumps({"stage": "hard_negatives", "values": {}}))
     _, _, err = run(source, out, "--share", "0.25")
     assert "0.25 of the way to" in err
     again, tokenizer = EchoForTranslation.from_pretrained(out).eval(), AutoTokenizer.from_pretrained(out)
@@ -78,7 +78,7 @@ def test_checkpoint(model, toy_tokenizer, tmp_path, run):
         assert torch.equal(weight, model.decoder.state_dict()[name]), name
     made = json.loads((out / "recipe.json").read_text())
     assert (made["stage"], made["values"]["share"]) == ("interpolate", 0.25)
-    assert made["from"] == {"stage": "hard_negatives"}
+    assert made["from"] == {"stage": "hard_negatives", "values": {}}
 
 
 def test_an_encoder_alone(model, toy_tokenizer, tmp_path):

@@ -120,7 +120,7 @@ def source(toy_tokenizer, tmp_path):
     encoder.projection.weight.data.add_(0.2 * torch.randn(16, 16))
     encoder.save_pretrained(tmp_path / "bag")
     toy_tokenizer.save_pretrained(tmp_path / "bag")
-    (tmp_path / "bag" / "recipe.json").write_text('{"stage": "static"}')
+    (tmp_path / "bag" / "recipe.json").write_text('{"stage": "static", "values": {}}')
     return tmp_path / "bag"
 
 
@@ -143,7 +143,7 @@ def test_a_bag(source, nway, toy, sentences, tmp_path):
     assert made["values"] == {"model": str(source), "nway": str(nway), "shrinkage": 0.5, "output_dir": out}
     digest = hashlib.sha256(nway.read_bytes()).hexdigest()
     assert made["data"] == {"nway": {"name": str(nway), "sha256": digest}}
-    assert made["stage"] == "whiten" and made["from"] == {"stage": "static"}
+    assert made["stage"] == "whiten" and made["from"] == {"stage": "static", "values": {}}
 
 
 def test_a_training_checkpoint_keeps_its_decoder(toy, toy_tokenizer, nway, sentences, tmp_path):

@@ -17,6 +17,7 @@ import yaml
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, run
 from hf_echo.hub.dataset_card import push_dataset, write_card
 from hf_echo.hub.language_groups import group_by_language, group_of
+from hf_echo.hub.upload_checks import files_of
 
 HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
 LANGS = ("fra_Latn", "python", "jpn_Jpan")
@@ -148,6 +149,15 @@ def test_files_with_other_columns_are_refused(folder):
     pq.write_table(pq.read_table(file).drop_columns("quality"), file)
     with pytest.raises(ValueError, match="differ in the column 'quality'"):
         write_card(folder)
+
+
+def test_card_by_language_on_the_command_line(folder, hf_echo_cli):
+    code, _, err = hf_echo_cli("data", "push", folder, "me/pairs", "--by-language", "--card-only", "--license", "mit")
+    assert code == 0, err
+    header = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+    assert [config["config_name"] for config in header["configs"]] == ["default", *sorted(LANGS)]
+    files = {file.relative_to(folder).as_posix() for file in folder.glob("data/*/*.parquet")}
+    assert {str(file) for file in files_of(folder, "dataset") if file.suffix == ".parquet"} == files
 
 
 def test_groups(folder):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from hf_echo import checkpoints as direct
@@ -254,6 +255,9 @@ def test_commands_read_versions(hub, folders, tmp_path):
     for place in sorted(want.iterdir()):
         assert_same(tmp_path / place.name, place)
     assert "license: cc0-1.0" in (tmp_path / "release" / "README.md").read_text()
+    for stage in ("interpolate", "prune"):
+        card = ModelCard.load(tmp_path / stage / "README.md")
+        assert (card.data.stage, card.data.base_model) == (stage, REPO) and f"| {stage} | {name} |" in card.text
 
 
 OFFLINE = """
