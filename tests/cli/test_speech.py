@@ -150,7 +150,7 @@ def test_refusals(space, refused, run, tmp_path):
     refused("--decoder belongs to --audio", "translate", "--decoder", "x", space / "files.tsv", *text)
     files = space / "files.tsv"
     refused("--audio-target needs --audio", "mine", "--audio-target", files, files, "-o", out, *speech)
-    refused("of a speech encoder", "release", space / "text", tmp_path / "r", "--license", "mit")
+    refused("of a speech encoder", "release", space / "text", tmp_path / "r", "--decoder", "x")
     nano = str(hf_echo.pretrained("echo-nano"))
     code, _, err = run("release", space / "speech", tmp_path / "r", "--decoder", nano)
     assert code == 2 and "dimensions and the decoder of" in err.splitlines()[-1] and not (tmp_path / "r").exists()
