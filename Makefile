@@ -49,12 +49,12 @@ demo: setup
 docs: setup
 	$(BIN)/python -m typer hf_echo.cli utils docs --name hf-echo --title Commands --output docs/cli.md
 
-# The page shows the packaged models and two baselines on the built-in corpus, in about three minutes. For other data:
+# The page shows the packaged model and two baselines on the built-in corpus, in about three minutes. For other data:
 # hf-echo report MODELS --data FOLDER --out docs/report (docs/results.md has the command of the real-text report).
 report: setup
 	$(BIN)/python train_scripts/studies/report_data.py builtin outputs/report-data
-	$(BIN)/hf-echo report echo-nano echo-static minilm tfidf --data outputs/report-data --out docs/report \
-		--title "Packaged models and two baselines on the built-in corpus"
+	$(BIN)/hf-echo report echo-nano minilm tfidf --data outputs/report-data --out docs/report \
+		--title "The packaged model and two baselines on the built-in corpus"
 
 lint: setup
 	$(BIN)/ruff check .

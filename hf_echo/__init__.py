@@ -60,16 +60,15 @@ __all__ = [
 def pretrained(name: str) -> Path:
     """Folder of a checkpoint in the package.
 
-    "echo-nano" encodes 53 languages and English with two layers, and its decoder writes English. "echo-static" is
-    faster: static embeddings for 41 of these languages.
+    "echo-nano" encodes 104 languages and English with two layers, and its decoder writes English.
 
     Raises:
         ValueError: the package has no such checkpoint.
 
     Example:
         >>> from sentence_transformers import SentenceTransformer
-        >>> SentenceTransformer(str(pretrained("echo-static"))).encode(["Bonjour !"]).shape
-        (1, 256)
+        >>> SentenceTransformer(str(pretrained("echo-nano"))).encode(["Bonjour !"]).shape
+        (1, 384)
     """
     folder = Path(__file__).parent / "pretrained"
     known = sorted(path.name for path in folder.iterdir() if (path / "modules.json").exists())

@@ -1,4 +1,6 @@
-"""Export static embeddings (stage 0) as a StaticEmbedding, which sentence-transformers opens without this package.
+"""Export static embeddings as a StaticEmbedding, which sentence-transformers opens without this package.
+
+They are those of stage 0, or the token vectors of an encoder with layers, such as echo-nano, without its layers.
 
 Language prompts and special tokens are dropped, so a text has the same embedding in every language. Weights are saved
 as model2vec saves them, 8-bit vectors with one scale per vector: StaticEmbedding and model2vec read that.
@@ -17,6 +19,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from ..inference.encode import opening
 from ..modeling import EchoConfig
 from ..utils.folders import write_folder
+from ..utils.hub import packaged_model
 from ..utils.lineage import write_lineage
 
 WEIGHTS = "model.safetensors"
@@ -26,19 +29,22 @@ def export_static(model: str | Path, out: str | Path) -> Path:
     """Write a stage-0 checkpoint as a SentenceTransformer of one StaticEmbedding and a Normalize.
 
     Args:
-        model: folder or Hub name of static embeddings (an EchoEncoder without layers).
+        model: an EchoEncoder that averages token vectors: folder, Hub name or packaged name. Layers are left out.
 
     Raises:
-        ValueError: the checkpoint has layers.
+        ValueError: another kind of model, or one with another pooling or a final norm.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
-    out = Path(out)
+    model, out = packaged_model(str(model)), Path(out)
     with opening(model) as place:
         config = AutoConfig.from_pretrained(place)
-    if not isinstance(config, EchoConfig) or config.num_hidden_layers:
-        raise ValueError(f"{model} is not static embeddings: give a checkpoint of the stage `static`")
+    if not isinstance(config, EchoConfig) or config.pooling != "mean" or config.final_norm:
+        raise ValueError(
+            f"{model} has no static embeddings: give an Echo encoder with pooling mean and without a final norm, as "
+            "the stage `static` makes it"
+        )
     with opening(model) as place:
         tokenizer = AutoTokenizer.from_pretrained(place)
         encoder = AutoModel.from_pretrained(place, dtype=torch.float32)

@@ -32,7 +32,7 @@ def report(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Encoders: folder, Hub name, echo-nano or echo-static, or the baselines minilm and tfidf. "
+            help="Encoders: folder, Hub name, echo-nano, or the baselines minilm and tfidf. "
             "Default: echo-nano, included in the package."
         ),
     ] = None,

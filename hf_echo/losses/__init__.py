@@ -13,8 +13,8 @@ from .gather import gather_with_grad, rank_weight
 from .gmm import gmm_log_posterior, gmm_loss
 from .koleo import koleo_loss
 from .mse import mse_loss
-from .ranking import ranking_contrastive_loss
 from .next_embedding import next_embedding_loss
+from .ranking import ranking_contrastive_loss
 from .sampled_translation import sampled_translation_loss
 from .self_objective import self_objective_loss
 from .semantic_ranks import interpolated_keys, nearest_ranks, update_means

@@ -62,7 +62,7 @@ def test_it_opens_without_this_package(bag, run, tmp_path):
     assert done.stdout.strip() == "(2, 16)", done.stderr
 
 
-def test_a_model_with_layers_is_refused(refused, toy_tokenizer, tmp_path):
+def test_a_model_that_does_not_average_token_vectors_is_refused(refused, toy_tokenizer, tmp_path):
     config = EchoConfig(
         vocab_size=len(toy_tokenizer),
         hidden_size=16,
@@ -73,5 +73,5 @@ def test_a_model_with_layers_is_refused(refused, toy_tokenizer, tmp_path):
     )
     EchoEncoder(config).save_pretrained(tmp_path / "layers")
     toy_tokenizer.save_pretrained(tmp_path / "layers")
-    refused("is not static embeddings", "static", tmp_path / "layers", tmp_path / "out")
+    refused("has no static embeddings", "static", tmp_path / "layers", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -15,10 +15,9 @@ import torch
 import hf_echo.stages as stages
 from hf_echo.data.speech_batches import SpeechRows, audio_lengths
 from hf_echo.data.tokenized import tokenize_parallel
-from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
-from hf_echo.stages.speech_rows import new_config
-from hf_echo.modeling import EchoEncoder
+from hf_echo.modeling import EchoAudioFeatureExtractor, EchoEncoder, EchoSpeechEncoder
 from hf_echo.stages.core.cls_encoder import ClsEncoder
+from hf_echo.stages.speech_rows import new_config
 
 RUNS = (
     "static",

@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hf_echo.inference import encode
-from hf_echo.synthesis import hard_negatives_for
 from hf_echo.vocabulary import load_tokenizer, train_tokenizer
 
 pytestmark = pytest.mark.trains
@@ -125,11 +124,12 @@ def test_decoder_table_has_few_rows_a_target(script):
         for target in ("the cat sleeps here", "one dog barks at night", "a short one")
         for n, lang in enumerate(["fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl"])
     ]
-    table = script("nano_real_data")["decoder_table"](pd.DataFrame(rows))
-    assert list(table.columns) == list(rows[0]) and len(table) == 6 and not table.isna().any().any()
+    rows.append(rows[0] | {"target": "word"})
+    table = script("echo_nano_data")["decoder_table"](pd.DataFrame(rows))
+    assert list(table.columns) == list(rows[0]) and len(table) == 9 and not table.isna().any().any()
     for target, group in table.groupby("target"):
         itself = group[group.source_lang == "eng_Latn"]
-        assert target.count(" ") >= 3 and itself.source.tolist() == [target]
+        assert " " in target and itself.source.tolist() == [target]
         assert group.source.nunique() == 3 and set(group.target_lang) == {"eng_Latn"}
 
 
@@ -138,101 +138,6 @@ def test_repeated_repeats_and_drops_rows(script):
     times = pd.Series([2.0, 0.5, 0.0] * 200)
     counts = script("nano_real_data")["repeated"](rows, times).source.value_counts()
     assert counts["a"] == 400 and 60 < counts["b"] < 140 and "c" not in counts
-
-
-def test_natural_table(script, tmp_path):
-    """Files by their weight, other sentences by theirs, words never; each copy with some of the target's negatives."""
-    data = script("nano_real_data")
-    news = [f"The {n} dogs did not sleep in Paris." for n in ("two", "three", "four", "five")]
-    pd.DataFrame({"lang": "eng_Latn", "text": news}).to_parquet(tmp_path / "news.parquet")
-    rows = [(f"n{i}", text, "primary") for i, text in enumerate(news)]
-    rows += [(f"m{i}", f"Open the file number {i} in the editor.", "primary") for i in range(200)]
-    rows += [("w", "dog", "primary"), ("d", "The two dogs did not sleep in Paris.", "dictionary")]
-    train = pd.DataFrame(rows, columns=["source", "target", "provenance"])
-    train = train.assign(source_lang="fra_Latn", target_lang="eng_Latn")
-    table = data["natural_table"](train, tmp_path, {"news.parquet": 3, "others": 0.5})
-    counts = table.source.value_counts()
-    assert all(counts[f"n{i}"] == 3 for i in range(4)) and not {"w", "d"} & set(counts.index)
-    assert 60 < sum(name.startswith("m") for name in counts.index) < 140
-    made = hard_negatives_for(news, 5)
-    for text, texts in zip(news, made, strict=True):
-        copies = table[table.target == text].hard_negatives.map(tuple)
-        assert len(texts) > 2 and all(len({*c}) == 2 and {*c} <= {t for t, _ in texts} for c in copies)
-        assert len({*copies}) > 1
-
-
-def write_corpora(folder: Path, languages: list[str]) -> None:
-    """Every file that nano_real_data.py reads, a few sentences each; the same numbers in all languages."""
-
-    def nway(id_column, numbers, **others):
-        for n in numbers:
-            for lang in ("eng_Latn", *languages):
-                text = f"The {n} dogs did not sleep in Paris." if lang == "eng_Latn" else f"{lang} {n}"
-                yield {id_column: str(n), "lang": lang, "text": text} | others
-
-    def pairs(numbers):
-        for n in numbers:
-            for lang in languages:
-                yield {
-                    "src_lang": "eng_Latn",
-                    "src": f"Open file {n} in Paris.",
-                    "tgt_lang": lang,
-                    "tgt": f"{lang} {n}",
-                }
-
-    files = {
-        "flores_sib": [
-            *nway("index_id", range(20), split="dev"),
-            *nway("index_id", range(20, 40), split="train"),
-        ],
-        "ntrex": [row | {"document": int(row["id"]) // 5} for row in nway("id", range(100, 200))],
-        "bible": [
-            *nway("verse_id", range(200, 210), split="dev"),
-            *nway("verse_id", range(210, 240), split="train"),
-        ],
-        "bible_more": [*nway("verse_id", range(240, 245), split="train")],
-        "captions": [*nway("id", range(300, 305), split="train")],
-        "qa_parallel": [*nway("id", range(310, 315), split="train")],
-        "quran": [*nway("verse_id", range(320, 325))],
-    }
-    of_pairs = (
-        "dictionaries",
-        "tatoeba_pairs",
-        "tatoeba_more",
-        "localisation",
-        "docs_parallel",
-        "african_news",
-    )
-    for i, name in enumerate(of_pairs):
-        files[name] = [*pairs(range(1000 * (i + 1), 1000 * (i + 1) + 100))]
-    files["african_news"] = [row | {"split": "train"} for row in files["african_news"]]
-    for name, rows in files.items():
-        pd.DataFrame(rows).to_parquet(folder / f"{name}.parquet")
-
-
-def test_extension_tables_bring_new_languages_and_no_dev_text(script, tmp_path):
-    data = script("nano_real_data")
-    data["use_parts"]("echo")
-    wanted, base = data["PARTS"]["extension"], list(data["LANGUAGES"])
-    new = wanted["languages"]
-    assert not set(new) & set(base) and len(set(new)) == len(new)
-    write_corpora(tmp_path, ["fra_Latn", "glg_Latn", "zho_Hant"])
-    dev = data["dev_tables"](tmp_path)
-    assert {lang for table in dev.values() for lang in table.lang} == {"eng_Latn", "fra_Latn"}
-    natural = data["natural_table"](data["train_table"](tmp_path, dev), tmp_path, data["PARTS"]["natural"])
-    assert set(natural.source_lang) == {"fra_Latn"}
-    wanted["most"] = 50
-    tables = data["extension_tables"](natural, tmp_path)
-    assert data["LANGUAGES"] == base
-    train = tables.pop("train_extension")
-    counts = train.source_lang.value_counts()
-    assert set(counts.index) == {"fra_Latn", "glg_Latn", "zho_Hant"} and counts.max() == 50
-    assert train.hard_negatives.map(len).min() > 0 and set(train.columns) == set(natural.columns)
-    assert set(tables) == {"dev_extension_flores", "dev_extension_ntrex"}
-    for table in tables.values():
-        assert set(table.lang) == {"eng_Latn", "glg_Latn", "zho_Hant"} and table.id.nunique() >= 20
-    held_out = {text for table in [*tables.values(), *dev.values()] for text in table.text}
-    assert not held_out & ({*train.source} | {*train.target})
 
 
 def test_whole_tokenizer_learns_other_scripts_anew(script, tmp_path):

@@ -1,16 +1,11 @@
-"""Build the training and dev files of a recipe on real text from the parallel corpora (a folder of Parquet files).
+"""Build the training and dev files of nano-real from the parallel corpora (a folder of Parquet files).
 
     python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
-    python train_scripts/studies/nano_real_data.py CORPORA outputs/echo/data --parts echo
 
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
-languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). For echo also
-train_weighted.parquet and train_refit.parquet, the rows of some files several times, train_natural.parquet, sentences
-as people write them with hard negatives by rule, train_extension.parquet, the same and such sentences of the languages
-that join last (dev_extension_*.parquet), nway.parquet, sentences in all languages, train_decoder.parquet, few rows a
-target, tokenizer_40k, with more room for English, and tokenizer_whole, the same with whole characters in other scripts.
-A text of a dev part, English or not, is in no training row. The parts are those of recipes/NAME_dev.yaml: 12
-languages (nano_real), or 41 and only texts whose licence lets weights be given away (echo).
+languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text of a dev part, English
+or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml. echo_nano_data.py uses the functions
+for its own mix.
 """
 
 from __future__ import annotations
@@ -24,7 +19,6 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from hf_echo.synthesis import hard_negatives_for
 from hf_echo.vocabulary import load_tokenizer, split_words, train_tokenizer
 from hf_echo.vocabulary.characters import whole_characters
 from hf_echo.vocabulary.order import used_first
@@ -130,15 +124,6 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return table[table.source.str.lower() != table.target.str.lower()].reset_index(drop=True)
 
 
-def weighted(train: pd.DataFrame, corpora: Path) -> pd.DataFrame:
-    """The same rows, those of some files (by their English) several times: news and encyclopaedia are few."""
-    parts = [train]
-    for file, times in PARTS["repeat"].items():
-        rows = train[train.target.isin(set(read(corpora, file, lang=ENG).text))]
-        parts += [rows] * (times - 1)
-    return pd.concat(parts).sample(frac=1, random_state=0).reset_index(drop=True)
-
-
 def english_of(corpora: Path, file: str) -> set[str]:
     table = pd.read_parquet(corpora / file)
     return set(table.src) if "src" in table else set(table[table.lang == ENG].text)
@@ -159,49 +144,10 @@ def repeated(train: pd.DataFrame, times: pd.Series) -> pd.DataFrame:
     return train.loc[train.index.repeat(whole)].sample(frac=1, random_state=0).reset_index(drop=True)
 
 
-def natural_table(train: pd.DataFrame, corpora: Path, weights: dict[str, float], negatives: int = 2) -> pd.DataFrame:
-    """Sentences as people write them, few from manuals and interfaces; every copy of a row has other hard negatives."""
-    wanted = dict(weights)
-    sentences = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
-    times = weights_of_rows(sentences, corpora, wanted, others=wanted.pop("others"))
-    table = repeated(sentences, times)
-    targets = table.target.drop_duplicates().tolist()
-    made = dict(zip(targets, hard_negatives_for(targets, 5), strict=True))
-    rng = np.random.default_rng(0)
-    some = [[texts[i][0] for i in rng.permutation(len(texts))[:negatives]] for texts in table.target.map(made)]
-    return table.assign(hard_negatives=some)
-
-
-def extension_tables(natural: pd.DataFrame, corpora: Path) -> dict[str, pd.DataFrame]:
-    """The languages that join last: their sentences beside those of the others in `natural` (shuffled), and their dev
-    parts."""
-    wanted, base = PARTS["extension"], list(LANGUAGES)
-    LANGUAGES[:] = [*wanted["languages"], *base]
-    dev = dev_tables(corpora)
-    LANGUAGES[:] = [*wanted["languages"], ENG]
-    new = natural_table(train_table(corpora, dev), corpora, wanted["natural"])
-    both = pd.concat([natural, new]).groupby("source_lang").head(wanted["most"])
-    tables = {"train_extension": both.sample(frac=1, random_state=0).reset_index(drop=True)}
-    for name in ("flores", "ntrex"):
-        tables[f"dev_extension_{name}"] = dev[name][dev[name].lang.isin(LANGUAGES)].reset_index(drop=True)
-    LANGUAGES[:] = base
-    return tables
-
-
 def strict(train: pd.DataFrame) -> pd.DataFrame:
     """OS 4.4: primary sources only, each text once in the corpus; and sentences, no single words (stage 3)."""
     table = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
     return table.drop_duplicates("target").drop_duplicates("source").reset_index(drop=True)
-
-
-def decoder_table(train: pd.DataFrame, sources: int = 2) -> pd.DataFrame:
-    """Each English sentence from itself and from at most `sources` translations: a decoder that meets the same verse
-    from forty languages learns it by heart."""
-    train = train[train.target.str.count(" ") >= 3]
-    some = train.sample(frac=1, random_state=0).groupby("target").head(sources)
-    itself = some.drop_duplicates("target")
-    itself = itself.assign(source=itself.target, source_lang=ENG)
-    return pd.concat([some, itself]).sample(frac=1, random_state=0).reset_index(drop=True)
 
 
 def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000, english_times: int = 0) -> None:
@@ -259,11 +205,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="folder with bible.parquet, ntrex.parquet, ...")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--parts", default="nano_real", help="name of recipes/NAME_dev.yaml")
     args = parser.parse_args()
     if not (args.corpora / "flores_sib.parquet").exists():
         parser.error(f"{args.corpora} holds no flores_sib.parquet; give the folder of the parallel corpora")
-    use_parts(args.parts)
     args.out.mkdir(parents=True, exist_ok=True)
     dev = dev_tables(args.corpora)
     for name, table in dev.items():
@@ -273,18 +217,6 @@ def main() -> None:
     train = train.sample(frac=1, random_state=0).reset_index(drop=True)
     train.to_parquet(args.out / "train.parquet")
     strict(train).to_parquet(args.out / "train_strict.parquet")
-    if "repeat" in PARTS:
-        weighted(train, args.corpora).to_parquet(args.out / "train_weighted.parquet")
-        times = weights_of_rows(train, args.corpora, PARTS["refit"])
-        repeated(train, times).to_parquet(args.out / "train_refit.parquet")
-        natural = natural_table(train, args.corpora, PARTS["natural"])
-        natural.to_parquet(args.out / "train_natural.parquet")
-        decoder_table(train).to_parquet(args.out / "train_decoder.parquet")
-        nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
-        write_tokenizer(train, args.out / "tokenizer_40k", 40_000, english_times=4)
-        write_whole_tokenizer(train, times, args.out / "tokenizer_40k", args.out / "tokenizer_whole")
-        for name, table in extension_tables(natural, args.corpora).items():
-            table.to_parquet(args.out / f"{name}.parquet")
     write_tokenizer(train, args.out / "tokenizer")
     print(f"train: {len(train)} pairs\n{train.source_lang.value_counts().to_string()}")
 

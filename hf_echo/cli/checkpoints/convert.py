@@ -45,11 +45,9 @@ def convert_llama(
     typer.echo(f"{out}: ready for stage 1 (hf-echo train ... model_name_or_path={out})", err=True)
 
 
-@commands.command(
-    "static", **example("hf-echo convert static outputs/echo-static/2_whiten outputs/static", folder=True)
-)
+@commands.command("static", **example("hf-echo convert static echo-nano outputs/static", folder=True))
 def convert_static(
-    source: Annotated[str, typer.Argument(help="Static embeddings (stage `static`): folder or Hub name.")],
+    source: Annotated[str, typer.Argument(help="Encoder that averages token vectors: folder, Hub name or echo-nano.")],
     out: Annotated[Path, typer.Argument(help="Folder of the SentenceTransformer.")],
 ) -> None:
     """Export static embeddings as sentence-transformers' StaticEmbedding in 8 bits; it opens without hf_echo."""
@@ -63,7 +61,7 @@ def convert_static(
 
 
 @commands.command(
-    "whiten", **example("hf-echo convert whiten outputs/echo-static/1_static nway.parquet outputs/white", folder=True)
+    "whiten", **example("hf-echo convert whiten outputs/nano/0_static nway.parquet outputs/white", folder=True)
 )
 def convert_whiten(
     source: Annotated[str, typer.Argument(help="Encoder or training checkpoint: folder.")],

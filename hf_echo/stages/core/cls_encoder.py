@@ -20,8 +20,8 @@ from ...checkpoints.published.sentence_transformer_files import write_sentence_t
 from ...data.masked_pairs import MaskedPairCollator, check_masking
 from ...inference.encode import opening
 from ...modeling import EchoEncoder
-from ..run.model_shape import new_config
 from .base import CoreTrainer
+from .model_shape import new_config
 from .text import TextConfig, text_lengths
 
 MASK = "<mask>"

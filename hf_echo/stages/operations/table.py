@@ -22,7 +22,7 @@ from ...checkpoints import (
 )
 from ...checkpoints.interpolate import check_share
 from ...checkpoints.pruning.shapes import resolve_shape
-from ...hub.release import check_code, release_checkpoint
+from ...hub.release import check_code, check_token_dtype, release_checkpoint
 from ...hub.template import check_template
 from ...inference.encode import pick_dtype
 from ...modeling import EchoConfig
@@ -134,12 +134,14 @@ class Carded(FromOne):
 @dataclass(kw_only=True)
 class Release(Carded):
     dtype: str = _field("fp32 or bf16", "fp32")
+    token_dtype: str | None = _field("fp8: token vectors in 8 bits", None)
     generation: dict = _field("fields of the generation configuration, such as {no_repeat_ngram_size: 3}", dict)
     code: str = _field("carried in the folder, or installed: read only by the installed package", "carried")
 
     def __post_init__(self):
         super().__post_init__()
         check_code(self.code)
+        check_token_dtype(self.token_dtype)
         pick_dtype(self.dtype, "cpu")
 
 
@@ -186,7 +188,7 @@ def _prune(s: Prune) -> None:
 
 
 def _release(s: Release) -> None:
-    names = ("dtype", "generation", "code", "license")
+    names = ("dtype", "token_dtype", "generation", "code", "license")
     release_checkpoint(s.model, s.output_dir, **{name: getattr(s, name) for name in names})
 
 

@@ -14,10 +14,10 @@ from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoForTranslation
 from ...utils.hub import packaged_model
 from ..core.cls_encoder import count_parameters
+from ..core.model_shape import new_config
 from ..core.stage import Rows, Stage
 from ..table import STAGES
 from .data import rows_of
-from .model_shape import new_config
 from .operation import is_operation, read_operation
 from .recipe import read_recipe
 from .record import check_output_folder, checkpoint_to_resume, is_finished, read_record

@@ -11,9 +11,9 @@ from transformers import AutoTokenizer
 from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation
 from ...utils.hub import snapshot
 from ..core.base import CoreTrainer
+from ..core.model_shape import new_config
 from ..core.stage import Stage
 from ..static_embeddings import start_from_static
-from .model_shape import new_config
 from .recipe import ModelArguments
 
 

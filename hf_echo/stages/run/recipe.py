@@ -14,8 +14,8 @@ from transformers import HfArgumentParser
 from ...inference.encode import has_fast_bf16
 from ...languages import language
 from ...utils.did_you_mean import did_you_mean
+from ..core.model_shape import check_shape
 from ..table import STAGES
-from .model_shape import check_shape
 
 # Names of earlier versions, for an error that says the new one.
 RENAMED_STAGES = {"lexical": "static"}
@@ -107,7 +107,7 @@ def find_recipes(name: str) -> list[Path]:
 
 
 def _with_journey(path: Path) -> list[Path]:
-    """The file, or the steps of the journey that it names: `journey: echo-static`."""
+    """The file, or the steps of the journey that it names: `journey: nano`."""
     values = read_values(path)
     if "journey" not in values:
         return [path]

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.encode import opening
@@ -20,7 +21,10 @@ def check_shape(shape: dict[str, Any]) -> None:
     for name in shape:
         if name not in known:
             raise ValueError(f"shape: a tower has no field {name!r}{did_you_mean(name, known)}")
-    SpectrumConfig(**shape)
+    try:
+        SpectrumConfig(**shape)
+    except (StrictDataclassError, TypeError) as error:
+        raise ValueError(f"shape: {' '.join(str(error).split())}") from None
 
 
 def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:

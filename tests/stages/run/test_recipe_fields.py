@@ -18,9 +18,9 @@ from hf_echo.data.batch_groups import neighbour_groups
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
 from hf_echo.stages import StaticConfig, static_encoder
+from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.run.data import groups_of
 from hf_echo.stages.run.model import load_model
-from hf_echo.stages.run.model_shape import new_config
 from hf_echo.stages.run.recipe import DataArguments, ModelArguments, read_recipe
 from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.static_embeddings import StaticEmbeddings

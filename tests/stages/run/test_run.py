@@ -16,8 +16,8 @@ from transformers import AutoConfig, AutoTokenizer, TrainerCallback
 
 import hf_echo.stages.run.training as training
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.model_shape import new_config
 from hf_echo.stages.run.operation import is_operation, read_operation
 from hf_echo.stages.run.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
 from hf_echo.stages.run.training import train_recipe

@@ -1,13 +1,15 @@
 """The training mix with everyday sentences in a hundred languages, and its dev sets.
 
-    python train_scripts/studies/everyday_data.py CORPORA outputs/everyday/data
+    python train_scripts/studies/echo_nano_data.py CORPORA outputs/echo-nano/data
 
 Writes, as nano_real_data.py does: dev_flores, dev_ntrex, dev_bible, dev_tatoeba, nway.parquet, and of
-recipes/everyday_dev.yaml
+recipes/echo_nano_dev.yaml
     dev_everyday.parquet    n-way table of everyday sentences, split by a hash of the English side
     dev_wmt.parquet         news (research use: for measuring only)
     train.parquet           all pairs, with English and without
     train_mix.parquet       the same, each row as often as its file and its language ask for
+    train_hard.parquet      sentences with English hard negatives by rule
+    train_decoder.parquet   each English sentence from itself and from at most two translations
     train_both.parquet      sentences into English and into a few other languages: for translation
     tokenizer               whole characters in scripts other than Latin, Greek and Cyrillic
 A text of a dev set, compared by its letters and digits, is on neither side of a training pair.
@@ -21,11 +23,14 @@ import re
 from pathlib import Path
 
 import nano_real_data as base
+import numpy as np
 import pandas as pd
 import yaml
 from nano_real_data import ENG, english_pairs, pairs_of_nway, read, repeated, schema
 
-PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "everyday_dev.yaml").read_text())
+from hf_echo.synthesis import hard_negatives_for
+
+PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "echo_nano_dev.yaml").read_text())
 GROUPS = ("languages", "new_languages", "extension_languages", "more_languages")
 MEASURED_NEWS = 500  # sentences of a language in dev_wmt
 
@@ -128,6 +133,33 @@ def both_directions(mix: pd.DataFrame, written: list[str], least: int = 2) -> pd
     return both.sample(frac=1, random_state=0).reset_index(drop=True)
 
 
+def decoder_table(mix: pd.DataFrame, sources: int = 2, least: int = 2) -> pd.DataFrame:
+    """Each English sentence of `least` words from itself and from at most `sources` translations: a decoder that reads
+    the same verse from forty languages learns it by heart."""
+    rows = english_sentences(mix, least).drop_duplicates(["source", "source_lang", "target"])
+    some = rows.sample(frac=1, random_state=0).groupby("target").head(sources)
+    itself = some.drop_duplicates("target")
+    itself = itself.assign(source=itself.target, source_lang=ENG)
+    return pd.concat([some, itself]).sample(frac=1, random_state=0).reset_index(drop=True)
+
+
+def hard_table(mix: pd.DataFrame, most: int, negatives: int = 2, least: int = 3) -> pd.DataFrame:
+    """Sentences with hard negatives by rule of their English, at most `most` rows per language. Every copy of a row has
+    other negatives."""
+    rows = english_sentences(mix, least).groupby("source_lang").head(most)
+    targets = rows.target.drop_duplicates().tolist()
+    made = dict(zip(targets, hard_negatives_for(targets, 5), strict=True))
+    rng = np.random.default_rng(0)
+    some = [[texts[i][0] for i in rng.permutation(len(texts))[:negatives]] for texts in rows.target.map(made)]
+    return rows.assign(hard_negatives=some).sample(frac=1, random_state=0).reset_index(drop=True)
+
+
+def english_sentences(mix: pd.DataFrame, least: int) -> pd.DataFrame:
+    """Rows into English of at least `least` words, without dictionaries."""
+    rows = mix[(mix.target_lang == ENG) & (mix.provenance != "dictionary")]
+    return rows[rows.target.str.count(" ") + 1 >= least]
+
+
 def language_scale(langs: pd.Series, times: pd.Series, power: float, most: float) -> pd.Series:
     """Of each row: its language's n rows (by `times`) become n to the power of `power`, the largest language staying as
     it is, and no row comes more than `most` times as often as before."""
@@ -157,6 +189,8 @@ def main() -> None:
     mix = mixed(train, args.corpora, PARTS["mix"])
     mix.to_parquet(args.out / "train_mix.parquet")
     print(f"train_mix: {len(mix)} pairs\n{mix.source_lang.value_counts().to_string()}")
+    decoder_table(mix).to_parquet(args.out / "train_decoder.parquet")
+    hard_table(mix, PARTS["hard"]["most"]).to_parquet(args.out / "train_hard.parquet")
     both_directions(mix, PARTS["written"]).to_parquet(args.out / "train_both.parquet")
     base.nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
     english = train[train.target_lang == ENG]

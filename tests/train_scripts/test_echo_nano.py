@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hf_echo.synthesis import hard_negatives_for
+
 SCRIPTS = Path(__file__).parents[2] / "train_scripts" / "studies"
 
 
@@ -32,7 +34,7 @@ def percent(text):
 
 def test_everyday_dev_is_a_share_by_the_hash_of_the_english(script, tmp_path):
     """2 % of what echo-nano may have seen, in whatever spelling, 10 % of all else, the same in every language."""
-    data = script("everyday_data")
+    data = script("echo_nano_data")
     data["use_parts"]()
     old = [f"Tom saw dog number {n}." for n in range(2000)]
     new = [f"Mary has {n} cats." for n in range(2000)]
@@ -52,7 +54,7 @@ def test_everyday_dev_is_a_share_by_the_hash_of_the_english(script, tmp_path):
 
 
 def test_no_dev_text_on_either_side_of_a_pair(script):
-    data = script("everyday_data")
+    data = script("echo_nano_data")
     dev = {"everyday": pd.DataFrame({"text": ["Stop!", "Стало очень жарко.", "?!"]})}
     rows = [
         ("Halt.", "stop"),
@@ -67,7 +69,7 @@ def test_no_dev_text_on_either_side_of_a_pair(script):
 
 def test_small_languages_come_more_often_but_not_too_often(script):
     """10,000, 2,500 and 10 rows at power 0.5 become 10,000, 5,000 and at most 6 times 10."""
-    data = script("everyday_data")
+    data = script("echo_nano_data")
     langs = pd.Series(["fra_Latn"] * 10_000 + ["lit_Latn"] * 2_500 + ["fao_Latn"] * 10)
     times = pd.Series(1.0, langs.index)
     scale = data["language_scale"](langs, times, 0.5, 6.0)
@@ -88,7 +90,7 @@ def test_both_directions_write_english_and_a_few_languages(script):
         ("bon chien", "fra_Latn", "good dog", "eng_Latn", "dictionary"),
     ]
     columns = ["source", "source_lang", "target", "target_lang", "provenance"]
-    table = script("everyday_data")["both_directions"](pd.DataFrame(rows, columns=columns), ["fra_Latn"])
+    table = script("echo_nano_data")["both_directions"](pd.DataFrame(rows, columns=columns), ["fra_Latn"])
     assert {*zip(table.source, table.target_lang, table.target)} == {
         ("Il dort bien.", "eng_Latn", "He sleeps well."),
         ("He sleeps well.", "fra_Latn", "Il dort bien."),
@@ -101,7 +103,7 @@ def test_both_directions_write_english_and_a_few_languages(script):
 
 def test_every_language_is_searched_among_as_many_sentences(script):
     """Against a count by hand: lit has two sentences, one of them wrong; its candidates are filled up with others'."""
-    report = script("everyday_report")
+    report = script("echo_nano_report")
     english = {f"sentence number {n}": np.eye(8)[n] for n in range(8)}
     texts = list(english)
     rows = [{"id": t, "lang": "eng_Latn", "text": t} for t in texts]
@@ -127,7 +129,7 @@ def test_every_language_is_searched_among_as_many_sentences(script):
 
 
 def test_groups_count_languages_and_lengths_count_sentences(script):
-    report = script("everyday_report")
+    report = script("echo_nano_report")
     rows = [("fra_Latn", 3, n < 10) for n in range(20)] + [("deu_Latn", 8, False) for _ in range(40)]
     rows += [("spa_Latn", 30, True) for _ in range(19)]  # too few for a language, enough for a length
     table = pd.DataFrame(rows, columns=["lang", "words", "cosine"])
@@ -138,6 +140,28 @@ def test_groups_count_languages_and_lengths_count_sentences(script):
 
 
 def test_the_groups_are_104_languages_without_overlap(script):
-    groups = script("everyday_report")["GROUPS"]
+    groups = script("echo_nano_report")["GROUPS"]
     assert [len(groups[name]) for name in groups] == [12, 41, 12, 51, 104]
     assert len(set(groups["all (104)"])) == 104 and set(groups["12"]) <= set(groups["41"])
+
+
+def test_hard_table(script):
+    """English sentences of three words and more; each copy has some of its sentence's negatives by rule."""
+    news = [f"The {n} dogs did not sleep in Paris." for n in ("two", "three", "four", "five")]
+    rows = [(f"n{i}", "fra_Latn", text, "eng_Latn", "primary") for i, text in enumerate(news * 3)]
+    rows += [
+        (f"m{i}", "deu_Latn", f"Open the file number {i} in the editor.", "eng_Latn", "primary") for i in range(50)
+    ]
+    rows += [
+        ("w", "fra_Latn", "the dog", "eng_Latn", "primary"),
+        ("x", "fra_Latn", "der Hund da", "deu_Latn", "primary"),
+    ]
+    rows += [("d", "fra_Latn", news[0], "eng_Latn", "dictionary")]
+    mix = pd.DataFrame(rows, columns=["source", "source_lang", "target", "target_lang", "provenance"])
+    table = script("echo_nano_data")["hard_table"](mix, 12)
+    assert table.source_lang.value_counts().to_dict() == {"fra_Latn": 12, "deu_Latn": 12}
+    assert not {"w", "x", "d"} & {*table.source}
+    for text, texts in zip(news, hard_negatives_for(news, 5), strict=True):
+        copies = table[table.target == text].hard_negatives.map(tuple)
+        assert len(texts) > 2 and len(copies) == 3
+        assert all(len({*c}) == 2 and {*c} <= {t for t, _ in texts} for c in copies)

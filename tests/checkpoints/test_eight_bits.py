@@ -1,0 +1,60 @@
+"""Token vectors in 8 bits: the same embeddings but for rounding, and they load in the dtype of the other weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer
+
+from hf_echo.checkpoints.eight_bits import scale_tokens, store_tokens
+from hf_echo.hub.release import release_checkpoint
+from hf_echo.inference import load_translator
+
+TEXTS = ["the cat sleeps", "a dog", "two small birds"]
+
+
+def embeddings(encoder, tokenizer):
+    with torch.no_grad():
+        return encoder.eval()(**tokenizer(TEXTS, padding=True, return_tensors="pt")).sentence_embedding.float()
+
+
+@pytest.mark.parametrize("final_norm", [False, True])
+def test_scaling_changes_no_embedding(toy, toy_tokenizer, final_norm):
+    encoder = toy.make_model(toy_tokenizer, final_norm=final_norm).encoder
+    before = embeddings(encoder, toy_tokenizer)
+    scale = scale_tokens(encoder)
+    assert scale > 1 and 2 <= float(encoder.embed_tokens.weight.detach().square().mean().sqrt()) <= 4
+    after = embeddings(encoder, toy_tokenizer)
+    # not equal: the norms add an epsilon to the mean square, which was small before
+    assert float(torch.nn.functional.cosine_similarity(after, before).min()) > 0.999
+
+
+def test_release_with_8_bit_token_vectors(toy, toy_tokenizer, tmp_path):
+    model = toy.make_model(toy_tokenizer)
+    model.save_pretrained(tmp_path / "model")
+    toy_tokenizer.save_pretrained(tmp_path / "model")
+    plain = release_checkpoint(tmp_path / "model", tmp_path / "plain")
+    small = release_checkpoint(tmp_path / "model", tmp_path / "small", token_dtype="fp8")
+    for folder in (small, small / "decoder"):
+        stored = load_file(folder / "model.safetensors")
+        kinds = {name.endswith("embed_tokens.weight"): tensor.dtype for name, tensor in stored.items()}
+        assert kinds == {True: torch.float8_e4m3fn, False: torch.float32}
+    tokenizer = AutoTokenizer.from_pretrained(small)
+    opened = [AutoModel.from_pretrained(folder) for folder in (plain, small)]
+    assert {p.dtype for p in opened[1].parameters()} == {torch.float32}
+    before, after = (embeddings(encoder, tokenizer) for encoder in opened)
+    cosine = torch.nn.functional.cosine_similarity(before, after)
+    assert float(cosine.min()) > 0.998  # rounding errors of 2.5 % in each value give about 0.9997
+    assert not torch.equal(before, after)
+    translator, _ = load_translator(small, dtype="fp32")
+    assert {p.dtype for p in translator.parameters()} == {torch.float32}
+
+
+def test_values_too_large_and_unknown_formats_are_refused(toy, toy_tokenizer, tmp_path):
+    save_file({"embed_tokens.weight": torch.full((2, 2), 1000.0)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"embed_tokens.weight holds 1000, and 8 bits end at 448"):
+        store_tokens(tmp_path)
+    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
+    with pytest.raises(ValueError, match="token_dtype must be fp8 or left out, not 'int4'"):
+        release_checkpoint(tmp_path / "model", tmp_path / "out", token_dtype="int4")
