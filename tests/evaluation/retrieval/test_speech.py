@@ -157,7 +157,7 @@ def speech_folder(tmp_path, monkeypatch):
     )
     config = EchoSpeechConfig(
         audio_config={"model_type": "wav2vec2-bert", **audio},
-        embedding_size=256,
+        embedding_size=384,
         pooler_heads=2,
         pooler_layers=1,
         pooler_intermediate_size=32,
@@ -196,4 +196,4 @@ def test_command(run, refused, speech_folder, monkeypatch):
     other = "hf_echo.inference.any_encoder.any_encoder"
     monkeypatch.setattr(other, lambda name: lambda texts, lang: np.ones((len(texts), 24)))
     code, _, err = run(*arguments, "--on-bad-row", "skip")
-    assert code == 2 and re.search("embeddings of size 256 and .*echo-nano of size 24: give", err)
+    assert code == 2 and re.search("embeddings of size 384 and .*echo-nano of size 24: give", err)

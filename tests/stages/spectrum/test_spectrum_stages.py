@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, TrainerCallback
 import hf_echo
 import hf_echo.stages.run.training as training
 from hf_echo.losses import mse_loss, next_embedding_loss
-from hf_echo.modeling import SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from hf_echo.modeling import EchoDecoder, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.spectrum.prefix import CONTINUE, REBUILD
@@ -22,7 +22,7 @@ from hf_echo.stages.spectrum.prefix import CONTINUE, REBUILD
 pytestmark = pytest.mark.trains
 
 NANO = str(hf_echo.pretrained("echo-nano"))
-SHAPE = dict(hidden_size=256, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=1)
+SHAPE = dict(hidden_size=384, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=1)
 SUBJECTS, VERBS = ("The dog", "A woman", "My friend", "The river"), ("sleeps", "sings", "waits")
 
 
@@ -267,5 +267,6 @@ def test_dry_run_counts_the_paper_s_tower(recipe):
     report = dry_run(RECIPES / "spectrum" / "1_tower.yaml")
     assert report["parameters"]["tower"] == pytest.approx(5.15e9, rel=0.01)
     nano = dry_run(recipe("dry", "spectrum_sentences", decoder=NANO, shape=SHAPE))
-    assert nano["parameters"]["token decoder"] == 6_096_640 and nano["data"]["pairs"] == 12
+    decoder = EchoDecoder.from_pretrained(NANO, subfolder="decoder")
+    assert nano["parameters"]["token decoder"] == decoder.num_parameters() and nano["data"]["pairs"] == 12
     assert SpectrumConfig().boe_text == "Start of text"
