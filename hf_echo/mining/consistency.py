@@ -56,7 +56,7 @@ def filter_consistent(
         snippets: "source" or "target", the side that holds code or mathematics; the other one describes it.
         pool_size: N, the snippets of each language that compete; None is all.
         index: a faiss index_factory string; "Flat" is exact.
-        work: embeddings and finished blocks (default: OUT.work), where a stopped run goes on.
+        work: embeddings and finished blocks (default: OUT.work), from which a stopped run resumes.
 
     Raises:
         ImportError: without faiss. ValueError: `snippets` is no side, pool_size below 1, `work` of another data set or

@@ -61,7 +61,7 @@ def mine_negatives(
         max_cosine: a candidate whose cosine with the row's target is above it counts as the same text.
         pool_size: candidates of each target language, drawn by `seed`; None is all.
         index: a faiss index_factory string; "Flat" is exact.
-        work: embeddings and finished blocks (default: OUT.work), where a stopped run goes on.
+        work: embeddings and finished blocks (default: OUT.work), from which a stopped run resumes.
 
     Raises:
         ImportError: without faiss. ValueError: k or pool_size below 1, no pool for a language, `work` of another data

@@ -163,7 +163,7 @@ def test_sentence_by_sentence_equals_writing_each_from_the_beginning(model):
 
 
 def test_a_document_ends_with_an_empty_sentence(model):
-    """One of two documents ends at once: its row is None, the other goes on."""
+    """One of two documents ends at once: its row is None; the other continues."""
     ending = make_spectrum()
     document = ending.encode_document([embeddings(3), embeddings(3, 8)], bidirectional=False)
     calls = []

@@ -100,7 +100,7 @@ def speech_spans(
 def shas_pieces(
     speech: np.ndarray, frame: float, *, longest: float = LONGEST, shortest: float = SHORTEST
 ) -> list[tuple[int, int]]:
-    """(start, end) in frames of pieces of at most `longest` seconds, trimmed to speech; none if there is no speech.
+    """(start, end) in frames of pieces of at most `longest` seconds, trimmed to speech; an empty list without speech.
 
     Args:
         speech: (frames,) probability of speech. frame: seconds of a frame.
