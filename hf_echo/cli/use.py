@@ -110,7 +110,7 @@ def translate(
 
 @commands.command(**example("hf-echo tour"))
 def tour() -> None:
-    """Search and translate example sentences with echo-nano, which is included in the package."""
+    """Find and translate 20 held-out sentences of ten languages with echo-nano, which is included in the package."""
     from .tour import run_tour
 
     run_tour()

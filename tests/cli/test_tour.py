@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, pipeline
 
 import hf_echo
-from hf_echo.cli.tour import QUERIES, SHORT, TEXTS, run_tour
+from hf_echo.cli.tour import run_tour, tour_sentences
 
 COMMAND = "encode"
 
@@ -42,19 +42,23 @@ def test_translate_uses_it(hf_echo_cli, tmp_path):
 
 
 def test_tour():
-    console = Console(record=True, width=150)
-    found = run_tour(console)
-    right = [found[query] == lang for query, lang in QUERIES.items()]
+    console = Console(record=True, width=250)
+    rows = run_tour(console)
+    assert len(rows) == 20 and len({row["lang"] for row in rows}) == 10
+    assert len({row["english"] for row in rows}) == len(rows)  # the English of a sentence is the only right answer
+    right = [row["nearest"] == row["english"] for row in rows]
     assert np.mean(right) >= 0.8
     text = console.export_text()
-    assert all(query in text for query in QUERIES)
-    assert text.count("wrong") == right.count(False)
-    assert all(sentence in text for _, sentence in SHORT)
+    assert all(row["text"] in text for row in rows)
+    assert text.count("wrong: ") == right.count(False)
+    assert f"{sum(right)} of 20 found" in text
+    words = [(set(row["written"].lower().split()), set(row["english"].lower().split())) for row in rows]
+    assert np.mean([bool(written & english) for written, english in words]) >= 0.5
 
 
 def test_it_is_used_where_no_model_is_given(run, tmp_path):
     texts = tmp_path / "texts.txt"
-    texts.write_text("\n".join(TEXTS.values()) + "\n", encoding="utf-8")
+    texts.write_text("".join(row["text"] + "\n" for row in tour_sentences()), encoding="utf-8")
     _, _, err = run(texts, tmp_path / "out.npy", "--normalize")
     assert "no --model: using echo-nano, which is included in the package" in err
     run("--model", "echo-nano", "--normalize", texts, tmp_path / "named.npy")

@@ -32,6 +32,7 @@ from hf_echo.synthesis import hard_negatives_for
 
 PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "echo_nano_dev.yaml").read_text())
 GROUPS = ("languages", "new_languages", "extension_languages", "more_languages")
+SENTENCE_END = r"[.!?…][\"'”’)]*\s*$"
 MEASURED_NEWS = 500  # sentences of a language in dev_wmt
 
 
@@ -133,10 +134,12 @@ def both_directions(mix: pd.DataFrame, written: list[str], least: int = 2) -> pd
     return both.sample(frac=1, random_state=0).reset_index(drop=True)
 
 
-def decoder_table(mix: pd.DataFrame, sources: int = 2, least: int = 2) -> pd.DataFrame:
-    """Each English sentence of `least` words from itself and from at most `sources` translations: a decoder that reads
-    the same verse from forty languages learns it by heart."""
+def decoder_table(mix: pd.DataFrame, sources: int = 2, least: int = 2, most: int = 60) -> pd.DataFrame:
+    """Each English sentence from itself and from at most `sources` translations: a decoder that reads the same verse
+    from forty languages learns it by heart. A sentence has `least` to `most` words and ends as one: the names and menu
+    entries of the localisation files teach a decoder to leave sentences unfinished."""
     rows = english_sentences(mix, least).drop_duplicates(["source", "source_lang", "target"])
+    rows = rows[rows.target.str.contains(SENTENCE_END) & (rows.target.str.count(" ") < most)]
     some = rows.sample(frac=1, random_state=0).groupby("target").head(sources)
     itself = some.drop_duplicates("target")
     itself = itself.assign(source=itself.target, source_lang=ENG)
