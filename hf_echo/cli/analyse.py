@@ -1,4 +1,4 @@
-"""hf-echo evaluate geometry, cost, ease: geometry of an embedding space, FLOPs and speed, easy and hard languages."""
+"""hf-echo evaluate geometry, cost, ease, xrete: geometry, FLOPs and speed, easy and hard languages, public tasks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def add_to(commands: typer.Typer) -> None:
         "ease",
         **example("hf-echo evaluate ease --data xsim.json --features languages.tsv --group family --group script"),
     )(ease)
+    commands.command("xrete", **example("hf-echo evaluate xrete --model M --task Tatoeba --task BUCC"))(xrete)
 
 
 def geometry(
@@ -202,3 +203,30 @@ def _speed(model: str, texts: list[str], lang: str | None, rounds: int) -> dict:
         return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
 
     return measure_speed(any_encoder(model), texts, lang, count_tokens=count_tokens, rounds=rounds).to_row()
+
+
+def xrete(
+    model: AnyModel,
+    task: Annotated[
+        list[str] | None, typer.Option(help="Task of XRETE, such as Tatoeba; repeatable. Default: all five.")
+    ] = None,
+    copies: Annotated[
+        Path | None, typer.Option(help="Folder with a local copy of each set, such as tatoeba/. Default: the Hub.")
+    ] = None,
+    out: Json = None,
+) -> None:
+    """Run the tasks of XRETE (EMMA-X) that need no fine-tuning, with averages over head and long-tail languages."""
+    from ..evaluation.benchmarks.public_sets import load_benchmark
+    from ..evaluation.benchmarks.xrete import evaluate_xrete
+    from ..inference.any_encoder import any_encoder
+
+    def load(name: str) -> list[dict]:
+        if copies is None:
+            return load_benchmark(name)
+        own = sorted(copies.glob(f"{name}*"))
+        if not own:
+            raise FileNotFoundError(f"{copies} has no {name}, a file or folder of that set; or leave --copies out")
+        return load_benchmark(name, path=own[0])
+
+    table = evaluate_xrete(any_encoder(model), tasks=task, load=load)
+    print_report({"model": model, "rows": table.rows, "average": table.average, **table.notes}, out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,18 @@ def test_wrong_tasks_are_one_line(task, message):
     with pytest.raises(ValueError, match=message) as error:
         evaluate_xrete(encode, tasks=[task], load=SMALL.__getitem__)
     assert "\n" not in str(error.value)
+
+
+def test_command_reads_local_copies(hf_echo_cli, tmp_path):
+    """Two sentences and their copies: a model finds each of them, whatever it knows."""
+    folder = tmp_path / "copies" / "tatoeba"
+    folder.mkdir(parents=True)
+    texts = ["Un chat.", "Deux chiens."]
+    rows = [{"lang": "fra-eng", "sentence1": t, "sentence2": t} for t in texts]
+    (folder / "fra-eng.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    command = ("evaluate", "xrete", "--model", "echo-nano", "--copies", folder.parent, "--json", tmp_path / "r.json")
+    hf_echo_cli(*command, "--task", "Tatoeba")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert [(row["task"], row["score"], row["head"]) for row in report["rows"]] == [("Tatoeba", 100.0, 100.0)]
+    code, _, err = hf_echo_cli(*command, "--task", "BUCC")
+    assert code == 2 and err.splitlines()[-1].startswith("hf-echo: ") and "has no bucc" in err
