@@ -32,8 +32,8 @@ from ..losses import (
     ranking_contrastive_loss,
     update_means,
 )
-from .core.cls_encoder import ClsConfig, ClsEncoder, ClsTrainer, count_parameters, finished, open_cls_encoder
-from .core.stage import Stage
+from .core.cls_encoder import ClsEncoder
+from .core.cls_stage import ClsConfig, ClsModel, ClsTrainer, cls_stage, encoder_parameters
 from .core.unmasking_head import UnmaskingHead
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class EmmaXConfig(ClsConfig):
         return "mixture" if step < self.contrastive_steps + self.mixture_steps else "em"
 
 
-class EmmaX(nn.Module):
+class EmmaX(ClsModel):
     """Encoder, its momentum copy, queue, mixture with running means, and the bias of the masked language model.
 
     The mixture starts at mean 0 with the standard deviations of cosines 0.9 (rank 1) to 0 (worst rank): from random
@@ -104,12 +104,11 @@ class EmmaX(nn.Module):
     rank_means: torch.Tensor
 
     def __init__(self, encoder: ClsEncoder, args: EmmaXConfig):
-        super().__init__()
+        super().__init__(encoder, UnmaskingHead(encoder.config.hidden_size, len(encoder.token_matrix), layers=0))
         size, ranks = encoder.embedding_size, args.ranks
-        self.encoder, self.decay = encoder, args.momentum
+        self.decay = args.momentum
         self.momentum = ClsEncoder(copy.deepcopy(encoder.backbone), encoder.tokenizer)
         self.momentum.requires_grad_(False)
-        self.head = UnmaskingHead(encoder.config.hidden_size, len(encoder.token_matrix), layers=0)
         variance = 2 * (1 - torch.linspace(0.9, 0.0, ranks)) / size  # |x - y|^2 = 2 (1 - cos) on the unit sphere
         self.mixture_mean = nn.Parameter(torch.zeros(ranks, size))
         self.mixture_log_sigma = nn.Parameter(variance.log()[:, None].expand(ranks, size) / 2)
@@ -117,9 +116,6 @@ class EmmaX(nn.Module):
         self.register_buffer("queue", torch.zeros(args.queue_size, size))
         self.register_buffer("queued", torch.zeros((), dtype=torch.long))
         self.register_buffer("rank_means", torch.full((ranks,), math.nan))
-
-    def gradient_checkpointing_enable(self, *args: Any, **kwargs: Any) -> None:
-        self.encoder.gradient_checkpointing_enable(*args, **kwargs)
 
     def forward(self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor) -> dict[str, torch.Tensor]:
         """`query` and `key` (rows, d) of length 1, keys by the momentum encoder; `mlm` where tokens are masked.
@@ -155,13 +151,8 @@ class EmmaXTrainer(ClsTrainer):
         self.rank_counts = torch.zeros(self.args.ranks, dtype=torch.long)
         self._sizes: dict[str, int] = {}
 
-    def freeze(self, model: EmmaX, args: EmmaXConfig) -> None:
-        model.head.requires_grad_(args.mlm_weight > 0)
-
-    def make_collator(self, args, tokenizer, model):
-        collator = super().make_collator(args, tokenizer, model)
-        collator.mask_probability = args.mask_probability if args.mlm_weight else 0.0
-        return collator
+    def masks(self, args: EmmaXConfig) -> bool:
+        return args.mlm_weight > 0
 
     def part_sizes(self, inputs):
         return self._sizes
@@ -272,18 +263,13 @@ class EmmaXTrainer(ClsTrainer):
         return metrics | extra
 
 
-def build(model_args: Any, args: EmmaXConfig, *, tokenizer: Any, **kwargs: Any) -> EmmaXTrainer:
-    model = EmmaX(open_cls_encoder(model_args, tokenizer), args)
-    return EmmaXTrainer(model, args, tokenizer=tokenizer, **kwargs)
-
-
 def beside(config: Any, args: EmmaXConfig) -> dict[str, int]:
     size = getattr(config, "embedding_size", None) or config.hidden_size
     return {
-        "momentum encoder": count_parameters(config, {})["total"],
+        "momentum encoder": sum(encoder_parameters(config).values()),
         "mixture": args.ranks * (2 * size + 1),
         "masked language model": config.vocab_size,
     }
 
 
-STAGE = Stage("emma_x", EmmaXConfig, EmmaXTrainer, learns="encoder", build=build, finished=finished, beside=beside)
+STAGE = cls_stage("emma_x", EmmaXConfig, EmmaX, EmmaXTrainer, beside)

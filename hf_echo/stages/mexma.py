@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
 
 from ..losses import koleo_loss, mse_loss
-from .core.cls_encoder import ClsConfig, ClsEncoder, ClsTrainer, finished, open_cls_encoder
+from .core.cls_encoder import ClsEncoder
+from .core.cls_stage import ClsConfig, ClsModel, ClsTrainer, cls_stage
 from .core.in_batch import symmetric_in_batch
-from .core.stage import Stage
 from .core.unmasking_head import UnmaskingHead, head_parameters
 
 ALIGNMENTS = ("none", "masked", "clean", "contrastive")
@@ -74,7 +73,7 @@ class MexmaConfig(ClsConfig):
             raise ValueError("koleo_weight needs at least two pairs a batch: set max_rows above 1, or koleo_weight=0")
 
 
-class Mexma(nn.Module):
+class Mexma(ClsModel):
     """Encoder and unmasking head.
 
     Raises:
@@ -82,19 +81,14 @@ class Mexma(nn.Module):
     """
 
     def __init__(self, encoder: ClsEncoder, args: MexmaConfig):
-        super().__init__()
         width = encoder.config.hidden_size
         if encoder.embedding_size != width:
             raise ValueError(
                 f"embedding_size {encoder.embedding_size} differs from hidden_size {width}; the unmasking head reads "
                 "both, give an encoder where they are equal"
             )
-        self.encoder = encoder
         options = dict(layers=args.head_layers, heads=args.head_heads, ffn=args.head_ffn, dropout=args.head_dropout)
-        self.head = UnmaskingHead(width, len(encoder.token_matrix), **options)
-
-    def gradient_checkpointing_enable(self, *args: Any, **kwargs: Any) -> None:
-        self.encoder.gradient_checkpointing_enable(*args, **kwargs)
+        super().__init__(encoder, UnmaskingHead(width, len(encoder.token_matrix), **options))
 
     def forward(
         self, inputs: Mapping[str, torch.Tensor], *, unmask: bool, symmetric: bool, token_gradients: bool
@@ -138,13 +132,8 @@ class Mexma(nn.Module):
 class MexmaTrainer(ClsTrainer):
     """alpha * alignment + beta * cross-unmasking + gamma * KoLeo (MEXMA section 3)."""
 
-    def freeze(self, model: Mexma, args: MexmaConfig) -> None:
-        model.head.requires_grad_(args.unmasking_weight > 0)
-
-    def make_collator(self, args, tokenizer, model):
-        collator = super().make_collator(args, tokenizer, model)
-        collator.mask_probability = args.mask_probability if args.unmasking_weight else 0.0
-        return collator
+    def masks(self, args: MexmaConfig) -> bool:
+        return args.unmasking_weight > 0
 
     def part_sizes(self, inputs):
         if "labels" not in inputs:
@@ -184,14 +173,9 @@ class MexmaTrainer(ClsTrainer):
         return sum((koleo_loss(side) for side in sides), start=0.0 * out["source"].float().sum()) / max(len(sides), 1)
 
 
-def build(model_args: Any, args: MexmaConfig, *, tokenizer: Any, **kwargs: Any) -> MexmaTrainer:
-    model = Mexma(open_cls_encoder(model_args, tokenizer), args)
-    return MexmaTrainer(model, args, tokenizer=tokenizer, **kwargs)
-
-
 def beside(config: Any, args: MexmaConfig) -> dict[str, int]:
     size = head_parameters(config.hidden_size, config.vocab_size, args.head_layers, args.head_ffn)
     return {"unmasking head": size} if args.unmasking_weight else {}
 
 
-STAGE = Stage("mexma", MexmaConfig, MexmaTrainer, learns="encoder", build=build, finished=finished, beside=beside)
+STAGE = cls_stage("mexma", MexmaConfig, Mexma, MexmaTrainer, beside)

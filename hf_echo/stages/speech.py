@@ -24,7 +24,7 @@ from ..utils.files import write_json
 from .core.base import CoreConfig, CoreTrainer
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
-from .speech_rows import SPEECH, SpeechDev, check_shape, data_table, new_config, selected, sizes, speech_table
+from .speech_rows import SPEECH, SpeechDev, check_shape, data_table, new_config, plan, selected, size, speech_table
 
 AUDIO_INPUTS = ("input_values", "input_features")
 
@@ -244,5 +244,6 @@ STAGE = Stage(
     build=build,
     data=SPEECH,
     check_shape=check_shape,
-    sizes=sizes,
+    plan=plan,
+    size=size,
 )

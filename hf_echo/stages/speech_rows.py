@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,11 @@ from ..evaluation.results import Table
 from ..evaluation.retrieval.xsim import text_groups, xsim
 from ..inference.any_encoder import any_encoder
 from ..inference.embedding_store import frozen_embeddings
-from ..inference.encode import opening
 from ..inference.encode_speech import open_extractor
 from ..modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ..utils.did_you_mean import did_you_mean
 from ..utils.fingerprint import fingerprint
+from .core.plan import Start, count, memory, start_or_shape, with_total
 from .core.stage import Rows
 
 ENGLISH = "eng_Latn"
@@ -224,21 +223,18 @@ def check_shape(shape: dict[str, Any]) -> None:
             raise ValueError(f"shape: {' '.join(str(error).split())}") from None
 
 
-def sizes(model_args: Any, config: Any) -> dict[str, Any]:
-    """Parameters by part and memory of weights, gradients and Adam, for a dry run."""
-    name = model_args.model_name_or_path
-    if name and (Path(name).is_dir() or not model_args.shape):
-        with opening(name) as place:
-            of_model = EchoSpeechConfig.from_pretrained(place)
-    else:
-        of_model = new_config(model_args.shape)
+def plan(model_args: Any, args: Any, start: Start) -> EchoSpeechConfig | None:
+    return start_or_shape(model_args, start, lambda: new_config(model_args.shape), (EchoSpeechConfig,))
+
+
+def size(config: EchoSpeechConfig, args: Any) -> dict[str, Any]:
+    """Parameters by part, seconds of audio and memory of weights, gradients and AdamW."""
     with torch.device("meta"):
-        model = EchoSpeechEncoder(of_model)
-    counts = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_children()}
-    total = sum(counts.values())
-    seconds = config.max_seconds * config.world_size * config.gradient_accumulation_steps
+        model = EchoSpeechEncoder(config)
+    parameters = with_total({name: count(part) for name, part in model.named_children()})
+    seconds = args.max_seconds * args.world_size * args.gradient_accumulation_steps
     return {
-        "parameters": counts | {"total": total},
-        "batches": {"seconds a device": config.max_seconds, "hours a step": seconds / 3600},
-        "memory_gib": {"weights": 4 * total / 2**30, "gradients and Adam": 12 * total / 2**30},
+        "parameters": parameters,
+        "batches": {"seconds a device": args.max_seconds, "hours a step": seconds / 3600},
+        "memory_gib": memory(parameters["total"], parameters["total"]),
     }

@@ -25,6 +25,7 @@ from ..utils.hub import snapshot
 from ..vocabulary.ngrams import token_ngrams
 from .core.base import CoreConfig, CoreTrainer
 from .core.in_batch import symmetric_in_batch
+from .core.plan import Start, memory
 from .core.stage import Embedded, Stage, teacher
 from .static_embeddings import StaticCollator, StaticEmbeddings, static_config, static_encoder
 
@@ -180,8 +181,13 @@ def finished(trainer: StaticTrainer, languages: list[str]) -> EchoEncoder:
     return static_encoder(model, trainer.tokenizer, sorted({*trainer.known_languages, *languages}))
 
 
-def plan(args: StaticConfig, vocabulary: Any) -> EchoConfig:
-    return static_config(vocabulary, args.dim)
+def plan(model_args: Any, args: StaticConfig, start: Start) -> EchoConfig:
+    return static_config(start.vocabulary(model_args), args.dim)
+
+
+def size(config: EchoConfig, args: StaticConfig) -> dict[str, Any]:
+    weights = config.vocab_size * config.embedding_size
+    return {"parameters": {"token vectors": weights}, "memory_gib": memory(weights, weights)}
 
 
 STAGE = Stage(
@@ -193,4 +199,5 @@ STAGE = Stage(
     build=build,
     finished=finished,
     plan=plan,
+    size=size,
 )

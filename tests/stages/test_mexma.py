@@ -17,7 +17,8 @@ from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
 from hf_echo.stages import Mexma, MexmaConfig, MexmaTrainer
-from hf_echo.stages.core.cls_encoder import ClsEncoder, warmup_from
+from hf_echo.stages.core.cls_encoder import ClsEncoder
+from hf_echo.stages.core.cls_stage import warmup_from
 from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.recipe import find_recipes, read_recipe
 from hf_echo.stages.run.training import train_recipe

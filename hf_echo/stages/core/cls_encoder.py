@@ -1,13 +1,10 @@
 """Any encoder whose sentence embedding is the state of its CLS token: EchoEncoder, or a Hugging Face encoder (XLM-R).
 
-Stages that train an encoder alone, with a CLS and a mask token, open, evaluate, describe and save it through this file.
+Stages that train such an encoder, without a decoder, open, run and save it through this file.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,10 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 
 from ...checkpoints.published.sentence_transformer_files import write_sentence_transformer
-from ...data.masked_pairs import MaskedPairCollator, check_masking
+from ...data.masked_pairs import check_masking
 from ...inference.encode import opening
 from ...modeling import EchoEncoder
-from .base import CoreTrainer
 from .model_shape import new_config
-from .text import TextConfig, text_lengths
 
 MASK = "<mask>"
 
@@ -120,79 +115,3 @@ def open_cls_encoder(model_args: Any, tokenizer: Any) -> ClsEncoder:
     if hasattr(backbone, "pooler"):
         backbone.pooler = None  # it reads the CLS state, which is the embedding here
     return ClsEncoder(backbone, tokenizer, name=name)
-
-
-def count_parameters(config: Any, parts: Mapping[str, int]) -> dict[str, int]:
-    """Parameters of an encoder by its configuration, without allocating them, and those of a stage beside it."""
-    with torch.device("meta"):
-        backbone = EchoEncoder(config) if config.model_type == "echo" else AutoModel.from_config(config)
-    embeddings = backbone.get_input_embeddings().weight.numel()
-    rest = sum(p.numel() for name, p in backbone.named_parameters() if not name.startswith("pooler.")) - embeddings
-    sizes = {"token embeddings": embeddings, "encoder layers": rest, **parts}
-    return sizes | {"total": sum(sizes.values())}
-
-
-@dataclass
-class ClsConfig(TextConfig):
-    """AdamW without decay, and a warm-up that starts above zero (MEXMA A.5)."""
-
-    adam_beta2: float = field(default=0.999, metadata={"help": "beta2 of AdamW"})
-    lr_scheduler_type: str = field(
-        default="cosine", metadata={"help": "learning rate schedule; cosine falls to 0 after the warm-up"}
-    )
-    warmup_steps: float = field(default=0.3, metadata={"help": "steps of linear warm-up; below 1: share of all steps"})
-    warmup_start: float = field(
-        default=0.0, metadata={"help": "learning rate of the first step, for the cosine schedule"}
-    )
-
-
-class ClsTrainer(CoreTrainer):
-    """Core of a stage whose model has a ClsEncoder as `encoder`, on masked pairs."""
-
-    encoder_sides = 2
-
-    def make_collator(self, args: Any, tokenizer: Any, model: Any) -> MaskedPairCollator:
-        collator = MaskedPairCollator(
-            tokenizer, language_drop=args.language_drop, seed=args.seed, mask_probability=args.mask_probability
-        )
-        data, room = self.train_dataset, tokenizer.model_max_length - collator.overhead(self.train_dataset)["prefix"]
-        longest = int(max(data.source.lengths.max(), data.target.lengths.max()))
-        if longest > room and not model.encoder.is_echo:  # rotary positions have no end
-            raise ValueError(f"a text has {longest} tokens and the encoder has room for {room}; set max_length={room}")
-        return collator
-
-    def batch_lengths(self) -> np.ndarray:
-        return text_lengths(self, self.encoder_sides)[:, : self.encoder_sides]
-
-    def dev_model(self) -> Any:
-        """EchoEncoder has its own fast `encode`; others embed texts themselves."""
-        encoder = super().dev_model().encoder
-        return encoder.backbone if encoder.is_echo else encoder
-
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        args = self.args
-        if self.lr_scheduler is not None or not args.warmup_start or args.lr_scheduler_type != "cosine":
-            return super().create_scheduler(num_training_steps, optimizer)
-        warmup = args.get_warmup_steps(num_training_steps)
-        share = warmup_from(args.warmup_start / args.learning_rate, warmup, num_training_steps)
-        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, share)
-        return self.lr_scheduler
-
-
-def warmup_from(start: float, warmup: int, total: int):
-    """step -> share of the learning rate: linear from `start` to 1, then a cosine to 0."""
-
-    def share(step: int) -> float:
-        if step < warmup:
-            return start + (1 - start) * step / warmup
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, total - warmup))))
-
-    return share
-
-
-def finished(trainer: ClsTrainer, languages: list[str]) -> Any:
-    """The encoder that is saved, without what only training needs."""
-    model = trainer.dev_model()
-    if isinstance(model, EchoEncoder):
-        model.config.languages = sorted({*(model.config.languages or []), *languages})
-    return model

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .plan import Start, plan_echo
+
 
 @dataclass(frozen=True)
 class Embedded:
@@ -70,13 +72,12 @@ class Stage:
         build: (model_args, config, **what the trainer takes) -> trainer, for stages whose model is not an encoder with
             a decoder.
         finished: (trainer, known languages) -> the model that is saved, where it is not the model that was trained.
-        plan: (config, vocabulary) -> the configuration of the saved model, for a dry run of such a stage.
+        plan: (model_args, config, start) -> the configuration of the saved model, for a dry run; None where it is not
+            known. By default that of an encoder with a decoder (`plan.py`, which defines `start` too).
+        size: (configuration, config) -> what a dry run reports about this model: "parameters", "batches", "memory_gib".
         data: how rows are read; None: text pairs.
         check_shape: (shape) -> None; raises ValueError where `shape` of a recipe fits no model of the stage. None: a
             shape is of an encoder with a decoder.
-        sizes: (model_args, config) -> what a dry run reports about a model that is no encoder with a decoder.
-        beside: of a stage that trains an encoder alone, of any kind: (encoder's configuration, config) -> parameters
-            beside the encoder, by name, for a dry run.
     """
 
     name: str
@@ -89,11 +90,10 @@ class Stage:
     rows: Callable[..., Any] | None = None
     build: Callable[..., Any] | None = None
     finished: Callable[..., Any] | None = None
-    plan: Callable[..., Any] | None = None
+    plan: Callable[[Any, Any, Start], Any] = plan_echo
+    size: Callable[[Any, Any], dict[str, Any]] | None = None
     data: Rows | None = None
     check_shape: Callable[[dict[str, Any]], None] | None = None
-    sizes: Callable[[Any, Any], dict[str, Any]] | None = None
-    beside: Callable[..., dict[str, int]] | None = None
 
 
 def teacher(model_args: Any, data_args: Any) -> str | None:

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.encode import opening
-from ...modeling import EchoConfig, EchoForTranslation
 from ...utils.hub import packaged_model
-from ..core.cls_encoder import count_parameters
-from ..core.model_shape import new_config
-from ..core.stage import Rows, Stage
+from ..core.plan import ECHO, size_of_echo
+from ..core.stage import Rows
 from ..table import STAGES
 from .data import rows_of
 from .operation import is_operation, read_operation
@@ -46,25 +43,22 @@ class _Start:
         self.earlier = earlier_steps(path, journey)
         self.path, self.journey, self.problems = path, journey, []
 
-    def config(self, field: str, name: str) -> EchoConfig | None:
+    def config(self, field: str, name: str, kinds: tuple[Any, ...] = ECHO) -> Any:
         """None where nobody can say: then it is among the problems."""
-        if Path(name).is_dir() or not (found := self._planned(name)):
-            return self._config_here(field, name)
+        if Path(name).is_dir() or (found := self._planned(name)) is None:
+            try:
+                with opening(name) as place:
+                    found = AutoConfig.from_pretrained(place)
+            except (OSError, ValueError, KeyError) as error:
+                self.problems.append(f"{field}: {_line(error)}")
+                return None
+        if not isinstance(found, kinds):
+            wanted = " or ".join(kind.model_type for kind in kinds)
+            self.problems.append(f"{field}: {name} is a model of type {found.model_type!r}, not {wanted}")
+            return None
         return found
 
-    def _config_here(self, field: str, name: str) -> EchoConfig | None:
-        try:
-            with opening(name) as place:
-                config = AutoConfig.from_pretrained(place)
-        except (OSError, ValueError, KeyError) as error:
-            self.problems.append(f"{field}: {_line(error)}")
-            return None
-        if not isinstance(config, EchoConfig):
-            self.problems.append(f"{field}: {name} is a model of type {config.model_type}, not an Echo checkpoint")
-            return None
-        return config
-
-    def _planned(self, name: str) -> EchoConfig | None:
+    def _planned(self, name: str) -> Any:
         """The configuration of what an earlier recipe would save there."""
         for place in reversed(self.earlier):
             overrides = known_overrides(place, self.overrides)
@@ -79,49 +73,8 @@ class _Start:
                 config = start.config("model", settings.model)
                 return operation.plan(settings, copy.deepcopy(config)) if config is not None else None
             stage, model_args, _, args, _ = read_recipe(place, overrides)
-            return start.planned(stage, model_args, args)
+            return STAGES[stage].plan(model_args, args, start)
         return None
-
-    def planned(self, stage: str, model_args, args) -> EchoConfig | None:
-        """What this recipe would save; None where its start is not known."""
-        base, config = model_args.model_name_or_path, None
-        if STAGES[stage].plan:
-            return STAGES[stage].plan(args, _VocabularyOnly(self.vocab_size(model_args)))
-        if STAGES[stage].beside:
-            return self.encoder_alone(model_args)
-        if base and ((config := self.config("model_name_or_path", base)) is not None or not model_args.shape):
-            return config
-        config = new_config(model_args.shape, _VocabularyOnly(self.vocab_size(model_args)))
-        if model_args.decoder and (other := self.config("decoder", model_args.decoder)) and other.decoder:
-            config.decoder = other.decoder
-        return config
-
-    def model_args(self, args) -> Any:
-        """`args`, or those of the earlier recipe that would make the model it starts from, and so on."""
-        name = args.model_name_or_path
-        for place in reversed(self.earlier if name and not Path(name).is_dir() else []):
-            overrides = known_overrides(place, self.overrides)
-            if is_operation(place) or Path(output_dir(place, overrides)) != Path(name):
-                continue
-            return _Start(place, self.overrides, self.journey).model_args(read_recipe(place, overrides)[1])
-        return args
-
-    def encoder_alone(self, model_args) -> Any:
-        """The configuration of an encoder of any kind, without a decoder; None where it is not known."""
-        name = model_args.model_name_or_path
-        if not name:
-            config = new_config(model_args.shape, _VocabularyOnly(self.vocab_size(model_args)))
-        elif Path(name).is_dir() or (config := self._planned(name)) is None:
-            try:
-                with opening(name) as place:
-                    config = AutoConfig.from_pretrained(place)
-            except (OSError, ValueError, KeyError) as error:
-                self.problems.append(f"model_name_or_path: {_line(error)}")
-                return None
-        config = copy.deepcopy(config)
-        if isinstance(config, EchoConfig):
-            config.decoder = None
-        return config
 
     def check_other_models(self, args) -> None:
         for field in ("teacher", "guide", "neighbours_by"):
@@ -129,7 +82,10 @@ class _Start:
             if name and not Path(name).is_dir() and self._planned(name) is None and name.count("/") != 1:
                 self.problems.append(f"{field}: no folder {name}")
 
-    def vocab_size(self, args) -> int:
+    def vocabulary(self, model_args: Any) -> _VocabularyOnly:
+        return _VocabularyOnly(self._vocab_size(model_args))
+
+    def _vocab_size(self, args: Any) -> int:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
         field = next((f for f in ("tokenizer_name_or_path", "static_embeddings") if getattr(args, f)), None)
         if field is None:
@@ -148,10 +104,7 @@ class _Start:
 def dry_run(
     path: Path, overrides: dict[str, Any] | None = None, *, journey: Sequence[Path] | None = None
 ) -> dict[str, Any]:
-    """What a recipe would train, without training: sizes by part, tokens and memory. No weight is allocated.
-
-    Memory is an estimate for one device without sharding: fp32 weights, gradients and two AdamW moments, and per token
-    and layer the activations that a Llama block keeps (about 34 hidden sizes in bf16, Korthikanti et al. 2022).
+    """What a recipe would train, without training: parameters by part, tokens and an estimate of the memory.
 
     Args:
         journey: the recipes that are run together, with the same overrides; by default those beside `path`, with none.
@@ -164,83 +117,22 @@ def dry_run(
     stage, model_args, data_args, args, values = read_recipe(path, own)
     report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
     start = _Start(path, overrides or {}, journey)
-    if STAGES[stage].sizes:
-        try:
-            report |= STAGES[stage].sizes(start.model_args(model_args), args)
-        except (OSError, ValueError) as error:
-            start.problems.append(f"model: {_line(error)}")
-        config = None
-    else:
-        config = start.planned(stage, model_args, args)
-    if STAGES[stage].plan:
-        weights = config.vocab_size * config.embedding_size
-        report["parameters"] = {"token vectors": weights}
-        report["memory_gib"] = {"weights, gradients, AdamW": 16 * weights / 2**30}
-    elif STAGES[stage].beside:
-        report |= _sizes_of_encoder(STAGES[stage], config, args) if config is not None else {}
-    elif config is not None and config.decoder is not None:
-        report |= _sizes(STAGES[stage], config, args)
-    elif config is not None:
-        start.problems.append(f"model_name_or_path: {model_args.model_name_or_path} has no decoder to train with")
+    declared = STAGES[stage]
+    try:
+        config = declared.plan(model_args, args, start)
+        if config is not None and declared.size:
+            report |= declared.size(config, args)
+        elif config is not None and config.decoder is not None:
+            report |= size_of_echo(config, args, declared.learns)
+        elif config is not None:
+            start.problems.append(f"model_name_or_path: {model_args.model_name_or_path} has no decoder to train with")
+    except (OSError, ValueError) as error:
+        start.problems.append(f"model: {_line(error)}")
     start.check_other_models(data_args)
-    data = _data(rows_of(STAGES[stage]), data_args)
+    data = _data(rows_of(declared), data_args)
     problems = [*start.problems, *data.pop("problems"), *_output_problems(stage, model_args, args, values)]
     report |= {"data": data} if data else {}
     return report | ({"problems": list(dict.fromkeys(problems))} if problems else {})
-
-
-def _sizes(stage: Stage, config: EchoConfig, args) -> dict[str, Any]:
-    with torch.device("meta"):
-        model = EchoForTranslation(config)
-
-    def count(module) -> int:
-        return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
-
-    parts = {
-        "encoder embeddings": count(model.encoder.embed_tokens),
-        "encoder layers": count(model.encoder.layers),
-        "decoder embeddings (tied)": count(model.decoder.model.embed_tokens),
-        "decoder layers": count(model.decoder.model.layers),
-    }
-    parts["other"] = count(model) - sum(parts.values())
-    layers = config.num_hidden_layers + config.decoder.num_hidden_layers
-    activations = 34 * args.max_tokens * config.hidden_size * (layers if not args.gradient_checkpointing else 2)
-    trained = count({"encoder": model.encoder, "decoder": model.decoder, "model": model}[stage.learns])
-    memory = {
-        "weights": 4 * count(model) / 2**30,
-        "gradients and AdamW": 12 * trained / 2**30,
-        "activations": activations / 2**30,
-    }
-    return {
-        "parameters": parts | {"total": count(model)},
-        "batches": _batches(args),
-        "memory_gib": memory | {"total": sum(memory.values())},
-    }
-
-
-def _sizes_of_encoder(stage: Stage, config: Any, args) -> dict[str, Any]:
-    assert stage.beside is not None
-    parameters = count_parameters(config, stage.beside(config, args))
-    activations = 34 * args.max_tokens * config.hidden_size
-    activations *= config.num_hidden_layers if not args.gradient_checkpointing else 2
-    memory = {
-        "weights, gradients, AdamW": 16 * parameters["total"] / 2**30,
-        "activations": activations / 2**30,
-    }
-    return {
-        "parameters": parameters,
-        "batches": _batches(args),
-        "memory_gib": memory | {"total": sum(memory.values())},
-    }
-
-
-def _batches(args) -> dict[str, int]:
-    return {
-        "tokens a device": args.max_tokens,
-        "devices": args.world_size,
-        "accumulation": args.gradient_accumulation_steps,
-        "tokens a step": args.max_tokens * args.world_size * args.gradient_accumulation_steps,
-    }
 
 
 def _data(rows: Rows, args) -> dict[str, Any]:

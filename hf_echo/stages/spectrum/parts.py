@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import fields
 from typing import Any
 
@@ -10,9 +11,10 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.encode import opening
-from ...modeling import EchoDecoder, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
+from ...modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from ...modeling.modeling_echo_base import DECODER_FOLDER
 from ...utils.did_you_mean import did_you_mean
+from ..core.plan import Start, count, start_or_shape, with_total
 
 
 def check_shape(shape: dict[str, Any]) -> None:
@@ -99,20 +101,24 @@ def check_size(config: SpectrumConfig, size: int) -> None:
         )
 
 
-def sizes(model_args: Any, config: Any) -> dict[str, Any]:
-    """Parameters of tower and token decoder, for a dry run; no weight is allocated."""
-    name = model_args.model_name_or_path
-    tower = SpectrumConfig.from_pretrained(name) if name else SpectrumConfig(**model_args.shape)
-    decoder = tower.decoder
-    if model_args.decoder:
+def plan(model_args: Any, args: Any, start: Start) -> SpectrumConfig | None:
+    """Configuration of the tower, with that of the token decoder where the recipe names one."""
+    tower = start_or_shape(model_args, start, lambda: SpectrumConfig(**model_args.shape), (SpectrumConfig,))
+    if tower is None or not model_args.decoder:
+        return tower
+    decoder = start.config("decoder", model_args.decoder, (EchoConfig, EchoDecoderConfig))
+    if isinstance(decoder, EchoConfig) and decoder.decoder is None:  # a release with the decoder in a folder
         with opening(model_args.decoder) as place:
-            found = AutoConfig.from_pretrained(place)
-            if found.model_type == "echo":  # a training checkpoint, or a release with the decoder in a folder
-                found = found.decoder or AutoConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
-            decoder = found
+            decoder = AutoConfig.from_pretrained(place, subfolder=DECODER_FOLDER)
+    tower = copy.deepcopy(tower)
+    tower.decoder = decoder.decoder if isinstance(decoder, EchoConfig) else decoder
+    return tower
+
+
+def size(config: SpectrumConfig, args: Any) -> dict[str, Any]:
+    """Parameters of tower and token decoder."""
     with torch.device("meta"):
-        counts = {"tower": sum(p.numel() for p in SpectrumModel(tower).parameters())}
-        if decoder is not None:
-            parameters = {id(p): p for p in EchoDecoder(decoder).parameters()}  # the head is tied to the embeddings
-            counts["token decoder"] = sum(p.numel() for p in parameters.values())
-    return {"parameters": counts | {"total": sum(counts.values())}}
+        parameters = {"tower": count(SpectrumModel(config))}
+        if config.decoder is not None:
+            parameters["token decoder"] = count(EchoDecoder(config.decoder))
+    return {"parameters": with_total(parameters)}

@@ -16,7 +16,7 @@ from ...modeling.packing_spectrum import PackedDocument, Segment
 from ..core.stage import Stage
 from .base import SpectrumStageConfig, SpectrumTrainer
 from .documents import DOCUMENTS, EMBEDDED
-from .parts import check_shape, load_spectrum, sizes
+from .parts import check_shape, load_spectrum, plan, size
 
 CONTINUE, REBUILD = "Continue the document:", "Repeat the document:"
 
@@ -82,5 +82,6 @@ STAGE = Stage(
     build=build,
     data=DOCUMENTS,
     check_shape=check_shape,
-    sizes=sizes,
+    plan=plan,
+    size=size,
 )

@@ -12,7 +12,7 @@ from ...modeling.packing_spectrum import PackedDocument, sentence_segments
 from ..core.stage import Stage
 from .base import SpectrumStageConfig, SpectrumTrainer
 from .documents import DOCUMENTS, EMBEDDED
-from .parts import check_shape, load_spectrum, sizes
+from .parts import check_shape, load_spectrum, plan, size
 
 
 @dataclass
@@ -41,5 +41,6 @@ STAGE = Stage(
     build=build,
     data=DOCUMENTS,
     check_shape=check_shape,
-    sizes=sizes,
+    plan=plan,
+    size=size,
 )

@@ -11,7 +11,7 @@ from ...modeling.packing_spectrum import PackedDocument, Segment
 from ..core.stage import Stage
 from .base import SpectrumStageConfig, SpectrumTrainer
 from .documents import DOCUMENTS, EMBEDDED
-from .parts import check_shape, load_spectrum, sizes
+from .parts import check_shape, load_spectrum, plan, size
 from .prefix import prompt_ids
 from .prompts import draw_prompt, written_prompt
 
@@ -63,5 +63,6 @@ STAGE = Stage(
     build=build,
     data=DOCUMENTS,
     check_shape=check_shape,
-    sizes=sizes,
+    plan=plan,
+    size=size,
 )

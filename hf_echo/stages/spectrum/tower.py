@@ -16,7 +16,7 @@ from ...modeling.packing_spectrum import PackedDocument
 from ..core.stage import Stage
 from .base import SpectrumStageConfig, SpectrumTrainer
 from .documents import DOCUMENTS, EMBEDDED, DevDocuments
-from .parts import check_shape, load_tower, sizes
+from .parts import check_shape, load_tower, plan, size
 
 OBJECTIVES = ("infonce", "mse")
 
@@ -110,5 +110,6 @@ STAGE = Stage(
     build=build,
     data=DOCUMENTS,
     check_shape=check_shape,
-    sizes=sizes,
+    plan=plan,
+    size=size,
 )
