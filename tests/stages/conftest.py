@@ -4,8 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from transformers import TrainerCallback
 
 import hf_echo.stages as stages
+import hf_echo.stages.run.training as training
 
 NAMES = {
     "seq2seq": "Seq2Seq",
@@ -96,3 +98,53 @@ def recipe(place):
         return path
 
     return write
+
+
+@pytest.fixture
+def write_recipe(tmp_path):
+    """write_recipe(name, **fields) -> path of a recipe that trains into tmp_path / name; None leaves a field out."""
+
+    def write(name: str, **fields):
+        where = dict(output_dir=str(tmp_path / name), cache_dir=str(tmp_path / "cache"))
+        common = dict(logging_steps=1, bf16=False, use_cpu=True, disable_tqdm=True) | where
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({k: v for k, v in (common | fields).items() if v is not None}))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def pairs(toy, tmp_path):
+    """Path of the toy pairs, as a table."""
+    path = tmp_path / "pairs.parquet"
+    toy.dataset().remove_columns("hard_negatives").to_parquet(path)
+    return str(path)
+
+
+class _Stop(TrainerCallback):
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def train_stopped(monkeypatch):
+    """train_stopped(recipe, step) trains until `step` steps are made and then dies as by Ctrl-C."""
+
+    def train(path, step: int):
+        build = training.build_trainer
+
+        def stopped(*args, **kwargs):
+            trainer = build(*args, **kwargs)
+            trainer.add_callback(_Stop(step))
+            return trainer
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(training, "build_trainer", stopped)
+            training.train_recipe(path)
+
+    return train

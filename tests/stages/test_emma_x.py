@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-import yaml
 from sentence_transformers import SentenceTransformer
-from transformers import TrainerCallback
 
-import hf_echo.stages.run.training as run
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
@@ -204,7 +201,7 @@ def test_wrong_settings_are_one_line(tmp_path, fields, message):
 
 @pytest.mark.trains
 @pytest.mark.parametrize("kind", ["echo", "plain"])
-def test_it_resumes_and_opens(toy, tmp_path, monkeypatch, kind):
+def test_it_resumes_and_opens(toy, tmp_path, pairs, write_recipe, train_stopped, kind):
     """Six steps through all phases, killed in the third, give the weights of the unbroken run."""
     if kind == "echo":
         tokenizer = toy.make_tokenizer()
@@ -213,47 +210,16 @@ def test_it_resumes_and_opens(toy, tmp_path, monkeypatch, kind):
         tokenizer = toy.plain_tokenizer()
         toy.plain_encoder(tokenizer).save_pretrained(tmp_path / "start")
     tokenizer.save_pretrained(tmp_path / "start")
-    toy.dataset().remove_columns("hard_negatives").to_parquet(tmp_path / "pairs.parquet")
+    phases = dict(stage="emma_x", contrastive_steps=2, mixture_steps=2, parallel=False, max_steps=6, save_steps=1)
+    options = dict(learning_rate=3e-3, max_rows=16, max_length=32)
 
     def recipe(name):
-        values = dict(
-            stage="emma_x",
-            model_name_or_path=str(tmp_path / "start"),
-            train_data=str(tmp_path / "pairs.parquet"),
-            contrastive_steps=2,
-            mixture_steps=2,
-            parallel=False,
-            max_steps=6,
-            save_steps=1,
-            learning_rate=3e-3,
-            max_rows=16,
-            max_length=32,
-            output_dir=str(tmp_path / name),
-            cache_dir=str(tmp_path / "cache"),
-            bf16=False,
-            use_cpu=True,
-            disable_tqdm=True,
-        )
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(values))
-        return tmp_path / f"{name}.yaml"
+        start = dict(model_name_or_path=str(tmp_path / "start"), train_data=pairs)
+        return write_recipe(name, **phases | options | start)
 
     assert dry_run(recipe("whole"))["parameters"]["momentum encoder"] > 0
     train_recipe(recipe("whole"))
-    build = run.build_trainer
-
-    class Kill(TrainerCallback):
-        def on_step_begin(self, args, state, control, **kwargs):
-            if state.global_step == 3:
-                raise KeyboardInterrupt
-
-    def killed(*args, **kwargs):
-        trainer = build(*args, **kwargs)
-        trainer.add_callback(Kill())
-        return trainer
-
-    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(run, "build_trainer", killed)
-        train_recipe(recipe("out"))
+    train_stopped(recipe("out"), 3)
     train_recipe(recipe("out"))
     texts = ["un chat dort.", "red cat"]
     both = [any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn") for name in ("whole", "out")]

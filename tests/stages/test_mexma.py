@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-import yaml
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-import hf_echo.stages.run.training as run
 from hf_echo.checkpoints import convert_mexma
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
@@ -230,32 +229,13 @@ def test_a_text_that_is_longer_than_the_encoder(make, parts):
 
 
 @pytest.fixture
-def recipe(toy, tmp_path):
-    toy.dataset().remove_columns("hard_negatives").to_parquet(tmp_path / "pairs.parquet")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def recipe(toy, pairs, tmp_path, write_recipe):
     rows = [row | {"id": str(row["id"])} for row in toy.nway_rows()]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "dev.parquet")
+    Dataset.from_list(rows).to_parquet(tmp_path / "dev.parquet")
+    common = HEAD | dict(stage="mexma", train_data=pairs, max_steps=6, save_steps=2, learning_rate=3e-3, max_rows=32)
 
     def write(name="out", **values):
-        common = dict(
-            stage="mexma",
-            train_data=str(tmp_path / "pairs.parquet"),
-            max_steps=6,
-            save_steps=2,
-            learning_rate=3e-3,
-            max_rows=32,
-            logging_steps=1,
-            output_dir=str(tmp_path / name),
-            cache_dir=str(tmp_path / "cache"),
-            bf16=False,
-            use_cpu=True,
-            disable_tqdm=True,
-        )
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(common | HEAD | values))
-        return path
+        return write_recipe(name, **common | values)
 
     return write
 
@@ -275,27 +255,15 @@ def starts(toy, tmp_path):
 
 @pytest.mark.trains
 @pytest.mark.parametrize("start", ["released", "echo"])
-def test_it_learns_resumes_and_opens(recipe, starts, tmp_path, monkeypatch, start):
+def test_it_learns_resumes_and_opens(recipe, starts, tmp_path, train_stopped, start):
     """Meta's released layout and an Echo checkpoint: the same end after an interruption, a SentenceTransformer."""
     values = starts[start] | {"dev_data": {"toy": str(tmp_path / "dev.parquet")}, "dev_negatives": 0}
     report = dry_run(recipe("whole", **values))
     assert "problems" not in report and report["parameters"]["unmasking head"] > 0
     whole = train_recipe(recipe("whole", **values))
     assert 0 <= whole["eval_toy_xsim"] <= 100
-    build = run.build_trainer
-
-    def killed(*args, **kwargs):
-        trainer = build(*args, **kwargs)
-        step = trainer.training_step
-        trainer.training_step = lambda *a, **k: (
-            (_ for _ in ()).throw(KeyboardInterrupt) if trainer.state.global_step == 4 else step(*a, **k)
-        )
-        return trainer
-
     path = recipe("out", **values)
-    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(run, "build_trainer", killed)
-        train_recipe(path)
+    train_stopped(path, 4)
     train_recipe(path)
     texts = ["un chat dort.", "red cat"]
     both = [any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn") for name in ("whole", "out")]

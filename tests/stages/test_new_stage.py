@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-import yaml
 
-import hf_echo.stages.run.training as run
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.losses import mse_loss
 from hf_echo.stages.core.encoder import EncoderTrainer
@@ -52,11 +50,12 @@ STAGE = Stage("pull", PullConfig, PullTrainer, learns="encoder", rows=into_engli
 
 
 @pytest.fixture
-def recipe(monkeypatch, toy, toy_tokenizer, tmp_path):
+def recipe(monkeypatch, toy, toy_tokenizer, tmp_path, write_recipe):
     monkeypatch.setitem(STAGES, "pull", STAGE)  # the line in stages/table.py
     toy_tokenizer.save_pretrained(tmp_path / "tokenizer")
     toy.dataset().to_parquet(tmp_path / "pairs.parquet")
-    values = dict(
+    return write_recipe(
+        "out",
         stage="pull",
         shape=SHAPE,
         strength=2.0,
@@ -67,38 +66,17 @@ def recipe(monkeypatch, toy, toy_tokenizer, tmp_path):
         learning_rate=1e-2,
         warmup_steps=1,
         max_rows=32,
-        logging_steps=1,
-        output_dir=str(tmp_path / "out"),
-        cache_dir=str(tmp_path / "cache"),
-        bf16=False,
-        use_cpu=True,
-        disable_tqdm=True,
     )
-    path = tmp_path / "pull.yaml"
-    path.write_text(yaml.safe_dump(values))
-    return path
 
 
 @pytest.mark.trains
-def test_it_trains_resumes_and_reloads(recipe, tmp_path, monkeypatch):
+def test_it_trains_resumes_and_reloads(recipe, tmp_path, train_stopped):
     report = dry_run(recipe)
     assert report["stage"] == "pull" and "problems" not in report
     whole = train_recipe(recipe, {"output_dir": str(tmp_path / "whole")})
     assert whole["stage"] == "pull" and whole["tokens_per_second"] > 0
 
-    build = run.build_trainer
-
-    def killed(*args, **kwargs):
-        trainer = build(*args, **kwargs)
-        step = trainer.training_step
-        trainer.training_step = lambda *a, **k: (
-            (_ for _ in ()).throw(KeyboardInterrupt) if (trainer.state.global_step == 4) else step(*a, **k)
-        )
-        return trainer
-
-    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(run, "build_trainer", killed)
-        train_recipe(recipe)
+    train_stopped(recipe, 4)
     train_recipe(recipe)
     texts = ["a b c", "d e"]
     both = [any_encoder(str(tmp_path / name), dtype="fp32")(texts, "fra_Latn") for name in ("whole", "out")]

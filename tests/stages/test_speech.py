@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-import yaml
 from transformers import AutoFeatureExtractor, AutoModel
 
-import hf_echo.stages.run.training as run
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoSpeechEncoder
@@ -33,7 +31,7 @@ def teacher(toy, toy_tokenizer, tmp_path_factory):
 
 
 @pytest.fixture
-def recipe(teacher, tmp_path):
+def recipe(teacher, tmp_path, write_recipe):
     """recipe(**fields) -> path of a recipe on the toy language"""
     speech(120).to_parquet(tmp_path / "train.parquet")
     speech(40, seed=1000).to_parquet(tmp_path / "dev.parquet")
@@ -52,16 +50,8 @@ def recipe(teacher, tmp_path):
             lr_scheduler_type="constant_with_warmup",
             max_seconds=10,
             longest=5,
-            logging_steps=1,
-            output_dir=str(tmp_path / name),
-            cache_dir=str(tmp_path / "cache"),
-            bf16=False,
-            use_cpu=True,
-            disable_tqdm=True,
         )
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({k: v for k, v in (values | fields).items() if v is not None}))
-        return path
+        return write_recipe(name, **values | fields)
 
     return write
 
@@ -117,29 +107,13 @@ def test_ctc_then_the_space(recipe, teacher, tmp_path):
 
 
 @pytest.mark.trains
-def test_a_killed_run_resumes_exactly(recipe, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_exactly(recipe, tmp_path, train_stopped):
     """With dropout, speed and masks: all that is drawn at random comes from seed, epoch and row, or the checkpoint."""
     shape = SHAPE | {"pooler_dropout": 0.1}
     options = dict(shape=shape, ctc_weight=0.5, contrastive_weight=1.0, speeds=[0.9, 1.1], time_masks=2, max_seconds=8)
     train_recipe(recipe("whole", **options, max_steps=14, save_steps=7))
-    build = run.build_trainer
-
-    def killed(*args, **kwargs):
-        trainer = build(*args, **kwargs)
-        step = trainer.training_step
-
-        def die(*a, **k):
-            if trainer.state.global_step == 9:
-                raise KeyboardInterrupt
-            return step(*a, **k)
-
-        trainer.training_step = die
-        return trainer
-
     path = recipe("again", **options, max_steps=14, save_steps=7)
-    with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-        context.setattr(run, "build_trainer", killed)
-        train_recipe(path)
+    train_stopped(path, 9)
     assert not (tmp_path / "again" / "model.safetensors").exists()
     train_recipe(path)
     whole, again = (load_speech_encoder(tmp_path / name, dtype="fp32")[0] for name in ("whole", "again"))

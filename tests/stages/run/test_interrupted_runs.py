@@ -11,33 +11,23 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-import hf_echo.stages.run.training as training
 from hf_echo.stages.run.record import data_fingerprint
 from hf_echo.stages.run.training import train_recipe
 
-from .test_run import Stop, equal, weights
+from .test_run import equal, weights
 
 QUICK = dict(dev_data={}, save_steps=2, max_steps=6)
 
 
 @pytest.fixture
-def killed(recipe, place, monkeypatch):  # noqa: F811
+def killed(recipe, place, train_stopped):  # noqa: F811
     """A recipe whose run stopped in step 5, and the weights that it would have ended with."""
 
     def run(**values):
         whole = recipe("whole", **QUICK | values)
         train_recipe(whole)
-        path, build = recipe("killed", **QUICK | values), training.build_trainer
-
-        def dying(*args, **kwargs):
-            trainer = build(*args, **kwargs)
-            trainer.add_callback(Stop(5))
-            return trainer
-
-        with monkeypatch.context() as patch:
-            patch.setattr(training, "build_trainer", dying)
-            with pytest.raises(KeyboardInterrupt):
-                train_recipe(path)
+        path = recipe("killed", **QUICK | values)
+        train_stopped(path, 5)
         assert sorted(p.name for p in (place / "killed").glob("checkpoint-*")) == [
             "checkpoint-2",
             "checkpoint-4",

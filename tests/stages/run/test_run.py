@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoTokenizer, TrainerCallback
+from transformers import AutoConfig, AutoTokenizer
 
-import hf_echo.stages.run.training as training
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.run.dry_run import dry_run
@@ -108,35 +107,16 @@ def test_stage_behind_a_changed_stage_is_trained_again(recipe, place):
     assert not equal(weights(place / "2"), first)
 
 
-class Stop(TrainerCallback):
-    def __init__(self, step: int):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step == self.step:
-            raise KeyboardInterrupt
-
-
-def test_killed_run_goes_on(recipe, place, monkeypatch):
+def test_a_killed_run_resumes(recipe, place, train_stopped):
     train_recipe(recipe("whole", "contrastive", language_drop=0.3))
     path = recipe("killed", "contrastive", language_drop=0.3)
-    build = training.build_trainer
-
-    def dying(*args, **kwargs):
-        trainer = build(*args, **kwargs)
-        trainer.add_callback(Stop(5))
-        return trainer
-
-    monkeypatch.setattr(training, "build_trainer", dying)
-    with pytest.raises(KeyboardInterrupt):
-        train_recipe(path)
-    monkeypatch.undo()
+    train_stopped(path, 5)
     assert [p.name for p in (place / "killed").glob("checkpoint-*")] == ["checkpoint-3"]
     with pytest.raises(ValueError, match="checkpoints of other settings"):
         train_recipe(path, {"learning_rate": 0.5})
     train_recipe(path)
     assert equal(weights(place / "killed"), weights(place / "whole"))
-    train_recipe(path, {"max_steps": 8})  # a longer run of the same settings goes on as well
+    train_recipe(path, {"max_steps": 8})  # a longer run of the same settings resumes, too
     assert json.loads((place / "killed" / "checkpoint-8" / "trainer_state.json").read_text())["global_step"] == 8
 
 
