@@ -10,13 +10,14 @@ import torch
 import torch.nn.functional as F
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer
 
 from hf_echo.checkpoints import convert_mexma
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
 from hf_echo.stages import Mexma, MexmaConfig, MexmaTrainer
-from hf_echo.stages.core.cls_encoder import ClsEncoder
+from hf_echo.stages.core.cls_encoder import ClsEncoder, open_cls_encoder
 from hf_echo.stages.core.cls_stage import warmup_from
 from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.recipe import find_recipes, read_recipe
@@ -259,7 +260,13 @@ def test_it_learns_resumes_and_opens(recipe, starts, tmp_path, train_stopped, st
     """Meta's released layout and an Echo checkpoint: the same end after an interruption, a SentenceTransformer."""
     values = starts[start] | {"dev_data": {"toy": str(tmp_path / "dev.parquet")}, "dev_negatives": 0}
     report = dry_run(recipe("whole", **values))
-    assert "problems" not in report and report["parameters"]["unmasking head"] > 0
+    assert "problems" not in report
+    model_args, _, args = read_recipe(recipe("whole", **values))[1:4]
+    tokenizer = AutoTokenizer.from_pretrained(model_args.model_name_or_path)
+    model = Mexma(open_cls_encoder(model_args, tokenizer), args)
+    # The new mask token of an Echo tokenizer adds a vector and a bias.
+    extra = len(tokenizer) - report["parameters"]["token embeddings"] // 32
+    assert report["parameters"]["total"] + 33 * extra == sum(p.numel() for p in model.parameters())
     whole = train_recipe(recipe("whole", **values))
     assert 0 <= whole["eval_toy_xsim"] <= 100
     path = recipe("out", **values)

@@ -55,7 +55,7 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
     ids = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id", None) for n in names}
     common = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
     try:
-        decoder = EchoDecoderConfig(**common | of_decoder, decoder_start_token_id=ids["bos_token_id"])
+        decoder = EchoDecoderConfig(**common | of_decoder | {"decoder_start_token_id": ids["bos_token_id"]})
         return EchoConfig(**common, **own, languages=languages, decoder=decoder)
     except Exception as error:  # transformers and huggingface_hub check types, each with errors of its own
         raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None

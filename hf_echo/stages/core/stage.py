@@ -74,7 +74,8 @@ class Stage:
         finished: (trainer, known languages) -> the model that is saved, where it is not the model that was trained.
         plan: (model_args, config, start) -> the configuration of the saved model, for a dry run; None where it is not
             known. By default that of an encoder with a decoder (`plan.py`, which defines `start` too).
-        size: (configuration, config) -> what a dry run reports about this model: "parameters", "batches", "memory_gib".
+        size: (configuration, config) -> what a dry run reports about this model: "parameters" and, if they are known,
+            "batches" and "memory_gib". None: the report of an encoder with a decoder.
         data: how rows are read; None: text pairs.
         check_shape: (shape) -> None; raises ValueError where `shape` of a recipe fits no model of the stage. None: a
             shape is of an encoder with a decoder.

@@ -255,3 +255,21 @@ def test_dry_run_counts_the_paper_s_tower(recipe):
     decoder = EchoDecoder.from_pretrained(NANO, subfolder="decoder")
     assert nano["parameters"]["token decoder"] == decoder.num_parameters() and nano["data"]["pairs"] == 12
     assert SpectrumConfig().boe_text == "Start of text"
+
+
+def test_dry_run_of_a_journey_joins_a_planned_tower_and_a_decoder(recipe, place, spectrum):
+    """The tower is planned from the recipe before it; sizes are those of the model that two such runs made."""
+    steps = [
+        recipe("plan1", "spectrum_tower", shape=SHAPE | {"embedding_size": 384}),
+        recipe("plan2", "spectrum_sentences", model_name_or_path=str(place / "plan1"), decoder=NANO),
+    ]
+    report = dry_run(steps[1], journey=steps)
+    assert "problems" not in report
+    made = SpectrumForCausalLM.from_pretrained(spectrum)
+    assert report["parameters"] == {
+        "tower": made.tower.num_parameters(),
+        "token decoder": made.decoder.num_parameters(),
+        "total": made.num_parameters(),
+    }
+    wrong = dry_run(recipe("plan3", "spectrum_sentences", model_name_or_path=NANO, decoder=NANO))
+    assert any("is a model of type 'echo', not spectrum" in line for line in wrong["problems"])
