@@ -41,9 +41,9 @@ from hf_echo.checkpoints.pruning.shapes import FIELDS, SIZES
 from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
-from hf_echo.modeling import modeling_echo
+from hf_echo.modeling import modeling_echo_encoder
 from hf_echo.modeling.prompting_echo import language_name
-from hf_echo.stages.run.model_shape import new_config
+from hf_echo.stages.core.model_shape import new_config
 from hf_echo.vocabulary import train_tokenizer
 
 STOCK, SORTED = "ST, Echo, padded", "ST, Echo, padded, sorted by tokens"
@@ -96,7 +96,7 @@ def padded_path(run: Callable) -> Callable:
     """The same call without the encoder's packed forward pass."""
 
     def call():
-        with patch.object(modeling_echo, "packed_states", lambda *_: None):
+        with patch.object(modeling_echo_encoder, "packed_states", lambda *_: None):
             return run()
 
     return call
