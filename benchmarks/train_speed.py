@@ -25,7 +25,7 @@ from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages import Seq2SeqConfig, Seq2SeqTrainer
 from hf_echo.stages.core.cpu_attention import float32_attention
-from hf_echo.stages.run.model_shape import new_config
+from hf_echo.stages.core.model_shape import new_config
 from hf_echo.vocabulary import train_tokenizer
 
 

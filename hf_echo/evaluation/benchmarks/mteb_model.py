@@ -18,7 +18,6 @@ import numpy as np
 
 try:
     from mteb import TaskMetadata
-    from mteb.abstasks import AbsTaskClassification
     from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
     from mteb.models import ModelMeta
     from mteb.models.abs_encoder import AbsEncoder
@@ -99,34 +98,6 @@ def bitext_task(name: str, rows: Iterable[Mapping[str, Any]], target_lang: str =
 
         def load_data(self, num_proc=None, **kwargs) -> None:
             self.dataset, self.data_loaded = DatasetDict(test=table), True
-
-    return Local()
-
-
-def classification_task(name: str, rows: Iterable[Mapping[str, Any]]) -> AbsTaskClassification:
-    """Make an mteb classification task from rows (lang, text, label, split "train" or "test"): one probe per language.
-
-    Raises:
-        ValueError: a language has no rows in one of the splits.
-    """
-    parts: dict[str, dict[str, dict[str, list]]] = {}
-    for row in rows:
-        part = parts.setdefault(row["lang"], {}).setdefault(row["split"], {"text": [], "label": []})
-        part["text"].append(row["text"])
-        part["label"].append(row["label"])
-    for lang, splits in parts.items():
-        if missing := {"train", "test"} - set(splits):
-            raise ValueError(f"{name}: {lang!r} has no rows in the split {missing.pop()!r}; found {', '.join(splits)}")
-
-    class Local(AbsTaskClassification):
-        metadata = _metadata(name, "Classification", {lang: [bcp47(lang)] for lang in parts}, "accuracy")
-
-        def load_data(self, num_proc=None, **kwargs) -> None:
-            self.dataset = {
-                lang: DatasetDict({split: Dataset.from_dict(columns) for split, columns in splits.items()})
-                for lang, splits in parts.items()
-            }
-            self.data_loaded = True
 
     return Local()
 

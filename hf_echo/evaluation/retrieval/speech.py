@@ -22,8 +22,6 @@ from .xsim import text_groups
 from .xsimpp import stack
 
 ENGLISH = "eng_Latn"
-# The languages that OS leaves out of the training of speech, to hear them through the text space (Table 19).
-TABLE_19 = "cat_Latn afr_Latn ukr_Cyrl mar_Deva bos_Latn slk_Latn ast_Latn mlt_Latn lao_Laoo jav_Latn".split()
 LENGTHS = (2.0, 4.0, 8.0, 16.0)  # seconds between the groups of length
 MEASURES = ("xsim", "xsimpp", "own_xsim", "text_xsim", "chrf", "bleu")
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from hf_echo.evaluation import evaluate_speech
-from hf_echo.evaluation.retrieval.speech import TABLE_19, _length
-from hf_echo.languages import is_language
+from hf_echo.evaluation.retrieval.speech import _length
 
 COMMAND = "evaluate"
 MEANINGS = ["sun", "rain", "snow", "wind"]
@@ -138,10 +137,6 @@ def test_wrong_input(rows, vectors, options, message):
     with pytest.raises(ValueError, match=message) as error:
         evaluate_speech(rows, vectors, encode, **options)
     assert "\n" not in str(error.value)
-
-
-def test_table_19_names_languages():
-    assert len(TABLE_19) == 10 and all(map(is_language, TABLE_19))
 
 
 @pytest.fixture

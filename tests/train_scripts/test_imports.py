@@ -1,0 +1,45 @@
+"""Scripts and benchmarks import only what the package has: most of them run in no other test."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted([*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "train_scripts").rglob("*.py")])
+
+
+def missing(source: str) -> list[str]:
+    """Modules and names of hf_echo that a script imports and that do not exist."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hf_echo":
+            found += [f"{node.module}.{name.name}" for name in node.names]
+        elif isinstance(node, ast.Import):
+            found += [name.name for name in node.names if name.name.split(".")[0] == "hf_echo"]
+    return [name for name in found if not exists(name)]
+
+
+def exists(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+        return True
+    except ModuleNotFoundError:
+        parent, _, last = name.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(parent), last)
+    except ModuleNotFoundError as error:
+        return not str(error.name).startswith("hf_echo")  # a package of an extra that is not installed
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_imports_exist(script):
+    assert missing(script.read_text(encoding="utf-8")) == []
+
+
+def test_a_wrong_import_is_found():
+    source = "from hf_echo.data import nothing_here, load_parallel\nimport hf_echo.nowhere.at_all\n"
+    assert missing(source) == ["hf_echo.data.nothing_here", "hf_echo.nowhere.at_all"]
