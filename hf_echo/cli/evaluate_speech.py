@@ -53,7 +53,7 @@ def speech(
 
     Only the file of --json has the errors by speaker."""
     from ..data.speech import load_speech
-    from ..data.speech_batches import audio_lengths
+    from ..data.speech.batches import audio_lengths
     from ..evaluation.retrieval.speech import evaluate_speech
     from ..inference.any_encoder import any_encoder
     from ..inference.encode_speech import encode_speech, load_speech_encoder, open_extractor

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoFeatureExtractor
 
 from ..data.speech import audio_pieces, read_audio
-from ..data.speech_batches import audio_length
+from ..data.speech.batches import audio_length
 from ..modeling import EchoSpeechEncoder
 from ..modeling.modeling_echo_base import check_finite
 from ..utils.hub import snapshot

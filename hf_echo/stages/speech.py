@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ..data.batching import TokenBudgetBatchSampler
-from ..data.speech_batches import EpochSampler, SpeechCollator, SpeechRows, characters_of
+from ..data.speech.batches import EpochSampler, SpeechCollator, SpeechRows, characters_of
 from ..inference.encode_speech import encode_speech, open_speech_encoder
 from ..losses import contrastive_loss, ctc_loss, gather_with_grad, mse_loss
 from ..modeling import EchoSpeechEncoder

@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 
 from ..data.speech import load_speech, refuse_kept
-from ..data.speech_batches import SpeechRows, audio_lengths, sampled_rows
+from ..data.speech.batches import SpeechRows, audio_lengths, sampled_rows
 from ..evaluation.results import Table
 from ..evaluation.retrieval.xsim import text_groups, xsim
 from ..inference.any_encoder import any_encoder

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import hf_echo.stages as stages
-from hf_echo.data.speech_batches import SpeechRows, audio_lengths
+from hf_echo.data.speech.batches import SpeechRows, audio_lengths
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoEncoder, EchoSpeechEncoder
 from hf_echo.stages.core.cls_encoder import ClsEncoder

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...modeling.packing_spectrum import PackedDocument, Segment
-from ..core.stage import Stage
 from .base import SpectrumStageConfig, SpectrumTrainer
-from .documents import DOCUMENTS, EMBEDDED
-from .parts import check_shape, load_spectrum, plan, size
+from .parts import load_spectrum
+from .stage import spectrum_stage
 
 CONTINUE, REBUILD = "Continue the document:", "Repeat the document:"
 
@@ -70,18 +69,4 @@ def prompt_ids(config: Any, tokenizer: Any, text: str) -> list[int]:
     return [config.start_token_id, *tokenizer.text_ids([text])[0]]
 
 
-def build(model_args: Any, args: PrefixConfig, *, embeddings: Any, **kwargs: Any) -> PrefixTrainer:
-    return PrefixTrainer(load_spectrum(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
-
-
-STAGE = Stage(
-    "spectrum_prefix",
-    PrefixConfig,
-    PrefixTrainer,
-    embedded=EMBEDDED,
-    build=build,
-    data=DOCUMENTS,
-    check_shape=check_shape,
-    plan=plan,
-    size=size,
-)
+STAGE = spectrum_stage("spectrum_prefix", PrefixConfig, PrefixTrainer, load_spectrum)

@@ -6,13 +6,11 @@ The tokens of sentence i+1 read the tower's states of BOE and sentences 1 ... i.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ...modeling.packing_spectrum import PackedDocument, sentence_segments
-from ..core.stage import Stage
 from .base import SpectrumStageConfig, SpectrumTrainer
-from .documents import DOCUMENTS, EMBEDDED
-from .parts import check_shape, load_spectrum, plan, size
+from .parts import load_spectrum
+from .stage import spectrum_stage
 
 
 @dataclass
@@ -29,18 +27,4 @@ class SentencesTrainer(SpectrumTrainer):
         return PackedDocument(vectors, segments=segments)
 
 
-def build(model_args: Any, args: SentencesConfig, *, embeddings: Any, **kwargs: Any) -> SentencesTrainer:
-    return SentencesTrainer(load_spectrum(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
-
-
-STAGE = Stage(
-    "spectrum_sentences",
-    SentencesConfig,
-    SentencesTrainer,
-    embedded=EMBEDDED,
-    build=build,
-    data=DOCUMENTS,
-    check_shape=check_shape,
-    plan=plan,
-    size=size,
-)
+STAGE = spectrum_stage("spectrum_sentences", SentencesConfig, SentencesTrainer, load_spectrum)

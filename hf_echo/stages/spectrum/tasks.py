@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ...modeling.packing_spectrum import PackedDocument, Segment
-from ..core.stage import Stage
 from .base import SpectrumStageConfig, SpectrumTrainer
-from .documents import DOCUMENTS, EMBEDDED
-from .parts import check_shape, load_spectrum, plan, size
+from .parts import load_spectrum
 from .prefix import prompt_ids
 from .prompts import draw_prompt, written_prompt
+from .stage import spectrum_stage
 
 PROMPT_TOKENS = 96  # about what a prompt costs beside question and choices, for batches of equal cost
 
@@ -51,18 +49,4 @@ class TasksTrainer(SpectrumTrainer):
         return windows[:, 2] + costs[windows[:, 0]] + PROMPT_TOKENS
 
 
-def build(model_args: Any, args: TasksConfig, *, embeddings: Any, **kwargs: Any) -> TasksTrainer:
-    return TasksTrainer(load_spectrum(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
-
-
-STAGE = Stage(
-    "spectrum_tasks",
-    TasksConfig,
-    TasksTrainer,
-    embedded=EMBEDDED,
-    build=build,
-    data=DOCUMENTS,
-    check_shape=check_shape,
-    plan=plan,
-    size=size,
-)
+STAGE = spectrum_stage("spectrum_tasks", TasksConfig, TasksTrainer, load_spectrum)

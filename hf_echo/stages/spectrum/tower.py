@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +12,10 @@ from ...evaluation.spectrum.next_sentence import next_sentence_retrieval, tower_
 from ...losses import gather_with_grad, mse_loss, next_embedding_loss
 from ...losses.next_embedding import NEGATIVES
 from ...modeling.packing_spectrum import PackedDocument
-from ..core.stage import Stage
 from .base import SpectrumStageConfig, SpectrumTrainer
-from .documents import DOCUMENTS, EMBEDDED, DevDocuments
-from .parts import check_shape, load_tower, plan, size
+from .documents import DevDocuments
+from .parts import load_tower
+from .stage import spectrum_stage
 
 OBJECTIVES = ("infonce", "mse")
 
@@ -98,18 +97,4 @@ def _has_next(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return (ids[:, :-1] == ids[:, 1:]) & (ids[:, 1:] >= 0)
 
 
-def build(model_args: Any, args: TowerConfig, *, embeddings: Any, **kwargs: Any) -> TowerTrainer:
-    return TowerTrainer(load_tower(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
-
-
-STAGE = Stage(
-    "spectrum_tower",
-    TowerConfig,
-    TowerTrainer,
-    embedded=EMBEDDED,
-    build=build,
-    data=DOCUMENTS,
-    check_shape=check_shape,
-    plan=plan,
-    size=size,
-)
+STAGE = spectrum_stage("spectrum_tower", TowerConfig, TowerTrainer, load_tower)

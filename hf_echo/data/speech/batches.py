@@ -21,11 +21,11 @@ import torch
 from datasets import Dataset
 from torch.utils.data import Sampler
 
-from ..utils.files import write_array
-from .batching import TokenBudgetBatchSampler
-from .sampling import two_step
-from .speech import read_audio
-from .speech_augment import change_speed, draw_speed, mask_features
+from ...utils.files import write_array
+from ..batching import TokenBudgetBatchSampler
+from ..sampling import two_step
+from .audio import read_audio
+from .augment import change_speed, draw_speed, mask_features
 
 MOST_CHARACTERS = 512  # outputs of a CTC head: of writing systems with thousands of characters, the frequent ones
 

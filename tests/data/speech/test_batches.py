@@ -7,8 +7,8 @@ import pytest
 from datasets import Dataset
 
 from hf_echo.data.batching import TokenBudgetBatchSampler
-from hf_echo.data.speech_augment import change_speed, mask_features
-from hf_echo.data.speech_batches import (
+from hf_echo.data.speech.augment import change_speed, mask_features
+from hf_echo.data.speech.batches import (
     EpochSampler,
     SpeechCollator,
     SpeechRows,
@@ -19,7 +19,7 @@ from hf_echo.data.speech_batches import (
 )
 from hf_echo.modeling import EchoAudioFeatureExtractor
 
-from ..speech_toy import RATE, WORD, speech
+from ...speech_toy import RATE, WORD, speech
 
 soundfile = pytest.importorskip("soundfile")
 
