@@ -169,7 +169,7 @@ def _start(run: Mapping[str, Any]) -> str | None:
     for parent in run.get("parents", {}).values():
         return parent["name"]
     values = run["values"]
-    return next((values[key] for key in ("model_name_or_path", "bag", "source") if values.get(key)), None)
+    return next((values[key] for key in ("model_name_or_path", "static_embeddings", "source") if values.get(key)), None)
 
 
 def _license(run: Mapping[str, Any]) -> str | None:

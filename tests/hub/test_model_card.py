@@ -10,7 +10,11 @@ from huggingface_hub import ModelCard
 from hf_echo.hub.model_card import checkpoint_card, model_card
 from hf_echo.utils.lineage import write_lineage
 
-BASE = {"stage": "contrastive", "values": {"output_dir": "o/2", "bag": "o/1", "max_steps": 7}, "from": None}
+BASE = {
+    "stage": "contrastive",
+    "values": {"output_dir": "o/2", "static_embeddings": "o/1", "max_steps": 7},
+    "from": None,
+}
 TOKEN = {
     "stage": "token",
     "values": {"output_dir": "o/token", "model_name_or_path": "org/echo", "teacher": "org/echo-large"},
@@ -86,7 +90,7 @@ def test_base_model_is_the_nearest_one_on_the_hub():
         "parents": {"source": {"name": "org/llama", "fingerprint": "commit:abc"}},
         "from": None,
     }
-    run = {"stage": "seq2seq", "values": {"output_dir": "o/1", "bag": "o/start"}, "from": llama}
+    run = {"stage": "seq2seq", "values": {"output_dir": "o/1", "static_embeddings": "o/start"}, "from": llama}
     card = ModelCard(model_card(run, None))
     assert card.data.base_model == "org/llama"
     assert table(card.text)[0] == ["llama", "org/llama", "", "", "", "", "pooling cls"]
