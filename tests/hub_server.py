@@ -31,6 +31,18 @@ def git_oid(b):
     return hashlib.sha1(b"blob %d\0" % len(b) + b).hexdigest()
 
 
+def tree_entry(path, content, is_lfs):
+    entry = {"type": "file", "path": path, "size": len(content), "oid": git_oid(content)}
+    lfs = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+    return entry | ({"lfs": lfs} if is_lfs else {})
+
+
+def upload_mode(path, files):
+    mode = "lfs" if path.endswith(LFS_SUFFIX) else "regular"
+    oid = git_oid(files[path][0]) if path in files else None
+    return {"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid}
+
+
 class Repo:
     """`branches[name]` is a list of commits (sha, {path: (bytes, is_lfs)}), the last one is the head."""
 
@@ -82,7 +94,7 @@ class Repo:
 
 
 def card_errors(content):
-    """What the Hub's validator says of the metadata of a README.md."""
+    """Errors that the Hub's validator reports for the metadata of a README.md."""
     parts = content.split("---\n", 2)
     data = (yaml.safe_load(parts[1]) or {}) if len(parts) == 3 else {}
     languages = data.get("language") or []
@@ -191,137 +203,89 @@ class H(BaseHTTPRequestHandler):
         if p.startswith("/api/collections"):
             return self.collections(m, [part for part in p.split("/")[3:] if part], b)
         if g := R(r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/(.*))?"):
-            t, rid = g[1][:-1], g[2]
-            repo = self.repo(t, rid)
-            if repo is None:
-                return self.missing("Repo")
-            raw = u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]  # refs%2Fpr%2F1 is one part
-            a = [unquote(part) for part in raw]
-            rev = a[1] if len(a) > 1 else "main"
-            c = repo.find(rev)
-            if a[0] == "discussions":
-                return self.discussions(t, rid, repo, m, a[1:], q, b)
-            if m == "POST" and a[0] == "preupload":
-                return self.send(
-                    200,
-                    {
-                        "files": [
-                            {
-                                "path": f["path"],
-                                "uploadMode": "lfs" if f["path"].endswith(LFS_SUFFIX) else "regular",
-                                "shouldIgnore": False,
-                                "oid": git_oid(c[1][f["path"]][0]) if f["path"] in c[1] else None,
-                            }
-                            for f in json.loads(b)["files"]
-                        ]
-                    },
-                )
-            if m == "POST" and a[0] == "commit":
-                lines = [json.loads(line) for line in b.splitlines()]
-                header = next(o["value"] for o in lines if o["key"] == "header")
-                with LOCK:
-                    if header.get("parentCommit") not in (None, repo.branches[rev][-1][0]):
-                        return self.send(412, {"error": "A commit has happened since. Please refresh and try again."})
-                    sha = repo.commit(rev, [o for o in lines if o["key"] != "header"], b)
-                return self.send(
-                    200,
-                    {
-                        "success": True,
-                        "commitOid": sha,
-                        "commitUrl": f"http://{self.headers['Host']}/{rid}/commit/{sha}",
-                    },
-                )
-            if c is None:
-                return self.missing("Revision")
-            sha, files = c
-            if a[0] == "tree":
-                pre = "/".join(a[2:])
-                if pre and not any(k == pre or k.startswith(pre + "/") for k in files):
-                    return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound")
-                out, rec, seen = [], q.get("recursive", ["false"])[0].lower() in ("true", "1"), set()
-                for k, (x, lfs) in sorted(files.items()):
-                    if pre and not (k == pre or k.startswith(pre + "/")):
-                        continue
-                    parts = (k[len(pre) + 1 :] if pre else k).split("/")
-                    for n in range(1, len(parts) if rec else min(2, len(parts))):
-                        d = "/".join(([pre] if pre else []) + parts[:n])
-                        if d not in seen:
-                            seen.add(d)
-                            out.append({"type": "directory", "path": d, "size": 0, "oid": git_oid(d.encode())})
-                    if rec or len(parts) == 1:
-                        out.append(
-                            {
-                                "type": "file",
-                                "path": k,
-                                "size": len(x),
-                                "oid": git_oid(x),
-                                **(
-                                    {
-                                        "lfs": {
-                                            "oid": hashlib.sha256(x).hexdigest(),
-                                            "size": len(x),
-                                            "pointerSize": 134,
-                                        }
-                                    }
-                                    if lfs
-                                    else {}
-                                ),
-                            }
-                        )
-                return self.send(200, out)
-            if a[0] == "paths-info":
-                want = parse_qs(b.decode()).get("paths") or (json.loads(b)["paths"] if b[:1] == b"{" else [])
-                return self.send(
-                    200,
-                    [
-                        {"type": "file", "path": k, "size": len(files[k][0]), "oid": git_oid(files[k][0])}
-                        for k in want
-                        if k in files
-                    ],
-                )
-            if m == "POST" and a[0] == "tag":
-                tag = json.loads(b)["tag"]
-                if tag in repo.tags:
-                    return self.send(409, {"error": f"Tag {tag} already exists"})
-                repo.tags[tag] = c[0]
-                return self.send(200, {})
-            if a[0] == "refs":
-                return self.send(200, repo.refs())
-            if a[0] in ("", "revision"):
-                return self.send(
-                    200,
-                    {
-                        "id": rid,
-                        "modelId": rid,
-                        "sha": sha,
-                        "private": False,
-                        "tags": [],
-                        "downloads": 0,
-                        "likes": 0,
-                        "siblings": [{"rfilename": k} for k in sorted(files)],
-                    },
-                )
+            return self.of_repo(g[1][:-1], g[2], m, u, q, b)
         if m in ("GET", "HEAD") and (g := R(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")):
-            t = {"datasets/": "dataset", "spaces/": "space"}.get(g[1], "model")
-            repo = self.repo(t, g[2])
-            if repo is None:
-                return self.missing("Repo")
-            c = repo.find(g[3])
-            if c is None:
-                return self.missing("Revision")
-            if g[4] not in c[1]:
-                return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0])
-            x, lfs = c[1][g[4]]
-            etag = hashlib.sha256(x).hexdigest() if lfs else git_oid(x)
-            h = {"ETag": f'"{etag}"', "X-Repo-Commit": c[0], "Accept-Ranges": "bytes"}
-            if lfs:
-                h |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": len(x)}
-            if (r := re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))) and m == "GET":
-                s, e = int(r[1]), int(r[2] or len(x) - 1)
-                h["Content-Range"] = f"bytes {s}-{e}/{len(x)}"
-                return self.send(206, x[s : e + 1], "application/octet-stream", **h)
-            return self.send(200, x, "application/octet-stream", **h)
+            return self.resolve(*g.groups(), m)
         return self.missing("Route")
+
+    def of_repo(self, t, rid, m, u, q, b):
+        repo = self.repo(t, rid)
+        if repo is None:
+            return self.missing("Repo")
+        raw = u.path.split("/", 5)[5].split("/") if u.path.count("/") > 4 else [""]  # refs%2Fpr%2F1 is one part
+        a = [unquote(part) for part in raw]
+        rev = a[1] if len(a) > 1 else "main"
+        c = repo.find(rev)
+        if a[0] == "discussions":
+            return self.discussions(t, rid, repo, m, a[1:], q, b)
+        if m == "POST" and a[0] == "preupload":
+            asked = [f["path"] for f in json.loads(b)["files"]]
+            return self.send(200, {"files": [upload_mode(name, c[1]) for name in asked]})
+        if m == "POST" and a[0] == "commit":
+            lines = [json.loads(line) for line in b.splitlines()]
+            header = next(o["value"] for o in lines if o["key"] == "header")
+            with LOCK:
+                if header.get("parentCommit") not in (None, repo.branches[rev][-1][0]):
+                    return self.send(412, {"error": "A commit has happened since. Please refresh and try again."})
+                sha = repo.commit(rev, [o for o in lines if o["key"] != "header"], b)
+            url = f"http://{self.headers['Host']}/{rid}/commit/{sha}"
+            return self.send(200, {"success": True, "commitOid": sha, "commitUrl": url})
+        if c is None:
+            return self.missing("Revision")
+        sha, files = c
+        if a[0] == "tree":
+            pre = "/".join(a[2:])
+            if pre and not any(k == pre or k.startswith(pre + "/") for k in files):
+                return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound")
+            out, rec, seen = [], q.get("recursive", ["false"])[0].lower() in ("true", "1"), set()
+            for k, (x, lfs) in sorted(files.items()):
+                if pre and not (k == pre or k.startswith(pre + "/")):
+                    continue
+                parts = (k[len(pre) + 1 :] if pre else k).split("/")
+                for n in range(1, len(parts) if rec else min(2, len(parts))):
+                    d = "/".join(([pre] if pre else []) + parts[:n])
+                    if d not in seen:
+                        seen.add(d)
+                        out.append({"type": "directory", "path": d, "size": 0, "oid": git_oid(d.encode())})
+                if rec or len(parts) == 1:
+                    out.append(tree_entry(k, x, lfs))
+            return self.send(200, out)
+        if a[0] == "paths-info":
+            want = parse_qs(b.decode()).get("paths") or (json.loads(b)["paths"] if b[:1] == b"{" else [])
+            return self.send(200, [tree_entry(k, files[k][0], False) for k in want if k in files])
+        if m == "POST" and a[0] == "tag":
+            tag = json.loads(b)["tag"]
+            if tag in repo.tags:
+                return self.send(409, {"error": f"Tag {tag} already exists"})
+            repo.tags[tag] = c[0]
+            return self.send(200, {})
+        if a[0] == "refs":
+            return self.send(200, repo.refs())
+        if a[0] in ("", "revision"):
+            info = {"id": rid, "modelId": rid, "sha": sha, "private": False, "tags": [], "downloads": 0, "likes": 0}
+            return self.send(200, info | {"siblings": [{"rfilename": k} for k in sorted(files)]})
+        return self.missing("Route")
+
+    def resolve(self, kind, rid, rev, path, m):
+        t = {"datasets/": "dataset", "spaces/": "space"}.get(kind, "model")
+        repo = self.repo(t, rid)
+        if repo is None:
+            return self.missing("Repo")
+        c = repo.find(rev)
+        if c is None:
+            return self.missing("Revision")
+        if path not in c[1]:
+            return self.send(404, {"error": "Entry not found"}, X_Error_Code="EntryNotFound", X_Repo_Commit=c[0])
+        x, lfs = c[1][path]
+        etag = hashlib.sha256(x).hexdigest() if lfs else git_oid(x)
+        h = {"ETag": f'"{etag}"', "X-Repo-Commit": c[0], "Accept-Ranges": "bytes"}
+        if lfs:
+            h |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": len(x)}
+        if (r := re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))) and m == "GET":
+            s, e = int(r[1]), int(r[2] or len(x) - 1)
+            h["Content-Range"] = f"bytes {s}-{e}/{len(x)}"
+            return self.send(206, x[s : e + 1], "application/octet-stream", **h)
+        return self.send(200, x, "application/octet-stream", **h)
 
     def discussions(self, t, rid, repo, m, rest, q, b):
         def shown(pull):
@@ -346,17 +310,8 @@ class H(BaseHTTPRequestHandler):
             return self.send(200, shown(pull))
         if rest[1] == "status":
             pull["status"] = json.loads(b)["status"]
-            return self.send(
-                200,
-                {
-                    "newStatus": {
-                        "id": "1",
-                        "type": "status-change",
-                        "createdAt": "2026-01-01T00:00:00.000Z",
-                        "data": {"status": pull["status"]},
-                    }
-                },
-            )
+            change = {"id": "1", "type": "status-change", "createdAt": "2026-01-01T00:00:00.000Z"}
+            return self.send(200, {"newStatus": change | {"data": {"status": pull["status"]}}})
         if pull["status"] != "open":
             return self.send(403, {"error": f"the pull request is {pull['status']}, not open"})
         pull["status"] = "merged"

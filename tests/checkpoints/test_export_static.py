@@ -1,4 +1,4 @@
-"""A bag of sub-words opens in plain sentence-transformers, and its embeddings are the means of its vectors."""
+"""Static embeddings open in plain sentence-transformers; a text's embedding is the mean of its token vectors."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ TEXTS = ["Un chat rouge dort.", "two cats", "Кот спит", "x"]
 
 
 @pytest.fixture(scope="module")
-def bag(toy_tokenizer, tmp_path_factory):
+def static(toy_tokenizer, tmp_path_factory):
     torch.manual_seed(0)
-    bag = StaticEmbeddings(len(toy_tokenizer), 16)
-    bag.log_weight.data.normal_()
-    folder = tmp_path_factory.mktemp("bag")
-    static_encoder(bag, toy_tokenizer).save_pretrained(folder)
+    static = StaticEmbeddings(len(toy_tokenizer), 16)
+    static.log_weight.data.normal_()
+    folder = tmp_path_factory.mktemp("static")
+    static_encoder(static, toy_tokenizer).save_pretrained(folder)
     toy_tokenizer.save_pretrained(folder)
-    return folder, bag.weighted()
+    return folder, static.weighted()
 
 
-def test_embeddings_are_means_of_the_vectors(bag, toy_tokenizer, tmp_path):
-    folder, vectors = bag
+def test_embeddings_are_means_of_the_vectors(static, toy_tokenizer, tmp_path):
+    folder, vectors = static
     export_static(folder, tmp_path / "static")
     model = SentenceTransformer(str(tmp_path / "static"), device="cpu")
     assert [type(module).__name__ for module in model] == ["StaticEmbedding", "Normalize"]
@@ -49,8 +49,8 @@ def test_embeddings_are_means_of_the_vectors(bag, toy_tokenizer, tmp_path):
     assert size < len(toy_tokenizer) * (16 + 4) + 1000
 
 
-def test_it_opens_without_this_package(bag, run, tmp_path):
-    folder, _ = bag
+def test_it_opens_without_this_package(static, run, tmp_path):
+    folder, _ = static
     run("static", folder, tmp_path / "static")
     code = (
         "import sys; sys.modules['hf_echo'] = None\n"

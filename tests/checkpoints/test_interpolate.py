@@ -1,4 +1,4 @@
-"""What layers add to a bag, scaled: the ends of the way are the bag and the checkpoint itself."""
+"""Interpolation between static embeddings and trained layers: its ends are the static embeddings and the checkpoint."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.trains
 
 COMMAND = "convert interpolate"
 TEXTS = ["one cat sleeps", "un chat dort", "one dog"]
-AS_BAG = dict(pooling="mean", final_norm=False)
+AS_STATIC = dict(pooling="mean", final_norm=False)
 
 
 @pytest.fixture
 def model(toy, toy_tokenizer):
     torch.manual_seed(0)
-    model = toy.make_model(toy_tokenizer, **AS_BAG).eval()
+    model = toy.make_model(toy_tokenizer, **AS_STATIC).eval()
     with torch.no_grad():
         for weight in model.encoder.layers.parameters():
             weight.mul_(3)  # layers that have a say
@@ -39,12 +39,12 @@ def vectors(model, tokenizer):
 def test_ends_of_the_way(model, toy_tokenizer):
     whole = vectors(model, toy_tokenizer)
     np.testing.assert_array_equal(vectors_of(interpolate_layers(model.encoder, 1.0), model, toy_tokenizer), whole)
-    bag = vectors_of(interpolate_layers(model.encoder, 0.0), model, toy_tokenizer)
-    for text, vector in zip(TEXTS, bag):
+    static = vectors_of(interpolate_layers(model.encoder, 0.0), model, toy_tokenizer)
+    for text, vector in zip(TEXTS, static):
         ids = torch.tensor(toy_tokenizer([text]).input_ids)
         mean = model.encoder.embed_tokens(ids)[0].mean(0)
         np.testing.assert_allclose(vector, model.encoder.projection(mean).detach().numpy(), atol=1e-6)
-    assert np.abs(whole - bag).max() > 0.01
+    assert np.abs(whole - static).max() > 0.01
 
 
 def vectors_of(encoder, model, tokenizer):
@@ -55,12 +55,12 @@ def vectors_of(encoder, model, tokenizer):
 def test_one_layer_is_scaled_exactly(toy, toy_tokenizer):
     """Without the MLP a single layer's addition is linear in the share."""
     torch.manual_seed(1)
-    model = toy.make_model(toy_tokenizer, **AS_BAG, num_hidden_layers=1).eval()
+    model = toy.make_model(toy_tokenizer, **AS_STATIC, num_hidden_layers=1).eval()
     model.encoder.layers[0].mlp.down_proj.weight.data.zero_()
     whole = vectors(model, toy_tokenizer)
     half = vectors_of(interpolate_layers(model.encoder, 0.5), model, toy_tokenizer)
-    bag = vectors_of(interpolate_layers(model.encoder, 0.0), model, toy_tokenizer)
-    np.testing.assert_allclose(half, (whole + bag) / 2, atol=1e-6)
+    static = vectors_of(interpolate_layers(model.encoder, 0.0), model, toy_tokenizer)
+    np.testing.assert_allclose(half, (whole + static) / 2, atol=1e-6)
 
 
 def test_checkpoint(model, toy_tokenizer, tmp_path, run):
@@ -94,6 +94,6 @@ def test_what_it_refuses(model, toy_tokenizer):
     for share in (-0.1, 1.5):
         with pytest.raises(ValueError, match=f"share must be between 0 and 1, not {share}"):
             interpolate_layers(model.encoder, share)
-    bag = static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer)
+    static = static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer)
     with pytest.raises(ValueError, match="this encoder is static embeddings: it has no layers"):
-        interpolate_layers(bag, 0.5)
+        interpolate_layers(static, 0.5)

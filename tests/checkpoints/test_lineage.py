@@ -71,10 +71,10 @@ def test_prune(source, tokenizer, tmp_path, swapped):
 
 
 def test_static(toy_tokenizer, tmp_path):
-    static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer).save_pretrained(tmp_path / "bag")
-    toy_tokenizer.save_pretrained(tmp_path / "bag")
-    made = read_lineage(export_static(tmp_path / "bag", tmp_path / "out"))
-    assert made["stage"] == "export_static" and made["parents"] == {"model": parent(tmp_path / "bag")}
+    static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer).save_pretrained(tmp_path / "static")
+    toy_tokenizer.save_pretrained(tmp_path / "static")
+    made = read_lineage(export_static(tmp_path / "static", tmp_path / "out"))
+    assert made["stage"] == "export_static" and made["parents"] == {"model": parent(tmp_path / "static")}
     assert made["from"] is None
 
 

@@ -1,4 +1,4 @@
-"""A bag solved in closed form: against numpy's solver, its limits, and that a word it never learnt is learnt."""
+"""Static embeddings solved in closed form: against numpy's solver, its limits, and a word that had no training pair."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rng():
     return np.random.default_rng(0)
 
 
-def toy_bag(layers: int = 0) -> EchoEncoder:
+def toy_static(layers: int = 0) -> EchoEncoder:
     torch.manual_seed(0)
     return EchoEncoder(
         EchoConfig(
@@ -80,7 +80,7 @@ def solved_by_numpy(vectors: np.ndarray, batches, ridge: float) -> np.ndarray:
 
 @pytest.mark.parametrize("ridge", [0.1, 1.0, 30.0])
 def test_the_change_is_the_ridge_solution(rng, ridge):
-    encoder = toy_bag()
+    encoder = toy_static()
     vectors = (encoder.embed_tokens.weight @ encoder.projection.weight.T).detach()
     batches = [toy_batch(rng, pairs) for pairs in (40, 25)]
     equations = NormalEquations(vectors)
@@ -128,7 +128,7 @@ def test_languages_and_blocks_are_told_apart_alone(rng, monkeypatch):
 
 def test_the_softmax_weight_changes_what_is_wanted(rng):
     batch = toy_batch(rng, 40) | {"target_key": torch.arange(40), "group": torch.zeros(40)}
-    encoder = toy_bag()
+    encoder = toy_static()
     vectors = (encoder.embed_tokens.weight @ encoder.projection.weight.T).detach()
     equations = NormalEquations(vectors)
     unit, lengths = equations.embed(batch)
@@ -142,10 +142,10 @@ def test_the_softmax_weight_changes_what_is_wanted(rng):
 def test_a_step_is_a_share_of_the_change_and_none_changes_no_embedding(rng):
     batch, moved = toy_batch(rng, 50), {}
     for step in (0.0, 0.5, 1.0):
-        encoder = ridge_refit_encoder(toy_bag(), [batch], step=step)
+        encoder = ridge_refit_encoder(toy_static(), [batch], step=step)
         with torch.no_grad():
             moved[step] = encoder.projection(encoder.embed_tokens.weight)
-    before = toy_bag()
+    before = toy_static()
     with torch.no_grad():
         torch.testing.assert_close(moved[0.0], before.projection(before.embed_tokens.weight))
     torch.testing.assert_close(moved[0.5], (moved[0.0] + moved[1.0]) / 2)
@@ -155,7 +155,7 @@ def test_a_step_is_a_share_of_the_change_and_none_changes_no_embedding(rng):
 def test_a_token_that_no_pair_has_stays(rng):
     batch = toy_batch(rng, 50)
     batch["ids"] = batch["ids"].clamp(max=VOCAB - 2)
-    encoder, before = ridge_refit_encoder(toy_bag(), [batch], step=1.0), toy_bag()
+    encoder, before = ridge_refit_encoder(toy_static(), [batch], step=1.0), toy_static()
     with torch.no_grad():
         last = before.projection(before.embed_tokens.weight)[-1]
         torch.testing.assert_close(encoder.projection(encoder.embed_tokens.weight)[-1], last)
@@ -172,15 +172,15 @@ def test_a_token_that_no_pair_has_stays(rng):
 )
 def test_wrong_settings(rng, layers, options, said):
     with pytest.raises(ValueError, match=said):
-        ridge_refit_encoder(toy_bag(layers), [toy_batch(rng, 4)], **options)
+        ridge_refit_encoder(toy_static(layers), [toy_batch(rng, 4)], **options)
 
 
 def test_no_pairs_and_too_many_tokens(monkeypatch):
     with pytest.raises(ValueError, match="no pairs"):
-        ridge_refit_encoder(toy_bag(), [])
+        ridge_refit_encoder(toy_static(), [])
     monkeypatch.setattr("hf_echo.checkpoints.ridge_refit.MOST_TOKENS", 20)
     with pytest.raises(ValueError, match="the model has 30 tokens.* at most 20"):
-        ridge_refit_encoder(toy_bag(), [])
+        ridge_refit_encoder(toy_static(), [])
 
 
 @pytest.fixture(scope="module")
@@ -200,13 +200,13 @@ def words():
 
 @pytest.fixture
 def folder(words, tmp_path):
-    """An untrained bag, and its pairs as a file."""
+    """Untrained static embeddings, and pairs as a file."""
     pairs, tokenizer = words
     torch.manual_seed(0)
     static_encoder(StaticEmbeddings(len(tokenizer), 32), tokenizer, ["eng_Latn", "fra_Latn"]).save_pretrained(
-        tmp_path / "bag"
+        tmp_path / "static"
     )
-    tokenizer.save_pretrained(tmp_path / "bag")
+    tokenizer.save_pretrained(tmp_path / "static")
     table = {
         "source": [p[0] for p in pairs],
         "source_lang": ["fra_Latn"] * len(pairs),
@@ -227,14 +227,16 @@ def error(folder, pairs) -> float:
 
 def test_words_are_learnt_from_sentences(folder, words):
     pairs = words[0]
-    out = ridge_refit_on_pairs(folder / "bag", str(folder / "pairs.parquet"), folder / "out", step=0.5, language_drop=0)
-    before, after = error(folder / "bag", pairs[:100]), error(out, pairs[:100])
+    out = ridge_refit_on_pairs(
+        folder / "static", str(folder / "pairs.parquet"), folder / "out", step=0.5, language_drop=0
+    )
+    before, after = error(folder / "static", pairs[:100]), error(out, pairs[:100])
     assert before > 90 and after < 10
     made = json.loads((out / "recipe.json").read_text())
     assert made["stage"] == "ridge_refit" and made["values"]["step"] == 0.5 and made["values"]["ridge"] == 1.0
     results = made["results"]
     assert results["pairs"] == len(pairs) and results["seconds"] >= 0
-    assert len(AutoTokenizer.from_pretrained(out)) == len(AutoTokenizer.from_pretrained(folder / "bag"))
+    assert len(AutoTokenizer.from_pretrained(out)) == len(AutoTokenizer.from_pretrained(folder / "static"))
     assert AutoModel.from_pretrained(out).config.num_hidden_layers == 0
 
 
@@ -259,7 +261,7 @@ def test_batches_hold_every_pair_once(words):
 
 
 def test_command(folder, run, refused):
-    bag, data = folder / "bag", folder / "pairs.parquet"
-    code, _, said = run(bag, data, folder / "out", "--step", "0.3")
+    static, data = folder / "static", folder / "pairs.parquet"
+    code, _, said = run(static, data, folder / "out", "--step", "0.3")
     assert code == 0 and "refitted" in said and (folder / "out" / "config.json").exists()
-    refused("step is between 0", bag, data, folder / "b", "--step", "2")
+    refused("step is between 0", static, data, folder / "b", "--step", "2")

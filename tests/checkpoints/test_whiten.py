@@ -118,10 +118,10 @@ def source(toy_tokenizer, tmp_path):
     torch.manual_seed(0)
     encoder = static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer, ["fra_Latn", "rus_Cyrl"])
     encoder.projection.weight.data.add_(0.2 * torch.randn(16, 16))
-    encoder.save_pretrained(tmp_path / "bag")
-    toy_tokenizer.save_pretrained(tmp_path / "bag")
-    (tmp_path / "bag" / "recipe.json").write_text('{"stage": "static", "values": {}}')
-    return tmp_path / "bag"
+    encoder.save_pretrained(tmp_path / "static")
+    toy_tokenizer.save_pretrained(tmp_path / "static")
+    (tmp_path / "static" / "recipe.json").write_text('{"stage": "static", "values": {}}')
+    return tmp_path / "static"
 
 
 def matrix_of(old, toy, shrinkage):
@@ -131,7 +131,7 @@ def matrix_of(old, toy, shrinkage):
     return whitening(noise_covariance(space), shrinkage)
 
 
-def test_a_bag(source, nway, toy, sentences, tmp_path):
+def test_static(source, nway, toy, sentences, tmp_path):
     old = encode(AutoModel.from_pretrained(source), AutoTokenizer.from_pretrained(source), *sentences)
     assert whiten_checkpoint(source, str(nway), tmp_path / "new", shrinkage=0.5) == tmp_path / "new"
     model, tokenizer = (kind.from_pretrained(tmp_path / "new") for kind in (AutoModel, AutoTokenizer))

@@ -127,10 +127,10 @@ def test_pieces_of_a_text_are_averaged_by_tokens(encoder, batch):
 
 def test_without_final_norm(make_model, batch):
     """Without final norm, tokens keep their lengths in the mean; without layers it is the mean of token vectors."""
-    bag = make_model(pooling="mean", final_norm=False, num_hidden_layers=0).encoder
+    static = make_model(pooling="mean", final_norm=False, num_hidden_layers=0).encoder
     for row, mask in enumerate(batch["attention_mask"].bool()):
-        mean = bag.embed_tokens.weight[batch["input_ids"][row, mask]].mean(0)
-        torch.testing.assert_close(embed(bag, **batch)[row], bag.projection.weight @ mean, **CLOSE)
+        mean = static.embed_tokens.weight[batch["input_ids"][row, mask]].mean(0)
+        torch.testing.assert_close(embed(static, **batch)[row], static.projection.weight @ mean, **CLOSE)
 
 
 def test_gradient_checkpointing_gives_the_same_gradients(make_model, batch):

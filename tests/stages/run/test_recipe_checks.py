@@ -135,10 +135,10 @@ def test_recipes_of_the_package_say_when_they_evaluate():
 
 def test_a_folder_is_planned_from_its_recipes(recipe, place):  # noqa: F811
     """Each stage starts from what the one before would save; sizes as in the models that are then trained."""
-    bag = {"pooling": "mean", "final_norm": False}
+    static = {"pooling": "mean", "final_norm": False}
     paths = [
         recipe("0_static", "static", rows=16, dim=32, max_steps=1),
-        recipe("1_a", static_embeddings=str(place / "0_static"), shape=SHAPE | bag, max_steps=1, vocab_size=7777),
+        recipe("1_a", static_embeddings=str(place / "0_static"), shape=SHAPE | static, max_steps=1, vocab_size=7777),
         recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={}, max_steps=1),
         recipe("3_c", "decoder", model_name_or_path=str(place / "2_b"), shape={}, max_steps=1),
     ]
@@ -181,7 +181,7 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
         ({"data_options": {"colums": {}}}, "train_data: .*unknown option 'colums'"),
         ({"dev_data": {"toy": "no/dev.parquet"}}, "dev_data.toy: .*no/dev.parquet"),
         ({"model_name_or_path": "no/base/here"}, "model_name_or_path: no folder no/base/here"),
-        ({"static_embeddings": "no/bag/here"}, "static_embeddings: no folder no/bag/here"),
+        ({"static_embeddings": "no/static/here"}, "static_embeddings: no folder no/static/here"),
         ({"teacher": "no/teacher/here"}, "teacher: no folder"),
         ({"output_dir": "FILE"}, "output_dir: .*is a file"),
     ],

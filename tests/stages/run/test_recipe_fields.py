@@ -37,21 +37,21 @@ SHAPE = dict(
 
 
 @pytest.fixture
-def bag(toy_tokenizer, tmp_path):
+def static(toy_tokenizer, tmp_path):
     torch.manual_seed(0)
-    static_encoder(StaticEmbeddings(len(toy_tokenizer), 32), toy_tokenizer).save_pretrained(tmp_path / "bag")
-    toy_tokenizer.save_pretrained(tmp_path / "bag")
-    return str(tmp_path / "bag")
+    static_encoder(StaticEmbeddings(len(toy_tokenizer), 32), toy_tokenizer).save_pretrained(tmp_path / "static")
+    toy_tokenizer.save_pretrained(tmp_path / "static")
+    return str(tmp_path / "static")
 
 
 # Neighbours
 
 
 @pytest.mark.parametrize("field", ["neighbours_by", "static_embeddings"])
-def test_groups_are_those_of_the_encoder(toy, toy_tokenizer, bag, tmp_path, field):
-    by = bag if field == "neighbours_by" else None
+def test_groups_are_those_of_the_encoder(toy, toy_tokenizer, static, tmp_path, field):
+    by = static if field == "neighbours_by" else None
     data = DataArguments(neighbour_groups=12, cache_dir=str(tmp_path), neighbours_by=by)
-    model = ModelArguments(static_embeddings=bag if field == "static_embeddings" else None)
+    model = ModelArguments(static_embeddings=static if field == "static_embeddings" else None)
     (groups,) = groups_of(model, data, StaticConfig(str(tmp_path), use_cpu=True, seed=5), toy.dataset()).T
     targets = toy.dataset()["target"]
     keys, index = np.unique(targets, return_inverse=True)
@@ -73,11 +73,11 @@ def test_groups_need_an_encoder(tmp_path):
     with pytest.raises(ValueError, match=r"a\.yaml: neighbour_groups needs neighbours_by: the encoder") as error:
         read_recipe(tmp_path / "a.yaml")
     assert "\n" not in str(error.value)
-    assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/bag"})[2].neighbours_by == "outputs/bag"
+    assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/static"})[2].neighbours_by == "outputs/static"
 
 
 @pytest.mark.parametrize("stage", ["static", "contrastive"])
-def test_recipe_hands_them_to_the_trainer(toy, bag, tmp_path, monkeypatch, stage):
+def test_recipe_hands_them_to_the_trainer(toy, static, tmp_path, monkeypatch, stage):
     rows = [{k: v for k, v in row.items() if k != "hard_negatives"} for row in toy.parallel_rows()[:120]]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
     own = {"rows": 16, "dim": 32} if stage == "static" else {"max_length": 32, "max_tokens": 900}
@@ -87,7 +87,7 @@ def test_recipe_hands_them_to_the_trainer(toy, bag, tmp_path, monkeypatch, stage
         "stage": stage,
         "train_data": str(tmp_path / "train.parquet"),
         "neighbour_groups": 7,
-        "static_embeddings": bag,
+        "static_embeddings": static,
         "output_dir": str(tmp_path / "out"),
         "cache_dir": str(tmp_path / "cache"),
         "max_steps": 2,
@@ -167,23 +167,23 @@ def test_a_decoder_of_another_space(toy, folders, toy_tokenizer):
         load_model(arguments, toy_tokenizer, ["fra_Latn"])
 
 
-def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, bag, tmp_path):
+def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, static, tmp_path):
     """The count and the seed of the recipe arrive."""
     asked = []
     monkeypatch.setattr(run_data, "neighbour_groups", lambda *a: asked.append(a[1:]) or neighbour_groups(*a))
-    data = DataArguments(neighbour_groups=3, cache_dir=str(tmp_path), neighbours_by=bag)
+    data = DataArguments(neighbour_groups=3, cache_dir=str(tmp_path), neighbours_by=static)
     groups_of(ModelArguments(), data, StaticConfig(str(tmp_path), use_cpu=True, seed=11), toy.dataset())
     assert asked == [(3, 11)]
 
 
-def test_language_batches_hold_one_pair_of_languages(toy, bag, tmp_path):
+def test_language_batches_hold_one_pair_of_languages(toy, static, tmp_path):
     """Alone, and with clusters inside."""
     data, args = toy.dataset(), StaticConfig(str(tmp_path), use_cpu=True, rows=8)
     (groups,) = groups_of(ModelArguments(), DataArguments(language_batches=True), args, data).T
     languages = np.array(data["source_lang"])
     assert {tuple(set(languages[groups == g])) for g in set(groups)} == {(lang,) for lang in set(languages)}
 
-    both = DataArguments(language_batches=True, neighbour_groups=3, neighbours_by=bag, cache_dir=str(tmp_path))
+    both = DataArguments(language_batches=True, neighbour_groups=3, neighbours_by=static, cache_dir=str(tmp_path))
     coarse, fine = groups_of(ModelArguments(), both, args, data).T
     np.testing.assert_array_equal(coarse, groups)
     (clusters,) = groups_of(ModelArguments(), replace(both, language_batches=False), args, data).T

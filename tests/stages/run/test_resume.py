@@ -97,7 +97,7 @@ def test_with_dropout_and_workers(make_trainer, toy, toy_tokenizer):
 def test_static(toy_data, toy_tokenizer, tmp_path, step):
     def make():
         args = StaticConfig(
-            output_dir=str(tmp_path / "bag"),
+            output_dir=str(tmp_path / "static"),
             rows=64,
             dim=16,
             logging_steps=1,

@@ -74,8 +74,8 @@ def test_from_yaml_to_checkpoint(recipe, place, caplog):
 def test_stages_follow_each_other(recipe, place, toy):
     """Static, seq2seq, contrastive with a guide, hard negatives by rule, decoder: each starts from the last."""
     train_recipe(recipe("0", "static", rows=64, dim=32))
-    bag = {"pooling": "mean", "final_norm": False}
-    train_recipe(recipe("1", static_embeddings=str(place / "0"), shape=SHAPE | bag))
+    static = {"pooling": "mean", "final_norm": False}
+    train_recipe(recipe("1", static_embeddings=str(place / "0"), shape=SHAPE | static))
     train_recipe(recipe("2", "contrastive", model_name_or_path=str(place / "1"), guide=str(place / "0")))
     train_recipe(recipe("3", "hard_negatives", model_name_or_path=str(place / "2"), rule_negatives=3))
     train_recipe(recipe("4", "decoder", model_name_or_path=str(place / "3")))
@@ -186,8 +186,8 @@ def test_wrong_fields(recipe, overrides, message):
     assert "\n" not in str(error.value)
 
 
-def test_languages_that_a_bag_knows_stay_known(recipe, place):
-    """What goes on from a bag, with or without layers, on one of its languages keeps the other."""
+def test_languages_of_static_embeddings_stay_known(recipe, place):
+    """Training continues from static embeddings on one of two languages, with or without layers; the other is kept."""
     train_recipe(recipe("0", "static", rows=16, dim=32, max_steps=1))
     one = dict(source_languages=["fra_Latn"], static_embeddings=str(place / "0"), max_steps=1)
     train_recipe(recipe("1", "static", rows=16, dim=32, **one))
@@ -288,16 +288,17 @@ def test_dry_run_of_other_stages(recipe, place, toy):
     assert from_checkpoint["parameters"]["total"] == sum(p.numel() for p in model.parameters())
     assert np.isfinite(list(from_checkpoint["memory_gib"].values())).all()
     tokens = len(AutoTokenizer.from_pretrained(place / "a"))
-    on_a_bag = recipe("c", "static", rows=8, dim=32, static_embeddings=str(place / "a"), vocab_size=tokens + 77)
-    assert dry_run(on_a_bag)["parameters"] == {"token vectors": tokens * 32}  # what is there, not what would be trained
+    from_static = recipe("c", "static", rows=8, dim=32, static_embeddings=str(place / "a"), vocab_size=tokens + 77)
+    # The tokenizer that is there, not the one that would be trained
+    assert dry_run(from_static)["parameters"] == {"token vectors": tokens * 32}
 
 
 def test_script_in_two_processes(recipe, place):
     """torchrun of a stage's script: one process prepares the data, both train, one checkpoint of whole weights."""
-    bag = {"pooling": "mean", "final_norm": False}
+    static = {"pooling": "mean", "final_norm": False}
     train_recipe(recipe("0", "static", rows=64, dim=32, max_steps=2))
     steps = dict(max_steps=3, max_rows=16, max_tokens=10**6, optim="sgd", learning_rate=0.1, bf16=False)
-    options = dict(guide=str(place / "0"), static_embeddings=str(place / "0"), shape=SHAPE | bag, **steps)
+    options = dict(guide=str(place / "0"), static_embeddings=str(place / "0"), shape=SHAPE | static, **steps)
     script = Path(__file__).parents[3] / "train_scripts" / "train.py"
     path = recipe("two", "contrastive", **options)
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]

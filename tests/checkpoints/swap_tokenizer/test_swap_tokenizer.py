@@ -1,100 +1,22 @@
-"""Moving a model: what stays must stay exactly, what is new must be what a loop written out gives."""
+"""A model with another tokenizer: what stays is the same, new vectors equal a loop that is written out."""
 
 from __future__ import annotations
 
 import copy
-import json
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
-from hf_echo.checkpoints.swap_tokenizer import match_vocabularies, swap_checkpoint, swap_vocabulary
-from hf_echo.data.collators import TranslationCollator
-from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.checkpoints.swap_tokenizer import match_vocabularies, swap_vocabulary
 from hf_echo.inference import encode, translate
-from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
+from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation
 from hf_echo.vocabulary import train_tokenizer
 from hf_echo.vocabulary.initialise import sparsemax
 
+from .tokenizers_of_tests import ROLES, assert_same, extended, permuted, translation_loss, visible
+
 pytestmark = pytest.mark.trains
-
-ROLES = ("cls", "sep", "bos", "eos", "pad")
-
-
-def content_of(tokenizer) -> dict:
-    return json.loads(tokenizer.backend_tokenizer.to_str())
-
-
-def rebuilt(tokenizer, content: dict) -> EchoTokenizer:
-    names = {f"{role}_token": getattr(tokenizer, f"{role}_token") for role in ROLES}
-    # Special tokens stand in the vocabulary too, or they would be numbered after all others.
-    content["model"]["vocab"] |= {token["content"]: token["id"] for token in content["added_tokens"]}
-    backend = Tokenizer.from_str(json.dumps(content))
-    return EchoTokenizer(tokenizer_object=backend, model_max_length=64, split_special_tokens=True, **names)
-
-
-def permuted(tokenizer) -> tuple[EchoTokenizer, np.ndarray]:
-    """The same tokenizer under other ids; `order[old id]` is the new one."""
-    content, order = content_of(tokenizer), np.random.default_rng(3).permutation(len(tokenizer))
-    content["model"]["vocab"] = {token: int(order[i]) for token, i in content["model"]["vocab"].items()}
-    for token in content["added_tokens"]:
-        token["id"] = int(order[token["id"]])
-    for special in content["post_processor"]["special_tokens"].values():
-        special["ids"] = [int(order[i]) for i in special["ids"]]
-    return rebuilt(tokenizer, content), order
-
-
-def extended(tokenizer, merges: list[tuple[str, str]]) -> EchoTokenizer:
-    content = content_of(tokenizer)
-    content["model"]["merges"] += [list(merge) for merge in merges]
-    for number, merge in enumerate(merges, len(tokenizer)):
-        content["model"]["vocab"]["".join(merge)] = number
-    return rebuilt(tokenizer, content)
-
-
-def visible(text: str) -> str:
-    """A text as byte-level tokens spell it."""
-    return "".join(piece for piece, _ in pre_tokenizers.ByteLevel(False, use_regex=False).pre_tokenize_str(text))
-
-
-def translation_loss(model, tokenizer, rows) -> float:
-    """Nats a target token, on rows of the toy world."""
-    data = tokenize_parallel(rows, tokenizer, progress=False)
-    batch = TranslationCollator(tokenizer, language_drop=0.0)([data[i] for i in range(len(data))])
-    names = ("input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask", "labels")
-    with torch.no_grad():
-        return float(model(**{name: batch[name] for name in names if name in batch}).loss)
-
-
-def assert_same(have, want) -> None:
-    have, want = have.state_dict(), want.state_dict()
-    assert have.keys() == want.keys()
-    assert all(torch.equal(have[name], want[name]) for name in want)
-
-
-@pytest.fixture
-def model(toy_trained):
-    return copy.deepcopy(toy_trained)
-
-
-@pytest.fixture(scope="module")
-def texts(toy):
-    return [row["text"] for row in toy.nway_rows()], [row["lang"] for row in toy.nway_rows()]
-
-
-@pytest.fixture(scope="module")
-def other_tokenizer(toy):
-    """Trained on other text and smaller, under other names of bos and eos: most of its words are new."""
-    texts = [f"{word} {word[::-1]}" for groups in toy.WORDS.values() for g in groups for word in g.split()] * 3
-    backend = train_tokenizer(texts, 480, progress=False).backend_tokenizer
-    content = json.loads(backend.to_str())
-    content["added_tokens"], content["normalizer"], content["post_processor"] = [], None, None
-    return EchoTokenizer.from_backend(
-        Tokenizer.from_str(json.dumps(content)), max_length=64, bos="<|begin|>", eos="<|end|>"
-    )
 
 
 @pytest.mark.parametrize("method", ["mean", "sum", "focus", "random"])
@@ -299,112 +221,3 @@ def test_mean_starts_far_below_random(toy, toy_trained, toy_tokenizer):
         losses[method] = translation_loss(model, longer, toy.dataset("dev"))
     before = translation_loss(toy_trained, toy_tokenizer, toy.dataset("dev"))
     assert before < losses["mean"] < 0.6 * losses["random"], (before, losses)
-
-
-def test_ids_in_configurations(model, toy_tokenizer):
-    tokenizer, order = permuted(toy_tokenizer)
-    eos, colon = toy_tokenizer.eos_token_id, toy_tokenizer.get_vocab()[":"]
-    settings = model.decoder.generation_config
-    settings.eos_token_id, settings.suppress_tokens = [colon, eos], [5, 6]
-    settings.forced_bos_token_id = 9
-    model.config.decoder.eos_token_id = [eos, colon]
-    swap_vocabulary(model, toy_tokenizer, tokenizer)
-    assert model.generation_config.eos_token_id == [order[eos], order[colon]]
-    assert model.config.decoder.eos_token_id == [order[eos], order[colon]]
-    assert settings.suppress_tokens == [order[5], order[6]]
-    assert settings.forced_bos_token_id == order[9]
-
-
-def test_ids_without_a_counterpart(model, toy_trained, toy_tokenizer, other_tokenizer):
-    lost = next(i for t, i in toy_tokenizer.get_vocab().items() if t not in other_tokenizer.get_vocab() and i > 256)
-    model.decoder.generation_config.eos_token_id = [toy_tokenizer.eos_token_id, lost]
-    swap_vocabulary(model, toy_tokenizer, other_tokenizer)
-    assert model.generation_config.eos_token_id == [other_tokenizer.eos_token_id]
-    for name, value, message in (
-        ("forced_bos_token_id", lost, rf"GenerationConfig.forced_bos_token_id is token {lost}, which"),
-        ("bad_words_ids", [[3, 4]], "GenerationConfig.bad_words_ids spells words in the old vocabulary"),
-    ):
-        model = copy.deepcopy(toy_trained)
-        model.generation_config = model.decoder.generation_config
-        setattr(model.generation_config, name, value)
-        with pytest.raises(ValueError, match=message):
-            swap_vocabulary(model, toy_tokenizer, other_tokenizer)
-        assert_same(model, toy_trained)  # refused before anything is changed
-
-
-@pytest.mark.parametrize("kind", ["training", "release"])
-def test_checkpoint_keeps_its_layout_and_its_ways_in(
-    kind, toy_folders, toy_tokenizer, other_tokenizer, texts, tmp_path
-):
-    from sentence_transformers import SentenceTransformer
-
-    other_tokenizer.save_pretrained(tmp_path / "tokenizer")
-    counts = swap_checkpoint(toy_folders[kind], tmp_path / "tokenizer", out := tmp_path / "out")
-    assert counts["tokens"] == len(other_tokenizer) and counts["old_tokens"] == len(toy_tokenizer)
-    assert counts["copied"] + counts["new"] + counts["unknown"] == counts["tokens"]
-    assert (out / "decoder").is_dir() == (kind == "release")
-    tokenizer, encoder = AutoTokenizer.from_pretrained(out), AutoModel.from_pretrained(out)
-    assert isinstance(tokenizer, EchoTokenizer) and tokenizer.get_vocab() == other_tokenizer.get_vocab()
-    want = encode(encoder, tokenizer, texts[0][:3], "eng_Latn")
-    have = SentenceTransformer(str(out), device="cpu").encode(texts[0][:3], prompt_name="eng_Latn")
-    np.testing.assert_allclose(have, want, atol=1e-5)
-    memory = swap_vocabulary(EchoForTranslation.from_pretrained(toy_folders[kind]), toy_tokenizer, tokenizer)
-    assert_same(AutoModelForSeq2SeqLM.from_pretrained(out), memory)
-    said = pipeline("sonar-translation", model=str(out), device="cpu")(want, tgt_lang="eng_Latn")
-    assert [row["translation_text"] for row in said] == translate(memory, tokenizer, want)
-
-
-def test_checkpoint_of_an_encoder_and_a_bare_tokenizer(toy_trained, toy_tokenizer, tmp_path):
-    toy_trained.encoder.save_pretrained(tmp_path / "encoder")
-    toy_tokenizer.save_pretrained(tmp_path / "encoder")
-    backend = Tokenizer(
-        models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[])
-    )
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.save(str(tmp_path / "tokenizer.json"))
-    counts = swap_checkpoint(tmp_path / "encoder", tmp_path / "tokenizer.json", tmp_path / "out")
-    assert (counts["tokens"], counts["copied"], counts["new"]) == (261, 261, 0)
-    tokenizer = EchoTokenizer.from_pretrained(tmp_path / "out")
-    assert tokenizer.model_max_length == 64 and tokenizer.eos_token == toy_tokenizer.eos_token
-    encoder = AutoModel.from_pretrained(tmp_path / "out")
-    assert encoder.config.decoder is None and encoder.config.vocab_size == 264
-    assert np.isfinite(encode(encoder, tokenizer, ["un vieux chat"], "fra_Latn")).all()
-
-
-def test_checkpoint_refuses(toy_folders, tmp_path):
-    folder = toy_folders["training"]
-    with pytest.raises(ValueError, match="is the checkpoint itself"):
-        swap_checkpoint(folder, folder, folder)
-    with pytest.raises(FileNotFoundError, match="holds no config.json"):
-        swap_checkpoint(tmp_path, folder, tmp_path / "out")
-    with pytest.raises(FileNotFoundError, match="no tokenizer at"):
-        swap_checkpoint(folder, tmp_path / "none", tmp_path / "out")
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="tokenizer.json is not a tokenizer.json: "):
-        swap_checkpoint(folder, tmp_path / "tokenizer.json", tmp_path / "out")
-
-
-def test_swap_refuses(model, toy_trained, toy_tokenizer, other_tokenizer):
-    def refuses(message, *, old=toy_tokenizer, new=other_tokenizer, subject=model, **options):
-        with pytest.raises(ValueError, match=message) as error:
-            swap_vocabulary(subject, old, new, **options)
-        assert "\n" not in str(error.value)
-
-    words = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
-    characters = Tokenizer(models.BPE(vocab={"a": 0, "▁": 1}, merges=[]))
-    characters.pre_tokenizer = pre_tokenizers.Metaspace()
-    refuses("new tokenizer is WordLevel.*only byte-level BPE", new=EchoTokenizer.from_backend(words))
-    refuses("old tokenizer is BPE without byte level", old=EchoTokenizer.from_backend(characters))
-    bare = EchoTokenizer(tokenizer_object=toy_tokenizer.backend_tokenizer, cls_token="<CLS>")
-    refuses("new tokenizer has no sep token", new=bare)
-    refuses("the new tokenizer is a Tokenizer; wrap it", new=toy_tokenizer.backend_tokenizer)
-    wrong = rf"encoder.embed_tokens has 400 rows, but the old tokenizer {len(other_tokenizer)} tokens"
-    refuses(wrong, old=other_tokenizer)
-    refuses("cannot swap the vocabulary of a Linear", subject=torch.nn.Linear(2, 2))
-    refuses("method is 'zett'; it must be one of mean, sum, focus, random", method="zett")
-    refuses("'focus' needs auxiliary", method="focus")
-    refuses("auxiliary is for method 'focus', not 'mean'", method="mean", auxiliary=["a"])
-    empty = np.zeros((len(other_tokenizer), 3))
-    refuses("none of the .* shared tokens has an auxiliary vector", method="focus", auxiliary=empty)
-    refuses(r"auxiliary has shape \(3, 3\); it must have", method="focus", auxiliary=np.eye(3))
-    assert_same(model, toy_trained)
