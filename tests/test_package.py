@@ -32,6 +32,7 @@ LAYERS = [
     "utils",
     "language_table",
     "languages",
+    "cards",
     "losses",
     "data",
     "corpora",
@@ -186,13 +187,13 @@ def test_import_is_light():
 def test_parts_are_there_after_a_plain_import():
     code = """
         import hf_echo
-        print((hf_echo.hub.metric_folder("xsim") / "xsim.py").exists(), hf_echo.hub.model_card.__name__)
+        print((hf_echo.hub.metric_folder("xsim") / "xsim.py").exists(), hf_echo.hub.push.__name__)
         print(hf_echo.evaluation.probes.downstream.__name__, hasattr(hf_echo.evaluation, "no_such_part"))
         try:
             print(hf_echo.evaluation.benchmarks.mteb_model.EchoForMTEB.__name__)
         except ImportError as error:
             print("EchoForMTEB" if "hf-echo[mteb]" in str(error) else error)"""
-    want = ["True hf_echo.hub.model_card", "hf_echo.evaluation.probes.downstream False", "EchoForMTEB", ""]
+    want = ["True hf_echo.hub.push", "hf_echo.evaluation.probes.downstream False", "EchoForMTEB", ""]
     assert fresh(code).split("\n") == want
 
 
@@ -244,7 +245,9 @@ def carried() -> set[str]:
     modeling = {f"hf_echo/modeling/{path.name}" for path in (ROOT / "modeling").glob("*.py")}
     folder = ROOT / "train_scripts" / "recipes"
     recipes = {f"hf_echo/recipes/{path.relative_to(folder)}" for path in folder.rglob("*.yaml")}
-    cards = {f"hf_echo/hub/cards/{path.name}" for path in (ROOT / "hub_cards").glob("*.j2")}
+    cards = {
+        f"hf_echo/cards/templates/{path.relative_to(ROOT / 'hub_cards')}" for path in (ROOT / "hub_cards").rglob("*.j2")
+    }
     package = ROOT / "hf_echo"
     whole = [*(package / "hub" / "metrics").rglob("*.*"), *(package / "pretrained").rglob("*.*")]
     return (

@@ -79,6 +79,22 @@ def remove(language: Language, model: Modular) -> None:
     typer.echo(f"{model}: {language} is removed")
 
 
+@commands.command("card", **example("hf-echo modular card -m outputs/modular --license mit"))
+def card(
+    model: Modular,
+    license: Annotated[
+        str | None, typer.Option(help="Licence identifier of the Hub. Default: that of the card which is there.")
+    ] = None,
+) -> None:
+    """Write README.md of a modular encoder: its languages, parts and data. It replaces the one that is there."""
+    from ..cards.model_card import write_checkpoint_card
+    from ..stages.modular.folder import check_modular
+
+    check_modular(model)
+    write_checkpoint_card(model, license, again=True)
+    typer.echo(f"{model / 'README.md'}: push it with hf-echo push")
+
+
 @commands.command("push-language", **example("hf-echo modular push-language deu_Latn me/modular -m outputs/modular"))
 def push(
     language: Language,

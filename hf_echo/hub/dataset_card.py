@@ -13,10 +13,10 @@ from typing import Any
 from hf_echo.data.pipeline import Statistics, collect_statistics
 from hf_echo.languages import language
 
+from ..cards.template import render
 from ..utils.files import write_whole
 from .language_groups import group_by_language
 from .push import push
-from .template import render
 
 TEMPLATE = "dataset.md.j2"
 KNOWN_COLUMNS = {"source", "target", "source_lang", "target_lang", "provenance", "hard_negatives", "quality"}

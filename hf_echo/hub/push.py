@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .stamp import set_license, stamp_file
+from ..cards.stamp import set_license, stamp_file
 from .upload_checks import KINDS, files_of, kind_of, upload_problems
 
 if TYPE_CHECKING:

@@ -15,15 +15,14 @@ from typing import Any
 
 from transformers import GenerationConfig
 
+from ..cards.model_card import checkpoint_card, write_checkpoint_card
 from ..checkpoints.eight_bits import scale_tokens, store_tokens
 from ..inference.encode import pick_dtype
 from ..inference.translate import load_translator
 from ..utils.did_you_mean import did_you_mean
 from ..utils.folders import write_folder
 from ..utils.hub import packaged_model, snapshot
-from ..utils.lineage import write_lineage
-from .model_card import checkpoint_card
-from .stamp import set_license
+from ..utils.lineage import FILE, write_lineage
 
 CODE = ("carried", "installed")
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
@@ -39,7 +38,7 @@ def release_checkpoint(
     code: str = "carried",
     license: str | None = None,
 ) -> Path:
-    """Write the release of a training checkpoint, with its card, or with one written from the lineage.
+    """Write the release of a training checkpoint, with a card written from the lineage, or its own if that was changed.
 
     Args:
         model: folder of the training checkpoint.
@@ -73,13 +72,17 @@ def release_checkpoint(
             leave_code_out(folder)
         settings |= {"license": license} if license else {}
         write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
-        if (card := Path(snapshot(packaged_model(str(model)))) / "README.md").exists():
-            shutil.copy(card, folder / "README.md")
-        else:
-            (folder / "README.md").write_text(checkpoint_card(folder), encoding="utf-8")
-        if license:
-            set_license(folder / "README.md", license)
+        copy_own_card(model, folder)
+        write_checkpoint_card(folder, license)
     return out
+
+
+def copy_own_card(model: str | Path, folder: Path) -> None:
+    """Copy the card of a checkpoint where somebody changed it; one that was only written from its lineage is not."""
+    place = Path(snapshot(packaged_model(str(model))))
+    card = place / "README.md"
+    if card.exists() and (not (place / FILE).exists() or card.read_text(encoding="utf-8") != checkpoint_card(place)):
+        shutil.copy(card, folder / "README.md")
 
 
 def check_token_dtype(name: str | None) -> None:

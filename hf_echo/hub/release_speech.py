@@ -6,18 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..cards.model_card import HEARD, write_checkpoint_card
 from ..inference.encode import pick_dtype
 from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
 from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
-from ..utils.lineage import all_steps, read_lineage, write_lineage
+from ..utils.lineage import write_lineage
 from .release import write_compact
-from .template import render
-
-TEMPLATE = "speech.md.j2"
-DATA = "speech_data.json"  # in a checkpoint: hours of training by language, source and voice
 
 
 def release_speech(
@@ -59,42 +56,11 @@ def release_speech(
             write_compact(folder / DECODER_FOLDER / "tokenizer.json")
         settings = {"dtype": dtype, "licence": licence}
         write_lineage(folder, "release", settings, parents=parents, output_dir=out)
-        about = read_json(Path(snapshot(model)) / DATA)
+        about = read_json(Path(snapshot(model)) / HEARD)
         if about:
-            (folder / DATA).write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
-        card = speech_card(
-            folder, title=Path(out).name, licence=licence, results=read_json(Path(snapshot(model)) / "results.json")
-        )
-        (folder / "README.md").write_text(card, encoding="utf-8")
+            (folder / HEARD).write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
+        write_checkpoint_card(folder)
     return Path(out)
-
-
-def speech_card(folder: Path, *, title: str, licence: str | None, results: dict[str, Any]) -> str:
-    """README.md of a released speech encoder: how it opens, what it heard, how it was trained, its figures."""
-    config, about = read_json(folder / "config.json"), read_json(folder / DATA)
-    codes = sorted(config.get("languages") or [])
-    made = [step for step in all_steps(read_lineage(folder)).values() if step.get("stage") == "speech"]
-    rows = [
-        {"set": name, **row}
-        for name, table in results.get("tables", {}).items()
-        for row in [*table["rows"], *([table["average"]] if table.get("average") else [])]
-    ]
-    return render(
-        TEMPLATE,
-        title=title,
-        licence=licence,
-        codes=codes,
-        languages=sorted({code.split("_")[0] for code in codes}),
-        dimensions=config["embedding_size"],
-        rate=16_000,
-        has_decoder=(folder / DECODER_FOLDER).is_dir(),
-        teacher=next(
-            (Path(step["values"]["teacher"]).name for step in made[::-1] if step["values"].get("teacher")), None
-        ),
-        data=about,
-        steps=[{"name": Path(step["values"]["output_dir"]).name, **step["values"]} for step in made],
-        figures=rows,
-    )
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..utils.hub import auto_map_names
+
 KINDS = ("model", "dataset", "space")
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".joblib", ".ckpt")
 TRAINING_STATE = ("optimizer.pt", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state.pth")
@@ -22,6 +24,21 @@ DATASET_FILES = (
     "recipe.yaml",
     "fitted.json",
 )
+# Files that a model needs, by its model_type; None: static embeddings, which have no config.json.
+TOKENIZER, MODULES, EXTRACTOR = "tokenizer_config.json", "modules.json", "preprocessor_config.json"
+NEEDED: dict[str | None, tuple[str, ...]] = {
+    None: (MODULES, "tokenizer.json"),
+    "echo": (TOKENIZER, MODULES),  # and every other kind
+    "echo_speech": (EXTRACTOR, MODULES),
+    "spectrum": (TOKENIZER,),
+    "blaser": (),
+}
+WHAT = {
+    TOKENIZER: "the tokenizer",
+    "tokenizer.json": "the tokenizer",
+    MODULES: "the list of SentenceTransformer modules",
+    EXTRACTOR: "the feature extractor",
+}
 LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables
 # An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not.
 LOCAL_PATH = re.compile(
@@ -39,7 +56,7 @@ def kind_of(folder: str | Path) -> str:
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}")
-    if (folder / "config.json").is_file():
+    if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
         return "model"
     if next(folder.glob("data/**/*.parquet"), None):
         return "dataset"
@@ -118,22 +135,39 @@ def card_problems(folder: Path, *, license: str | None = None) -> Iterator[str]:
 def _model_problems(folder: Path) -> Iterator[str]:
     if not any(folder.glob("*.safetensors")):
         yield "model.safetensors is missing"
-    for name, what in (
-        ("tokenizer_config.json", "the tokenizer"),
-        ("modules.json", "the list of SentenceTransformer modules"),
-    ):
+    kind = _read(folder / "config.json").get("model_type", "echo") if (folder / "config.json").is_file() else None
+    if (folder / "modular.json").is_file():
+        yield from _modular_problems(folder)
+    for name in NEEDED.get(kind, NEEDED["echo"]):
         if not (folder / name).is_file():
-            yield f"{name} is missing: without {what} the checkpoint does not open everywhere"
-    for config in sorted(
-        [*folder.glob("config.json"), *folder.glob("*/config.json"), *folder.glob("tokenizer_config.json")]
-    ):
+            yield f"{name} is missing: without {WHAT[name]} the checkpoint does not open everywhere"
+    configs = [*folder.glob("config.json"), *folder.glob("*/config.json"), *folder.glob("tokenizer_config.json")]
+    for config in sorted(configs):
         for code in sorted(_code_files(config)):
             if not (config.parent / code).is_file() and not (folder / code).is_file():
                 yield f"{code} is missing: {config.relative_to(folder)} names it in auto_map"
+    for module in _read(folder / "modules.json") or ():
+        file = f"{str(module.get('type')).split('.')[0]}.py"
+        if file != "sentence_transformers.py" and not (folder / file).is_file():
+            yield f"{file} is missing: modules.json names it"
+
+
+def _modular_problems(folder: Path) -> Iterator[str]:
+    """The languages of the card are those of the folder."""
+    here = {file.parent.name.split("_")[0] for file in folder.glob("languages/*/language.json")}
+    try:
+        named = card_data(folder).get("language") or []
+    except ValueError:
+        return  # `card_problems` says so
+    if different := sorted(here ^ set(named)):
+        yield f"README.md: {different[0]} is in the card or in languages/, not in both; run hf-echo modular card"
+
+
+def _read(file: Path) -> Any:
+    """Content of a JSON file; empty where there is none."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def _code_files(config: Path) -> set[str]:
     """Python files that a configuration names in `auto_map`; those of other repositories are not counted."""
-    auto_map = json.loads(config.read_text(encoding="utf-8")).get("auto_map") or {}
-    names = [name for value in auto_map.values() for name in (value if isinstance(value, list) else [value]) if name]
-    return {f"{name.split('.')[0]}.py" for name in names if "--" not in name}
+    return {f"{name.split('.')[0]}.py" for name in auto_map_names(_read(config)) if "--" not in name}

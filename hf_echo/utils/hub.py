@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,12 @@ def snapshot(name: str | Path, kind: str = "model") -> str:
     except (HfHubHTTPError, LocalEntryNotFoundError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise FileNotFoundError(f"{name}: {reason}") from None
+
+
+def auto_map_names(config: Mapping[str, Any]) -> list[str]:
+    """The classes that a configuration names in `auto_map`; "org/name--file.Class" is code of another repository."""
+    values = (config.get("auto_map") or {}).values()
+    return [name for value in values for name in (value if isinstance(value, list) else [value]) if name]
 
 
 def remote_modules() -> set[str]:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
+from hf_echo.cards.model_card import checkpoint_card
 from hf_echo.checkpoints import convert_llama
-from hf_echo.hub.model_card import checkpoint_card
 from hf_echo.modeling import EchoForTranslation, EchoTokenizer
 from hf_echo.utils.lineage import read_lineage
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from huggingface_hub import ModelCard
 
-from hf_echo.hub.model_card import checkpoint_card, model_card
+from hf_echo.cards.model_card import checkpoint_card, model_card
 from hf_echo.utils.lineage import write_lineage
 
 BASE = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from hf_echo.cards.stamp import set_license, stamp
 from hf_echo.hub.push import plan, push
-from hf_echo.hub.stamp import set_license, stamp
 from hf_echo.hub.upload_checks import kind_of, upload_problems
 
 HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"

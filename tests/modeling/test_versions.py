@@ -16,7 +16,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from hf_echo import checkpoints as direct
-from hf_echo.hub.model_card import model_card
+from hf_echo.cards.model_card import model_card
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ...cards.model_card import write_checkpoint_card
 from ...modeling import BlaserConfig, BlaserModel
 from ...modeling.configuration_blaser import INPUTS
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
-from .card import write_card
 from .sonar_weights import load_torch
 
 EMBEDDING_SIZE = 1024  # of SONAR
@@ -42,28 +42,6 @@ def convert_blaser(file: str | Path, out: str | Path, *, licence: str = LICENCE)
     model = BlaserModel.from_pretrained(None, config=config, state_dict=state, dtype=dtype)
     with write_folder(out) as folder:
         model.save_pretrained(folder)
-        _write_card(folder, Path(out).name, kind, licence)
         write_lineage(folder, "blaser", {"licence": licence}, parents={"source": file}, output_dir=out)
+        write_checkpoint_card(folder)
     return Path(out)
-
-
-def _write_card(folder: Path, title: str, kind: str, licence: str) -> None:
-    reference = ", reference" if kind == "ref" else ""
-    write_card(
-        folder,
-        title=title,
-        about=(
-            f"BLASER 2.0 ({kind}): the quality of a translation, about 1 to 5, from the SONAR embeddings of source"
-            f", translation{' and reference' if reference else ''}. Written by `hf-echo convert blaser` without any "
-            "change of the weights."
-        ),
-        code=(
-            "from transformers import AutoModel\n\n"
-            'blaser = AutoModel.from_pretrained("THIS_REPO", revision="THIS_VERSION", trust_remote_code=True)\n'
-            f"blaser(source, translation{reference}).scores    # SONAR embeddings, (rows, 1024)"
-        ),
-        licence=licence,
-        base_model=f"facebook/blaser-2.0-{kind}",
-        tags=["translation", "quality-estimation", "blaser", "sonar"],
-        library="transformers",
-    )

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from transformers import AutoConfig, AutoTokenizer, XLMRobertaModel
 
+from ...cards.model_card import write_checkpoint_card
+from ...cards.stamp import licence_of
 from ...utils.folders import write_folder
-from ...utils.hub import split_revision
 from ...utils.lineage import write_lineage
 from ...utils.sources import locate, read_pretrained
-from .card import licence_of, write_card
 from .sentence_transformer_files import write_sentence_transformer
 
 TOKENIZER = "FacebookAI/xlm-roberta-large"
@@ -52,24 +52,9 @@ def convert_mexma(
         model.save_pretrained(folder)
         words.save_pretrained(folder)
         write_sentence_transformer(folder, dimension=config.hidden_size, pooling="cls")
-        write_card(
-            folder,
-            title=Path(out).name,
-            about=(
-                "MEXMA (https://arxiv.org/abs/2409.12737) with the tokenizer of XLM-R large and CLS pooling, written "
-                "by `hf-echo convert mexma` without any change of the weights. `recipe.json` names its parents."
-            ),
-            code=(
-                "from sentence_transformers import SentenceTransformer\n\n"
-                'model = SentenceTransformer("THIS_REPO", revision="THIS_VERSION")\n'
-                'model.encode(["Le chat dort.", "The cat sleeps."])'
-            ),
-            licence=licence,
-            base_model="facebook/MEXMA" if Path(source).exists() else split_revision(source)[0],
-            tags=["sentence-transformers", "feature-extraction", "mexma"],
-        )
         parents = {"source": source, "tokenizer": tokenizer}
         write_lineage(folder, "mexma", {"licence": licence}, parents=parents, output_dir=out)
+        write_checkpoint_card(folder)
     return Path(out)
 
 

@@ -17,12 +17,11 @@ from torch import Tensor
 from transformers import AutoConfig, GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, PreTrainedModel
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
+from ...cards.model_card import write_checkpoint_card
 from ...modeling.prompting_echo import PROMPT_END
 from ...utils.folders import write_folder
-from ...utils.hub import split_revision
 from ...utils.lineage import write_lineage
 from ...utils.sources import locate, read_pretrained
-from .card import write_card
 from .sentence_transformer_files import write_sentence_transformer
 from .sonar_tokenizer import read_tokenizer, tokenizer_file
 from .sonar_weights import EMBEDDINGS, HEAD, check_names, is_decoder, layers_of, read_weights
@@ -81,9 +80,9 @@ def convert_sonar(
         prompts = {code: code + PROMPT_END for code in languages}
         default = DEFAULT_LANGUAGE if DEFAULT_LANGUAGE in prompts else languages[0]
         write_sentence_transformer(folder, dimension=size, pooling="mean", prompts=prompts, default_prompt=default)
-        _write_card(folder, Path(out).name, encoder, licence, languages, decoder is not None)
         parents = {"source": encoder, "tokenizer": tokenizer} | ({"decoder": decoder} if decoder else {})
         write_lineage(folder, "sonar", {"licence": licence}, parents=parents, output_dir=out)
+        write_checkpoint_card(folder)
     return Path(out)
 
 
@@ -173,35 +172,4 @@ def _config(tensors: dict[str, Tensor], file: str | Path, *, encoder_layers: int
         max_position_embeddings=POSITIONS,
         encoder_layerdrop=0.0,
         decoder_layerdrop=0.0,
-    )
-
-
-def _write_card(folder: Path, title: str, source, licence: str, languages: list[str], has_decoder: bool) -> None:
-    code = (
-        "from sentence_transformers import SentenceTransformer\n\n"
-        'model = SentenceTransformer("THIS_REPO", revision="THIS_VERSION")\n'
-        'model.encode(["Le chat dort."], prompt_name="fra_Latn")    # without prompt_name: English'
-    )
-    if has_decoder:
-        code += (
-            "\n\nimport hf_echo    # registers the pipeline\nfrom transformers import pipeline\n\n"
-            'translate = pipeline("sonar-translation", model="THIS_REPO", revision="THIS_VERSION")\n'
-            'translate("Le chat dort.", src_lang="fra_Latn", tgt_lang="deu_Latn")'
-        )
-    about = (
-        f"SONAR's text encoder{' and decoder' if has_decoder else ''} (https://arxiv.org/abs/2308.11466), converted by "
-        "`hf-echo convert sonar` without any change of the weights. `recipe.json` names the files they came from and "
-        "their SHA-256. The licence is that of the original weights."
-    )
-    base_model = None if Path(source).exists() else split_revision(source)[0]
-    tags = ["sentence-transformers", "feature-extraction", "sonar", *(["translation"] if has_decoder else [])]
-    write_card(
-        folder,
-        title=title,
-        about=about,
-        code=code,
-        licence=licence,
-        base_model=base_model or "facebook/SONAR",
-        tags=tags,
-        languages=languages,
     )

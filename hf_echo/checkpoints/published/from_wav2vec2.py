@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel, Wav2Vec2Config, Wav2Vec2Model
 
+from ...cards.model_card import write_checkpoint_card
+from ...cards.stamp import licence_of
 from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ...modeling.configuration_echo_speech import omnilingual_wav2vec2
 from ...utils.folders import write_folder
-from ...utils.hub import split_revision
 from ...utils.lineage import write_lineage
 from ...utils.sources import locate, read_pretrained
-from .card import licence_of, write_card
 from .sonar_weights import check_names, load_torch
 
 logger = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ def convert_wav2vec2(
     audio = _from_file(Path(source), heads) if is_file else _from_transformers(source)
     audio.config.apply_spec_augment = False  # stage `speech` masks the features itself
     audio.config.layerdrop = 0.0
+    audio.config._name_or_path = ""  # of the folder on this machine
     torch.manual_seed(seed)
     config = EchoSpeechConfig(
         audio_config=audio.config,
@@ -95,21 +96,9 @@ def convert_wav2vec2(
     with write_folder(out) as folder:
         model.save_pretrained(folder)
         extractor_of(audio.config).save_pretrained(folder)
-        write_card(
-            folder,
-            title=Path(out).name,
-            about=(
-                f"A speech encoder that is not trained yet: the audio model of `{Path(source).name}` with a new "
-                "attention pooling, written by `hf-echo convert wav2vec2`. Stage `speech` of hf-echo trains it."
-            ),
-            code=f'hf-echo train speech-large model_name_or_path="{Path(out).name}" teacher=TEXT_ENCODER',
-            licence=licence,
-            base_model=None if Path(source).exists() else split_revision(source)[0],
-            tags=["hf-echo", "speech"],
-            library="transformers",
-        )
         settings = {"embedding_size": embedding_size, "pooler_layers": pooler_layers, "seed": seed, "licence": licence}
         write_lineage(folder, "wav2vec2", settings, parents={"source": source}, output_dir=out)
+        write_checkpoint_card(folder)
     return Path(out)
 
 

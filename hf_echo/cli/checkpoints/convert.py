@@ -37,8 +37,8 @@ def convert_llama(
     cross_attention: Annotated[str, typer.Option(help="copy (of self-attention) or random.")] = "copy",
 ) -> None:
     """An encoder-decoder from a language model: bidirectional encoder, decoder with cross-attention (OS 4.2)."""
+    from ...cards.model_card import write_checkpoint_card
     from ...checkpoints import convert_llama as run
-    from ...hub.model_card import write_checkpoint_card
 
     run(source, out, embedding_size=embedding_size, pooling=pooling, cross_attention=cross_attention)
     write_checkpoint_card(out)
@@ -51,8 +51,8 @@ def convert_static(
     out: Annotated[Path, typer.Argument(help="Folder of the SentenceTransformer.")],
 ) -> None:
     """Export static embeddings as sentence-transformers' StaticEmbedding in 8 bits; it opens without hf_echo."""
+    from ...cards.model_card import write_checkpoint_card
     from ...checkpoints import export_static
-    from ...hub.model_card import write_checkpoint_card
 
     export_static(source, out)
     write_checkpoint_card(out)
@@ -70,8 +70,8 @@ def convert_whiten(
     shrinkage: Annotated[float, typer.Option(help="The larger, the less changes.")] = 1.0,
 ) -> None:
     """Scale down the directions in which translations of one sentence differ (WCCN), in the encoder's projection."""
+    from ...cards.model_card import write_checkpoint_card
     from ...checkpoints import whiten_checkpoint
-    from ...hub.model_card import write_checkpoint_card
 
     whiten_checkpoint(source, nway, out, shrinkage=shrinkage)
     write_checkpoint_card(out)
@@ -92,8 +92,8 @@ def convert_interpolate(
     ] = None,
 ) -> None:
     """Interpolate between two checkpoints, or between static embeddings and the layers trained on them (WiSE-FT)."""
+    from ...cards.model_card import write_checkpoint_card
     from ...checkpoints import interpolate_checkpoint
-    from ...hub.model_card import write_checkpoint_card
 
     interpolate_checkpoint(source, out, share, start=start)
     write_checkpoint_card(out)
@@ -121,7 +121,7 @@ def convert_ridge_refit(
     seed: Annotated[int, typer.Option(help="Random seed: which texts are read without their language.")] = 0,
 ) -> None:
     """Refit static embeddings in closed form, by ridge regression on translations: rare words gain."""
-    from ...hub.model_card import write_checkpoint_card
+    from ...cards.model_card import write_checkpoint_card
     from ...stages.operations.ridge_refit import ridge_refit_on_pairs
 
     ridge_refit_on_pairs(

@@ -39,9 +39,9 @@ def prune(
     report: Json = None,
 ) -> None:
     """Structured pruning (OS 4.8): fewer layers, heads and units, the same embedding size."""
+    from ...cards.model_card import write_checkpoint_card
     from ...checkpoints.pruning.prune_checkpoint import prune_checkpoint
     from ...checkpoints.pruning.shapes import read_shape
-    from ...hub.model_card import write_checkpoint_card
 
     found = prune_checkpoint(
         model,

@@ -12,6 +12,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ...cards.template import check_template
 from ...checkpoints import (
     average_checkpoints,
     export_static,
@@ -23,7 +24,6 @@ from ...checkpoints import (
 from ...checkpoints.interpolate import check_share
 from ...checkpoints.pruning.shapes import resolve_shape
 from ...hub.release import check_code, check_token_dtype, release_checkpoint
-from ...hub.template import check_template
 from ...inference.encode import pick_dtype
 from ...modeling import EchoConfig
 from ...utils.text import read_lines

@@ -10,8 +10,8 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
-from ...hub.model_card import release_card, write_checkpoint_card
-from ...hub.stamp import set_license
+from ...cards.model_card import release_card, write_checkpoint_card
+from ...cards.stamp import set_license
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import same_place, write_whole
 from ...utils.fingerprint import fingerprint, sha256

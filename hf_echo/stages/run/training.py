@@ -14,8 +14,8 @@ from typing import Any
 
 from transformers import set_seed
 
+from ...cards.model_card import checkpoint_card, model_card
 from ...data.tokenized import TokenizedParallel
-from ...hub.model_card import model_card
 from ..core.base import CoreTrainer
 from ..core.stage import Rows, Stage
 from ..table import STAGES
@@ -84,7 +84,7 @@ def train_recipe(
     trainer = build_trainer(stage, model_args, args, languages, **options)
     if isinstance(train_dataset, TokenizedParallel):
         _add_written_languages(trainer.model, train_dataset)
-    trainer.model_card = model_card(run, languages)  # of a push during training
+    trainer.model_card = model_card(run, languages, config=_config(trainer.model))  # of a push during training
     if trainer.is_world_process_zero():
         write_record(out, run, finished=False)
         if resume:
@@ -119,19 +119,25 @@ def _save(
         results["tokens_per_second"] = trainer.tokens_per_second
     if args.load_best_model_at_end and (best := trainer.state.best_model_checkpoint):
         results["best_checkpoint"] = Path(best).name
-    trainer.model_card = model_card(run, getattr(model.config, "languages", None) or languages, results)
+    by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
+    written = results | {"tables": by_language}
+    codes = getattr(model.config, "languages", None) or languages
+    trainer.model_card = model_card(run, codes, written, config=_config(model))
     if not stage.finished:
         trainer.save_model(str(out))  # every process takes part: under FSDP each holds a part of the weights
     elif trainer.is_world_process_zero():
         model.save_pretrained(out)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(out)
-        (out / "README.md").write_text(trainer.model_card, encoding="utf-8")
-        by_language = {name: json.loads(table.to_json()) for name, table in tables.items()}
-        write_json(out / "results.json", results | {"tables": by_language})
+        write_json(out / "results.json", written)
         counted = {key: results[key] for key in ("seconds", "tokens_per_second") if key in results}
-        write_record(out, run | {"results": counted}, finished=True)
+        write_record(out, run | {"results": counted | {"languages": codes}}, finished=True)
+        (out / "README.md").write_text(checkpoint_card(out), encoding="utf-8")
     return results
+
+
+def _config(model: Any) -> dict[str, Any] | None:
+    return model.config.to_dict() if hasattr(model, "config") else None
 
 
 def _results(out: Path) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from transformers import GenerationConfig
 
 import hf_echo.checkpoints.rewrite as rewrite
 from hf_echo import checkpoints as direct
+from hf_echo.cards.model_card import checkpoint_card
 from hf_echo.checkpoints.interpolate import interpolate_layers
-from hf_echo.hub.model_card import checkpoint_card
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoEncoder, EchoForTranslation

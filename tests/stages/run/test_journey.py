@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 from hf_echo import checkpoints as direct
-from hf_echo.hub.model_card import release_card
+from hf_echo.cards.model_card import release_card
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.stages.operations.drop_layers import drop_layers_checkpoint
 from hf_echo.stages.operations.ridge_refit import ridge_refit_on_pairs

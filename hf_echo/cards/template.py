@@ -7,7 +7,7 @@ from typing import Any
 
 from ..utils.did_you_mean import did_you_mean
 
-CARDS = files(__package__) / "cards"
+CARDS = files(__package__) / "templates"
 
 
 def check_template(name: str) -> None:
@@ -23,11 +23,11 @@ def render(template: str, **values: Any) -> str:
     Raises:
         ValueError: the template reads a value that is not there.
     """
-    from jinja2 import Environment, UndefinedError
+    from jinja2 import Environment, FunctionLoader, UndefinedError
 
-    text = (CARDS / template).read_text(encoding="utf-8")
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    loader = FunctionLoader(lambda name: CARDS.joinpath(*name.split("/")).read_text(encoding="utf-8"))
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, loader=loader)
     try:
-        return environment.from_string(text).render(**values)
+        return environment.get_template(template).render(**values)
     except UndefinedError as error:
         raise ValueError(f"hub_cards/{template} does not fit this model: {error}") from None

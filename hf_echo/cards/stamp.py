@@ -48,3 +48,12 @@ def set_license(card: Path, license: str) -> None:
     if found.data.get("license") != license:
         found.data["license"] = license
         found.save(card)
+
+
+def licence_of(name: str | Path) -> str | None:
+    """The licence in the header of the README.md of a folder or Hub name; None where there is none."""
+    from huggingface_hub import RepoCard
+    from transformers.utils import cached_file
+
+    file = cached_file(str(name), "README.md", _raise_exceptions_for_missing_entries=False)
+    return RepoCard.load(file).data.get("license") if file else None

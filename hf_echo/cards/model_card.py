@@ -12,21 +12,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..languages import language
+from ..languages import is_language, language
 from ..utils.files import write_whole
 from ..utils.fingerprint import fingerprint
 from ..utils.hub import snapshot, split_revision
 from ..utils.lineage import FILE, all_steps, read_lineage, steps
-from .stamp import set_license
+from .kinds import base_model_of, kind_of_model
+from .stamp import licence_of, set_license
 from .template import render
 
 TEMPLATE = "model.md.j2"
+HEARD = "speech_data.json"  # in a speech encoder: hours of training by language, source and voice
 # Settings of an operation that its row names in a column of their own, or that say nothing to a reader.
-OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "teacher", "source", "model", "checkpoint"}
+OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "licence", "teacher"}
+OWN_COLUMN |= {"source", "model", "checkpoint"}
 
 
 def model_card(
-    run: Mapping[str, Any], languages: Sequence[str] | None, results: Mapping[str, Any] | None = None
+    run: Mapping[str, Any],
+    languages: Sequence[str] | None,
+    results: Mapping[str, Any] | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    decoder: bool = False,
+    heard: Mapping[str, Any] | None = None,
 ) -> str:
     """README.md with the fields `stage` and `teacher` in its header.
 
@@ -34,30 +43,40 @@ def model_card(
         run: lineage of the checkpoint: {"stage", "values", "from", ...}, "from" being the lineage of the checkpoint
             that it started from, or None.
         languages: NLLB codes that the model was trained on.
-        results: {"eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent.
+        results: {"eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent; "tables" of a speech encoder.
+        config: content of config.json: which kind of model this is; None: an Echo encoder.
+        decoder: whether the folder has decoder/.
+        heard: content of speech_data.json.
     """
-    values, codes = run["values"], sorted(languages or [])
+    values, codes, config = run["values"], sorted(languages or []), {"model_type": "echo"} if config is None else config
+    results, kind = results or {}, kind_of_model(config)
     return render(
         TEMPLATE,
         title=Path(values.get("output_dir") or run["stage"]).name,
         stage=run["stage"],
-        teacher=_public(values.get("teacher")),
-        base_model=_base_model(run),
+        kind=kind,
+        config=config,
+        decoder=decoder,
+        teacher=_public(_nearest(run, "teacher")),
+        base_model=_base_model(run) or base_model_of(config),
         datasets=_datasets(run),
-        license=_license(run),
+        license=_nearest(run, "license", "licence"),
         prompt="fra_Latn" if "fra_Latn" in codes else None,
-        languages=sorted({code.split("_")[0] for code in codes if language(code).script is not None}),
+        languages=sorted({code.split("_")[0] for code in codes if not is_language(code) or language(code).script}),
         codes=codes,
         steps=[_row(step) for step in steps(run)],
-        figures=[*_figures(results or {})],
+        figures=[*_figures(results)],
+        measured=[*_measured(results)] if kind.name == "echo_speech" else [],
+        heard=heard,
     )
 
 
 def checkpoint_card(folder: str | Path) -> str:
     """The card of a checkpoint's folder, from its lineage, its configuration and its results.json.
 
-    A release has the weights of the checkpoint that it was made from, so it takes the figures of that one. Other
-    operations change the weights: their cards have no figures until the model is evaluated.
+    Trained, converted and released checkpoints of every kind have this card. A release has the weights of the
+    checkpoint that it was made from, so it takes the figures of that one. Other operations change the weights: their
+    cards have no figures until the model is evaluated.
 
     Raises:
         FileNotFoundError: the folder has no lineage.
@@ -66,14 +85,34 @@ def checkpoint_card(folder: str | Path) -> str:
     lineage = read_lineage(folder)
     if lineage is None:
         raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
-    codes = _read(folder / "config.json").get("languages") or lineage.get("results", {}).get("languages")
-    return model_card(lineage, codes, _read(folder / "results.json") or _results_of_parent(lineage))
+    config = _modular(folder) or _read(folder / "config.json")
+    codes = config.get("codes") or config.get("languages") or lineage.get("results", {}).get("languages")
+    results = _read(folder / "results.json") or _results_of_parent(lineage)
+    found = {"decoder": (folder / "decoder").is_dir(), "heard": _read(folder / HEARD)}
+    return model_card(lineage, codes, results, config=config, **found)
 
 
-def write_checkpoint_card(folder: str | Path, license: str | None = None) -> None:
-    """Write `checkpoint_card` as README.md where the folder has none, and the licence into its header."""
+def _modular(folder: Path) -> dict[str, Any]:
+    """What the card of a modular encoder says, by the folders of its languages; empty for other models."""
+    if not (folder / "modular.json").is_file():
+        return {}
+    notes = [_read(file) for file in sorted(folder.glob("languages/*/language.json"))]
+    rows = [note | {"data": sorted({file["name"] for file in note.get("data", {}).values()})} for note in notes]
+    codes = [note["language"] for note in notes]
+    return _read(folder / "modular.json") | {"model_type": "modular", "languages": rows, "codes": codes}
+
+
+def write_checkpoint_card(folder: str | Path, license: str | None = None, *, again: bool = False) -> None:
+    """Write `checkpoint_card` as README.md, and the licence into its header.
+
+    Args:
+        license: identifier of the Hub; None keeps that of the card.
+        again: replace a card that the folder has.
+    """
     card = Path(folder) / "README.md"
-    if not card.exists():
+    if again and card.exists():
+        license = license or licence_of(folder)
+    if again or not card.exists():
         text = checkpoint_card(folder)
         with write_whole(card) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
@@ -149,7 +188,8 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
     """A step as the card's table shows it."""
     values = run["values"]
     trained = run.get("kind") != "operation"
-    settings = {} if trained else {k: v for k, v in values.items() if k not in OWN_COLUMN}
+    shown = (k for k in values if (k.endswith("_weight") if trained else k not in OWN_COLUMN))
+    settings = {name: values[name] for name in shown}
     start = _public(_start(run)) or "random weights"
     if trained and values.get("decoder"):
         start += f" + decoder of {_public(values['decoder'])}"
@@ -172,10 +212,10 @@ def _start(run: Mapping[str, Any]) -> str | None:
     return next((values[key] for key in ("model_name_or_path", "static_embeddings", "source") if values.get(key)), None)
 
 
-def _license(run: Mapping[str, Any]) -> str | None:
-    """The licence that the nearest step states; converters write that of the weights."""
-    found = (step["values"].get(key) for step in steps(run)[::-1] for key in ("license", "licence"))
-    return next((name for name in found if name), None)
+def _nearest(run: Mapping[str, Any], *keys: str) -> str | None:
+    """The value of the nearest step that states one. Converters write the licence of the weights."""
+    found = (step["values"].get(key) for step in steps(run)[::-1] for key in keys)
+    return next((value for value in found if value), None)
 
 
 def _datasets(run: Mapping[str, Any]) -> list[str]:
@@ -214,6 +254,13 @@ def _figures(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         name = key.removeprefix("eval_").removesuffix("_xsim")
         if key == f"eval_{name}_xsim":
             yield {"name": name, "xsim": value, "xsimpp": results.get(f"eval_{name}_xsimpp")}
+
+
+def _measured(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows of a speech encoder's figures: by language, then the mean, of each set."""
+    for name, table in results.get("tables", {}).items():
+        for row in [*table["rows"], *([table["average"]] if table.get("average") else [])]:
+            yield {"set": name, **row}
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -1,0 +1,274 @@
+"""The code of every kind of card, pushed to a Hub on this machine and run from there, without the package if it can."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from huggingface_hub import DatasetCard, ModelCard, RepoCard
+from transformers import BertConfig, BertModel
+
+import hf_echo
+from hf_echo.cards.model_card import write_checkpoint_card
+from hf_echo.checkpoints import convert_blaser, convert_mexma, convert_sonar, convert_wav2vec2, export_static
+from hf_echo.hub import METRICS, metric_folder
+from hf_echo.hub.dataset_card import write_card
+from hf_echo.hub.language_groups import group_by_language
+from hf_echo.hub.release import release_checkpoint
+from hf_echo.hub.release_speech import release_speech
+from hf_echo.hub.upload_checks import kind_of
+from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
+from hf_echo.stages.modular import add_language, modular_backbone
+from hf_echo.stages.speech_rows import new_config
+from hf_echo.utils.lineage import write_lineage
+
+from .. import sonar_toy, toy
+from ..modeling.spectrum_toy import make_spectrum
+from ..speech_toy import SHAPE
+
+HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+VERSION, LICENCE = "1.2.0", "mit"
+
+
+def trained(place: Path) -> Path:
+    """A training checkpoint as the stages leave it: lineage, card, no decoder folder."""
+    tokenizer = toy.make_tokenizer()
+    toy.make_model(tokenizer).save_pretrained(place / "trained")
+    tokenizer.save_pretrained(place / "trained")
+    run = {"stage": "seq2seq", "values": {"output_dir": "o/trained", "license": LICENCE}, "from": None}
+    (place / "trained" / "recipe.json").write_text(json.dumps(run))
+    write_checkpoint_card(place / "trained")
+    return place / "trained"
+
+
+def released(place: Path) -> Path:
+    return release_checkpoint(trained(place), place / "release")
+
+
+def static(place: Path) -> Path:
+    tokenizer = toy.make_tokenizer()
+    toy.make_model(tokenizer, pooling="mean", final_norm=False, num_hidden_layers=0).save_release(place / "encoder")
+    tokenizer.save_pretrained(place / "encoder")
+    write_checkpoint_card(export_static(place / "encoder", place / "static"), LICENCE)
+    return place / "static"
+
+
+def sonar(place: Path) -> Path:
+    pieces = sonar_toy.train_sentencepiece(place)
+    words = len(sonar_toy.Ids(pieces))
+    files = [
+        sonar_toy.write_fairseq2(sonar_toy.weights(words, kind), place / f"{kind}.pt")
+        for kind in ("encoder", "decoder")
+    ]
+    return convert_sonar(files[0], place / "sonar", tokenizer=pieces, decoder=files[1])
+
+
+def mexma(place: Path) -> Path:
+    tokenizer = toy.plain_tokenizer()
+    toy.plain_encoder(tokenizer).save_pretrained(place / "weights")
+    tokenizer.save_pretrained(place / "tokenizer")
+    return convert_mexma(place / "weights", place / "mexma", tokenizer=place / "tokenizer", licence=LICENCE)
+
+
+def blaser(kind: str):
+    def make(place: Path) -> Path:
+        sizes = [{"ref": 6, "qe": 4}[kind] * 1024, 12, 6, 1]
+        tensors = {}
+        for number, (read, written) in zip((1, 4, 7), zip(sizes, sizes[1:])):
+            tensors[f"mlp.{number}.weight"] = torch.randn(written, read)
+            tensors[f"mlp.{number}.bias"] = torch.randn(written)
+        torch.save({"model": tensors}, place / "blaser.pt")
+        return convert_blaser(place / "blaser.pt", place / "blaser")
+
+    return make
+
+
+def wav2vec2(place: Path) -> Path:
+    from transformers import Wav2Vec2BertConfig, Wav2Vec2BertModel
+
+    sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
+    Wav2Vec2BertModel(Wav2Vec2BertConfig(**sizes)).save_pretrained(place / "audio")
+    shape = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
+    return convert_wav2vec2(place / "audio", place / "wav2vec2", licence=LICENCE, **shape)
+
+
+def speech(place: Path) -> Path:
+    text = released(place)
+    torch.manual_seed(0)
+    EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": 32})).save_pretrained(place / "speech")
+    EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4).save_pretrained(place / "speech")
+    return release_speech(place / "speech", place / "spoken", decoder=text, licence=LICENCE)
+
+
+def spectrum(place: Path) -> Path:
+    tokenizer = toy.make_tokenizer()
+    folder, decoder = place / "spectrum", {"vocab_size": len(tokenizer)}
+    make_spectrum(decoder=decoder).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_lineage(folder, "spectrum_prefix", {"license": LICENCE, "teacher": "org/encoder"}, parents={"model": folder})
+    write_checkpoint_card(folder)
+    return folder
+
+
+def modular(place: Path) -> Path:
+    tokenizer = toy.plain_tokenizer()
+    tokenizer.save_pretrained(place / "base")
+    sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(place / "base")
+    modular_backbone(place / "base", place / "modular")
+    add_language(place / "modular", "eng_Latn")  # the pivot needs no training
+    write_checkpoint_card(place / "modular", LICENCE)
+    return place / "modular"
+
+
+def dataset(place: Path) -> Path:
+    rows = toy.parallel_rows()[:20]
+    (place / "data" / "data").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), place / "data" / "data" / "train-00000-of-00001.parquet")
+    group_by_language(place / "data")
+    write_card(place / "data", version=VERSION, license=LICENCE)
+    return place / "data"
+
+
+def metric(name: str):
+    return lambda place: metric_folder(name)
+
+
+CARDS = {
+    "echo-nano": lambda place: hf_echo.pretrained("echo-nano"),
+    "trained": trained,
+    "released": released,
+    "static": static,
+    "sonar": sonar,
+    "mexma": mexma,
+    "blaser-ref": blaser("ref"),
+    "blaser-qe": blaser("qe"),
+    "wav2vec2": wav2vec2,
+    "speech": speech,
+    "spectrum": spectrum,
+    "modular": modular,
+    "dataset": dataset,
+} | {name: metric(name) for name in METRICS}
+# The others run where the package cannot be imported.
+NEED_THE_PACKAGE = ("echo-nano", "sonar", "speech", *METRICS)
+
+PUSH = """
+import json, shutil, sys
+from hf_echo.hub.push import push
+folders, out = json.loads(sys.argv[1]), {}
+for name, folder in folders.items():
+    copy = shutil.copytree(folder, f"{sys.argv[2]}/{name}")
+    try:
+        out[name] = push(copy, f"tester/{name}", version="1.2.0").status
+    except ValueError as error:
+        out[name] = str(error)
+print(json.dumps(out))
+"""
+RUN = """
+import json, re, sys, traceback
+if sys.argv[1] == "without":
+    sys.modules["hf_echo"] = None
+from pathlib import Path
+from huggingface_hub import hf_hub_download
+found = {}
+for name, kind in json.loads(sys.argv[2]).items():
+    text = Path(hf_hub_download(f"tester/{name}", "README.md", repo_type=kind, revision="v1.2.0")).read_text()
+    code, scope = re.findall(sys.argv[3], text, flags=re.MULTILINE | re.DOTALL), {}
+    try:
+        for block in code:
+            exec(block, scope)
+        result = "ran"
+    except Exception:
+        result = traceback.format_exc()[-1500:]
+    shapes = {key: list(value.shape) for key, value in scope.items() if key in ("vectors", "scores")}
+    found[name] = {"text": text, "result": result, "blocks": len(code), "shapes": shapes}
+print(json.dumps(found))
+"""
+
+
+@contextmanager
+def working_directory(folder: Path):
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory) -> dict[str, dict]:
+    """{name: {"status", "text", "result", "blocks", "shapes"}} of every card, from the Hub."""
+    folders = {}
+    for name, make in CARDS.items():
+        with working_directory(tmp_path_factory.mktemp(name)):  # a lineage with absolute paths is refused
+            folders[name] = make(Path(".")).resolve()
+    kinds = {name: kind_of(folder) for name, folder in folders.items()}
+    server = runpy.run_path(str(HUB_SERVER))["start"]()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    environment = kept | {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path_factory.mktemp("home")),
+        "HF_TOKEN": "x",
+        "HF_HUB_DISABLE_XET": "1",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # or torch imports hf_echo
+    }
+
+    def python(code: str, *arguments) -> dict:
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        place = tmp_path_factory.mktemp("cwd")
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=place)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    status = python(PUSH, json.dumps({k: str(v) for k, v in folders.items()}), tmp_path_factory.mktemp("copies"))
+    there = {name: kind for name, kind in kinds.items() if status[name] == "pushed"}
+    found = {name: {"status": status[name]} for name in kinds}
+    for how in ("with", "without"):
+        names = {name: kind for name, kind in there.items() if (name in NEED_THE_PACKAGE) == (how == "with")}
+        for name, result in python(RUN, how, json.dumps(names), BLOCK.pattern).items():
+            found[name] |= result
+    server.shutdown()
+    server.server_close()
+    return found
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_the_code_of_a_card_runs_from_the_hub(pushed, name):
+    card = pushed[name]
+    assert card["status"] == "pushed"
+    assert card["result"] == "ran" and card["blocks"] > 0
+    parsed = {"dataset": DatasetCard, "xsim": RepoCard, "xsimpp": RepoCard}.get(name, ModelCard)(card["text"])
+    assert parsed.data.to_dict()["license"] in (LICENCE, "cc-by-nc-4.0", "cc-by-sa-4.0", "apache-2.0")
+    assert "THIS_" not in card["text"]
+    if name != "echo-nano":  # its card names the package
+        for code in BLOCK.findall(card["text"]):
+            assert f'"tester/{name}"' in code
+            assert code.count(f'revision="v{VERSION}"') == code.count(f'"tester/{name}"')
+
+
+def test_what_the_cards_give(pushed):
+    """Rows and dimensions of the toys: a card that opened another model would give others."""
+    shapes = {name: card.get("shapes") for name, card in pushed.items()}
+    for name, rows in {"trained": 1, "released": 1, "static": 2, "mexma": 2, "modular": 1}.items():
+        assert shapes[name] == {"vectors": [rows, 32]}, name
+    assert shapes["wav2vec2"] == {"vectors": [1, 12]} and shapes["speech"] == {"vectors": [1, 32]}
+    assert shapes["blaser-ref"] == shapes["blaser-qe"] == {"scores": [5]}
+
+
+def test_licences_of_the_sources(pushed):
+    """Converted weights keep the licence of their source."""
+    licences = {name: RepoCard(card["text"]).data.license for name, card in pushed.items()}
+    assert licences["sonar"] == licences["blaser-qe"] == "cc-by-nc-4.0"
+    assert {licences[name] for name in ("trained", "released", "speech", "spectrum", "modular")} == {LICENCE}
