@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from ..utils.fingerprint import fingerprint
+from ..utils.hub import split_revision
 from .upload_checks import PICKLES
 
 LANGUAGES, LANGUAGE, WEIGHTS = "languages", "language.json", "model.safetensors"
@@ -35,8 +36,8 @@ def push_language(folder: str | Path, language: str, repo: str, *, private: bool
     return str(api.create_commit(repo, operations, commit_message=f"Language {language}").commit_url)
 
 
-def pull_language(repo: str, language: str, folder: str | Path, *, revision: str | None = None) -> Path:
-    """Add a language of a repository to a modular encoder here; returns its folder.
+def pull_language(repo: str, language: str, folder: str | Path) -> Path:
+    """Add a language of a repository ("org/name" or "org/name@v1.2.0") to a modular encoder here; returns its folder.
 
     Raises:
         FileNotFoundError: the repository has not this language.
@@ -44,12 +45,13 @@ def pull_language(repo: str, language: str, folder: str | Path, *, revision: str
     """
     from huggingface_hub import snapshot_download
 
+    repo, version = split_revision(repo)
     place = Path(folder) / LANGUAGES / language
     if place.exists():
         raise ValueError(f"{folder} has {language} already: remove it first (hf-echo modular remove-language)")
     with tempfile.TemporaryDirectory() as scratch:
         pattern = f"{LANGUAGES}/{language}/*"
-        found = Path(snapshot_download(repo, revision=revision, allow_patterns=pattern, local_dir=scratch))
+        found = Path(snapshot_download(repo, revision=version, allow_patterns=pattern, local_dir=scratch))
         source = found / LANGUAGES / language
         if not (source / LANGUAGE).is_file():
             raise FileNotFoundError(f"{repo} has no language {language!r}")

@@ -87,7 +87,7 @@ def opening(name_or_path: str | Path):
             raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}") from error
         raise
     finally:
-        if not Path(name).exists() and remote_modules() - before:
+        if remote_modules() - before:
             warn_unpinned(name)
 
 

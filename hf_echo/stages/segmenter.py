@@ -17,6 +17,8 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import AutoModelForTokenClassification, AutoTokenizer, Trainer, TrainingArguments
 
+from ..utils.hub import snapshot
+
 if TYPE_CHECKING:
     from datasets import Dataset
 
@@ -45,6 +47,7 @@ def segmenter_arguments(output_dir: str | Path, **options: Any) -> TrainingArgum
 def load_segmenter(name_or_path: str | Path) -> tuple[Any, Any]:
     """(model with one output, fast tokenizer) of a SaT model such as segment-any-text/sat-12l-sm, or a folder."""
     import_wtpsplit()
+    name_or_path = snapshot(name_or_path)
     folder = Path(name_or_path)
     own = folder.is_dir() and (folder / "tokenizer_config.json").exists()
     model = AutoModelForTokenClassification.from_pretrained(name_or_path, num_labels=1, ignore_mismatched_sizes=True)

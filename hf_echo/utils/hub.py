@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 _warned: list[str] = []
+CONFIGS = ("config.json", "tokenizer_config.json", "preprocessor_config.json")
 FILES = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -95,7 +97,23 @@ def remote_modules() -> set[str]:
 
 
 def warn_unpinned(name: str) -> None:
-    """Warn, once per process, that code of a repository ran without a version."""
-    if not _warned:
+    """Warn, once per process, that code of a repository ran without a version.
+
+    Args:
+        name: of a repository, or the folder of a version, whose configuration may name code of another repository.
+    """
+    if _warned:
+        return
+    if not Path(name).exists():
         _warned.append(name)
         logger.warning("code of %s ran without a version and may change: name one, such as %s@v1.0.0", name, name)
+    elif others := foreign_code(name):
+        _warned.append(name)
+        logger.warning("code of %s ran without a version and may change: auto_map in %s names it", others[0], name)
+
+
+def foreign_code(folder: str | Path) -> list[str]:
+    """Other repositories whose code the configurations of a folder name; transformers takes it from their `main`."""
+    files = [file for name in CONFIGS if (file := Path(folder) / name).is_file()]
+    names = [name for file in files for name in auto_map_names(json.loads(file.read_text(encoding="utf-8")))]
+    return sorted({name.split("--")[0] for name in names if "--" in name})

@@ -297,6 +297,10 @@ for repo in ("tester/foreign", "tester/other"):
     config = b'{"model_type": "foreign", "auto_map": {"AutoConfig": "code.C"}}'
     api.upload_file(path_or_fileobj=config, path_in_repo="config.json", repo_id=repo)
     api.create_tag(repo, tag="v1.0.0", exist_ok=True)
+api.create_repo("tester/borrows", exist_ok=True)
+config = b'{"model_type": "foreign", "auto_map": {"AutoConfig": "tester/other--code.C"}}'
+api.upload_file(path_or_fileobj=config, path_in_repo="config.json", repo_id="tester/borrows")
+api.create_tag("tester/borrows", tag="v1.0.0", exist_ok=True)
 for name in sys.argv[1:]:
     with opening(name) as place:
         assert AutoConfig.from_pretrained(place).model_type == "foreign"
@@ -310,6 +314,9 @@ def test_code_that_runs_without_a_version_is_warned_of_once(hub):
     done = hub("-c", FOREIGN, "tester/foreign", "tester/other", say="y\ny\n")
     lines = [line for line in done.stderr.splitlines() if "without a version" in line]
     assert len(lines) == 1 and "code of tester/foreign ran" in lines[0] and "tester/foreign@v1.0.0" in lines[0]
+    borrowed = hub("-c", FOREIGN, "tester/borrows@v1.0.0", "tester/borrows@v1.0.0", say="y\ny\n")
+    lines = [line for line in borrowed.stderr.splitlines() if "without a version" in line]
+    assert len(lines) == 1 and "code of tester/other ran" in lines[0] and "auto_map" in lines[0]
 
 
 def test_what_is_a_version(tmp_path, monkeypatch):

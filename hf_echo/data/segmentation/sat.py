@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...utils.hub import snapshot, split_revision
+
 XLM_R = "facebookAI/xlm-roberta-base"  # tokenizer of the released models, which do not include it
-FINE_TUNED = 0.25  # wtpsplit's threshold of models fine-tuned on sentences
+FINE_TUNED = 0.25  # wtpsplit's threshold of models fine-tuned on sentences, whose names hold "sm"
+PRETRAINED = 0.025  # of the others
 
 
 def sat_segmenter(
@@ -17,7 +20,7 @@ def sat_segmenter(
     """Load a SaT model as a segmenter; the segmenter ignores the language.
 
     Args:
-        model: a name on the Hub (of segment-any-text), or a folder, with its own tokenizer or XLM-R's.
+        model: a name on the Hub (of segment-any-text), org/name@v1.0.0, or a folder, with its own tokenizer or XLM-R's.
         threshold: a character with a higher probability ends a sentence; None: 0.25 for a folder, wtpsplit's
             default for a name.
 
@@ -31,8 +34,9 @@ def sat_segmenter(
     sat = _open(model)
     if device:
         sat.to(device)
-    if threshold is None and Path(model).is_dir():  # wtpsplit would search the whole path for "sm"
-        threshold = FINE_TUNED
+    repo, version = split_revision(model)
+    if threshold is None and (version or Path(model).is_dir()):  # wtpsplit would search the whole path for "sm"
+        threshold = PRETRAINED if version and "sm" not in repo else FINE_TUNED
     room = min(512, sat.config.max_position_embeddings - 4)
 
     def segment(texts: Sequence[str], lang: str = "") -> list[list[str]]:
@@ -58,7 +62,7 @@ def _open(model: str | Path) -> Any:
         from wtpsplit import SaT
     except ImportError as error:
         raise ImportError("a SaT model needs wtpsplit: pip install 'hf-echo[segment]'") from error
-    folder = Path(model)
+    folder = Path(model := snapshot(model) if isinstance(model, str) else model)
     if not folder.is_dir() and (isinstance(model, Path) or str(model).startswith((".", "/", "~"))):
         raise FileNotFoundError(f"no folder {model}; give a SaT model's folder, or a name such as sat-12l-sm")
     own = folder.is_dir() and any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))

@@ -11,6 +11,7 @@ from ...languages import language
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import write_json
 from ...utils.folders import write_folder
+from ...utils.hub import snapshot
 from ...utils.lineage import write_lineage
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def modular_backbone(
     from ...modeling.sentence_transformer_modular import ModularEncoder
 
     language(pivot)
-    backbone = AutoModel.from_pretrained(base, dtype=torch.float32)
-    module = ModularEncoder(backbone, AutoTokenizer.from_pretrained(base), pivot, max_seq_length)
+    place = snapshot(base)
+    backbone = AutoModel.from_pretrained(place, dtype=torch.float32)
+    module = ModularEncoder(backbone, AutoTokenizer.from_pretrained(place), pivot, max_seq_length)
     pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
     with write_folder(output_dir) as out:
         SentenceTransformer(modules=[module, pooling]).save(str(out), create_model_card=False)

@@ -19,6 +19,7 @@ from typing import Any
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
 from ...utils.files import check_output, write_whole
+from ...utils.hub import snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -97,12 +98,12 @@ BEFORE = {"eval_strategy": "no", "load_best_model_at_end": False}  # defaults of
 
 
 def read_record(folder: str | Path | None) -> dict | None:
-    """The record in a checkpoint's folder; None where there is none (a model of other origin, a name on the Hub).
+    """The record in a checkpoint's folder; None where there is none (a model of other origin, an unpinned name).
 
     Raises:
         ValueError: the file is not a record.
     """
-    file = Path(folder or "") / RUN
+    file = Path(snapshot(folder or "")) / RUN
     if not folder or not file.is_file():
         return None
     try:

@@ -14,6 +14,7 @@ from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from ...modeling.modeling_echo_base import DECODER_FOLDER
 from ...utils.did_you_mean import did_you_mean
+from ...utils.hub import snapshot
 from ..core.plan import Start, count, start_or_shape, with_total
 
 
@@ -37,7 +38,7 @@ def load_tower(model_args: Any, embeddings: Any) -> SpectrumModel:
     """
     boe = torch.from_numpy(embeddings[[len(embeddings) - 1]][0])
     if name := model_args.model_name_or_path:
-        tower = SpectrumModel.from_pretrained(name, dtype=torch.float32)
+        tower = SpectrumModel.from_pretrained(snapshot(name), dtype=torch.float32)
         check_size(tower.config, len(boe))
         return tower
     tower = SpectrumModel(SpectrumConfig(**{"embedding_size": len(boe)} | model_args.shape))
@@ -57,11 +58,11 @@ def load_spectrum(model_args: Any, embeddings: Any) -> SpectrumForCausalLM:
         ValueError: there is no token decoder, or two.
     """
     name, size = model_args.model_name_or_path, embeddings[[0]].shape[1]
-    if name and (config := SpectrumConfig.from_pretrained(name)).decoder is not None:
+    if name and (config := SpectrumConfig.from_pretrained(snapshot(name))).decoder is not None:
         if model_args.decoder:
             raise ValueError(f"decoder: {name} has a token decoder already; leave the field out")
         check_size(config, size)
-        return SpectrumForCausalLM.from_pretrained(name, dtype=torch.float32)
+        return SpectrumForCausalLM.from_pretrained(snapshot(name), dtype=torch.float32)
     if not model_args.decoder:
         raise ValueError(
             "decoder is missing: the token decoder, an Echo checkpoint (of a Llama: hf-echo convert llama)"
