@@ -232,7 +232,7 @@ class SpectrumGeneration:
         max_sentences: int = 10,
         **kwargs: Any,
     ) -> Iterator[list[str | None]]:
-        """Continue documents sentence by sentence: write, encode what was written, append it to the tower, go on.
+        """Continue documents sentence by sentence: write, encode what was written, append it to the tower.
 
         Each step yields the next sentence of every document, None where a document has ended (an empty sentence). The
         caller may stop at any step. A document of `encode_document(..., bidirectional=False)` is what sentence-level
@@ -317,8 +317,10 @@ class SpectrumGeneration:
         """Fingerprint of the weights that an encoded document depends on: a part of them, read in milliseconds."""
         digest = hashlib.blake2b(digest_size=8)
         attention = self.decoder.model.layers[-1].cross_attn
-        for tensor in (self.tower.boe, self.tower.norm.weight, self.tower.layers[-1].mlp.down_proj.weight[0],
-                       attention.k_proj.weight[0], attention.v_proj.weight[0]):  # fmt: skip
+        matrices = [self.tower.layers[-1].mlp.down_proj, attention.k_proj, attention.v_proj]
+        tensors = [self.tower.boe, self.tower.norm.weight, *(matrix.weight[0] for matrix in matrices)]
+        tensors += [weight[0] for name, weight in self.named_parameters() if ".lora_B." in name]  # adapters of peft
+        for tensor in tensors:
             digest.update(tensor.detach().float().cpu().numpy().tobytes())
         return digest.hexdigest()
 
