@@ -5,6 +5,7 @@ from __future__ import annotations
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig, Wav2Vec2Config
 
+CONFORMER = "seamless_m4t"  # model type of an audio model like those of SONAR's speech encoders
 REMOTE_SPEECH_CODE = {
     "AutoConfig": "configuration_echo_speech.EchoSpeechConfig",
     "AutoModel": "modeling_echo_speech.EchoSpeechEncoder",
@@ -16,9 +17,9 @@ class EchoSpeechConfig(PreTrainedConfig):
     """Audio encoder, attention pooling of its frames and a projection to the sentence embedding (OS 3.4, 4.6).
 
     Args:
-        audio_config: configuration of the audio encoder, such as a `Wav2Vec2Config` (raw samples) or a
-            `Wav2Vec2BertConfig` (log-mel frames); default: a wav2vec 2.0 of the omnilingual layout (layer norm before
-            each block).
+        audio_config: configuration of the audio encoder, such as a `Wav2Vec2Config` (raw samples), a
+            `Wav2Vec2BertConfig` (log-mel frames), or a `SeamlessM4TConfig` for the conformer of SONAR; default: a
+            wav2vec 2.0 of the omnilingual layout (layer norm before each block).
         embedding_size: size of the sentence embedding; that of the text encoder whose space is learned.
         pooler_layers: layers of the transformer decoder that reads the frames (OS 4.6: 3).
         pooler_hidden_size: its width; None takes the width of the audio encoder.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from transformers import AutoModel
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
-from .configuration_echo_speech import EchoSpeechConfig
+from .configuration_echo_speech import CONFORMER, EchoSpeechConfig
 from .modeling_echo import EchoEncoderOutput
 from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
 from .sentence_transformer_echo import write_sentence_transformer_files
@@ -49,6 +49,15 @@ class AttentionPooler(nn.Module):
         return self.layers(query, self.input(frames), memory_key_padding_mask=~frame_mask)[:, 0]
 
 
+def audio_model(config: PreTrainedConfig) -> PreTrainedModel:
+    """The audio model of a configuration, with random weights."""
+    if config.model_type == CONFORMER:
+        from .conformer_echo_speech import FbankConformer
+
+        return FbankConformer(config)
+    return AutoModel.from_config(config)
+
+
 class EchoSpeechEncoder(EchoPreTrainedModel):
     """Audio to a sentence embedding in the space of a text encoder.
 
@@ -66,7 +75,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
 
     def __init__(self, config: EchoSpeechConfig):
         super().__init__(config)
-        self.audio = AutoModel.from_config(config.audio_config)
+        self.audio = audio_model(config.audio_config)
         self.pooler = AttentionPooler(config)
         self.projection = EchoProjection(config.pooler_hidden_size, config.embedding_size)
         characters = config.ctc_characters

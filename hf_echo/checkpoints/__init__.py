@@ -8,6 +8,7 @@ from .pruning.prune_checkpoint import prune_checkpoint
 from .published.from_blaser import convert_blaser
 from .published.from_mexma import convert_mexma
 from .published.from_sonar import convert_sonar
+from .published.from_sonar_speech import convert_sonar_speech
 from .published.from_wav2vec2 import convert_wav2vec2
 from .ridge_refit import ridge_refit_checkpoint
 from .swap_tokenizer import swap_checkpoint, swap_vocabulary
@@ -19,6 +20,7 @@ __all__ = [
     "convert_llama",
     "convert_mexma",
     "convert_sonar",
+    "convert_sonar_speech",
     "convert_wav2vec2",
     "export_static",
     "interpolate_checkpoint",

@@ -1,4 +1,4 @@
-"""hf-echo convert sonar, mexma, blaser, wav2vec2: published checkpoints in the formats of transformers."""
+"""hf-echo convert sonar, sonar-speech, mexma, blaser, wav2vec2: published checkpoints for transformers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ Licence = Annotated[str, typer.Option("--license", help="Licence of the weights,
 
 
 def add_to(commands: typer.Typer) -> None:
-    """The four commands."""
+    """The five commands."""
     sonar = "hf-echo convert sonar sonar_text_encoder.pt outputs/sonar --tokenizer sentencepiece.source.256000.model"
     commands.command("sonar", **example(f"{sonar} --decoder sonar_text_decoder.pt", folder=True))(convert_sonar)
+    commands.command(
+        "sonar-speech", **example("hf-echo convert sonar-speech spenc.eng.pt outputs/sonar-speech-eng", folder=True)
+    )(convert_sonar_speech)
     commands.command("mexma", **example("hf-echo convert mexma facebook/MEXMA outputs/mexma", folder=True))(
         convert_mexma
     )
@@ -42,6 +45,19 @@ def convert_sonar(
     run(encoder, out, tokenizer=tokenizer, decoder=decoder, licence=license)
     also = ", pipeline('sonar-translation') too" if decoder else ""
     typer.echo(f"{out}: SentenceTransformer opens it{also}", err=True)
+
+
+def convert_sonar_speech(
+    file: Annotated[Path, typer.Argument(help="File (.pt) of a speech encoder of SONAR, of fairseq or fairseq2.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the speech encoder.")],
+    heads: Annotated[int, typer.Option(help="Attention heads of the pooling.")] = 16,
+    license: Licence = "cc-by-nc-4.0",
+) -> None:
+    """SONAR's speech encoder of a language, without fairseq2: AutoModel and sentence-transformers open OUT."""
+    from ...checkpoints import convert_sonar_speech as run
+
+    run(file, out, heads=heads, licence=license)
+    typer.echo(f"{out}: its embeddings are those of SONAR's text encoder (hf-echo convert sonar)", err=True)
 
 
 def convert_mexma(

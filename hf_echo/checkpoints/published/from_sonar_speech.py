@@ -1,0 +1,201 @@
+"""SONAR's speech encoders (fairseq or fairseq2 file) as an EchoSpeechEncoder: conformer, attention pooling, projection.
+
+The pooling starts from the embedding of one token at position 0, which never changes: it becomes the learned query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import SeamlessM4TConfig
+
+from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+from ...utils.folders import write_folder
+from ...utils.lineage import write_lineage
+from .card import write_card
+from .sonar_weights import BOOKKEEPING, check_names, load_torch
+
+HEADS = 16  # of the pooling of all published encoders; no tensor shows the number
+BOS = 2  # the token that the pooling starts from
+MEL_BINS = 80
+LICENCE = "cc-by-nc-4.0"
+# Each table: names of fairseq and fairseq2 -> EchoSpeechEncoder, in this order.
+OUTSIDE = [  # of the layers
+    (r"^(encoder\.w2v_model|encoder_frontend)\.(post_extract_)?layer_norm\.", "audio.feature_projection.layer_norm."),
+    (r"^(encoder\.w2v_model\.post_extract|encoder_frontend\.model_dim)_proj\.", "audio.feature_projection.projection."),
+    (r"^(encoder\.w2v_model\.encoder\.)?layer_norm\.", "audio.encoder.layer_norm."),
+    (r"^(encoder_pooler\.projection_out\.weight|decoder\.embed_out(\.weight)?)$", "projection.weight"),
+]
+CONFORMER = [
+    (r"^conv_layer_norm\.", "conv_module.layer_norm."),
+    (r"^conv\.", "conv_module."),
+    (r"^(ffn[12])\.layer_norm\.", r"\1_layer_norm."),
+    (r"^(ffn[12])\.(w_1|inner_proj)\.", r"\1.intermediate_dense."),
+    (r"^(ffn[12])\.(w_2|output_proj)\.", r"\1.output_dense."),
+    (r"^self_attn\.([qkv])_proj\.", r"self_attn.linear_\1."),
+    (r"^self_attn\.output_proj\.", "self_attn.linear_out."),
+    (r"^self_attn\.sdpa\.r_proj\.", "self_attn.linear_pos."),
+    (r"^self_attn\.sdpa\.([uv])_bias$", r"self_attn.pos_bias_\1"),
+    (r"^layer_norm\.", "final_layer_norm."),
+]
+POOLER = [
+    (r"^self_attn_layer_norm\.", "norm1."),
+    (r"^encoder_(decoder_)?attn_layer_norm\.", "norm2."),
+    (r"^(final|ffn)_layer_norm\.", "norm3."),
+    (r"^encoder_(decoder_)?attn\.", "multihead_attn."),
+    (r"attn\.output_proj\.", "attn.out_proj."),
+    (r"^(fc1|ffn\.inner_proj)\.", "linear1."),
+    (r"^(fc2|ffn\.output_proj)\.", "linear2."),
+]
+LAYERS = [
+    (re.compile(r"^(?:encoder\.w2v_model\.)?encoder\.layers\.(\d+)\.(.+)$"), "audio.encoder.layers.", CONFORMER),
+    (re.compile(r"^(?:encoder_pooler\.)?decoder\.layers\.(\d+)\.(.+)$"), "pooler.layers.layers.", POOLER),
+]
+EMBEDDINGS = ("encoder_pooler.decoder_frontend.embed.weight", "decoder.embed_tokens.weight")
+# Only pretraining and SpecAugment need them.
+UNUSED = re.compile(r"mask_emb$|temporal_mask_embed$|^encoder\.w2v_model\.(quantizer|project_q|final_proj)\.")
+
+
+def convert_sonar_speech(file: str | Path, out: str | Path, *, heads: int = HEADS, licence: str = LICENCE) -> Path:
+    """Write a speech encoder of SONAR as an EchoSpeechEncoder, which AutoModel and SentenceTransformer open.
+
+    Args:
+        file: .pt file of fairseq (as published) or fairseq2.
+        heads: attention heads of the pooling.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is no speech encoder of SONAR, is incomplete, or holds pickled code.
+    """
+    tensors = read_speech_weights(file)
+    config = config_of(tensors, heads, file)
+    model = EchoSpeechEncoder(config)
+    statistics = [name for name, _ in model.named_buffers() if name.endswith(("running_mean", "running_var"))]
+    if missing := [name for name in statistics if name not in tensors]:
+        raise ValueError(f"{file}: the weights lack the tensor {missing[0]}; they are incomplete or of another model")
+    check_names({name: tensor for name, tensor in tensors.items() if name not in statistics}, model, file)
+    model.load_state_dict(tensors, strict=False)  # num_batches_tracked stays 0
+    with write_folder(out) as folder:
+        model.save_pretrained(folder)
+        stride = config.audio_config.feature_projection_input_dim // MEL_BINS
+        EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=MEL_BINS, stride=stride).save_pretrained(folder)
+        write_card(
+            folder,
+            title=Path(out).name,
+            about=(
+                f"A speech encoder of SONAR (`{Path(file).name}`): its embeddings are those of SONAR's text encoder. "
+                "Written by `hf-echo convert sonar-speech` without any change of the weights."
+            ),
+            code=(
+                "from sentence_transformers import SentenceTransformer\n\n"
+                'model = SentenceTransformer("THIS_REPO", revision="THIS_VERSION", trust_remote_code=True)\n'
+                'model.encode(["hello.wav"])'
+            ),
+            licence=licence,
+            base_model="facebook/SONAR",
+            tags=["hf-echo", "speech", "sonar"],
+            library="sentence-transformers",
+        )
+        write_lineage(
+            folder, "sonar-speech", {"heads": heads, "licence": licence}, parents={"source": file}, output_dir=out
+        )
+    return Path(out)
+
+
+def read_speech_weights(file: str | Path) -> dict[str, Tensor]:
+    """The float32 tensors of a SONAR speech encoder under the names of EchoSpeechEncoder.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: pickled code in it, or no speech encoder of SONAR.
+    """
+    content = load_torch(file)
+    given = content.get("model", content)
+    table = next((given[name] for name in EMBEDDINGS if name in given), None) if isinstance(given, Mapping) else None
+    if not isinstance(table, Tensor):
+        raise ValueError(f"{file} is no speech encoder of SONAR: it lacks {EMBEDDINGS[0]} (fairseq: {EMBEDDINGS[1]})")
+    tensors = {
+        _renamed(str(name)): tensor.float()
+        for name, tensor in given.items()
+        if isinstance(tensor, Tensor) and name not in EMBEDDINGS and not _needless(str(name))
+    }
+    for prefix in {name.rpartition(".q_proj.")[0] for name in tensors if ".q_proj." in name}:
+        for part, ours in (("weight", "in_proj_weight"), ("bias", "in_proj_bias")):
+            names = [f"{prefix}.{letter}_proj.{part}" for letter in "qkv"]
+            if missing := [name for name in names if name not in tensors]:
+                raise ValueError(f"{file}: the weights lack the tensor {missing[0]}; they are incomplete")
+            tensors[f"{prefix}.{ours}"] = torch.cat([tensors.pop(name) for name in names])
+    tensors["pooler.query"] = start_of_pooling(table.float())[None, None]
+    return tensors
+
+
+def start_of_pooling(embeddings: Tensor) -> Tensor:
+    """(width,) what the first layer reads: the token's embedding times sqrt(width), and the sinusoids of position 0."""
+    width = embeddings.shape[1]
+    position = torch.arange(width) >= width // 2  # sin(0), then cos(0)
+    return embeddings[BOS] * width**0.5 + position.float()
+
+
+def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Path = "") -> EchoSpeechConfig:
+    """The configuration that the shapes of the tensors show.
+
+    Raises:
+        ValueError: a part is missing, or `heads` does not divide the width.
+    """
+    try:
+        width, features = tensors["audio.feature_projection.projection.weight"].shape
+        first = "audio.encoder.layers.0."
+        audio_heads = tensors[f"{first}self_attn.pos_bias_u"].shape[0]
+        inner, kernel = (
+            tensors[f"{first}ffn1.intermediate_dense.bias"],
+            tensors[f"{first}conv_module.depthwise_conv.weight"],
+        )
+        pooler_inner = tensors["pooler.layers.layers.0.linear1.bias"].shape[0]
+        embedding_size = tensors["projection.weight"].shape[0]
+    except KeyError as error:
+        raise ValueError(f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete") from None
+    if heads < 1 or width % heads:
+        raise ValueError(f"heads={heads} must divide the width of the pooling, {width}")
+    if features % MEL_BINS or features == MEL_BINS:
+        raise ValueError(f"{file} reads frames of {features} numbers; at least two times {MEL_BINS} are joined")
+    audio = SeamlessM4TConfig(
+        hidden_size=width,
+        feature_projection_input_dim=features,
+        speech_encoder_layers=_layers("audio.encoder.layers", tensors),
+        speech_encoder_attention_heads=audio_heads,
+        speech_encoder_intermediate_size=inner,
+        conv_depthwise_kernel_size=kernel,
+        position_embeddings_type="relative",
+        speech_encoder_dropout=0.0,
+        speech_encoder_layerdrop=0.0,
+        add_adapter=False,
+    )
+    return EchoSpeechConfig(
+        audio_config=audio,
+        embedding_size=embedding_size,
+        pooler_layers=_layers("pooler.layers.layers", tensors),
+        pooler_heads=heads,
+        pooler_intermediate_size=pooler_inner,
+    )
+
+
+def _layers(prefix: str, tensors: Mapping[str, Tensor]) -> int:
+    numbers = {int(found[1]) for name in tensors if (found := re.match(rf"{re.escape(prefix)}\.(\d+)\.", name))}
+    return 1 + max(numbers)
+
+
+def _needless(name: str) -> bool:
+    return bool(BOOKKEEPING.search(name) or UNUSED.search(name) or name.endswith("num_batches_tracked"))
+
+
+def _renamed(name: str) -> str:
+    prefix, table = "", OUTSIDE
+    for pattern, start, of_layer in LAYERS:
+        if found := pattern.match(name):
+            prefix, name, table = f"{start}{found[1]}.", found[2], of_layer
+    for pattern_text, replacement in table:
+        name = re.sub(pattern_text, replacement, name)
+    return prefix + name
