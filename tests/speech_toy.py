@@ -54,3 +54,23 @@ def speech(rows: int = 120, seed: int = 0, *, english: bool = True) -> Dataset:
     texts = {name: Value("string") for name in table[0] if name != "audio"}
     stored = Features({"audio": {"path": Value("string"), "bytes": Value("binary")}} | texts)
     return Dataset.from_list(table, features=stored).cast_column("audio", Audio(decode=False))
+
+
+def save_random_encoder(folder, embedding_size: int = 384):
+    """A tiny speech encoder with random weights in a folder; 384 is the size of echo-nano's space."""
+    import torch
+
+    from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+
+    torch.manual_seed(0)
+    audio = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
+    config = EchoSpeechConfig(
+        audio_config={"model_type": "wav2vec2-bert", "apply_spec_augment": False, **audio},
+        embedding_size=embedding_size,
+        pooler_heads=2,
+        pooler_layers=1,
+        pooler_intermediate_size=32,
+    )
+    EchoSpeechEncoder(config).save_pretrained(folder)
+    EchoAudioFeatureExtractor(features="log-mel").save_pretrained(folder)
+    return folder

@@ -249,7 +249,8 @@ def carried() -> set[str]:
         f"hf_echo/cards/templates/{path.relative_to(ROOT / 'hub_cards')}" for path in (ROOT / "hub_cards").rglob("*.j2")
     }
     package = ROOT / "hf_echo"
-    whole = [*(package / "hub" / "metrics").rglob("*.*"), *(package / "pretrained").rglob("*.*")]
+    folders = (package / "hub" / "metrics", package / "hub" / "space", package / "pretrained")
+    whole = [file for folder in folders for file in folder.rglob("*.*")]
     return (
         modeling | recipes | cards | {str(path.relative_to(ROOT)) for path in whole if "__pycache__" not in str(path)}
     )
@@ -276,8 +277,9 @@ def test_sdist_holds_real_files_and_builds_the_same_wheel(built, tmp_path):
 DISTRIBUTIONS = packages_distributions()
 # Distributions of import names whose package need not be installed here, and what the code loads by name.
 NOT_INSTALLED = {"comet": "unbabel-comet", "ray": "ray", "umap": "umap-learn", "tomli": "tomli"}
-# Modules of the `evaluate` library (extra metrics): it copies them and loads them, `import hf_echo` never does.
-LOADED_BY_OTHERS = Path("hub/metrics")
+# Modules of the `evaluate` library (extra metrics), which copies and loads them, and the app of the Space:
+# `import hf_echo` never loads them.
+LOADED_BY_OTHERS = (Path("hub/metrics"), Path("hub/space"))
 
 
 def optional_imports(tree: ast.Module) -> set[int]:
@@ -307,7 +309,7 @@ def undeclared(folder: Path, core: set[str], extras: set[str], own: set[str]) ->
             top = name.split(".")[0]
             if level or top in sys.stdlib_module_names or top in own:
                 continue
-            may = line in optional or inside.is_relative_to(LOADED_BY_OTHERS)
+            may = line in optional or any(map(inside.is_relative_to, LOADED_BY_OTHERS))
             if distribution(top) not in (core | extras if may else core):
                 wrong.append(f"{inside}:{line} imports {top}")
     return wrong

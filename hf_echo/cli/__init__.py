@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from . import data, evaluate, mine, modular, report, training, use, vocabulary
+from . import data, evaluate, mine, modular, report, space, training, use, vocabulary
 from .checkpoints import convert, prune, push
 from .common import PLAIN
 
@@ -30,6 +30,7 @@ app.add_typer(prune.commands)
 app.add_typer(mine.commands)
 app.add_typer(report.commands)
 app.add_typer(push.commands)
+app.add_typer(space.commands)
 app.add_typer(vocabulary.commands, name="vocabulary")
 app.add_typer(data.commands, name="data")
 app.add_typer(modular.commands, name="modular")

@@ -1,4 +1,4 @@
-"""For the Hub: metrics of the `evaluate` library, cards, datasets."""
+"""For the Hub: metrics of the `evaluate` library, cards, datasets, the demo Space."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def metric_folder(name: str) -> Path:
     if name not in METRICS:
         raise ValueError(f"no metric {name!r}; choose from {', '.join(METRICS)}")
     return Path(__file__).parent / "metrics" / name
+
+
+def space_folder() -> Path:
+    """Folder of the demo Space: `hf-echo push` sends it to the Hub, `hf-echo space` opens it on this machine."""
+    return Path(__file__).parent / "space"
 
 
 def __getattr__(name: str):

@@ -1,0 +1,218 @@
+"""What the tabs of the Space compute: search, translate, align words, map, speech.
+
+Contract: texts that a visitor pasted in, HTML out (`space_html`). Nothing here knows gradio. Wrong input is a
+ValueError of one line, which `shown` turns into a note on the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import regex
+
+from ..evaluation.tokens.alignment import itermax_links, token_similarity, word_links
+from ..evaluation.tokens.token_states import owners, token_states
+from ..inference import encode, load_translator, translate
+from ..languages import LANGUAGES, find_language
+from ..search import margin_scores, nearest_neighbours
+from ..utils.hub import packaged_model
+from . import space_html as html
+
+MAX_CHARACTERS = 20_000  # of one field: a page for everybody must not be blocked by one visitor
+MAX_SENTENCES = 200
+MAX_WORDS = 60  # of a side of the heat map
+NEIGHBOURS = 4  # as in margin scoring (Artetxe and Schwenk 2019)
+NO_SPEECH = (
+    "No speech model is open, and none is included in the package. Train one (`hf-echo train speech-nano`), then "
+    "start this page with `hf-echo space --speech FOLDER`."
+)
+# Scripts that do not write spaces between words: there a token is the unit.
+WORD = regex.compile(r"[\p{L}\p{M}\p{N}'’-]+|\S\p{M}*")
+UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+
+
+class SpaceViews:
+    """The models behind the tabs, opened once on the CPU. Each method is one tab: texts in, HTML out."""
+
+    def __init__(self, model: str = "echo-nano", speech: str | Path | None = None):
+        """Open the models.
+
+        Args:
+            model: Echo release with a decoder: name in the package, folder or Hub name.
+            speech: speech encoder of the same space, folder or Hub name; None leaves the tab without one.
+
+        Raises:
+            FileNotFoundError: there is no such model. ValueError: the two models have embeddings of different sizes.
+        """
+        self.translator, self.tokenizer = load_translator(packaged_model(model), device="cpu")
+        self.encoder = self.translator.encoder
+        self.speech_encoder: Any = None
+        if speech:
+            from ..inference.encode_speech import load_speech_encoder
+
+            self.speech_encoder, self.extractor = load_speech_encoder(speech, device="cpu")
+            sizes = self.speech_encoder.config.embedding_size, self.encoder.config.embedding_size
+            if sizes[0] != sizes[1]:
+                raise ValueError(
+                    f"{speech} writes {sizes[0]} dimensions, {model} {sizes[1]}: give a speech encoder of its space"
+                )
+
+    @property
+    def targets(self) -> list[tuple[str, str]]:
+        """(name, code) of the languages that the decoder writes, sorted by name."""
+        codes = self.translator.decoder.config.languages or list(LANGUAGES)
+        return sorted((LANGUAGES[code].name, code) for code in codes)
+
+    def search(self, queries: str, sentences: str) -> str:
+        """The nearest sentences of each query, with cosine and ratio margin."""
+        asked, asked_langs = read_sentences("Search for", queries)
+        texts, langs = read_sentences("Sentences", sentences)
+        return self._nearest(asked, self._embed(asked, asked_langs), texts, langs)
+
+    def translate(self, sentences: str, target: str = "eng_Latn") -> str:
+        """Each sentence beside its translation."""
+        texts, langs = read_sentences("Sentences", sentences)
+        written = translate(self.translator, self.tokenizer, texts, langs, target, max_new_tokens=100, on_long="split")
+        return html.table(["sentence", LANGUAGES[target].name], list(zip(texts, written)))
+
+    def align(self, source: str, target: str) -> str:
+        """Heat map of the cosines of two sentences' words; the links of itermax are outlined."""
+        sides = [self._words("First sentence", source), self._words("Second sentence", target)]
+        (words_x, states_x, owner_x), (words_y, states_y, owner_y) = sides
+        similarity = token_similarity(states_x, states_y)
+        links = word_links(itermax_links(similarity), owner_x, owner_y)
+        # Two words are as near as their nearest tokens. `token_similarity` scales cosines to 0..1.
+        cosines = np.full((len(words_x), len(words_y)), -1.0)
+        np.maximum.at(cosines, (owner_x[:, None], owner_y[None, :]), 2 * similarity - 1)
+        return html.heat_map(words_x, words_y, cosines, links)
+
+    def map(self, sentences: str) -> str:
+        """The sentences in the plane of their two first principal components, coloured by language."""
+        texts, langs = read_sentences("Sentences", sentences)
+        if len(texts) < 3:
+            raise ValueError(f"Sentences has {len(texts)}: a map needs at least three")
+        points, shares = principal_plane(self._embed(texts, langs))
+        return html.scatter(points, shares, texts, [language_label(lang) for lang in langs])
+
+    def find_speech(self, audio: str | None, sentences: str) -> str:
+        """The sentences nearest to a recording (path of an audio file)."""
+        if self.speech_encoder is None:
+            raise ValueError(NO_SPEECH)
+        if not audio:
+            raise ValueError("There is no recording: record or upload one")
+        from ..inference.encode_speech import encode_speech
+
+        texts, langs = read_sentences("Sentences", sentences)
+        vector = encode_speech(self.speech_encoder, self.extractor, [audio], on_long="split", normalize=True)
+        return self._nearest(["the recording"], vector, texts, langs)
+
+    def _embed(self, texts: list[str], langs: list[str | None]) -> np.ndarray:
+        return encode(self.encoder, self.tokenizer, texts, langs, normalize=True, on_long="split")
+
+    def _nearest(self, asked: list[str], queries: np.ndarray, texts: list[str], langs: list[str | None]) -> str:
+        vectors = self._embed(texts, langs)
+        # Each side has its own k: one query may have four neighbours, a text then has one.
+        forward = nearest_neighbours(queries, vectors, min(NEIGHBOURS, len(texts)))
+        backward = nearest_neighbours(vectors, queries, min(NEIGHBOURS, len(asked)))
+        margins = margin_scores(forward, backward, "ratio")
+        return "".join(
+            html.table(
+                ["nearest sentence", "cosine", "margin"],
+                [
+                    (f"{texts[row]}\n{language_label(langs[row])}", f"{cosine:.3f}", f"{margin:.2f}")
+                    for row, cosine, margin in zip(rows, cosines, margins_of_query)
+                ],
+                caption=query,
+            )
+            for query, rows, cosines, margins_of_query in zip(asked, forward.indices, forward.scores, margins)
+        )
+
+    def _words(self, field: str, text: str) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """(words, (tokens, hidden) states of the last layer, (tokens,) word of each token) of one sentence."""
+        texts, langs = read_sentences(field, text)
+        if len(texts) > 1:
+            raise ValueError(f"{field} has {len(texts)} lines: give one sentence")
+        limit = self.tokenizer.model_max_length
+        (found,) = token_states(self.encoder, self.tokenizer, texts, langs, layers=[-1], on_long="skip")
+        if found is None:
+            raise ValueError(f"{field} is longer than the model's {limit} tokens: give a shorter one")
+        spans = word_spans(texts[0], found.offsets)
+        if len(spans) > MAX_WORDS:
+            raise ValueError(f"{field} has {len(spans)} words: the heat map shows at most {MAX_WORDS}")
+        owner = owners(found.offsets, spans)
+        inside = owner >= 0  # tokens of spaces belong to no word
+        if not inside.any():
+            raise ValueError(f"{field} has no words that the model reads")
+        return [texts[0][start:end] for start, end in spans], found.states[0, inside], owner[inside]
+
+
+def shown(view: Callable[..., str]) -> Callable[..., str]:
+    """The view, with wrong input as a note on the page."""
+
+    def call(*values: Any) -> str:
+        try:
+            return view(*values)
+        except (ValueError, OSError, ImportError) as error:
+            return html.note(str(error).splitlines()[0])
+
+    return call
+
+
+def read_sentences(field: str, text: str | None) -> tuple[list[str], list[str | None]]:
+    """One sentence per line, and its language: "French: Le chat dort." or "fra_Latn: ..." names it, else None.
+
+    Raises:
+        ValueError: no sentence, too many, or too long a text.
+    """
+    text = text or ""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"{field} has {len(text):,} characters: this page takes at most {MAX_CHARACTERS:,}")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"{field} is empty: write one sentence per line")
+    if len(lines) > MAX_SENTENCES:
+        raise ValueError(f"{field} has {len(lines)} lines: this page takes at most {MAX_SENTENCES}")
+    pairs = [split_language(line) for line in lines]
+    return [sentence for sentence, _ in pairs], [lang for _, lang in pairs]
+
+
+def split_language(line: str) -> tuple[str, str | None]:
+    """(sentence, language code) of "French: Le chat dort."; a line that names no language is returned whole."""
+    found = re.fullmatch(r"([^:：]{4,40})[:：]\s*(\S.*)", line)  # shorter prefixes are words: "So: what now?"
+    try:
+        return (found[2], find_language(found[1])) if found else (line, None)
+    except ValueError:
+        return line, None
+
+
+def language_label(code: str | None) -> str:
+    return LANGUAGES[code].name if code else "language not given"
+
+
+def word_spans(text: str, offsets: np.ndarray) -> np.ndarray:
+    """(words, 2) character spans of words and marks of punctuation; where a script writes no spaces, of tokens."""
+    spans = []
+    for match in WORD.finditer(text):
+        if not UNSPACED.search(match[0]):
+            spans.append(match.span())
+            continue
+        last = match.start()
+        for start, end in offsets:
+            start, end = max(int(start), last), min(int(end), match.end())
+            if start < end:  # tokens of the bytes of one character share its span
+                spans.append((start, end))
+                last = end
+    return np.array(spans, np.int64).reshape(-1, 2)
+
+
+def principal_plane(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """((n, 2) coordinates, (2,) share of the variance of each) by PCA; the largest coordinate of each is positive."""
+    centred = vectors - vectors.mean(0)
+    left, singular, _ = np.linalg.svd(centred, full_matrices=False)
+    points = left[:, :2] * singular[:2]
+    points = points * np.where(points[np.abs(points).argmax(0), [0, 1]] < 0, -1, 1)
+    return points, singular[:2] ** 2 / max(float((singular**2).sum()), 1e-12)

@@ -1,0 +1,265 @@
+"""The tabs of the Space without a browser, compared with NumPy, scikit-learn and the package itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from hf_echo.hub import space_folder
+from hf_echo.hub.push import plan
+from hf_echo.hub.space_views import (
+    MAX_CHARACTERS,
+    MAX_SENTENCES,
+    MAX_WORDS,
+    SpaceViews,
+    principal_plane,
+    read_sentences,
+    shown,
+    split_language,
+    word_spans,
+)
+from hf_echo.inference import encode, translate
+from hf_echo.inference.encode_speech import encode_speech
+
+from ..speech_toy import save_random_encoder
+
+SENTENCES = "French: Le chat dort.\nGerman: Der Zug ist spät.\nJe n'ai pas d'argent.\nEl parlamento votó."
+QUERIES = "English: The train is late.\nI have no money."
+HOSTILE = [
+    "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "</td></table>${1+1}{{value}}<b>",
+    "\u202eفاز الفريق بالمباراة\u202c 👩‍👩‍👧‍👦 \u200b\x00\x1f",
+    "\" onmouseover='alert(1)",
+    "x" * 10_000,
+    "e\u0301" * 3_000,
+]
+TAGS = set("div p span bdi small table caption thead tbody tr th td svg rect g title circle text".split())
+ATTRIBUTES = set(
+    "class role dir tabindex scope title style aria-label aria-hidden viewbox x y cx cy r width height fill transform "
+    "text-anchor".split()
+)
+
+
+class Page(HTMLParser):
+    """Tags, attributes and the texts of table cells of a piece of HTML."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.cells: list[list[str]] = []
+        self.text, self.in_cell, self.drawn = "", False, 0
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+        if tag == "tr":
+            self.cells.append([])
+        if tag in ("td", "th"):
+            self.cells[-1].append("")
+        self.in_cell = tag in ("td", "th") or (tag == "span" and self.in_cell)
+        self.drawn += tag == "g"  # points of the map
+
+    def handle_endtag(self, tag):
+        self.in_cell &= tag not in ("td", "th", "small")
+
+    def handle_data(self, data):
+        self.text += data
+        if self.in_cell:
+            self.cells[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def views() -> SpaceViews:
+    return SpaceViews()
+
+
+def test_a_language_in_front_of_a_sentence_is_read():
+    assert split_language("French: Le chat dort.") == ("Le chat dort.", "fra_Latn")
+    assert split_language("fra_Latn: Le chat dort.") == ("Le chat dort.", "fra_Latn")
+    assert split_language("Chinese：猫在睡觉。") == ("猫在睡觉。", "zho_Hans")
+    # an ordinary colon, and a short word that is a code of some language
+    for line in ("Note: the cat sleeps.", "So: what now?", "It is late: go home.", "French:", ": no", "a" * 99 + ": b"):
+        assert split_language(line) == (line, None)
+
+
+def test_one_sentence_per_line():
+    assert read_sentences("Texts", "\n a \n\nFrench: b\r\n") == (["a", "b"], [None, "fra_Latn"])
+    for text, words in (
+        (None, "Texts is empty: write one sentence per line"),
+        (" \n\t\n", "Texts is empty"),
+        ("a\n" * (MAX_SENTENCES + 1), f"Texts has {MAX_SENTENCES + 1} lines: this page takes at most {MAX_SENTENCES}"),
+        ("a" * (MAX_CHARACTERS + 1), "Texts has 20,001 characters: this page takes at most 20,000"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(words)}"):
+            read_sentences("Texts", text)
+
+
+def test_words_are_split_at_spaces_and_punctuation_and_chinese_at_tokens():
+    text = "L'été, c'est हिन्दी!"
+    assert [text[a:b] for a, b in word_spans(text, np.zeros((0, 2)))] == ["L'été", ",", "c'est", "हिन्दी", "!"]
+    text = "黑猫 ok"
+    tokens = np.array([[0, 1], [0, 1], [1, 2], [2, 5]])  # two tokens are bytes of one character
+    assert [text[a:b] for a, b in word_spans(text, tokens)] == ["黑", "猫", "ok"]
+
+
+def test_search_shows_cosine_and_ratio_margin(views):
+    """Cosines and margins by NumPy from the embeddings; here a text has two neighbours, the queries."""
+    asked, asked_langs = read_sentences("", QUERIES)
+    texts, langs = read_sentences("", SENTENCES + "\nOne more.")
+    x, y = (
+        encode(views.encoder, views.tokenizer, *side, normalize=True) for side in ((asked, asked_langs), (texts, langs))
+    )
+    cosines = x.astype(np.float64) @ y.T
+    around = (np.sort(cosines, 1)[:, -4:].mean(1)[:, None] + cosines.mean(0)) / 2
+    rows = [row for row in Page(views.search(QUERIES, SENTENCES + "\nOne more.")).cells if row[0] in texts]
+    assert len(rows) == 2 * 4
+    for i, of_query in enumerate((rows[:4], rows[4:])):
+        order = np.argsort(-cosines[i])[:4]
+        assert [row[0] for row in of_query] == [texts[j] for j in order]
+        np.testing.assert_allclose([float(row[1]) for row in of_query], cosines[i, order], atol=6e-4)
+        np.testing.assert_allclose(
+            [float(row[2]) for row in of_query], (cosines / around)[i, order], atol=6e-3, rtol=1e-3
+        )
+
+
+def test_search_finds_the_translation(views):
+    rows = Page(views.search(QUERIES, SENTENCES)).cells
+    assert rows[1][0] == "Der Zug ist spät." and rows[6][0] == "Je n'ai pas d'argent."
+
+
+def test_translate_shows_what_the_package_writes(views):
+    texts, langs = read_sentences("", SENTENCES)
+    written = translate(views.translator, views.tokenizer, texts, langs, max_new_tokens=100)
+    assert Page(views.translate(SENTENCES)).cells[1:] == [list(pair) for pair in zip(texts, written)]
+    assert views.targets == [("English", "eng_Latn")]
+    assert "decoder" in Page(shown(views.translate)("a", "fra_Latn")).text  # it writes English only
+
+
+def test_a_sentence_is_aligned_with_itself(views):
+    sentence = "English: Seven black cats sleep under our old table"
+    page = views.align(sentence, sentence)
+    head, *rows = Page(page).cells
+    assert head[1:] == sentence.split()[1:] == [row[0] for row in rows]
+    assert [row[1 + i] for i, row in enumerate(rows)] == ["100"] * 8
+    assert len(re.findall(r'class="[^"]*\blink\b', page)) == 8
+
+
+def test_align_names_what_it_cannot_show(views):
+    for text, words in (
+        ("a b " * MAX_WORDS, f"First sentence has {2 * MAX_WORDS} words: the heat map shows at most {MAX_WORDS}"),
+        ("x" * 10_000, "First sentence is longer than the model's 256 tokens: give a shorter one"),
+        ("one\ntwo", "First sentence has 2 lines: give one sentence"),
+        ("", "First sentence is empty"),
+    ):
+        assert words in Page(shown(views.align)(text, "a")).text
+
+
+def test_the_plane_is_that_of_scikit_learn():
+    from sklearn.decomposition import PCA
+
+    vectors = np.random.default_rng(0).normal(size=(12, 7)) * np.arange(1, 8)
+    pca = PCA(2).fit(vectors)
+    points, shares = principal_plane(vectors)
+    np.testing.assert_allclose(np.abs(points), np.abs(pca.transform(vectors)), atol=1e-9)
+    np.testing.assert_allclose(shares, pca.explained_variance_ratio_, atol=1e-12)
+    assert (points[np.abs(points).argmax(0), [0, 1]] > 0).all()
+    same, none = principal_plane(np.ones((3, 7)))
+    assert not same.any() and not none.any()
+
+
+def test_map_shows_every_sentence_once(views):
+    page = Page(views.map(SENTENCES))
+    texts, _ = read_sentences("", SENTENCES)
+    assert [row[1] for row in page.cells[1:]] == texts
+    assert all(name in page.text for name in ("French", "German", "language not given"))
+    assert page.drawn == len(texts)
+    assert "needs at least three" in Page(shown(views.map)("a\nb")).text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_stay_texts(views, text):
+    """Nothing that a visitor writes becomes a tag or an attribute, and no tab breaks."""
+    calm = "one\ntwo\nthree"
+    for page in (
+        shown(views.search)(text, f"{calm}\n{text}"),
+        shown(views.translate)(text),
+        shown(views.align)(text, "one"),
+        shown(views.map)(f"{calm}\n{text}"),
+        shown(views.map)(f"{text}: {text}"),
+    ):
+        found = Page(page)
+        assert found.tags <= TAGS and found.attributes <= ATTRIBUTES
+
+
+def test_a_hostile_text_comes_back_as_it_is(views):
+    text = HOSTILE[0] + HOSTILE[3]
+    assert Page(views.search("a", text)).cells[1][0] == text
+
+
+def test_speech_is_not_included(views):
+    assert "hf-echo train speech-nano" in Page(shown(views.find_speech)(None, "a")).text
+
+
+def test_a_recording_finds_its_nearest_sentences(tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    save_random_encoder(tmp_path / "model")
+    tone = 0.3 * np.sin(np.arange(16_000) / 9).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", tone, 16_000)
+    views = SpaceViews(speech=tmp_path / "model")
+    texts, langs = read_sentences("", SENTENCES)
+    text_side = encode(views.encoder, views.tokenizer, texts, langs, normalize=True)
+    (vector,) = encode_speech(views.speech_encoder, views.extractor, [tmp_path / "a.wav"], normalize=True)
+    rows = Page(views.find_speech(str(tmp_path / "a.wav"), SENTENCES)).cells[1:]
+    assert [row[0] for row in rows] == [texts[i] for i in np.argsort(-text_side @ vector)]
+    for audio, words in ((None, "There is no recording"), (str(tmp_path / "no.wav"), "no.wav")):
+        assert words in Page(shown(views.find_speech)(audio, SENTENCES)).text
+
+
+def test_a_speech_encoder_of_another_space_is_refused(tmp_path):
+    folder = save_random_encoder(tmp_path / "model", 24)
+    with pytest.raises(ValueError, match="writes 24 dimensions, echo-nano 384: give a speech encoder of its space"):
+        SpaceViews(speech=folder)
+
+
+def test_only_wrong_input_becomes_a_note():
+    def broken():
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        shown(broken)()
+
+
+def test_the_folder_can_be_pushed(run):
+    """Versions in full: the Hub builds the image from them."""
+    kind, files, problems = plan(space_folder())
+    assert kind == "space" and not problems
+    assert {str(file) for file, _ in files} == {"README.md", "app.py", "requirements.txt"}
+    card = (space_folder() / "README.md").read_text(encoding="utf-8")
+    for field in ("sdk_version", "python_version"):
+        assert re.search(rf"^{field}: \d+\.\d+\.\d+$", card, re.MULTILINE)
+    code, out, err = run("push", space_folder(), "me/echo", "--version", "0.2.0", "--dry-run")
+    assert (code, err) == (0, "") and "space me/echo, v0.2.0" in out
+
+
+def test_without_gradio_one_line_says_so(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    code, _, err = run("space")
+    assert code == 2 and err.splitlines()[-1] == "hf-echo: the page needs gradio: pip install 'hf-echo[space]'"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed (extra space)")
+def test_the_page_is_built(views):
+    from hf_echo.cli.space import open_app
+
+    app = open_app()
+    parts = app.build(views).config["components"]
+    tabs = [part["props"]["label"] for part in parts if part["type"] == "tabitem"]
+    assert tabs == ["Search", "Translate", "Align words", "Map", "Speech"]
+    assert not app.THEME._stylesheets  # fonts from the network
