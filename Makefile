@@ -58,7 +58,7 @@ report: setup
 
 # The wheel and the sdist that users install, in dist/, checked.
 dist: setup
-	$(PIP) install -c constraints.txt ".[dist]"
+	$(PIP) install -c constraints.txt build twine
 	rm -rf build dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python -m twine check --strict dist/*

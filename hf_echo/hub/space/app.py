@@ -86,7 +86,9 @@ def build(views: SpaceViews) -> gr.Blocks:
             if views.speech_encoder is None:
                 gr.Markdown(NO_SPEECH)
             else:
-                audio = gr.Audio(sources=["microphone", "upload"], type="filepath", label="Recording")
+                audio = gr.Audio(
+                    sources=["microphone", "upload"], type="filepath", label="Recording", buttons=["download"]
+                )
                 texts = gr.Textbox(SENTENCES, label="Sentences", lines=6, max_lines=12)
                 button = gr.Button("Find its sentence", variant="primary")
                 button.click(shown(views.find_speech), [audio, texts], gr.HTML(), api_name="speech", **options)

@@ -1,0 +1,261 @@
+"""The Space in a real Chromium, started by `hf-echo space`: every tab, two users, hostile texts, phone, keyboard, dark.
+
+Needs the extras space and browser, and a Chromium or Chrome in PATH.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+
+from ..speech_toy import save_random_encoder
+from .test_space import HOSTILE
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), None)
+MISSING = [name for name in ("gradio", "playwright", "soundfile") if importlib.util.find_spec(name) is None]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        BROWSER is None or bool(MISSING),
+        reason=f"the test of the Space needs a Chromium, and the extras space, browser and speech: no "
+        f"{', '.join(MISSING) or 'Chromium in PATH'}",
+    ),
+]
+# Tab, its button, and words that its result on the example texts holds.
+TABS = {
+    "Search": ("Search", "Der Zug nach Berlin hat zwanzig Minuten Verspätung."),
+    "Translate": ("Translate", "Je n'ai pas d'argent."),
+    "Align words": ("Align", "100 × cosine"),
+    "Map": ("Draw", "of the variance (PCA)"),
+}
+SECONDS = 60_000  # milliseconds that a slow machine may take for one answer
+SANDBOX = [] if os.name != "posix" or os.geteuid() else ["--no-sandbox"]  # Chromium's sandbox refuses root
+MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The page with a speech encoder of random weights. A dead proxy stands for no network."""
+    folder = tmp_path_factory.mktemp("space")
+    save_random_encoder(folder / "speech")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    dead = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+    local = {"no_proxy": "127.0.0.1,localhost", "NO_PROXY": "127.0.0.1,localhost", "HF_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", "hf_echo.cli", "space", "--port", str(port), "--speech", str(folder / "speech")]
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(command, env=os.environ | dead | local, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        for _ in range(240):
+            try:
+                urlopen(url, timeout=5).close()
+                break
+            except OSError:
+                assert server.poll() is None, (folder / "log").read_text()
+                time.sleep(0.5)
+        else:
+            pytest.fail((folder / "log").read_text())
+        yield url
+    finally:
+        server.terminate()
+        server.wait()
+    assert "Traceback" not in (folder / "log").read_text()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=SANDBOX + MICROPHONE)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """visit(**options of the browser context) -> the open page; it must ask no other machine for anything."""
+    contexts, strangers, errors = [], [], []
+
+    def open_page(**options):
+        contexts.append(chromium.new_context(**options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(SECONDS)
+        page.on("request", lambda request: strangers.append(request.url) if is_stranger(request.url) else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
+        page.goto(address)
+        page.get_by_role("button", name="Search", exact=True).wait_for()
+        return page
+
+    def is_stranger(url: str) -> bool:
+        return not url.startswith((address, "data:", "blob:"))
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not strangers and not errors
+
+
+def open_tab(page, name: str) -> None:
+    tab = page.get_by_role("tab", name=name)
+    if not tab.count():  # a narrow window hides some
+        page.get_by_role("button", name="More tabs").click()
+        page.locator(".overflow-dropdown").get_by_text(name).click()
+    else:
+        tab.click()
+
+
+def result(page, words: str):
+    """The visible result that holds these words."""
+    found = page.locator(".echo:visible", has_text=words).first
+    found.wait_for()
+    return found
+
+
+def fits(page) -> bool:
+    """Nothing makes the whole page wider than the window."""
+    return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1100, 390])
+def test_every_tab_answers(visit, scheme, width):
+    page = visit(color_scheme=scheme, viewport={"width": width, "height": 800})
+    for tab, (button, words) in TABS.items():
+        open_tab(page, tab)
+        page.get_by_role("button", name=button, exact=True).click()
+        found = result(page, words)
+        assert fits(page)
+        assert contrast(found) >= 4.5  # WCAG AA
+    open_tab(page, "Speech")
+    page.get_by_role("button", name="Find its sentence").wait_for()
+
+
+def contrast(element) -> float:
+    """Contrast of an element's text with the page behind it, as WCAG defines it."""
+    colours = element.evaluate(
+        "e => [getComputedStyle(e).color, getComputedStyle(document.body).backgroundColor]"
+        ".map(c => c.match(/[0-9.]+/g).slice(0, 3).map(Number))"
+    )
+    linear = [
+        np.where((share := np.array(colour) / 255) <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+        for colour in colours
+    ]
+    dark, light = sorted(float(np.dot(colour, [0.2126, 0.7152, 0.0722])) for colour in linear)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_keyboard_only(visit):
+    """Tab, arrows and Enter reach everything: no mouse."""
+    page = visit()
+
+    def press_until(condition: str, key: str = "Tab", times: int = 40) -> None:
+        for _ in range(times):
+            if page.evaluate(f"(e => {condition})(document.activeElement)"):
+                return
+            page.keyboard.press(key)
+        pytest.fail(f"{times} x {key} reach nothing with {condition}")
+
+    press_until("e.getAttribute('role') === 'tab' && e.innerText.includes('Align')")
+    page.keyboard.press("Enter")
+    press_until("e.tagName === 'TEXTAREA' || (e.tagName === 'INPUT' && e.type === 'text')")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("one two three")
+    press_until("e.tagName === 'BUTTON' && e.innerText.trim() === 'Align'")
+    page.keyboard.press("Enter")
+    table = page.locator("table.heat:visible")
+    table.locator("th", has_text="three").wait_for()
+    press_until("e.classList.contains('echo-scroll')")  # a wide table scrolls with the arrows
+
+
+def test_hostile_texts(visit):
+    page = visit()
+    for text in HOSTILE:
+        marker = f"end of {HOSTILE.index(text)}"
+        page.get_by_label("Sentences").first.fill(f"{text}\n{marker}")
+        page.get_by_role("button", name="Search", exact=True).click()
+        result(page, marker)
+        assert fits(page)
+        assert not page.locator(".echo script, .echo img, .echo b").count()
+    page.get_by_label("Sentences").first.fill("x" * 20_001)
+    page.get_by_role("button", name="Search", exact=True).click()
+    result(page, "Sentences has 20,001 characters: this page takes at most 20,000")
+
+
+def test_braces_and_dollars_stay_as_they_are(visit):
+    page = visit()
+    page.get_by_label("Sentences").first.fill("${1+1} {{value}} {% raw %} </td><b>bold</b>")
+    page.get_by_role("button", name="Search", exact=True).click()
+    result(page, "${1+1} {{value}} {% raw %} </td><b>bold</b>")
+
+
+def test_right_to_left_text_is_set_so(visit):
+    page = visit()
+    page.get_by_role("button", name="Search", exact=True).click()
+    cell = result(page, "فاز").locator("td", has_text="فاز").first
+    assert cell.evaluate("e => getComputedStyle(e).direction") == "rtl"
+
+
+def test_two_users_at_once(address):
+    """Each gets the answer to an own question, from threads of their own."""
+    from playwright.sync_api import sync_playwright
+
+    def user(number: int) -> list[str]:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=BROWSER, args=SANDBOX)
+            page = browser.new_page()
+            page.set_default_timeout(SECONDS)
+            page.goto(address)
+            found = []
+            for turn in range(3):
+                own = f"User {number} asks for the {turn}. time."
+                page.get_by_label("Search for").fill(own)
+                page.get_by_role("button", name="Search", exact=True).click()
+                caption = page.locator(".echo caption", has_text=own)
+                caption.wait_for()
+                found += page.locator(".echo caption").all_inner_texts()
+            browser.close()
+        return found
+
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(user, (1, 2)))
+    assert answers == [[f"User {number} asks for the {turn}. time." for turn in range(3)] for number in (1, 2)]
+
+
+def test_speech_is_uploaded_and_recorded(visit, tmp_path: Path):
+    import soundfile
+
+    soundfile.write(tmp_path / "tone.wav", 0.3 * np.sin(np.arange(16_000) / 9), 16_000)
+    page = visit(permissions=["microphone"])
+    open_tab(page, "Speech")
+    page.get_by_role("button", name="Find its sentence").click()
+    result(page, "There is no recording")
+    page.get_by_role("button", name="Upload file").click()
+    page.locator("input[type=file]").set_input_files(tmp_path / "tone.wav")
+    page.get_by_role("button", name="Play", exact=True).wait_for()
+    page.get_by_role("button", name="Find its sentence").click()
+    result(page, "the recording")
+    page.get_by_label("Sentences").last.fill("A sentence.\nAnother one.")
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_role("button", name="Record audio").click()
+    page.get_by_role("button", name="Record", exact=True).click()
+    page.wait_for_timeout(1500)  # of sound from Chromium's own microphone
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Play", exact=True).wait_for()
+    page.get_by_role("button", name="Find its sentence").click()
+    page.locator(".echo:visible td", has_text="Another one.").wait_for()
