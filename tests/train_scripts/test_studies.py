@@ -112,7 +112,7 @@ def test_order_of_the_extension(script):
 
 
 def test_decoder_table_has_few_rows_a_target(script):
-    """Each sentence from itself and from two translations at most; single words and short strings are left out."""
+    """Each sentence from itself and from two translations at most; words, menu entries and long texts are left out."""
     rows = [
         {
             "source": f"phrase {n}",
@@ -121,10 +121,10 @@ def test_decoder_table_has_few_rows_a_target(script):
             "target_lang": "eng_Latn",
             "provenance": "p",
         }
-        for target in ("the cat sleeps here", "one dog barks at night", "a short one")
+        for target in ("The cat sleeps here.", "One dog barks at night!", "“Is it short?”")
         for n, lang in enumerate(["fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl"])
     ]
-    rows.append(rows[0] | {"target": "word"})
+    rows += [rows[0] | {"target": target} for target in ("Word.", "Save as", "so long " * 40 + ".")]
     table = script("echo_nano_data")["decoder_table"](pd.DataFrame(rows))
     assert list(table.columns) == list(rows[0]) and len(table) == 9 and not table.isna().any().any()
     for target, group in table.groupby("target"):
