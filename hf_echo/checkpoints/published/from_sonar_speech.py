@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from transformers import SeamlessM4TConfig
 
+from ...cards.model_card import write_checkpoint_card
 from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
-from .card import write_card
 from .sonar_weights import BOOKKEEPING, check_names, load_torch
 
 HEADS = 16  # of the pooling of all published encoders; no tensor shows the number
@@ -83,26 +83,10 @@ def convert_sonar_speech(file: str | Path, out: str | Path, *, heads: int = HEAD
         model.save_pretrained(folder)
         stride = config.audio_config.feature_projection_input_dim // MEL_BINS
         EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=MEL_BINS, stride=stride).save_pretrained(folder)
-        write_card(
-            folder,
-            title=Path(out).name,
-            about=(
-                f"A speech encoder of SONAR (`{Path(file).name}`): its embeddings are those of SONAR's text encoder. "
-                "Written by `hf-echo convert sonar-speech` without any change of the weights."
-            ),
-            code=(
-                "from sentence_transformers import SentenceTransformer\n\n"
-                'model = SentenceTransformer("THIS_REPO", revision="THIS_VERSION", trust_remote_code=True)\n'
-                'model.encode(["hello.wav"])'
-            ),
-            licence=licence,
-            base_model="facebook/SONAR",
-            tags=["hf-echo", "speech", "sonar"],
-            library="sentence-transformers",
-        )
         write_lineage(
             folder, "sonar-speech", {"heads": heads, "licence": licence}, parents={"source": file}, output_dir=out
         )
+        write_checkpoint_card(folder)
     return Path(out)
 
 
@@ -149,10 +133,8 @@ def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Pat
         width, features = tensors["audio.feature_projection.projection.weight"].shape
         first = "audio.encoder.layers.0."
         audio_heads = tensors[f"{first}self_attn.pos_bias_u"].shape[0]
-        inner, kernel = (
-            tensors[f"{first}ffn1.intermediate_dense.bias"],
-            tensors[f"{first}conv_module.depthwise_conv.weight"],
-        )
+        inner = tensors[f"{first}ffn1.intermediate_dense.bias"].shape[0]
+        kernel = tensors[f"{first}conv_module.depthwise_conv.weight"].shape[-1]
         pooler_inner = tensors["pooler.layers.layers.0.linear1.bias"].shape[0]
         embedding_size = tensors["projection.weight"].shape[0]
     except KeyError as error:
