@@ -112,7 +112,7 @@ def test_order_of_the_extension(script):
 
 
 def test_decoder_table_has_few_rows_a_target(script):
-    """Each sentence from itself and from two translations at most; words, menu entries and long texts are left out."""
+    """Each sentence from two translations at most, a third from themselves; words, menus, long texts are left out."""
     rows = [
         {
             "source": f"phrase {n}",
@@ -125,12 +125,13 @@ def test_decoder_table_has_few_rows_a_target(script):
         for n, lang in enumerate(["fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl"])
     ]
     rows += [rows[0] | {"target": target} for target in ("Word.", "Save as", "so long " * 40 + ".")]
-    table = script("echo_nano_data")["decoder_table"](pd.DataFrame(rows))
-    assert list(table.columns) == list(rows[0]) and len(table) == 9 and not table.isna().any().any()
-    for target, group in table.groupby("target"):
-        itself = group[group.source_lang == "eng_Latn"]
-        assert " " in target and itself.source.tolist() == [target]
-        assert group.source.nunique() == 3 and set(group.target_lang) == {"eng_Latn"}
+    table = script("echo_nano_data")["decoder_table"](pd.DataFrame(rows), sources=2, itself=1 / 3)
+    assert list(table.columns) == list(rows[0]) and len(table) == 7 and not table.isna().any().any()
+    english = table.source_lang == "eng_Latn"
+    assert english.sum() == 1 and (table.source == table.target)[english].all()
+    for target, group in table[~english].groupby("target"):
+        assert target in ("The cat sleeps here.", "One dog barks at night!", "“Is it short?”")
+        assert group.source.nunique() == 2 and set(group.target_lang) == {"eng_Latn"}
 
 
 def test_repeated_repeats_and_drops_rows(script):

@@ -9,7 +9,7 @@ recipes/echo_nano_dev.yaml
     train.parquet           all pairs, with English and without
     train_mix.parquet       the same, each row as often as its file and its language ask for
     train_hard.parquet      sentences with English hard negatives by rule
-    train_decoder.parquet   each English sentence from itself and from at most two translations
+    train_decoder.parquet   each English sentence from at most six translations, a tenth of them from themselves
     train_both.parquet      sentences into English and into a few other languages: for translation
     tokenizer               whole characters in scripts other than Latin, Greek and Cyrillic
 A text of a dev set, compared by its letters and digits, is on neither side of a training pair.
@@ -134,16 +134,21 @@ def both_directions(mix: pd.DataFrame, written: list[str], least: int = 2) -> pd
     return both.sample(frac=1, random_state=0).reset_index(drop=True)
 
 
-def decoder_table(mix: pd.DataFrame, sources: int = 2, least: int = 2, most: int = 60) -> pd.DataFrame:
-    """Each English sentence from itself and from at most `sources` translations: a decoder that reads the same verse
-    from forty languages learns it by heart. A sentence has `least` to `most` words and ends as one: the names and menu
-    entries of the localisation files teach a decoder to leave sentences unfinished."""
+def decoder_table(
+    mix: pd.DataFrame, sources: int = 6, itself: float = 0.1, least: int = 2, most: int = 60
+) -> pd.DataFrame:
+    """Each English sentence from at most `sources` translations, and a share of them from themselves.
+
+    A decoder that reads the same verse from forty languages learns it by heart; one that mostly rebuilds English does
+    not learn to read translations (docs/trials/decoder.md). A sentence has `least` to `most` words and ends as one: the
+    names and menu entries of the localisation files teach a decoder to leave sentences unfinished.
+    """
     rows = english_sentences(mix, least).drop_duplicates(["source", "source_lang", "target"])
     rows = rows[rows.target.str.contains(SENTENCE_END) & (rows.target.str.count(" ") < most)]
     some = rows.sample(frac=1, random_state=0).groupby("target").head(sources)
-    itself = some.drop_duplicates("target")
-    itself = itself.assign(source=itself.target, source_lang=ENG)
-    return pd.concat([some, itself]).sample(frac=1, random_state=0).reset_index(drop=True)
+    english = some.drop_duplicates("target").sample(frac=itself, random_state=0)
+    english = english.assign(source=english.target, source_lang=ENG)
+    return pd.concat([some, english]).sample(frac=1, random_state=0).reset_index(drop=True)
 
 
 def hard_table(mix: pd.DataFrame, most: int, negatives: int = 2, least: int = 3) -> pd.DataFrame:
