@@ -43,7 +43,9 @@ def modular_backbone(
 
     language(pivot)
     place = snapshot(base)
-    backbone = AutoModel.from_pretrained(place, dtype=torch.float32)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # of a pooler that the checkpoint lacks: unread, but part of the backbone's fingerprint
+        backbone = AutoModel.from_pretrained(place, dtype=torch.float32)
     module = ModularEncoder(backbone, AutoTokenizer.from_pretrained(place), pivot, max_seq_length)
     pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
     with write_folder(output_dir) as out:

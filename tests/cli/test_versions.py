@@ -1,0 +1,398 @@
+"""Every option and argument that takes a model or dataset by name takes `org/name@v1.0.0`, on a Hub on this machine.
+
+Each command runs on two versions and on the folder of the first: version 1 gives what its folder gives, version 2
+something else. A walk over the commands finds names that are not tried here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import typer
+from transformers import LlamaConfig, LlamaForCausalLM, Wav2Vec2BertConfig, Wav2Vec2BertModel
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
+
+from hf_echo.checkpoints import convert_sonar
+from hf_echo.cli import app
+from hf_echo.modeling import BlaserConfig, BlaserModel, EchoAudioFeatureExtractor, EchoSpeechEncoder
+from hf_echo.stages.modular import add_language, modular_backbone
+from hf_echo.stages.speech_rows import new_config
+
+from .. import sonar_toy, speech_toy, toy
+
+HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
+SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
+LINES = [toy.say(meaning, "fra_Latn") for meaning in toy.MEANINGS[::9]]
+TAGS = ("B-N", "O", "B-A", "B-V")
+ENGLISH = [toy.say(meaning, "eng_Latn") for meaning in toy.MEANINGS[::9]]
+
+# "command | parameter": (repository, call). NAME is the version, or the folder; OUT a folder that the command writes.
+XSIM = "--source fr.txt --source-lang fra_Latn --target en.txt"
+SPOKEN = "--text-model echo --data spoken --split train"
+CASES = {
+    "convert interpolate | source": ("echo", "NAME OUT/m --share 0.25"),
+    "convert interpolate | start": ("echo", "echo OUT/m --start NAME"),
+    "convert llama | source": ("llama", "NAME OUT/m --embedding-size 16"),
+    "convert mexma | model": ("xlmr", "NAME OUT/m --tokenizer xlmr"),
+    "convert mexma | tokenizer": ("xlmr", "xlmr OUT/m --tokenizer NAME"),
+    "convert ridge-refit | data": ("pairs", "static NAME OUT/m --cache-dir OUT/cache"),
+    "convert ridge-refit | source": ("static", "NAME pairs.tsv OUT/m --cache-dir OUT/cache"),
+    "convert sonar | encoder": ("sonar", "NAME OUT/m"),
+    "convert sonar | tokenizer": ("sonar", "sonar OUT/m --tokenizer NAME"),
+    "convert static | source": ("static", "NAME OUT/m"),
+    "convert wav2vec2 | source": ("audio", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
+    "convert whiten | source": ("static", "NAME nway.jsonl OUT/m"),
+    "data back-translate | model": (
+        "chat",
+        "pairs.tsv OUT/r.jsonl --model NAME --to fra_Latn --attempts 1 --max-tokens 4",
+    ),
+    "data bible | scorer": None,  # `EchoScorer` by name, as in `data calibrate`
+    "data calibrate | blaser": ("blaser", "pairs.tsv --model echo --blaser NAME --out OUT/c.json"),
+    "data calibrate | model": ("echo", "pairs.tsv --model NAME --out OUT/c.json"),
+    "data calibrate | paths": ("pairs", "NAME --model echo --out OUT/c.json"),
+    "data consistency | model": ("echo", "pairs.tsv --model NAME --out OUT/k.parquet --work OUT/w"),
+    "data consistency | pairs": ("pairs", "NAME --model echo --out OUT/k.parquet --work OUT/w"),
+    "data describe | model": None,  # the options of `data back-translate`
+    "data filter | recipe": ("pairs", "RECIPE --out OUT/f"),
+    "data mine-negatives | model": (
+        "echo",
+        "pairs.tsv --model NAME --k 1 --max-cosine 0.99999 --out OUT/n.parquet --work OUT/w",
+    ),
+    "data mine-negatives | pairs": ("pairs", "NAME --model echo --k 1 --out OUT/n.parquet --work OUT/w"),
+    "data mine-negatives | pool": (
+        "pairs",
+        "pairs.tsv --pool NAME --model echo --k 1 --out OUT/n.parquet --work OUT/w",
+    ),
+    "data negatives | model": None,  # the options of `data back-translate`
+    "data sample | paths": ("pairs", "NAME --out OUT/s"),
+    "data segment | model": None,  # `sat_segmenter` opens `snapshot(model)`; needs an extra
+    "data stats | paths": ("pairs", "NAME"),
+    "encode | model": ("echo", "fr.txt OUT/e.npy --model NAME --lang fra_Latn"),
+    "evaluate alignment | model": ("echo", "--model NAME --data alignment.jsonl"),
+    "evaluate cost | model": ("echo-380", "--model NAME --texts fr.txt --lang fra_Latn --rounds 1"),
+    "evaluate geometry | model": ("echo", "--model NAME --data nway.jsonl"),
+    "evaluate speech | data": ("spoken", "--model speech --text-model echo --data NAME --split train"),
+    "evaluate speech | decoder": (
+        "echo",
+        f"--model speech {SPOKEN} --decoder NAME",
+    ),
+    "evaluate speech | speech_model": ("speech", f"--model NAME {SPOKEN}"),
+    "evaluate speech | text_model": ("echo", "--model speech --text-model NAME --data spoken --split train"),
+    "evaluate tagging | model": ("echo", "--model NAME --train tags.jsonl --test tags.jsonl"),
+    "evaluate translation | blaser": ("blaser", f"--model echo {XSIM} --blaser NAME"),
+    "evaluate translation | blaser_encoder": ("echo", f"--model echo {XSIM} --blaser blaser --blaser-encoder NAME"),
+    "evaluate translation | decoder": ("echo", f"--model echo {XSIM} --decoder NAME"),
+    "evaluate translation | model": ("echo", f"--model NAME {XSIM}"),
+    "evaluate wic | model": ("echo", "--model NAME --train wic.jsonl --test wic.jsonl"),
+    "evaluate xsim | model": ("echo", f"--model NAME {XSIM} --hard-negatives"),
+    "mine | model": ("echo", "fr.txt en.txt --model NAME --out OUT/p.tsv --work OUT/w"),
+    "mine | text_model": (
+        "echo",
+        "audio.tsv en.txt --audio --model speech --text-model NAME -o OUT/p --work OUT/w",
+    ),
+    "modular pull-language | repo": ("languages", "eng_Latn NAME --model COPY"),
+    "modular start | base": ("xlmr", "NAME OUT/m"),
+    "prune | model": ("echo", "NAME OUT/m --shape num_attention_heads=1,num_key_value_heads=1 --decoder drop"),
+    "prune | tokenizer": ("echo-380", "echo OUT/m --shape intermediate_size=32 --decoder drop --tokenizer NAME"),
+    "release | checkpoint": ("echo", "NAME OUT/m"),
+    "release | decoder": ("echo", "speech OUT/m --decoder NAME"),
+    "report | models": None,  # `open_model` opens by `opening`, as `evaluate xsim` does
+    "translate | decoder": ("echo", "say.flac --audio --model speech --decoder NAME --max-new-tokens 8"),
+    "translate | model": ("echo", "fr.txt --model NAME --max-new-tokens 8"),
+    "vocabulary extend | tokenizer": ("echo-380", "NAME OUT/t --counts counts.parquet --merges 5"),
+    "vocabulary report | tokenizers": ("echo-380", "NAME --data nway.jsonl"),
+    "vocabulary swap | model": ("echo", "NAME echo-380 OUT/m"),
+    "vocabulary swap | tokenizer": ("echo-380", "echo NAME OUT/m"),
+}
+TRIED = {name: case for name, case in CASES.items() if case}
+NAMES = re.compile(r"Hub (data|name)|org/name@|SentenceTransformer|heckpoint (with|to|before)|Encoder (that|who|or)")
+
+
+def names_of_commands() -> set[str]:
+    """ "command | parameter" of everything whose help says that it takes the name of a model or dataset."""
+
+    def walk(command, path=()):
+        for name, inner in sorted(getattr(command, "commands", {}).items()):
+            yield from walk(inner, (*path, name))
+        if not hasattr(command, "commands"):
+            yield from ((" ".join(path), p) for p in command.params)
+
+    found = walk(typer.main.get_command(app))
+    names = {f"{path} | {p.name}" for path, p in found if NAMES.search(getattr(p, "help", None) or "")}
+    return {name for name in names if not name.endswith(" | out")}
+
+
+def echo(folder: Path, seed: int, words: int = 400, **changes) -> None:
+    tokenizer = toy.make_tokenizer() if words == 400 else smaller_tokenizer(words)
+    model = toy.make_model(tokenizer, seed=seed, **changes)
+    with torch.no_grad():
+        for weight in model.parameters():  # or every embedding would be much the same, and every translation empty
+            weight.add_(torch.randn_like(weight) * 0.15)
+    model.save_release(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def smaller_tokenizer(words: int):
+    from hf_echo.vocabulary import train_tokenizer
+
+    return train_tokenizer([*LINES, *ENGLISH] * 9, words, max_length=64, progress=False)
+
+
+def xlmr(folder: Path, seed: int) -> None:
+    tokenizer = toy.plain_tokenizer(template="<s> $A </s>" if seed == 1 else "<s> $A")
+    toy.plain_encoder(tokenizer, seed=seed).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def llama(folder: Path, seed: int) -> None:
+    from ..checkpoints.test_from_llama import byte_level_tokenizer
+
+    tokenizer = byte_level_tokenizer(bos_token="<s>", eos_token="</s>")
+    tokenizer.chat_template = TEMPLATE
+    torch.manual_seed(seed)
+    shape = SMALL | {"max_position_embeddings": 2048, "bos_token_id": 0, "eos_token_id": 1, "initializer_range": 0.5}
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def sonar(folder: Path, seed: int) -> None:
+    pieces = sonar_toy.train_sentencepiece(folder.parent)
+    weights = sonar_toy.weights(len(sonar_toy.Ids(pieces)), "encoder", seed=seed)
+    file = sonar_toy.write_fairseq2(weights, folder.with_suffix(".pt"))
+    convert_sonar(file, folder, tokenizer=pieces)
+    M2M100Encoder.from_pretrained(folder).save_pretrained(folder)
+    if seed == 2:  # another tokenizer of the same size
+        text = (folder / "tokenizer.json").read_text(encoding="utf-8")
+        (folder / "tokenizer.json").write_text(text.replace("zul_Latn", "zuu_Latn"), encoding="utf-8")
+
+
+def audio(folder: Path, seed: int) -> None:
+    torch.manual_seed(seed)
+    Wav2Vec2BertModel(Wav2Vec2BertConfig(**SMALL)).save_pretrained(folder)
+
+
+def speech(folder: Path, seed: int) -> None:
+    torch.manual_seed(seed)
+    EchoSpeechEncoder(new_config(speech_toy.SHAPE | {"embedding_size": 32})).save_pretrained(folder)
+    EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4).save_pretrained(folder)
+
+
+def blaser(folder: Path, seed: int) -> None:
+    torch.manual_seed(seed)
+    BlaserModel(BlaserConfig(kind="qe", embedding_size=32, hidden_sizes=[8, 4])).save_pretrained(folder)
+
+
+def pairs(folder: Path, seed: int) -> None:
+    (folder / "data").mkdir(parents=True)
+    rows = [row | {"hard_negatives": None} for row in toy.parallel_rows()[seed::5]]
+    pq.write_table(pa.Table.from_pylist(rows).drop_columns("hard_negatives"), folder / "data" / "train-0.parquet")
+
+
+def spoken(folder: Path, seed: int) -> None:
+    (folder / "data").mkdir(parents=True)
+    speech_toy.speech(48, seed=seed).to_parquet(folder / "data" / "train-0.parquet")
+
+
+def languages(folder: Path, seed: int) -> None:
+    xlmr(folder.with_name("base"), 1)
+    if not folder.with_name("backbone").exists():
+        modular_backbone(folder.with_name("base"), folder.with_name("backbone"))
+    add_language(folder.with_name("backbone"), "eng_Latn", output_dir=folder)
+    notes = folder / "languages" / "eng_Latn" / "language.json"
+    notes.write_text(json.dumps(json.loads(notes.read_text()) | {"seed": seed}))
+
+
+def static(folder: Path, seed: int) -> None:
+    echo(folder, seed, pooling="mean", final_norm=False, num_hidden_layers=0)
+
+
+MAKE = {
+    "echo": echo,
+    "echo-380": lambda folder, seed: echo(folder, seed, 380 + 10 * seed, num_hidden_layers=seed),
+    "static": static,
+    "llama": llama,
+    "chat": llama,
+    "xlmr": xlmr,
+    "sonar": sonar,
+    "audio": audio,
+    "speech": speech,
+    "blaser": blaser,
+    "pairs": pairs,
+    "spoken": spoken,
+    "languages": languages,
+}
+DATASETS = ("pairs", "spoken")
+
+RUN = """
+import contextlib, io, json, os, shutil, sys, traceback
+from hf_echo import cli
+found = {}
+for name, calls in json.load(open(sys.argv[1])).items():
+    found[name] = []
+    for line in calls:
+        sys.argv, written = ["hf-echo", *line.split()], io.StringIO()
+        try:
+            with contextlib.redirect_stdout(written):
+                cli.app(standalone_mode=False)
+            found[name].append(written.getvalue())
+        except BaseException:
+            found[name].append("failed: " + line + traceback.format_exc()[-900:])
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    """A working directory: the first version of everything under its name, the second beside it, and data."""
+    place = tmp_path_factory.mktemp("versions")
+    before = Path.cwd()
+    os.chdir(place)
+    try:
+        for name, make in MAKE.items():
+            for version in (1, 2):
+                place.joinpath("v2").mkdir(exist_ok=True)
+                make(Path(name) if version == 1 else Path("v2", name), version)
+        write_data(place)
+    finally:
+        os.chdir(before)
+    return place
+
+
+def write_data(place: Path) -> None:
+    from hf_echo.vocabulary.counts.count import count_words
+
+    soundfile = pytest.importorskip("soundfile")
+    (place / "fr.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    (place / "en.txt").write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
+    rows = ["source\tsource_lang\ttarget\ttarget_lang"]
+    rows += [f"{fr}\tfra_Latn\t{en}\teng_Latn" for fr, en in zip(LINES, ENGLISH)]
+    (place / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    write_jsonl(place / "nway.jsonl", [row | {"id": str(row["id"])} for row in toy.nway_rows()])
+    aligned = [
+        {"src_tokens": fr.split(), "tgt_tokens": en.split(), "alignment": "0-0 1-1 2-2 3-3"}
+        | {"src_lang": "fra_Latn", "tgt_lang": "eng_Latn"}
+        for fr, en in zip(LINES, ENGLISH)
+    ]
+    write_jsonl(place / "alignment.jsonl", aligned)
+    tags = [
+        {"tokens": en.split(), "tags": [TAGS[number * 7 % 4]] * 4, "lang": "eng_Latn"}
+        for number, en in enumerate(ENGLISH)
+    ]
+    write_jsonl(place / "tags.jsonl", tags)
+    wic = [
+        {"sentence1": a, "start1": 0, "end1": 3, "sentence2": b, "start2": 0, "end2": 3, "label": number % 2 == 0}
+        | {"lang": "eng_Latn"}
+        for number, (a, b) in enumerate(zip(ENGLISH, ENGLISH[1:]))
+    ]
+    write_jsonl(place / "wic.jsonl", wic)
+    soundfile.write(place / "say.flac", speech_toy.say("a b c"), speech_toy.RATE)
+    (place / "audio.tsv").write_text("audio\nsay.flac\n")
+    count_words([place / "nway.jsonl"], place / "counts.parquet", processes=1)
+    for name, source in {"folder": "pairs", "v1": "tester/pairs@v1.0.0", "v2": "tester/pairs@v2.0.0"}.items():
+        (place / f"{name}.yaml").write_text(f"sources: [{{path: {source}, label: pairs}}]\n")
+
+
+def write_jsonl(file: Path, rows: list[dict]) -> None:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def results(world, tmp_path_factory) -> dict[str, list[str]]:
+    """{case: what it gave by the folder, by version 1, by version 2}: standard output and files, names replaced."""
+    module = runpy.run_path(str(HUB_SERVER))
+    for name in MAKE:
+        kind = "dataset" if name in DATASETS else "model"
+        repo = module["REPOS"][kind, f"tester/{name}"] = module["Repo"](f"tester/{name}")
+        for version, folder in ((1, world / name), (2, world / "v2" / name)):
+            files = {
+                file.relative_to(folder).as_posix(): (file.read_bytes(), file.suffix in module["LFS_SUFFIX"])
+                for file in folder.rglob("*")
+                if file.is_file()
+            }
+            sha = hashlib.sha1(f"{name} {version}".encode()).hexdigest()
+            repo.branches["main"].append((sha, files))
+            repo.tags[f"v{version}.0.0"] = sha
+    server = module["start"]()
+    calls, names = {}, ("folder", "v1", "v2")
+    for case, (repo, line) in TRIED.items():
+        spelt = {"folder": repo, "v1": f"tester/{repo}@v1.0.0", "v2": f"tester/{repo}@v2.0.0"}
+        if "COPY" in line:  # no folder takes its place: the commit does
+            spelt["folder"] = f"tester/{repo}@{module['REPOS']['model', f'tester/{repo}'].tags['v1.0.0']}"
+        calls[case] = []
+        for name in names:
+            out = world / "out" / re.sub(r"\W+", "-", case) / name
+            out.mkdir(parents=True)
+            if "COPY" in line:
+                modular_backbone(world / "base", out / "copy")
+            words = {"NAME": spelt[name], "RECIPE": f"{name}.yaml", "COPY": f"{out}/copy", "OUT": str(out)}
+            text = re.sub(r"NAME|RECIPE|COPY|OUT", lambda found, words=words: words[found[0]], line)
+            calls[case].append(f"{case.split(' | ')[0]} {text}")
+    (world / "calls.json").write_text(json.dumps(calls))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    environment = kept | {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path_factory.mktemp("home")),
+        "HF_HUB_DISABLE_XET": "1",
+    }
+    command = [sys.executable, "-c", RUN, str(world / "calls.json")]
+    done = subprocess.run(command, env=environment, cwd=world, capture_output=True, text=True)
+    server.shutdown()
+    server.server_close()
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed = json.loads(done.stdout.splitlines()[-1])
+    return {case: [read(world, case, name, text) for name, text in zip(names, printed[case])] for case in printed}
+
+
+LEFT_OUT = ("recipe.json", "README.md", "results.json", "counts.json", "counts.md", "recipe.yaml", "r.replies.jsonl")
+
+
+def read(world: Path, case: str, name: str, printed: str) -> str:
+    """Standard output and a digest of each file that was written, without names, places and times."""
+    out = world / "out" / re.sub(r"\W+", "-", case) / name
+    repo = TRIED[case][0]
+
+    def plain(text: str) -> str:
+        text = text.replace(str(out), "OUT").replace(f"{name}.yaml", "RECIPE")
+        text = re.sub(rf"(tester/)?{repo}@(v\d\.0\.0|[0-9a-f]{40})|(?<![\w/.-]){repo}(?![\w/.-])", "NAME", text)
+        return re.sub(
+            r'"(seconds|fastest|slowest|sentences_per_second|tokens_per_second|\w*memory\w*)": [\d.e+-]+', "", text
+        )
+
+    lines = [plain(printed)]
+    for file in sorted(out.rglob("*")):
+        inside = file.relative_to(out)
+        if not file.is_file() or file.name in LEFT_OUT or inside.parts[0] in ("w", "cache"):
+            continue
+        content = file.read_bytes()
+        if file.suffix == ".parquet":
+            content = json.dumps(pq.read_table(io.BytesIO(content)).to_pylist(), default=str).encode()
+        elif file.suffix in (".json", ".jsonl", ".md", ".tsv", ".yaml"):
+            content = plain(content.decode()).encode()
+        lines.append(f"{inside} {hashlib.sha256(content).hexdigest()}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("case", TRIED)
+def test_a_version_is_read_by_its_name(results, case):
+    folder, first, second = results[case]
+    assert not first.startswith("failed"), first
+    assert not folder.startswith("failed") and not second.startswith("failed"), f"{folder}\n{second}"
+    assert first == folder
+    assert second != first
+
+
+def test_every_name_is_tried():
+    assert names_of_commands() <= set(CASES)
