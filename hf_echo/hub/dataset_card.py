@@ -7,6 +7,7 @@ version. Statistics, splits and columns are those of the files at the time of th
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hf_echo.languages import language
 
 from ..cards.template import render
 from ..utils.files import write_whole
-from .language_groups import group_by_language
+from .language_groups import group_by_language, shared_groups
 from .push import push
 
 TEMPLATE = "dataset.md.j2"
@@ -37,8 +38,8 @@ def write_card(
 ) -> Path:
     """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads, and its stats.json.
 
-    Every file is read, so that the figures are those of the files. Each folder in data/ (`group_by_language`) becomes a
-    configuration; the configuration `default` has all files.
+    Every file is read, so that the figures are those of the files. Each folder in data/ (`group_by_language`), and
+    each script and family of several folders (`shared_groups`), becomes a configuration; `default` has all files.
 
     Raises:
         FileNotFoundError: the folder has no data/*.parquet.
@@ -60,6 +61,7 @@ def write_card(
         version=version,
         license=license,
         configs=configs,
+        groups=shared_groups(name for name in configs if name != "default"),
         split=configs["default"][0]["split"],
         languages=_languages(statistics),
         size=_size(statistics.rows()[-1]["pairs"]),
@@ -109,18 +111,29 @@ def _size(pairs: int) -> str:
     return next((name for limit, name in SIZES if pairs < limit), "n>1T")
 
 
-def _configs(folder: Path, files: list[Path]) -> dict[str, list[dict[str, str]]]:
-    """{configuration: [{split, path}]}: all files by default, and those of every folder in data/."""
+def _configs(folder: Path, files: list[Path]) -> dict[str, list[dict[str, Any]]]:
+    """{configuration: [{split, paths}]}: all files by default, those of every folder in data/, those of groups."""
     places = {file: file.parent.relative_to(folder / "data").as_posix() for file in files}
-    inside = "data/**/" if any(place != "." for place in places.values()) else "data/"
-    roots = {"default": inside} | {place: f"data/{place}/" for place in sorted(set(places.values()) - {"."})}
+    divided = sorted(set(places.values()) - {"."})
+    roots = {"default": ["data/**/"] if divided else ["data/"]} | {place: [f"data/{place}/"] for place in divided}
+    members = {"default": set(places.values())} | {place: {place} for place in divided}
+    for name, group in shared_groups(divided).items():
+        roots[name], members[name] = [f"data/{place}/" for place in group], set(group)
     found = {}
-    for name, root in roots.items():
-        splits = {file.name.split("-")[0] for file, place in places.items() if name in ("default", place)}
+    for name, inside in roots.items():
+        splits = {file.name.split("-")[0] for file, place in places.items() if place in members[name]}
         # "train" first: the snippet of the card reads the first one.
         order = sorted(splits, key=lambda split: (split != "train", split))
-        found[name] = [{"split": split, "path": f"{root}{split}-*.parquet"} for split in order]
+        found[name] = [{"split": split, "paths": _of_split(inside, split, places, members[name])} for split in order]
     return found
+
+
+def _of_split(roots: list[str], split: str, places: Mapping[Path, str], members: set[str]) -> list[str]:
+    """Patterns of the files of a split; folders without any are left out, or `load_dataset` would not find them."""
+    if len(roots) == 1:
+        return [f"{roots[0]}{split}-*.parquet"]
+    with_split = {place for file, place in places.items() if place in members and file.name.startswith(f"{split}-")}
+    return [f"{root}{split}-*.parquet" for root in roots if root.split("/")[1] in with_split]
 
 
 def _columns(files: list[Path]) -> dict[str, str]:

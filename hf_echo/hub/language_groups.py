@@ -1,14 +1,21 @@
-"""Divide the files of a parallel dataset by language, so that each language is a configuration of `load_dataset`."""
+"""Divide the files of a parallel dataset by language: each language, script and family is a configuration.
+
+`load_dataset("org/name", "fra_Latn")` reads one language, `"script-cyrillic"` and `"family-turkic"` read several.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from ..languages import is_language, language
 
 PIVOT = "eng_Latn"
 
@@ -16,6 +23,24 @@ PIVOT = "eng_Latn"
 def group_of(source_lang: str, target_lang: str) -> str:
     """The language that a pair has beside English; both, in alphabetical order, where neither is English."""
     return "-".join(sorted({source_lang, target_lang} - {PIVOT})) or PIVOT
+
+
+def shared_groups(places: Iterable[str]) -> dict[str, list[str]]:
+    """{"script-latin": folders, "family-turkic": folders}: scripts and families (OS Table 32) of several folders.
+
+    A folder of two languages ("deu_Latn-jpn_Jpan") belongs to what both have in common.
+
+    Args:
+        places: names of folders, as `group_of` makes them.
+    """
+    found: dict[str, list[str]] = {}
+    for place in sorted(places):
+        known = [language(code) for code in place.split("-") if is_language(code)]
+        for kind in ("script", "family"):
+            values = {getattr(lang, kind) for lang in known}
+            if len(values) == 1 and (value := values.pop()):
+                found.setdefault(f"{kind}-{re.sub('[^a-z]+', '-', value.lower()).strip('-')}", []).append(place)
+    return {name: members for name, members in sorted(found.items()) if len(members) > 1}
 
 
 def group_by_language(folder: str | Path) -> list[str]:

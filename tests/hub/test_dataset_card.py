@@ -16,7 +16,7 @@ import yaml
 
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, run
 from hf_echo.hub.dataset_card import push_dataset, write_card
-from hf_echo.hub.language_groups import group_by_language, group_of
+from hf_echo.hub.language_groups import group_by_language, group_of, shared_groups
 from hf_echo.hub.upload_checks import files_of
 
 HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
@@ -142,6 +142,72 @@ def test_configurations_by_language_and_figures_of_what_was_pushed(folder, tmp_p
     assert "they have 13 pairs now" in first["card"] and "pairs now" not in second["card"]
     assert 'load_dataset("tester/groups", revision="v1.1", split="train"' in second["card"]
     assert 'load_dataset("tester/groups", "fra_Latn", revision="v1.1", split="train")' in second["card"]
+
+
+GROUPS = """if True:
+    import json, sys
+    from pathlib import Path
+    import pyarrow.parquet as pq
+    from datasets import get_dataset_config_names, load_dataset
+    from huggingface_hub import hf_hub_download
+    from hf_echo.hub.dataset_card import push_dataset
+    folder, repo, found = Path(sys.argv[1]), "tester/families", {}
+    push_dataset(folder, repo, version="1.0", license="mit", by_language=True)
+    (folder / "data/spa_Latn/dev-0.parquet").unlink()
+    (folder / "data/rus_Cyrl/train-0.parquet").unlink()
+    for file in folder.glob("data/*/*.parquet"):
+        pq.write_table(pq.read_table(file).rename_columns({"provenance": "label"}), file)
+    push_dataset(folder, repo, version="1.1", license="mit", by_language=True)
+    for tag in ("v1.0", "v1.1"):
+        configs = get_dataset_config_names(repo, revision=tag)
+        parts = {name: load_dataset(repo, name, revision=tag) for name in configs}
+        card = Path(hf_hub_download(repo, "README.md", repo_type="dataset", revision=tag)).read_text()
+        rows = {name: {key: sorted(s["source"]) for key, s in part.items()} for name, part in parts.items()}
+        found[tag] = {"rows": rows, "columns": parts["default"]["train"].column_names, "card": card}
+    print(json.dumps(found))"""
+
+
+def test_configurations_of_groups_follow_the_files(tmp_path):
+    """Scripts and families of several languages, before and after a split and a language are gone by hand."""
+    langs = ("fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "python")
+    (tmp_path / "set" / "data").mkdir(parents=True)
+    for split in ("train", "dev"):
+        rows = [
+            {"source": f"{split} {lang}", "source_lang": lang, "target": "t", "target_lang": "eng_Latn"}
+            | {"provenance": "primary"}
+            for lang in langs
+            if split == "train" or lang == "spa_Latn"
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "data" / f"{split}-0.parquet")
+    found = in_another_process(GROUPS, tmp_path, tmp_path / "set")
+
+    def wanted(*members, dev=False):
+        return {"train": sorted(f"train {lang}" for lang in members)} | ({"dev": ["dev spa_Latn"]} if dev else {})
+
+    indo, latin = "family-indo-european", "script-latin"
+    first, second = found["v1.0"]["rows"], found["v1.1"]["rows"]
+    assert set(first) == {"default", *langs, indo, latin}
+    assert first[indo] == wanted("fra_Latn", "spa_Latn", "rus_Cyrl", dev=True)
+    assert first[latin] == wanted("fra_Latn", "spa_Latn", "tur_Latn", dev=True)
+    assert first["default"] == wanted(*langs, dev=True)
+    left = [lang for lang in langs if lang != "rus_Cyrl"]
+    assert set(second) == {"default", *left, indo, latin}
+    assert second[indo] == wanted("fra_Latn", "spa_Latn") and second["default"] == wanted(*left)
+    assert second[latin] == wanted("fra_Latn", "spa_Latn", "tur_Latn")
+    assert "provenance" in found["v1.0"]["columns"] and "label" in found["v1.1"]["columns"]
+    assert f"| `{indo}` | fra_Latn, rus_Cyrl, spa_Latn |" in found["v1.0"]["card"]
+    assert f"| `{indo}` | fra_Latn, spa_Latn |" in found["v1.1"]["card"] and "rus" not in found["v1.1"]["card"]
+    assert "6 pairs of sentences" in found["v1.0"]["card"] and "4 pairs of sentences" in found["v1.1"]["card"]
+
+
+def test_groups_have_several_members():
+    found = shared_groups(["fra_Latn", "spa_Latn", "deu_Latn-jpn_Jpan", "python", "rus_Cyrl", "eng_Latn"])
+    assert found == {
+        "family-indo-european": ["eng_Latn", "fra_Latn", "rus_Cyrl", "spa_Latn"],
+        "script-latin": ["eng_Latn", "fra_Latn", "spa_Latn"],
+    }
+    assert shared_groups(["ces_Latn-slk_Latn", "fra_Latn"])["script-latin"] == ["ces_Latn-slk_Latn", "fra_Latn"]
+    assert shared_groups(["fra_Latn", "jpn_Jpan", "python"]) == {}
 
 
 def test_files_with_other_columns_are_refused(folder):
