@@ -153,8 +153,10 @@ def speech_probability(samples: np.ndarray, sampling_rate: int, vad: str = "auto
 
         vad = "silero" if find_spec("silero_vad") else "energy"
     if sampling_rate != VAD_RATE:
-        import soxr
-
+        try:
+            import soxr
+        except ImportError as error:
+            raise ImportError("another sampling rate needs soxr: pip install 'hf-echo[speech]'") from error
         samples = soxr.resample(samples, sampling_rate, VAD_RATE)
     return (silero_speech if vad == "silero" else energy_speech)(np.asarray(samples, np.float32))
 
