@@ -50,11 +50,11 @@ def load_audio(audio: Any, sampling_rate: int, *, given_rate: int | None = None,
     if isinstance(audio, (str, Path)):
         name = str(audio)
     if isinstance(audio, (str, Path, bytes)):
-        samples, given_rate = _read_file(audio, name)
+        samples, given_rate = _read_file(audio, sampling_rate, name), sampling_rate
     else:
         samples = np.asarray(audio)
     samples = _floats(samples, name)
-    peak = np.abs(samples).max(initial=0.0)
+    peak = max(samples.max(initial=0.0), -samples.min(initial=0.0))
     if not np.isfinite(peak):
         raise ValueError(f"{name}: NaN or infinite samples")
     if peak > LOUDEST:
@@ -66,12 +66,13 @@ def load_audio(audio: Any, sampling_rate: int, *, given_rate: int | None = None,
         raise ValueError(f"{name}: {1000 * len(samples) / sampling_rate:.0f} ms of audio; at least 25 ms are needed")
     if np.ptp(samples) == 0:
         raise ValueError(f"{name}: only silence")
-    if np.mean(np.abs(samples) >= 0.999) > CLIPPED:
+    if (np.count_nonzero(samples >= 0.999) + np.count_nonzero(samples <= -0.999)) > CLIPPED * len(samples):
         logger.warning("%s: clipped (many samples at the limit); the embedding may be worse", name)
     return samples
 
 
-def _read_file(audio: str | Path | bytes, name: str) -> tuple[np.ndarray, int]:
+def _read_file(audio: Any, sampling_rate: int, name: str) -> np.ndarray:
+    """Mono samples (n,) of a file or of its bytes at a sampling rate."""
     try:
         import soundfile
     except ImportError as error:
@@ -80,12 +81,13 @@ def _read_file(audio: str | Path | bytes, name: str) -> tuple[np.ndarray, int]:
         raise FileNotFoundError(f"no audio file {audio}")
     try:
         with soundfile.SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else audio) as file:
-            samples, missing = _read_blocks(file), ""
+            resample = _resampler(file.samplerate, sampling_rate, name)
+            samples, frames = _read_blocks(file, resample)
+            missing = ""
             if (cut := CUT_OFF.search(file.extra_info)) and int(cut[1]) < UNKNOWN_SIZE and int(cut[1]) > int(cut[2]):
                 missing = f"{cut[2]} of {cut[1]} bytes"
-            elif len(samples) < file.frames - MP3_FRAMES:
-                missing = f"{len(samples)} of {file.frames} samples"
-            rate = file.samplerate
+            elif frames < file.frames - MP3_FRAMES:
+                missing = f"{frames} of {file.frames} samples"
     except (soundfile.SoundFileError, RuntimeError, EOFError, TypeError, OSError) as error:
         reason = str(error).rsplit(": ", 1)[-1].strip().rstrip(".")
         if isinstance(error, TypeError):  # soundfile asks for the sampling rate
@@ -95,16 +97,23 @@ def _read_file(audio: str | Path | bytes, name: str) -> tuple[np.ndarray, int]:
         raise ValueError(f"{name}: not a readable wav, flac, ogg or mp3 file ({reason})") from None
     if missing:
         raise ValueError(f"{name}: cut off, it has {missing}; copy the whole file again")
-    return samples, rate
+    return samples
 
 
-def _read_blocks(file: Any) -> np.ndarray:
-    """(n, channels) of an open sound file. In blocks, because a damaged header may promise more than memory holds."""
+def _read_blocks(file: Any, resample: Any) -> tuple[np.ndarray, int]:
+    """(mono samples, frames read) of an open sound file.
+
+    In blocks, because a damaged header may promise more than memory holds, and so that an hour of stereo at 48 kHz
+    takes the memory of an hour of mono at the wanted rate.
+    """
     size = max(BLOCK // file.channels, 1)
-    blocks = [file.read(size, dtype="float32", always_2d=True)]
-    while len(blocks[-1]) == size:
-        blocks.append(file.read(size, dtype="float32", always_2d=True))
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+    parts, frames, last = [], 0, False
+    while not last:
+        block = file.read(size, dtype="float32", always_2d=True)
+        frames, last = frames + len(block), len(block) < size
+        mono = block.mean(1) if block.shape[1] > 1 else block[:, 0]
+        parts.append(mono if resample is None else resample(mono, last))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts), frames
 
 
 def _floats(samples: np.ndarray, name: str) -> np.ndarray:
@@ -116,7 +125,7 @@ def _floats(samples: np.ndarray, name: str) -> np.ndarray:
         return (samples / 2.0 ** (8 * samples.dtype.itemsize - 1)).astype(np.float32)
     if samples.dtype.kind != "f":
         raise ValueError(f"{name}: audio is a path, bytes, an array of numbers or a mapping, not {samples.dtype}")
-    return samples.astype(np.float32)
+    return samples.astype(np.float32, copy=False)
 
 
 def _mono(samples: np.ndarray, name: str) -> np.ndarray:
@@ -129,13 +138,20 @@ def _mono(samples: np.ndarray, name: str) -> np.ndarray:
 
 
 def _resampled(samples: np.ndarray, rate: int, wanted: int, name: str) -> np.ndarray:
+    return _resampler(rate, wanted, name)(samples, True)
+
+
+def _resampler(rate: int, wanted: int, name: str) -> Any:
+    """Function (block, whether it is the last) -> block at the wanted rate; None where the rates are equal."""
     if not 1000 <= rate <= 768_000:
         raise ValueError(f"{name}: sampling rate {rate} Hz; it must be between 1000 and 768000")
+    if rate == wanted:
+        return None
     try:
         import soxr
     except ImportError as error:
         raise ImportError("another sampling rate needs soxr: pip install 'hf-echo[speech]'") from error
-    return soxr.resample(samples, rate, wanted).astype(np.float32)
+    return soxr.ResampleStream(rate, wanted, 1, dtype="float32").resample_chunk
 
 
 class EchoAudioFeatureExtractor(SequenceFeatureExtractor):

@@ -76,6 +76,27 @@ def test_long_audio(encoder, caplog):
     np.testing.assert_allclose(split[0], share @ alone(encoder, pieces), atol=1e-4)
 
 
+def test_a_long_file_goes_through_the_model_in_pieces(encoder):
+    """However long the file is: no batch has more padded seconds than asked for, no piece is longer than `longest`."""
+    model, extractor = encoder
+    say_again = [np.concatenate([say("a b c d e f", seed=seed), np.zeros(RATE // 2, np.float32)]) for seed in range(40)]
+    shapes = []
+    hook = model.audio.register_forward_pre_hook(
+        lambda module, args, kwargs: shapes.append((args[0] if args else kwargs["input_features"]).shape),
+        with_kwargs=True,
+    )
+    try:
+        for times in (1, 4):
+            del shapes[:]
+            long = np.concatenate(say_again * times)
+            assert encode_speech(model, extractor, [long], longest=2, max_seconds=6, on_long="split").shape == (1, 8)
+            seconds = np.array([(rows, frames * extractor.stride / 100) for rows, frames, _ in shapes])
+            assert seconds[:, 1].max() <= 2.05 and seconds.prod(1).max() <= 6.2
+            assert len(seconds) >= 5 * times
+    finally:
+        hook.remove()
+
+
 def test_refusals(encoder, tmp_path, toy, toy_tokenizer):
     with pytest.raises(ValueError, match="give a list"):
         encode_speech(*encoder, "a.wav")

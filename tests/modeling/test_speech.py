@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from transformers import AutoFeatureExtractor, AutoModel, Wav2Vec2BertConfig
 
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from hf_echo.modeling.configuration_echo_speech import omnilingual_wav2vec2
+from hf_echo.modeling.feature_extraction_echo_speech import load_audio
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -122,6 +125,23 @@ def test_another_rate_is_resampled():
     values = np.asarray(EchoAudioFeatureExtractor()(tone)["input_values"][0])
     spectrum = np.abs(np.fft.rfft(values))
     assert len(values) == RATE and spectrum.argmax() == 440
+
+
+def test_a_long_file_takes_the_memory_of_its_mono_samples(tmp_path, monkeypatch):
+    """Stereo at 48 kHz would take six times as much as a whole; blocks give the same samples."""
+    pytest.importorskip("soxr")
+    stereo = np.stack([noise(48000 * 20), noise(48000 * 20, 1)], axis=1)
+    soundfile.write(tmp_path / "long.wav", stereo, 48000)
+    whole = load_audio(tmp_path / "long.wav", RATE)
+    monkeypatch.setattr(f"{load_audio.__module__}.BLOCK", 1 << 15)
+    tracemalloc.start()
+    try:
+        samples = load_audio(tmp_path / "long.wav", RATE)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(samples, whole)
+    assert len(samples) == 20 * RATE and peak < 3 * samples.nbytes
 
 
 @pytest.mark.parametrize(

@@ -163,10 +163,11 @@ def speech_probability(samples: np.ndarray, sampling_rate: int, vad: str = "auto
 
 def energy_speech(samples: np.ndarray) -> np.ndarray:
     """(frames,) at 16 kHz: a logistic function of the energy in dB, half way between background and loud speech."""
-    frames = -(-len(samples) // FRAME)
-    padded = np.zeros(frames * FRAME, np.float32)
-    padded[: len(samples)] = samples
-    power = (padded.reshape(frames, FRAME) ** 2).mean(1)
+    whole, rest = divmod(len(samples), FRAME)
+    frames = samples[: whole * FRAME].reshape(whole, FRAME)
+    power = np.einsum("ij,ij->i", frames, frames) / FRAME
+    if rest:
+        power = np.append(power, np.square(samples[whole * FRAME :]).sum() / FRAME)
     smooth = np.convolve(power, np.ones(PAUSE) / PAUSE, mode="same")
     level = 10 * np.log10(smooth + 1e-10)
     quiet, loud = np.percentile(level, [5, 99])
