@@ -54,7 +54,7 @@ def speech(
     Only the file of --json has the errors by speaker."""
     from ..data.speech import load_speech
     from ..data.speech.batches import audio_lengths
-    from ..evaluation.retrieval.speech import evaluate_speech
+    from ..evaluation.retrieval.speech import english_negatives, evaluate_speech
     from ..inference.any_encoder import any_encoder
     from ..inference.encode_speech import encode_speech, load_speech_encoder, open_extractor
     from ..languages import find_language
@@ -83,7 +83,7 @@ def speech(
         encode_speech(encoder, extractor, rows["audio"], progress=True),
         encode,
         seconds=seconds,
-        negatives=_negatives(rows) if hard_negatives else None,
+        negatives=english_negatives(rows) if hard_negatives else None,
         translate=_translator(decoder) if decoder else None,
         unheard=unheard,
         margin=margin,
@@ -115,19 +115,6 @@ def _usable(rows, sampling_rate: int) -> tuple[Any, int]:
         first = next(reason for reason in reasons if reason)
         typer.echo(f"skipped {bad} of {len(reasons)} audio files, the first: {first}", err=True)
     return (rows.select(good) if bad else rows), bad
-
-
-def _negatives(rows) -> dict[str, list[tuple[str, str]]]:
-    from ..evaluation.retrieval.speech import is_english
-    from ..synthesis import hard_negatives_for
-
-    english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
-    texts = [text if is_english(lang) else other for text, lang, other in zip(rows["text"], rows["lang"], english)]
-    texts = list(dict.fromkeys(text for text in texts if text))
-    negatives = dict(zip(texts, hard_negatives_for(texts), strict=True))
-    if not any(negatives.values()):
-        raise ValueError("the rules made no hard negatives of the English texts: leave --hard-negatives out")
-    return negatives
 
 
 def _translator(decoder: str):

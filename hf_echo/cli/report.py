@@ -17,7 +17,7 @@ commands = typer.Typer(**PLAIN)
 )
 def report(
     data: Annotated[
-        Path, typer.Option(help="Folder of *.parquet files: n-way tables (id, lang, text) and word alignment.")
+        Path, typer.Option(help="Folder of *.parquet files: n-way tables (id, lang, text), word alignment, speech.")
     ],
     out: Annotated[Path, typer.Option(help="Output folder of index.html, report.md and report.json.")],
     target_lang: Annotated[str, typer.Option(help="Language of the candidates.")] = "eng_Latn",
@@ -25,6 +25,10 @@ def report(
         str | None, typer.Option(help="Set for the map, geometry and examples: a file name without .parquet.")
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Number of retrieval errors to show per model.")] = 2,
+    speech: Annotated[
+        list[str] | None,
+        typer.Option(help="Speech encoder in the space of the first model, for files with audio; repeatable."),
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for cached embeddings. Default: ~/.cache/hf-echo/reports.")
     ] = None,
@@ -47,6 +51,6 @@ def report(
     names = [name if name in BASELINES else named_model(name) for name in models or [""]]
     opened = open_models(names, content.texts)
     cache = cache or Path.home() / ".cache" / "hf-echo" / "reports"
-    measured = reports.measure(opened, content, cache, main=main, examples=examples)
+    measured = reports.measure(opened, content, cache, main=main, examples=examples, speech=speech or ())
     for file in reports.write_report(measured, out, title=title):
         typer.echo(f"{file} ({file.stat().st_size / 1000:.0f} kB)")

@@ -1,22 +1,24 @@
 """Read the data of a report: a folder of Parquet files.
 
 Contract: a file with id, lang, text is an n-way table (xsim, xsim++, geometry); if it also has `category` and `split`,
-its rows of split "train" only train a topic probe. A file with src_tokens, tgt_tokens, alignment is word alignment. Any
-other file, and every bad row, is an error that names file, language and row.
+its rows of split "train" only train a topic probe. A file with src_tokens, tgt_tokens, alignment is word alignment, one
+with audio, text, lang is speech. Any other file, and every bad row, is an error that names file, language and row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..data.nway import find_nway_columns
+from ..data.speech import load_speech
 from ..evaluation.tokens.alignment_data import AlignedPair, load_alignment
 from ..synthesis import hard_negatives_for
 
 ALIGNMENT = {"src_tokens", "tgt_tokens", "alignment"}
+SPEECH = {"audio", "text", "lang"}
 
 
 @dataclass
@@ -52,12 +54,13 @@ class NwayTable:
 
 @dataclass
 class ReportData:
-    """The data of one folder; `fingerprints` of the alignment files are keys of cached results."""
+    """The data of one folder; `fingerprints` of alignment and speech files are keys of cached results."""
 
     tables: dict[str, NwayTable]
     alignments: dict[str, list[AlignedPair]]
     fingerprints: dict[str, list]
     target_lang: str
+    speech: dict[str, Any] = field(default_factory=dict)  # speech datasets
 
     @property
     def texts(self) -> list[str]:
@@ -87,17 +90,24 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
         columns = parquet.read_schema(file).names
         if set(columns) >= ALIGNMENT:
             data.alignments[file.stem] = load_alignment(file)
-            data.fingerprints[file.stem] = [str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]
+            data.fingerprints[file.stem] = _fingerprint(file)
+        elif set(columns) >= SPEECH:
+            data.speech[file.stem] = load_speech(file)
+            data.fingerprints[file.stem] = _fingerprint(file)
         elif mapping := find_nway_columns(columns):
             data.tables[file.stem] = _nway(file, mapping["id"], columns, target_lang, max_negatives)
         else:
             raise ValueError(
                 f"{file} is neither an n-way table (id, lang, text) nor word alignment ({', '.join(sorted(ALIGNMENT))}"
-                f"); found: {', '.join(columns)}"
+                f") nor speech (audio, text, lang); found: {', '.join(columns)}"
             )
     if not data.tables:
         raise FileNotFoundError(f"{folder} has no n-way table; add one with id, lang, text")
     return data
+
+
+def _fingerprint(file: Path) -> list:
+    return [str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]
 
 
 def _nway(file: Path, id_column: str, columns: list[str], target_lang: str, max_negatives: int) -> NwayTable:

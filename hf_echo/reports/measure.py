@@ -12,6 +12,7 @@ not be measured, with the reason. Shape of the result:
     geometry, cosines {model: row} of the main set; singular_values {model: shares of the largest}
     map, examples     {model: ...} of the main set
     alignment         {file: {model: rows of `aer_by_layer`}}
+    speech            {set: {speech encoder: {rows, average}}}, as `evaluate_speech` gives them; text of the first model
     cost              {model: row of `measure_cost`} on target sentences of the main set
 """
 
@@ -40,8 +41,9 @@ from ..utils.resume import json_once
 from .cost import measure_cost
 from .data import NwayTable, ReportData
 from .errors import error_examples
-from .models import ReportModel
+from .models import ReportModel, model_id
 from .space import negative_cosines, sentence_map
+from .speech import speech_table
 
 GROUPS = ("family", "script", "resource")
 MOST_FOR_PAIRS = 40  # languages (40 languages are 1,560 searches)
@@ -57,6 +59,7 @@ def measure(
     *,
     main: str | None = None,
     examples: int = 2,
+    speech: Sequence[str] = (),
     progress: bool = True,
 ) -> dict[str, Any]:
     """Measure every model on every set.
@@ -65,10 +68,14 @@ def measure(
         cache: folder of stored embeddings and of results of alignment and cost.
         main: set for heat map, geometry, map and examples; None is the one with most sentences in all languages.
         examples: number of retrieval errors per model.
+        speech: speech encoders (folders or Hub names) in the space of the first model, measured on the speech sets.
 
     Raises:
-        ValueError: errors of an evaluation, with the file and the model; an unknown `main`.
+        ValueError: errors of an evaluation, with the file and the model; an unknown `main`; speech encoders without
+            speech in the data.
     """
+    if speech and not data.speech:
+        raise ValueError(f"no speech for {speech[0]}: add a Parquet file with audio, text, lang, english")
     main = _main_set(data, main)
     result: dict[str, Any] = {
         "target_lang": data.target_lang,
@@ -88,6 +95,7 @@ def measure(
         "map",
         "examples",
         "alignment",
+        "speech",
         "cost",
     ):
         result[name] = {}
@@ -102,6 +110,13 @@ def measure(
             }
         with _naming(file, model.label):
             step(result, model, encoders[model.label], data, cache, examples)
+    for name, rows in data.speech.items():
+        if not speech:
+            _skip(result, models[0], f"speech of {name}.parquet: no speech encoder is given (--speech)")
+        for speech_model in speech:
+            with _naming(f"{name}.parquet", speech_model):
+                table = _speech(name, rows, speech_model, models[0], data, cache)
+            result["speech"].setdefault(name, {})[speech_model] = table
     return result
 
 
@@ -212,6 +227,14 @@ def _alignment(subject, result, model, encode, data, cache, examples) -> None:
 
     rows = _result_once(cache, ["alignment", model.model_id, data.fingerprints[name]], make)
     result["alignment"].setdefault(name, {})[model.label] = rows
+
+
+def _speech(
+    name: str, rows: Any, speech_model: str, model: ReportModel, data: ReportData, cache: str | Path
+) -> dict[str, Any]:
+    key = ["speech", model_id(speech_model), model.model_id, data.fingerprints[name]]
+    encode = stored_encoder(model.encode, model.model_id, cache)
+    return _result_once(cache, key, lambda: speech_table(rows, speech_model, encode, model.label))
 
 
 def _cost(table: NwayTable, result, model, encode, data, cache, examples) -> None:

@@ -58,6 +58,7 @@ def sections(measured: dict[str, Any]) -> list[Section]:
     if measured["geometry"]:
         parts.append(_geometry(measured))
     parts += [_alignment(name, tables) for name, tables in measured["alignment"].items()]
+    parts += [_speech(name, tables, measured["models"][0]["label"]) for name, tables in measured["speech"].items()]
     if measured["cost"]:
         parts.append(_cost(measured))
     if measured["skipped"]:
@@ -224,6 +225,23 @@ def _alignment(name: str, tables: dict) -> Section:
     skipped = sum(rows[0].get("skipped_too_long", 0) for rows in tables.values())
     text = f"{skipped} pairs are longer than a model's limit and are left out." if skipped else ""
     return Section(f"{name}: word alignment", text, [grid], [f"aer-{name}"])
+
+
+def _speech(name: str, tables: dict, text_model: str) -> Section:
+    titles = {"xsim": "to English", "xsimpp": "to English, xsim++", "own_xsim": "to its text"}
+    labels = list(tables)
+    header = ["language", "recordings", *(f"{label} {title}" for title in titles.values() for label in labels)]
+    grid = Grid("Error rate in percent by language", [*header, f"text by {text_model}"], [], average=True)
+    by_lang = {label: {row["lang"]: row for row in content["rows"]} for label, content in tables.items()}
+    lines = [(language(lang), str(row["count"]), lang) for lang, row in by_lang[labels[0]].items()]
+    for title, count, lang in [*lines, ("average", "", None)]:
+        rows = {label: by_lang[label][lang] if lang else tables[label]["average"] for label in labels}
+        numbers = [rows[label].get(measure) for measure in titles for label in labels]
+        grid.best |= _best_by_measure(numbers, len(labels), len(grid.rows), shift=2)
+        grid.rows.append([title, count, *map(_number, [*numbers, rows[labels[0]].get("text_xsim")])])
+    text = "How often the nearest text is another one: English text, with rule-based hard negatives (xsim++), and the "
+    text += "transcription. The last column is the written sentence to English text, without speech."
+    return Section(f"{name}: speech", text, [grid])
 
 
 def _cost(measured: dict) -> Section:

@@ -16,6 +16,7 @@ import numpy as np
 from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
 from ...search.margin import best_matches
+from ...synthesis import hard_negatives_for
 from ..results import Table
 from ..translation import translation_scores
 from .xsim import text_groups
@@ -136,6 +137,21 @@ def evaluate_speech(
             part = Table([row for row in table if row["heard"] is heard]).with_average(measures).average
             languages.notes[name] = {key: value for key, value in (part or {}).items() if key != "lang"} or None
     return SpeechReport(languages, _pairs(rows, embeddings, by_lang, **options), _groups(rows, wrong, seconds))
+
+
+def english_negatives(rows: Any) -> dict[str, list[tuple[str, str]]]:
+    """{English text of the rows: its hard negatives by rule}, for `negatives` of `evaluate_speech`.
+
+    Raises:
+        ValueError: the rules made none.
+    """
+    english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
+    texts = [text if is_english(lang) else other for text, lang, other in zip(rows["text"], rows["lang"], english)]
+    texts = list(dict.fromkeys(text for text in texts if text))
+    negatives = dict(zip(texts, hard_negatives_for(texts), strict=True))
+    if not any(negatives.values()):
+        raise ValueError("the rules made no hard negatives of the English texts: leave xsim++ out")
+    return negatives
 
 
 def is_english(lang: str) -> bool:
