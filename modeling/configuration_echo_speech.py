@@ -5,10 +5,13 @@ from __future__ import annotations
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig, Wav2Vec2Config
 
+from .configuration_echo import REMOTE_PIPELINES
+
 CONFORMER = "seamless_m4t"  # model type of an audio model like those of SONAR's speech encoders
 REMOTE_SPEECH_CODE = {
     "AutoConfig": "configuration_echo_speech.EchoSpeechConfig",
     "AutoModel": "modeling_echo_speech.EchoSpeechEncoder",
+    "AutoModelForSeq2SeqLM": "translation_echo_speech.EchoSpeechForTranslation",
 }
 
 
@@ -56,6 +59,8 @@ class EchoSpeechConfig(PreTrainedConfig):
         if self.pooler_hidden_size is None:
             self.pooler_hidden_size = self.audio_config.hidden_size
         self.validate_pooler()
+        if not __name__.startswith("transformers_modules"):  # as in EchoConfig
+            kwargs.pop("custom_pipelines", None)
         super().__post_init__(**kwargs)
 
     def validate_pooler(self) -> None:
@@ -73,7 +78,8 @@ class EchoSpeechConfig(PreTrainedConfig):
         return self.embedding_size
 
     def to_dict(self):
-        return super().to_dict() | {"auto_map": dict(REMOTE_SPEECH_CODE)}
+        code = {"auto_map": dict(REMOTE_SPEECH_CODE), "custom_pipelines": dict(REMOTE_PIPELINES)}
+        return super().to_dict() | code
 
 
 def omnilingual_wav2vec2(**changes) -> Wav2Vec2Config:

@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, Pipeline
 from .generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
 from .modeling_echo_base import DECODER_FOLDER, check_finite
 from .prompting_echo import check_texts
+from .tokenization_echo import EchoTokenizer
 
 
 class SonarTranslationPipeline(Pipeline):
@@ -51,8 +52,11 @@ class SonarTranslationPipeline(Pipeline):
     def __init__(self, *args, batch_size: int = 32, **kwargs):
         super().__init__(*args, batch_size=batch_size, **kwargs)
         if self.tokenizer is None:
-            place = {"subfolder": DECODER_FOLDER} if self._hears else {}
-            self.tokenizer = AutoTokenizer.from_pretrained(self.model.config.name_or_path, **place)
+            name = self.model.config.name_or_path
+            if self._hears:  # by its class: an AutoTokenizer would ask for trust_remote_code again
+                self.tokenizer = EchoTokenizer.from_pretrained(name, subfolder=DECODER_FOLDER)
+            else:
+                self.tokenizer = AutoTokenizer.from_pretrained(name)
         if wrap := getattr(self.model, "wrap_tokenizer", None):  # a converted SONAR brings a generic tokenizer
             self.tokenizer = wrap(self.tokenizer)
 
@@ -63,9 +67,9 @@ class SonarTranslationPipeline(Pipeline):
 
     def _embed_audio(self, audio) -> torch.Tensor:
         if self.feature_extractor is None:
-            from transformers import AutoFeatureExtractor
+            from .feature_extraction_echo_speech import EchoAudioFeatureExtractor
 
-            self.feature_extractor = AutoFeatureExtractor.from_pretrained(self.model.encoder.name_or_path)
+            self.feature_extractor = EchoAudioFeatureExtractor.from_pretrained(self.model.encoder.name_or_path)
         with torch.inference_mode():
             inputs = self.feature_extractor([audio], return_tensors="pt").to(self.device)
             return self.model.encoder(**inputs).sentence_embedding.cpu()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -104,6 +107,36 @@ def test_a_release_opens_everywhere(space, vectors, release):
     assert "license: apache-2.0" in card and "| eng_Latn | flite | 1 | 3 | 0.50 |" in card and "flite: kal16." in card
     lineage = json.loads((release / "recipe.json").read_text())
     assert set(lineage["parents"]) == {"model", "decoder"}
+
+
+OPEN = """
+import sys
+sys.modules["hf_echo"] = None  # as where it is not installed
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModelForSeq2SeqLM, pipeline
+release, audio, out = sys.argv[1:]
+model = AutoModelForSeq2SeqLM.from_pretrained(release, trust_remote_code=True)
+assert type(model).__name__ == "EchoSpeechForTranslation", type(model)
+translator = pipeline("sonar-translation", model=release, device="cpu", trust_remote_code=True)
+np.save(out, SentenceTransformer(release, device="cpu", trust_remote_code=True).encode([audio]))
+print(translator(audio, tgt_lang="fra_Latn")[0]["translation_text"])
+"""
+
+
+def test_a_release_translates_without_the_package(space, vectors, release, tmp_path):
+    audio, out = str(space / "0.flac"), tmp_path / "out.npy"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", OPEN, str(release), audio, str(out)],
+        cwd=tmp_path,
+        env=os.environ | {"HF_HOME": str(tmp_path / "home"), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    text = load_translator(space / "text", dtype="fp32")
+    assert done.stdout.strip() == translate(*text, vectors[:1], target_lang="fra_Latn")[0].strip()
+    np.testing.assert_allclose(np.load(out), vectors[:1], atol=1e-4)
 
 
 def test_mine_speech_and_text(space, run, tmp_path):
