@@ -18,7 +18,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from hf_echo.modeling import EchoSpeechEncoder
+from hf_echo.stages.speech_rows import new_config, new_extractor
+
+from ..speech_toy import RATE, SHAPE, say
+
+soundfile = pytest.importorskip("soundfile")
 ROOT = Path(__file__).resolve().parents[2]
+SPACE = 384  # embedding size of echo-nano
 GUIDES = (
     "README.md",
     "CONTRIBUTING.md",
@@ -92,12 +99,16 @@ ALL_RECIPES = {name for text in TEXTS.values() for name in own_recipes(text)}
 
 @pytest.fixture
 def release(toy, toy_tokenizer, tmp_path) -> Path:
-    """A folder to run the pages in: it holds outputs/demo/release and some text."""
+    """A folder to run the pages in: it holds outputs/demo/release, a speech encoder, some text and a recording."""
     place = tmp_path / "outputs" / "demo" / "release"
     toy.make_model(toy_tokenizer).save_release(place)
     toy_tokenizer.save_pretrained(place)
     for name, lines in (("in", FRENCH), ("a", FRENCH), ("fr", FRENCH), ("b", ENGLISH), ("en", ENGLISH)):
         (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    speech = tmp_path / "outputs" / "speech-nano" / "release"
+    EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": SPACE})).save_pretrained(speech)
+    new_extractor(SHAPE).save_pretrained(speech)
+    soundfile.write(tmp_path / "hello.wav", say("a b c"), RATE)
     return tmp_path
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import find_recipes
+from hf_echo.stages.run.recipe import find_recipes, read_values
 from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.speech import scale_projection
 from hf_echo.stages.speech_rows import new_config
@@ -175,6 +177,18 @@ def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
     report = dry_run(large[0], journey=large)
     assert report["parameters"]["audio"] == pytest.approx(3.05e9, rel=0.03)
     assert report["batches"]["hours a step"] * 128 == pytest.approx(13.3, abs=0.01)
+
+
+def test_layers_that_fsdp_wraps_are_in_the_large_model():
+    """accelerate refuses a class that the model has not; these hold nearly all of the weights."""
+    (path,) = find_recipes("speech-large")
+    names = re.search(r"cls_to_wrap (\S+)", path.read_text(encoding="utf-8"))[1].split(",")
+    with torch.device("meta"):
+        model = EchoSpeechEncoder(new_config(read_values(path)["shape"]))
+    wrapped = {name: [m for m in model.modules() if type(m).__name__ == name] for name in names}
+    assert all(wrapped.values()) and set(names) <= set(model._no_split_modules)
+    sizes = [p.numel() for modules in wrapped.values() for m in modules for p in m.parameters()]
+    assert sum(sizes) > 0.95 * sum(p.numel() for p in model.parameters())
 
 
 def test_another_model_is_refused(recipe, teacher):
