@@ -98,6 +98,7 @@ class SpectrumGeneration:
     device: Any
     memory: Any
     generation_config: Any
+    named_parameters: Any
 
     @torch.no_grad()
     def encode_document(
