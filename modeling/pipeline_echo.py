@@ -67,9 +67,7 @@ class SonarTranslationPipeline(Pipeline):
 
     def _embed_audio(self, audio) -> torch.Tensor:
         if self.feature_extractor is None:
-            from .feature_extraction_echo_speech import EchoAudioFeatureExtractor
-
-            self.feature_extractor = EchoAudioFeatureExtractor.from_pretrained(self.model.encoder.name_or_path)
+            self.feature_extractor = self.model.open_feature_extractor()
         with torch.inference_mode():
             inputs = self.feature_extractor([audio], return_tensors="pt").to(self.device)
             return self.model.encoder(**inputs).sentence_embedding.cpu()

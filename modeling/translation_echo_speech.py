@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from .configuration_echo_speech import EchoSpeechConfig
+from .feature_extraction_echo_speech import EchoAudioFeatureExtractor
 from .modeling_echo import EchoDecoder, EchoEncoderOutput
 from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS
 from .modeling_echo_speech import EchoSpeechEncoder
@@ -59,6 +60,10 @@ class EchoSpeechForTranslation(PreTrainedModel):
         model = cls(encoder.config, encoder, decoder).eval()
         model.config.name_or_path = str(name)
         return model
+
+    def open_feature_extractor(self) -> EchoAudioFeatureExtractor:
+        """The feature extractor of the encoder. The pipeline travels with text models too, so it cannot import it."""
+        return EchoAudioFeatureExtractor.from_pretrained(self.encoder.name_or_path)
 
     def save_pretrained(self, *args, **kwargs) -> NoReturn:
         """Refused: its two parts are saved by `hf-echo release --decoder`.

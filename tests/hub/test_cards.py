@@ -248,7 +248,8 @@ def pushed(tmp_path_factory) -> dict[str, dict]:
 def test_the_code_of_a_card_runs_from_the_hub(pushed, name):
     card = pushed[name]
     assert card["status"] == "pushed"
-    assert card["result"] == "ran" and card["blocks"] > 0
+    assert card["result"] == "ran", card["result"]
+    assert card["blocks"] > 0
     parsed = {"dataset": DatasetCard, "xsim": RepoCard, "xsimpp": RepoCard}.get(name, ModelCard)(card["text"])
     assert parsed.data.to_dict()["license"] in (LICENCE, "cc-by-nc-4.0", "cc-by-sa-4.0", "apache-2.0")
     assert "THIS_" not in card["text"]
