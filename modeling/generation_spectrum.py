@@ -233,7 +233,7 @@ class SpectrumGeneration:
         max_sentences: int = 10,
         **kwargs: Any,
     ) -> Iterator[list[str | None]]:
-        """Continue documents sentence by sentence: write, encode what was written, append it to the tower.
+        """Continue documents sentence by sentence: write, encode what was written, append it to the tower, repeat.
 
         Each step yields the next sentence of every document, None where a document has ended (an empty sentence). The
         caller may stop at any step. A document of `encode_document(..., bidirectional=False)` is what sentence-level

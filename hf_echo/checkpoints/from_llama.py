@@ -3,9 +3,9 @@
     encoder   the Llama's weights, attention to both sides, and a projection that starts as the identity
     decoder   the Llama's weights and head; each layer's cross-attention starts from its self-attention
 
-Reads whatever transformers reads as `LlamaForCausalLM`: a folder, a name on the Hub, or a GGUF file. It knows
-nothing of training, and changes no weight that the Llama had. At its peak it holds two copies of the weights,
-as many as its result: the encoder takes over the language model's own tensors.
+Reads what transformers reads as `LlamaForCausalLM`: a folder, a name on the Hub, or a GGUF file. The Llama's weights
+are not changed. Memory holds at most two copies of the weights, as many as the result has: the encoder uses the
+language model's own tensors.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def convert_llama(
     Args:
         source: a folder, a Hub name, or a GGUF file (its blocks are unpacked).
         out: folder to save the training checkpoint in; None saves nothing.
-        cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" anew (ECHO 4.1).
+        cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" at random (ECHO 4.1).
         bottleneck: the decoder reads the sentence embedding; by default all encoder states, as in stage 1.
         max_length: longest encoder input in tokens; `EchoTokenizer.on_long` rules what is longer.
         dtype: of the weights; None keeps the checkpoint's own.
 
     Raises:
         FileNotFoundError: there is no model at `source`.
-        ValueError: the model is no Llama, is quantised, lacks weights, or an option has no such value.
+        ValueError: the model is not a Llama, is quantised or lacks weights, or an option has a wrong value.
     """
     if cross_attention not in CROSS_ATTENTION:
         raise ValueError(f"cross_attention must be one of {', '.join(CROSS_ATTENTION)}, not {cross_attention!r}")
@@ -165,14 +165,14 @@ def _llama_weights(
     options: dict[str, Any],
     dtype: torch.dtype | str | None,
 ) -> tuple[dict[str, torch.Tensor], torch.dtype]:
-    """The Llama's tensors under our encoder's names, and its head, where it is no copy of the embeddings."""
+    """The Llama's tensors under our encoder's names, and its head if it differs from the embeddings."""
     options = {"config": config, "dtype": dtype or (None if options else "auto"), **options}
     if "gguf_file" in options:
         options |= _unpacked()
     llama, report = read_pretrained(AutoModelForCausalLM, source, place, output_loading_info=True, **options)
     if missing := sorted(report["missing_keys"]):
         raise ValueError(
-            f"{source} is no complete LlamaForCausalLM: {len(missing)} weights missing, first {missing[0]}"
+            f"{source} is not a complete LlamaForCausalLM: {len(missing)} weights missing, first {missing[0]}"
         )
     state = {f"encoder.{name}": tensor for name, tensor in llama.model.state_dict().items()}
     if not config.tie_word_embeddings:

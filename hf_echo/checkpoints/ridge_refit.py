@@ -8,7 +8,7 @@ translation, and V the token vectors, the change D of V minimises
 
 where e is computed with the vectors before the change. All languages are one system of equations, since they share
 their tokens. The vectors move by a `step` of the change: 1 is plain regression, which makes some sentences the nearest
-neighbour of many (hubs); 0 is no change; a value between is better than both (docs/trials/ridge-solution.md). Ridge
+neighbour of many (hubs); 0 changes nothing; a value between is better than both (docs/trials/ridge-solution.md). Ridge
 regression for cross-lingual bags of words: Josifoski et al. 2019, https://arxiv.org/abs/1904.03922.
 
 Regression compares no sentences with each other. `softmax_weight` adds the gradient of a softmax over the targets of a
@@ -94,7 +94,7 @@ def softmax_change(
 
     Args:
         source, target: (n, dim) unit embeddings of pairs.
-        keys: (n,) equal for equal targets, which are no negatives of each other.
+        keys: (n,) equal for equal targets, which are not negatives of each other.
         groups: (n,) language of the source; only pairs of one are told apart, at most `SOFTMAX_ROWS` at a time.
 
     Returns:

@@ -219,8 +219,8 @@ def swap_checkpoint(
 
     Args:
         model: folder of the checkpoint, or a version on the Hub (org/name@v1.2.0).
-        tokenizer: folder or version of a tokenizer, or its tokenizer.json. One that is no EchoTokenizer is wrapped as
-            one, with the bos and eos of the old tokenizer where it has them.
+        tokenizer: folder or version of a tokenizer, or its tokenizer.json. Another kind of tokenizer is wrapped as an
+            EchoTokenizer, with the bos and eos of the old tokenizer if it has them.
         out: another folder.
 
     Returns:

@@ -25,7 +25,7 @@ BY_HUB = {".gitattributes"}  # written by the Hub itself
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a push did: `status` is "pushed", or "unchanged" where the Hub had this version with this content."""
+    """What a push did: `status` is "pushed", or "unchanged" if the Hub had this version with this content."""
 
     url: str
     tag: str

@@ -1,4 +1,4 @@
-"""Checks of a folder before it is pushed to the Hub: nothing private or dangerous in it, nothing needed missing."""
+"""Checks of a folder before it is pushed to the Hub: no private or dangerous files, no missing ones."""
 
 from __future__ import annotations
 

@@ -59,8 +59,9 @@ def filter_consistent(
         work: embeddings and finished blocks (default: OUT.work), from which a stopped run resumes.
 
     Raises:
-        ImportError: without faiss. ValueError: `snippets` is no side, pool_size below 1, `work` of another data set or
-            model, broken embeddings (with the row).
+        ImportError: without faiss.
+        ValueError: a wrong `snippets`, pool_size below 1, `work` of other data or another model, broken embeddings
+            (with the row).
     """
     check_side(snippets)
     if pool_size is not None and pool_size < 1:

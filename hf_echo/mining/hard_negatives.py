@@ -127,7 +127,7 @@ class Positives:
 
 
 def _same_language_keys(dataset: Any, progress: bool) -> np.ndarray:
-    """Key of each source as if it were a target: a copy of the source is no negative."""
+    """Key of each source as if it were a target: a copy of the source is not a negative."""
     swapped = dataset.select_columns(["source", "target_lang"]).rename_columns({"source": "target"})
     return row_keys(swapped, "target", progress)
 

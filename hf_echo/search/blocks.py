@@ -69,7 +69,7 @@ class Blocks:
         return self.read(number * self.block, min((number + 1) * self.block, self.rows))
 
     def digest(self) -> str:
-        """Of every number, and of nothing that says where it stands."""
+        """Digest of all numbers; it does not depend on the file or its place."""
         digest = hashlib.blake2b(f"{self.rows} {self.width} {self.parts[0].dtype}".encode(), digest_size=16)
         for _, rows in self:
             digest.update(np.ascontiguousarray(rows))
@@ -106,7 +106,7 @@ class _MappedFile(NamedTuple):
 
 
 def search_folder(work: str | Path | None, x: Blocks, y: Blocks, **options: Any) -> Path | None:
-    """Within `work`, the folder of this very search: of these embeddings, to the bit, and these options."""
+    """The folder in `work` for this search: its name depends on every bit of the embeddings and on the options."""
     if work is None:
         return None
     key = json.dumps([x.digest(), y.digest(), sorted(options.items())])

@@ -1,4 +1,4 @@
-"""The search behind `neighbours`: one cheap product bounds all pairs, few pairs are scored exactly.
+"""The search behind `neighbours`: a fast product gives upper bounds for all pairs; only few pairs are scored exactly.
 
 Contract: unit rows x (n, d) and y (m, d) in; the k best rows of y for each row of x, and of x for each row of
 y, out as sorted keys. The answer is exact: `neighbours` defines that.
@@ -6,17 +6,17 @@ y, out as sorted keys. The answer is exact: `neighbours` defines that.
 The product is in float32, or in bf16 on processors that multiply bf16 fast. In bf16, 10k x 10k rows with k = 4 take
 1.5 to 1.9 times less time (docs/trials/search-speed.md).
 
-What is done for a row and all that it may choose from (`_decide`):
-1. the pairs with the highest bounds are scored in float32; the k-th of them, less what float32 may lose, is a
-   floor under the answer;
-2. all other pairs whose bound reaches the floor are scored too, and the rest cannot be in the answer;
-3. what still reaches the floor, little more than k pairs, is scored in float64.
-Both look at the maxima of 32 bounds first and open the few groups that matter. A row with too many pairs to
-score gets the float32 product instead of the bf16 one, and at last every pair in float64: collapsed embeddings
-cost time, never a wrong answer.
+Steps for a row and its candidates (`_decide`):
+1. Score the pairs with the highest bounds in float32. The k-th best score, minus the rounding error of float32, is a
+   floor: no pair of the answer scores less.
+2. Score all other pairs whose bound reaches the floor. The rest cannot be in the answer.
+3. Score the pairs that still reach the floor, few more than k, in float64.
+Steps 1 and 2 read the maxima of 32 bounds first and open only groups that can reach the floor. A row with too many
+pairs to score gets the float32 product instead of the bf16 one, and at last every pair in float64: collapsed
+embeddings cost time, but the answer stays exact.
 
-Both directions share the product. It is made in strips of rows that stay in the processor's cache; of a strip
-only the maxima over 32 rows are kept for the other direction, which makes the few groups that it opens again.
+Both directions share the product. It is computed in strips of rows that fit into the processor's cache. For the other
+direction, only the maxima over 32 rows of each strip are kept; the few groups that it opens are computed again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HALF_BIT = 2.0**-8  # relative rounding of bf16, which keeps 8 bits of a number
 
 
 class Bound(NamedTuple):
-    """`left[i] . right[j] + slack` is no less than the score of x[i] and y[j]."""
+    """`left[i] . right[j] + slack` is an upper bound of the score of x[i] and y[j]."""
 
     left: Any
     right: Any

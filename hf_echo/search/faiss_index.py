@@ -7,7 +7,7 @@ inverted lists and product quantisers give the neighbours of one large index. A 
 memory holds the sample, or one shard (inverted lists are mapped from disk, not read) and one block. A finished shard or
 block is not made again, and an executor may make them on several machines. The shards are deleted after the last block.
 
-Of faiss's own tools, `IndexShards` keeps all shards open and orders equal scores by chance, and
+Of faiss's own tools, `IndexShards` keeps all shards open and orders equal scores at random, and
 `contrib.ondisk.merge_ondisk` merges inverted lists only and writes them once more.
 """
 

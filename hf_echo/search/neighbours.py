@@ -1,7 +1,6 @@
 """Exact nearest neighbours by cosine, in bounded memory, in one pass for both directions.
 
-Contract: two matrices in, the k best rows of the other one out. Which rows are translations of which is not
-known here.
+Contract: two matrices in; for each row, the k best rows of the other matrix out. Translations are not used here.
 
 What "exact" means. Rows are scaled to length 1 and kept in float32; the score of a pair is their dot product
 in float64, rounded to float32; the best score comes first and equal scores are ordered by LOWEST INDEX. So

@@ -1,4 +1,4 @@
-"""Decoder finetuning on a frozen encoder (OS 4.7): translation through the bottleneck, the space stays as it is."""
+"""Decoder finetuning on a frozen encoder (OS 4.7): translation through the bottleneck; embeddings do not change."""
 
 from __future__ import annotations
 

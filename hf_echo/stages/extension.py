@@ -1,4 +1,4 @@
-"""Omnilingual extension (OS 4.5.2, Algorithm 2): new languages join the space, the old ones stay where they are."""
+"""Omnilingual extension (OS 4.5.2, Algorithm 2): new languages join the space, the old ones keep their embeddings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ExtensionTrainer(DistillationTrainer):
     """Contrastive in both directions and MSE against the teacher's target, with weights by language type.
 
     The training data are pairs into base languages, English only to itself (`hf_echo.data.directions.extension_pairs`).
-    Equal target texts are no negatives of each other. Students and teachers are gathered over ranks.
+    Equal target texts are not negatives of each other. Students and teachers are gathered over ranks.
     """
 
     def __init__(self, model, args: ExtensionConfig, *, train_dataset, **kwargs):
@@ -52,7 +52,7 @@ class ExtensionTrainer(DistillationTrainer):
         base = set(args.base_languages)
         if wrong := sorted(set(train_dataset.names["target_lang"]) - base):
             raise ValueError(
-                f"target language {wrong[0]!r} is no base language; hf_echo.data.directions.extension_pairs "
+                f"target language {wrong[0]!r} is not a base language; hf_echo.data.directions.extension_pairs "
                 "keeps the directions that the teacher can judge"
             )
         for module in model.encoder.modules():

@@ -56,7 +56,7 @@ class HardNegativesTrainer(ContrastiveTrainer):
 
 
 def rows_with_negatives(dataset: Any, data_args: Any, args: HardNegativesConfig) -> Any:
-    """The rows with hard negatives: those of the data, or made by rule for English targets (`rule_negatives`)."""
+    """The rows that have hard negatives, in the data or made by rule for English targets (`rule_negatives`)."""
     if not data_args.rule_negatives:
         return dataset
     from ..synthesis import hard_negatives_for

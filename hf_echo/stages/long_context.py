@@ -1,4 +1,4 @@
-"""OmniSONAR-LC (OS 10.2): paragraphs and documents, contrastive in the batch and nothing else."""
+"""OmniSONAR-LC (OS 10.2): paragraphs and documents, with an in-batch contrastive loss only."""
 
 from __future__ import annotations
 

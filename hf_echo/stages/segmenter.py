@@ -1,7 +1,7 @@
 """Fine-tuning of a SaT model (wtpsplit) on texts whose sentence ends are known (OS A.1).
 
 A token is labelled 1 if a sentence ends in it. Documents are cut to blocks as wtpsplit's training does; the loss is
-binary cross-entropy of the one output. Where the texts come from is not known here: `data.segmentation` makes them.
+binary cross-entropy of the one output. `data.segmentation` makes the texts.
 The saved folder, tokenizer included, is what `sat_segmenter` opens.
 """
 

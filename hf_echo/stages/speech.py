@@ -155,7 +155,7 @@ class SpeechTrainer(CoreTrainer):
         return torch.from_numpy(rows).to(inputs["index"].device)
 
     def contrastive(self, student: torch.Tensor, target: torch.Tensor, inputs) -> torch.Tensor:
-        """Mean of both directions, over the rows of all processes; rows of one text are no negatives of each other."""
+        """Mean of both directions, over the rows of all processes; rows of one text are not negatives of each other."""
         (all_target, offset), (all_student, _) = gather_with_grad(target), gather_with_grad(student)
         same = inputs["text_key"][:, None] == gather_with_grad(inputs["text_key"])[0][None]
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, exclude=same, offset=offset)

@@ -69,7 +69,7 @@ def speech_table(
 
     Args:
         speech, text, english: (rows, d) embeddings of the audio, its transcription and its English translation.
-        texts, english_texts: equal ones are no errors of each other.
+        texts, english_texts: equal ones are not errors of each other.
     """
     codes, distance, rows = np.array(languages), np.square(speech - text).sum(1), []
     for lang in sorted(set(languages)):

@@ -1,4 +1,4 @@
-"""OmniSONAR-Token (OS 10.1): token states that find their translations, sentence embeddings that stay."""
+"""OmniSONAR-Token (OS 10.1): token states learn to find their translations; sentence embeddings stay."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def extend_tokenizer(
         pattern: "echo" or "llama3" replaces the word pattern (`with_pattern`); None keeps the tokenizer's own. Old
             merges stay valid, but another pattern may divide some words differently.
         min_count: rarer pairs are not merged.
-        max_token_bytes: longest new token in bytes; None is no limit.
+        max_token_bytes: longest new token in bytes; None: no limit.
 
     Returns:
         A tokenizer of the same kind; for classes that rebuild themselves on loading and would lose the pattern

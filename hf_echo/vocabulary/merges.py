@@ -72,7 +72,7 @@ def learn_merges(
         words: word in byte characters -> its count.
         segmented: (tokens of all words in one array, number of tokens of each word), segmented by `vocabulary`.
         min_count: rarer pairs are not merged.
-        max_token_bytes: longest new token in bytes; None is no limit.
+        max_token_bytes: longest new token in bytes; None: no limit.
     """
     learner = _Learner(vocabulary, words, segmented, new_ids, min_count, max_token_bytes)
     given = 0

@@ -42,7 +42,7 @@ def train_from_counts(
         n_reserved: number of special tokens `<reserved_0>` ... for later use.
         max_length: the tokenizer's `model_max_length`.
         min_count: rarer pairs are not merged.
-        max_token_bytes: longest token in bytes; None is no limit.
+        max_token_bytes: longest token in bytes; None: no limit.
 
     Raises:
         ValueError: unknown pattern; counts that are empty, of another pre-tokenizer, or too few; vocab_size not above

@@ -321,7 +321,7 @@ def one_line(err: str) -> str:
         ("evaluate xsim --model M --source a.txt --target b.txt --margin squared", "margin"),
         ("evaluate translation --model M --source a.txt --target short.txt", "line i must translate line i"),
         ("train no_such_recipe", "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of"),
-        ("train nano/1_seq2seq max_steps", "'max_steps' is no override; write key=value"),
+        ("train nano/1_seq2seq max_steps", "'max_steps' is not an override; write key=value"),
         ("train nano/1_seq2seq max_step=3", "unknown field 'max_step'; did you mean 'max_steps'?"),
         ("train nano/1_seq2seq --dry-run shape.hidden_sizes=3", "unknown shape field 'hidden_sizes'"),
         ("release ./nothing out", "no folder nothing; give a checkpoint's folder"),

@@ -1,4 +1,4 @@
-"""A search that is killed at any write goes on where it was, and ends as one that was never killed."""
+"""A search that is killed at any write resumes there, and gives the same result as one that was never killed."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer):
     ("fields", "message"),
     [
         (dict(base_languages=[]), "base_languages is empty"),
-        (dict(base_languages=["fra_Latn"]), "target language 'eng_Latn' is no base language"),
+        (dict(base_languages=["fra_Latn"]), "target language 'eng_Latn' is not a base language"),
         (dict(new_language_drop=2.0), "new_language_drop is a probability, not 2.0"),
     ],
 )

@@ -147,7 +147,7 @@ def numpy_xsim(model, tokenizer, rows, negatives=None):
 def test_evaluate_sets_by_hand(toy, toy_tokenizer, make_trainer):
     rows = toy.nway_rows()
     others = [tuple([*m[:3], (m[3] + 1) % 4]) for m in toy.split("dev")]
-    new = [m if m not in toy.split("dev") else None for m in others]  # another candidate's text would be no negative
+    new = [m if m not in toy.split("dev") else None for m in others]  # another candidate's text would not be a negative
     negatives = {i: [(toy.say(m, "eng_Latn"), "verb")] for i, m in enumerate(new) if m is not None}
     sets = {"plain": DevSet(rows), "hard": DevSet(rows[:60], negatives)}
     trainer = make_trainer("contrastive", extra={"dev_sets": sets}, max_steps=25)

@@ -3,7 +3,7 @@
     python train_scripts/studies/language_groups.py nano-omni/1_extension --by family --groups 4 --out outputs/groups
     python train_scripts/studies/language_groups.py RECIPE.yaml --groups-file groups.yaml --out OUT max_steps=1000
 
-RECIPE is any stage; each step trains it anew on the languages of groups A, then A and B, and so on (English is always
+RECIPE is any stage; each step trains it again on the languages of groups A, then A and B, and so on (English is always
 there), and measures its dev sets in every language. Groups are made by resource (training examples) or family, or read
 from a YAML file {A: [fra_Latn, ...], B: [...]}. Writes groups.yaml, table.json, table.md, heat.png (matplotlib).
 A step that is finished is not trained again.

@@ -3,7 +3,7 @@
     python train_scripts/studies/long_context_data.py CORPORA outputs/nano-real-variants/paragraphs
 
 Documents are NTREX's and chapters of the Bible and of the Quran, sentence by sentence with their English. Stretches of
-2 to 12 sentences are cut from them anew for each of `--cuts`; contexts of XQuAD are paragraphs as they are. Writes
+2 to 12 sentences are cut from them again for each of `--cuts`; contexts of XQuAD are paragraphs as they are. Writes
 train.parquet (parallel schema, X->eng), and dev_ntrex and dev_bible (id, lang, sentences) for long_context_report.py:
 the last 15 documents of NTREX and John 1-10, cut once into 2 to 8 sentences that all languages have. Languages are
 those of nano-real.

@@ -165,7 +165,7 @@ def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000, en
 
 
 def write_whole_tokenizer(train: pd.DataFrame, times: pd.Series, source: Path, out: Path) -> None:
-    """`source` with whole characters, all scripts but Latin, Greek and Cyrillic learnt anew from at most 60,000 rows a
+    """`source` with whole characters, all scripts but Latin, Greek and Cyrillic learnt again from at most 60,000 rows a
     language, weighed as for the closed form. A language gets room by its text to the power 0.4, times its `room`."""
     wanted, total = PARTS["whole"], Counter()
     for lang, rows in train.groupby("source_lang"):

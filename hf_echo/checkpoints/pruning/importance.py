@@ -1,11 +1,11 @@
-"""How much each unit of an Echo encoder or decoder matters: by its weights, or by what it carries on a sample of texts.
+"""Importance of each unit of an Echo encoder or decoder, estimated from its weights or measured on texts.
 
-A unit counts for the mean square of what it carries, times the squared norm of the weights that read it:
+The importance of a unit is the mean square of its values, times the squared norm of the weights that read it:
 
-    weight       what it carries is estimated from the weights that write it
-    activation   what it carries is measured on texts, padding left out
+    weight       the values are estimated from the weights that write the unit
+    activation   the values are measured on texts, without padding
 
-So a unit that is never written or never read counts for nothing. Tensors are float64 on the CPU. Nothing is cut here.
+A unit that is never written or never read has importance 0. Tensors are float64 on the CPU. `prune` cuts the model.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokeni
 _BATCH = 32
 
 Carried = dict[nn.Module, Tensor]
-"""Module -> (width,) mean squares of the values that enter it. Of a norm's: after division by their length, so that
-they are 1 on average. Of a decoder's `embedding_projection`: of those that leave it."""
+"""Module -> (width,) mean squares of its input values. For a norm, the values are divided by their length first, so the
+mean squares are 1 on average. For a decoder's `embedding_projection`, the output values are taken."""
 
 
 def body(stack: EchoEncoder | EchoDecoder) -> nn.Module:
@@ -50,7 +50,7 @@ def readers(layer: Any) -> list[tuple[nn.Module, list[nn.Linear]]]:
 
 
 def hidden_scores(stack: EchoEncoder | EchoDecoder, layers: Sequence[int], carried: Carried) -> Tensor:
-    """(hidden_size,): a dimension of the residual stream, over all norms of the kept layers, each with equal weight."""
+    """(hidden_size,): importance of the dimensions of the residual stream; all norms of kept layers count equally."""
     inner = body(stack)
     sites = [site for i in layers for site in readers(inner.layers[i])]
     sites.append((inner.norm, [stack.lm_head if isinstance(stack, EchoDecoder) else stack.projection]))
@@ -79,7 +79,7 @@ def memory_scores(decoder: EchoDecoder, layers: Sequence[int], carried: Carried)
 
 
 def stream_by_weights(stack: EchoEncoder | EchoDecoder) -> Tensor:
-    """(hidden_size,), 1 on average: how strongly everything together writes each dimension of the residual stream."""
+    """(hidden_size,), 1 on average: how strongly the weights write each dimension of the residual stream."""
     inner = body(stack)
     writers = [linear for layer in inner.layers for linear in (layer.self_attn.o_proj, layer.mlp.down_proj)]
     writers += [layer.cross_attn.o_proj for layer in inner.layers if hasattr(layer, "cross_attn")]
@@ -89,7 +89,7 @@ def stream_by_weights(stack: EchoEncoder | EchoDecoder) -> Tensor:
 
 
 def carried_by_weights(stack: EchoEncoder | EchoDecoder) -> Carried:
-    """Estimates: inputs of length 1 without direction, and in the residual stream what `stream_by_weights` says."""
+    """Estimate the values from weights: inputs have length 1, the residual stream is that of `stream_by_weights`."""
     inner, stream = body(stack), stream_by_weights(stack)
     carried = {inner.norm: stream}
     for layer in inner.layers:
@@ -121,10 +121,10 @@ def carried_on_texts(
     *,
     progress: bool = False,
 ) -> Carried:
-    """Measures encoder and decoder; the decoder says each text again from its embedding.
+    """Measure the values of encoder and decoder on texts; the decoder rebuilds each text from its embedding.
 
     Args:
-        lang: a code for all texts, one a text, or None ("Unspecified language").
+        lang: a code for all texts, one code per text, or None ("Unspecified language").
 
     Raises:
         ValueError: no texts, or a wrong number of languages.
@@ -172,7 +172,7 @@ def _read_batch(model, tokenizer, texts: list[str], codes: list[str | None], met
 
 
 class _Meter:
-    """Sums of squares of what enters the watched modules; `encoder_mask` and `decoder_mask` say which tokens count."""
+    """Sums of squares of the inputs of the watched modules, over the tokens of `encoder_mask` and `decoder_mask`."""
 
     encoder_mask: Tensor
     decoder_mask: Tensor
@@ -195,7 +195,7 @@ class _Meter:
     def _enters(self, is_norm: bool, decodes: bool):
         def hook(module, inputs):
             values = inputs[0].double()
-            if values.shape[1] > 1:  # one vector a sentence is no token
+            if values.shape[1] > 1:  # a single vector is a sentence, not a token
                 values = values[self.decoder_mask if decodes else self.encoder_mask]
             squares = values.flatten(0, -2).square()
             if is_norm:
@@ -220,7 +220,7 @@ class _Meter:
 
 
 def norm_weight(norm: nn.Module) -> Tensor:
-    """Its weights; of a norm that is left out (`final_norm=False`), 1."""
+    """Weights of a norm; 1 if the model has none there (`final_norm=False`)."""
     weight = getattr(norm, "weight", None)
     return torch.ones((), dtype=torch.float64) if weight is None else weight.detach().double().cpu()
 

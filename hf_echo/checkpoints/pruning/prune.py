@@ -1,4 +1,4 @@
-"""Structured pruning (OS 4.8): a smaller Echo model out of a larger one, as the start of distillation.
+"""Structured pruning (OS 4.8): cut an Echo model to a smaller shape, as the start of distillation.
 
     layers        the first, the last, the rest sampled uniformly
     width         the same dimensions of the residual stream everywhere; `embedding_size` stays
@@ -6,8 +6,8 @@
     head_dim      queries and keys by nearest rotary frequency, values by importance
     feed-forward  units of the gated block
 
-What stays keeps its order and its weights, except that norms are rescaled where the width shrinks, and queries where
-head_dim does. A shape equal to the source's gives the source again, bit for bit.
+The kept parts keep their order and weights. Norms are rescaled if the width shrinks, queries if head_dim shrinks. A
+shape equal to the source's gives the source, bit for bit.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ def prune(
     decoder: str = "keep",
     first_dimensions: bool = False,
 ) -> EchoEncoder | EchoForTranslation:
-    """A new model of this shape; the old one stays as it is.
+    """Make a model of this shape; `model` does not change.
 
     Args:
         shape: a whole shape, as `resolve_shape` gives it.
         carried: what `carried_by_weights` or `carried_on_texts` found in all parts that are cut; None keeps the
             first units of each kind ("plain").
-        decoder: "keep" carries it over (the same object), "prune" cuts it to the same shape, though it keeps its
-            layers where it has fewer, "drop" leaves it out.
-        first_dimensions: of the encoder's residual stream the first stay whatever `carried` says, as
-            `rotate_to_principal_axes` leaves them.
+        decoder: "keep" takes the same object, "prune" cuts it to the same shape (a decoder with fewer layers keeps
+            them all), "drop" leaves it out.
+        first_dimensions: keep the first dimensions of the encoder's residual stream, whatever their importance: after
+            `rotate_to_principal_axes` they are the important ones.
 
     Raises:
         ValueError: a decoder to keep that reads states whose width changes.
@@ -66,7 +66,7 @@ def prune(
 
 
 def rotary_pairs(source: int, count: int) -> Tensor:
-    """(count // 2,): of the pairs of a head of width `source`, those that turn as the new head's pairs do, or nearly.
+    """(count // 2,): the pairs of a head of width `source` whose rotary frequencies are nearest to the new head's.
 
     Pair i of width d turns by theta^(-2i/d): the new pair i is the old pair i * source / count, halves downwards.
     """
@@ -76,7 +76,7 @@ def rotary_pairs(source: int, count: int) -> Tensor:
 
 @dataclass
 class _Cut:
-    """One stack and what stays of it. Indices ascend, so that a cut to the same shape changes nothing.
+    """An encoder or decoder, and the indices to keep. Indices ascend, so a cut to the same shape changes nothing.
 
     Args:
         hidden: dimensions of the residual stream.
@@ -179,10 +179,10 @@ class _Cut:
         return groups, groups[:, None] * old_group + members, dims
 
     def _norm(self, name: str, norm: nn.Module) -> State:
-        """Its weights, rescaled so that what stays is divided by the length that the whole vector had.
+        """Weights of a norm, rescaled so that the kept values are divided by the length of the whole vector.
 
-        The mean square of what stays is r times that of all; without this, all that a norm gives would shrink by
-        sqrt(r). With r as the weights say the start is nearer to the teacher; with r measured on texts it is not.
+        The mean square of the kept values is r times that of all values, so the outputs of the norm would shrink by
+        sqrt(r). With r estimated from the weights the start is nearer to the teacher; with r measured on texts not.
         """
         if not hasattr(norm, "weight"):  # final_norm=False
             return {}

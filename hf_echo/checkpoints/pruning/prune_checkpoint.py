@@ -1,7 +1,7 @@
-"""A checkpoint's folder in, a smaller checkpoint's folder out: opens, measures, prunes, swaps the tokenizer, saves.
+"""Prune the folder of a checkpoint: open it, measure, prune, swap the tokenizer, save.
 
-The result is what the source was, training checkpoint, release or encoder, and its configuration says under
-`pruned_from` what it was cut from. Optimizer and trainer state stay behind.
+The result has the layout of the source (training checkpoint, release or encoder). Its configuration names the source
+under `pruned_from`. Optimizer and trainer state are not copied.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _sample(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _check(folder: Path, out: Path, importance: str, texts, decoder: str, tokenizer) -> EchoConfig:
-    """What can be refused before a weight is read; gives the source's configuration."""
+    """Check the arguments before weights are read; return the configuration of the source."""
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} holds no config.json; give the folder of a checkpoint")
     if out.resolve() == folder.resolve():

@@ -1,8 +1,8 @@
-"""Turn the residual stream of an encoder so that its first dimensions carry the most, and nothing else changes.
+"""Rotate the residual stream of an encoder to its principal axes; the embeddings stay the same.
 
-Pruning keeps whole dimensions. In a space without preferred axes (a bag of sub-words, a contrastive space) half of the
-dimensions carry half of the space; half of its principal axes carry far more. RMSNorm does not see a rotation once its
-weights stand in the projections that read it, so the turned encoder is the old one in other coordinates (SliceGPT,
+Pruning keeps whole dimensions. In a space without preferred axes (static embeddings, a contrastive space) half of the
+dimensions hold half of the variance; half of the principal axes hold far more. A rotation does not change RMSNorm if
+its weights are moved into the projections that read it, so the rotated encoder computes the same function (SliceGPT,
 Ashkboos et al. 2024, with one rotation for all layers).
 """
 
@@ -26,7 +26,7 @@ def rotate_to_principal_axes(
     texts: Sequence[str],
     lang: str | Sequence[str | None] | None = None,
 ) -> Tensor:
-    """Changes the encoder in place: dimensions become the principal axes of its pooled states, the strongest first.
+    """Rotate the encoder in place: its dimensions become the principal axes of its pooled states, the largest first.
 
     Args:
         texts, lang: the sample, and its language or languages; None is "Unspecified language".

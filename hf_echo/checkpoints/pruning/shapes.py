@@ -1,6 +1,6 @@
-"""Shapes of smaller encoders: OS Table 36, "half", or any, checked against the model that they are cut from.
+"""Shapes of smaller encoders: OS Table 36, "half", or given fields, checked against the model to be pruned.
 
-A shape is a dict of `FIELDS`; what it leaves out stays as it is in the source. Nothing here reads a weight.
+A shape is a dict of `FIELDS`; a missing field keeps the value of the source. No weight is read here.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def read_shape(text: str) -> dict[str, int]:
     """`"hidden_size=512,num_hidden_layers=8"` -> {"hidden_size": 512, "num_hidden_layers": 8}.
 
     Raises:
-        ValueError: a part that is no FIELD=NUMBER, or a field that no shape has.
+        ValueError: a part that is not FIELD=NUMBER, or an unknown field.
     """
     shape = {}
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if not value.isdecimal():
-            raise ValueError(f"{part.strip()!r} is no part of a shape; write hidden_size=512,num_hidden_layers=8")
+            raise ValueError(f"{part.strip()!r} is not part of a shape; write hidden_size=512,num_hidden_layers=8")
         shape[name] = int(value)
     _check_names(shape)
     return shape
@@ -54,7 +54,7 @@ def read_shape(text: str) -> dict[str, int]:
 def resolve_shape(
     config: EchoConfig, size: str | None = None, shape: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """The whole shape of a model to be cut from `config`; `shape` goes before the fields of `size`.
+    """The complete shape of a pruned model; fields of `shape` override those of `size`.
 
     Raises:
         ValueError: nothing asked for, an unknown size or field, or a shape that `check_shape` refuses.
@@ -74,7 +74,7 @@ def resolve_shape(
 
 
 def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
-    """Whether one can be cut from the other.
+    """Check that a model of `source` can be pruned to `shape`.
 
     Raises:
         ValueError: a number below 1 or above the source's, heads that do not divide, groups wider than the source's.
@@ -87,7 +87,7 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
     heads, groups = shape["num_attention_heads"], shape["num_key_value_heads"]
     if heads % groups:
         raise ValueError(
-            f"num_attention_heads {heads} is no multiple of num_key_value_heads {groups}: "
+            f"num_attention_heads {heads} is not a multiple of num_key_value_heads {groups}: "
             "each key and value head serves as many query heads"
         )
     widest = source["num_attention_heads"] // source["num_key_value_heads"]
@@ -98,7 +98,7 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
         )
     if shape["hidden_size"] % heads:
         raise ValueError(
-            f"hidden_size {shape['hidden_size']} is no multiple of num_attention_heads {heads}, as Llama asks"
+            f"hidden_size {shape['hidden_size']} is not a multiple of num_attention_heads {heads}, as Llama asks"
         )
     if shape["head_dim"] % 2:
         raise ValueError(f"head_dim {shape['head_dim']} is odd: rotary positions turn pairs of values")
@@ -129,7 +129,7 @@ def layers_to_keep(source: int, count: int) -> list[int]:
 def half_shape(config: EchoConfig) -> dict[str, int]:
     """The largest shape with at most half of the encoder's parameters, all its fields cut by about the same share.
 
-    Key and value heads are whole, so their share is the nearest to it; head_dim stays, and so do two layers.
+    Key and value heads are rounded to whole ones; head_dim and at least two layers stay.
     """
     limit = encoder_parameters(config) / 2
     steps = range(1, 128)
@@ -153,7 +153,7 @@ def _part(config: EchoConfig, share: float) -> dict[str, int | None]:
 
 
 def encoder_parameters(config: EchoConfig, shape: Mapping[str, int] | None = None) -> int:
-    """Parameters of the encoder, of this shape where one is given, without making it."""
+    """Number of parameters of the encoder, or of one of this shape; no weight is allocated."""
     changed = EchoConfig.from_dict(config.to_dict() | {"decoder": None} | dict(shape or {}))
     with torch.device("meta"):
         return EchoEncoder(changed).num_parameters()

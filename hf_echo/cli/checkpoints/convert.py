@@ -67,7 +67,7 @@ def convert_whiten(
     source: Annotated[str, typer.Argument(help="Encoder or training checkpoint: folder.")],
     nway: Annotated[str, typer.Argument(help="Sentences in all languages: a file with id, lang, text.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
-    shrinkage: Annotated[float, typer.Option(help="The larger, the less changes.")] = 1.0,
+    shrinkage: Annotated[float, typer.Option(help="Regularisation: a larger value changes less.")] = 1.0,
 ) -> None:
     """Scale down the directions in which translations of one sentence differ (WCCN), in the encoder's projection."""
     from ...cards.model_card import write_checkpoint_card

@@ -27,7 +27,9 @@ def prune(
     ] = None,
     importance: Annotated[
         str,
-        typer.Option(help="What stays: by weight, by activation, plain (the first ones), or principal axes."),
+        typer.Option(
+            help="How to choose what to keep: weight, activation, plain (the first ones), or principal (axes)."
+        ),
     ] = "weight",
     calibration: Annotated[Path | None, typer.Option(help="For activation and principal: texts, one a line.")] = None,
     lang: Annotated[str | None, typer.Option(help="Language of these texts; unspecified without.")] = None,

@@ -186,7 +186,11 @@ def _folds(count: int, folds: int, rng: np.random.Generator) -> list[np.ndarray]
 
 
 def _predict_shuffled(model, x, part, feature: int, repeats: int, rng) -> np.ndarray:
-    """Predictions (repeats, len(part)) with one column permuted among the held-out languages."""
+    """Predictions (repeats, len(part)) with one column permuted among the held-out languages.
+
+    scikit-learn's `permutation_importance` returns one score per permutation; the interval over languages needs the
+    prediction of each language.
+    """
     many = np.tile(x[part], (repeats, 1))
     many[:, feature] = np.concatenate([rng.permutation(x[part, feature]) for _ in range(repeats)])
     return model.predict(many).reshape(repeats, len(part))

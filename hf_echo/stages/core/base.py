@@ -1,7 +1,7 @@
 """Core of every stage: loss parts by name, batches of a sampler, evaluation on dev sets, exact resume.
 
-A stage says its sampler, its collator and its loss parts; the mathematics is in `hf_echo.losses`. Nothing here knows
-what a row is (text, audio, document) or whether there is a decoder.
+A stage defines its sampler, its collator and its loss parts; the formulas are in `hf_echo.losses`. Nothing here
+depends on the kind of row (text, audio, document) or on a decoder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Attention under bf16 autocast on a CPU.
 
-torch's kernel goes back through bf16 attention about five times as slowly as through float32 (torch 2.13, AMX: 82
-against 18 ms for 128 sentences of 32 tokens), which takes more than bf16 gains in all the products of a layer.
+The backward pass of torch's attention kernel is about five times as slow in bf16 as in float32 (torch 2.13, AMX: 82
+against 18 ms for 128 sentences of 32 tokens). That costs more than bf16 gains in the matrix products of a layer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 @contextmanager
 def float32_attention() -> Iterator[None]:
-    """While it lasts, "sdpa" of transformers computes in float32 under autocast on a CPU."""
+    """Context in which "sdpa" of transformers computes in float32 under autocast on a CPU."""
     attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
 
     def in_float32(module, query, key, value, attention_mask=None, **kwargs):

@@ -1,7 +1,7 @@
-"""What training on a CPU leaves behind in memory, given back to the system.
+"""Return free memory to the system while training on a CPU.
 
-Batches by token budget have many shapes, and glibc keeps what a shape left free for the next of its size: of two layers
-in batches of 32k tokens a process held 8.3 GB after 100 steps and 12 GB after 500, and used 1.4 GB of them.
+Batches by token budget have many shapes, and glibc keeps freed blocks for the next allocation of the same size. With
+two layers and batches of 32k tokens, a process held 8.3 GB after 100 steps and 12 GB after 500, and used 1.4 GB.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
-EVERY = 25  # steps; taking the memory anew costs well under a second
+EVERY = 25  # steps; allocating the memory again costs well under a second
 
 
 @functools.cache
@@ -21,6 +21,6 @@ def _malloc_trim():
 
 
 def give_back_memory() -> bool:
-    """Whether free memory went back to the system; without glibc nothing happens."""
+    """Return free memory to the system; False if nothing was returned, as always without glibc."""
     trim = _malloc_trim()
     return bool(trim and trim(0))

@@ -38,8 +38,8 @@ def check_shape(shape: dict[str, Any]) -> None:
 
 
 def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
-    """EchoConfig of a new model; `shape` holds its fields, and what is other in the decoder: `decoder_layers`, and
-    `decoder_vocab_size`, the first ids of the vocabulary that it knows (`vocabulary/order.py`).
+    """EchoConfig of a new model; `shape` holds its fields. The decoder has the same, except for
+    `decoder_layers` and `decoder_vocab_size`, the first ids of the vocabulary that it knows (`vocabulary/order.py`).
 
     Raises:
         ValueError: an unknown field, or values that do not fit together; named `shape.FIELD`.

@@ -63,7 +63,7 @@ def open_modular(folder: str | Path, languages: list[str] | None = None, **optio
     The code is that of this package, not the copy in the folder.
 
     Raises:
-        FileNotFoundError: the folder is no modular encoder, or a file of a language is missing.
+        FileNotFoundError: the folder is not a modular encoder, or a file of a language is missing.
         ValueError: a language is not in the model.
     """
     from sentence_transformers import SentenceTransformer

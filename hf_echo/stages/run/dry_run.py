@@ -1,4 +1,4 @@
-"""`hf-echo train RECIPE --dry-run`: what a recipe would train, on paper, and what keeps it from being trained here."""
+"""`hf-echo train RECIPE --dry-run`: what a recipe would train, and what is missing to train it here."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     values.setdefault("report_to", "none")
     check_report_to(f"{path}: report_to", values["report_to"])
     values = defaults_for_evaluation(stage, values) | values
-    # Not among the values: a run may go on, and a finished one be recognised, on a machine without.
+    # Not among the values: a run may resume, and a finished one be recognised, on a machine without it.
     fast = values["use_cpu"] and has_fast_bf16() and STAGES[stage].half_precision
     native = {"bf16": fast and not values.get("fp16")}
     return stage, *_parsed(path, kinds, native | defaults_for_log(values) | values), values
@@ -164,7 +164,7 @@ def read_values(path: Path, overrides: dict[str, Any] | None = None) -> dict[str
     """The fields of a recipe as its YAML file has them, with the overrides.
 
     Raises:
-        ValueError: no YAML mapping, or an override of a field inside of what is no mapping.
+        ValueError: not a YAML mapping, or an override inside a field that is not a mapping.
     """
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
@@ -290,7 +290,7 @@ def parse_overrides(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise ValueError(f"{pair!r} is no override; write key=value, for example max_steps=100")
+            raise ValueError(f"{pair!r} is not an override; write key=value, for example max_steps=100")
         try:
             out[key] = yaml.load(value, _Loader)
         except yaml.YAMLError:

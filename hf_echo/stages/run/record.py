@@ -1,7 +1,7 @@
-"""What a run writes down about itself (`recipe.json`), and whether the same command may continue or skip it.
+"""The record of a run (`recipe.json`): decides whether the same command resumes or skips the run.
 
-Contract: the record of this run and the one in its folder in; "finished", a checkpoint to continue from, or an error
-that says what differs. Records of earlier versions, which hold less, stay valid.
+Input: the record of this run and the record in its folder. Output: "finished", a checkpoint to resume from, or an error
+that names the difference. Records of earlier versions, which have fewer fields, stay valid.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ MACHINE = {
     "do_predict",
     "debug",
 }
-# How long, and how often it is measured and saved: a run that was killed may go on with other values.
+# How long, and how often it is measured and saved: a run that was killed may resume with other values.
 LENGTH = {
     "max_steps",
     "num_train_epochs",
@@ -126,7 +126,7 @@ def write_json(file: Path, content: Any) -> None:
 
 
 def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Of the content of a table: the file's name, time and format do not count, the order of rows does."""
+    """Fingerprint of the rows of a table, in order; the file's name, time and format do not change it."""
     digest = hashlib.blake2b(digest_size=16)
     batches = rows.iter(batch_size=10_000) if hasattr(rows, "iter") else rows
     for batch in batches:
@@ -139,7 +139,7 @@ def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def is_finished(out: Path, run: Mapping[str, Any], before: dict | None) -> bool:
-    """Whether the run in `out` is this one, to its end, and its weights are there."""
+    """Whether `out` holds the finished result of this run."""
     if before is None or not before.get("finished") or _settings(before, MACHINE) != _settings(run, MACHINE):
         return False
     if not whole_weights(out):
@@ -233,7 +233,7 @@ def _whole_tensors(folder: Path) -> bool:
 
 
 def check_output_folder(out: Path) -> None:
-    """Raises ValueError where a run could not be saved: said before the data are read."""
+    """Raises ValueError if a run could not be saved there; called before the data are read."""
     try:
         check_output(out, folder=True)
     except (OSError, ValueError) as error:

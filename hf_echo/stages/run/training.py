@@ -147,7 +147,7 @@ def _results(out: Path) -> dict[str, Any]:
 
 
 def _data_of_finished(rows: Rows, args: DataArguments) -> dict[str, str]:
-    """Fingerprints of the data as they are now; none where they are not here any more: nothing reads them again."""
+    """Fingerprints of the current data; empty if the data are gone, since a finished run does not read them."""
     try:
         return data_fingerprints(rows.load(args), rows.load_dev(args))
     except FileNotFoundError as error:
@@ -156,7 +156,7 @@ def _data_of_finished(rows: Rows, args: DataArguments) -> dict[str, str]:
 
 
 def _add_written_languages(model: Any, tokenized: TokenizedParallel) -> None:
-    """A decoder that learns will write the target languages, beside those that it wrote before."""
+    """Add the target languages to those that a trained decoder writes."""
     decoder = getattr(model, "decoder", None)
     if decoder is not None and any(parameter.requires_grad for parameter in decoder.parameters()):
         written = {*(decoder.config.languages or []), *tokenized.names["target_lang"]}

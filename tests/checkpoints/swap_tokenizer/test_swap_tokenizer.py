@@ -197,7 +197,7 @@ def test_dtype_and_frozen_parts_stay(model, toy_tokenizer, other_tokenizer):
 
 
 def test_generation_stops_at_the_end(model, toy, toy_trained, toy_tokenizer, texts):
-    """Words are spelt otherwise, so that the decoder is told all of its ids anew; it still ends its sentences."""
+    """Words are spelt otherwise, so that all ids of the decoder change; it still ends its sentences."""
     tokenizer, _ = permuted(extended(toy_tokenizer, [(visible(" cat")[:2], "z")]))
     tokenizer.backend_tokenizer.no_padding()
     swap_vocabulary(model, toy_tokenizer, tokenizer)

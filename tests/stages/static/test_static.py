@@ -49,7 +49,7 @@ def test_best_checkpoint(make_trainer, tmp_path, monkeypatch):
 
 
 def test_loss_by_hand(make_trainer, toy_data):
-    """Both directions of the softmax at scale 30; equal targets are no negatives of each other."""
+    """Both directions of the softmax at scale 30; equal targets are not negatives of each other."""
     trainer = make_trainer(language_drop=0.0)
     trainer.model.log_weight.data.normal_()
     rows = [toy_data[i] for i in (0, 1, 8, 15, 40)]
