@@ -74,21 +74,22 @@ def translation(checkpoint: Path, data: Path) -> dict:
             outputs["nearest"] += [pool[i] for i in hits]
             references += english[ids].tolist()
             drawn.append({"lang": lang, "source": texts[0], "translation": made[0], "reference": english[ids[0]]})
-        scores = {key: translation_scores(lines, references, spbleu=False) for key, lines in outputs.items()}
+        own = english[in_order(english.index)[:SENTENCES]].tolist()
+        rebuilt = list(translate(model, tokenizer, own, ENG, ENG, max_new_tokens=MOST_TOKENS))
         found["sets"][name] = {
             "sentences": len(references),
             "word_for_word": 100 * float(np.mean([a == b for a, b in zip(outputs["decoder"], references)])),
-            **{key: {"chrf": score.chrf, "bleu": bleu(outputs[key], references)} for key, score in scores.items()},
+            **{key: chrf_and_bleu(lines, references) for key, lines in outputs.items()},
+            "english_rebuilt": chrf_and_bleu(rebuilt, own),
         }
         if name == "everyday":
             found["examples"] = drawn[:EXAMPLES]
     return found
 
 
-def bleu(lines: list[str], references: list[str]) -> float:
-    from sacrebleu import corpus_bleu
-
-    return corpus_bleu(lines, [references]).score
+def chrf_and_bleu(lines: list[str], references: list[str]) -> dict[str, float]:
+    score = translation_scores(lines, references, spbleu=False)
+    return {"chrf": score.chrf, "bleu": score.bleu}
 
 
 def topics(encode, corpora: Path) -> dict:
