@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from hf_echo.inference.encode import pick_dtype
-from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+from hf_echo.inference.encode_speech import MAX_SECONDS, encode_speech, load_speech_encoder, seconds_batches
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.run.recipe import find_recipes, read_values
 from hf_echo.stages.speech_rows import new_config, new_extractor
@@ -35,6 +35,12 @@ def recordings(rows: int, seed: int = 0) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     seconds = np.clip(np.exp(rng.normal(1.4, 0.7, size=rows)), 1, 25)
     return [rng.normal(size=int(s * RATE)).astype(np.float32) / 10 for s in seconds]
+
+
+def padding(batches, lengths: list[int]) -> float:
+    """Share of padding in what the model reads: the most that packing could save."""
+    padded = sum(len(batch) * max(lengths[row] for row in batch) for batch in batches)
+    return round(1 - sum(lengths) / padded, 3)
 
 
 @torch.inference_mode()
@@ -77,7 +83,11 @@ def main() -> None:
         seconds["encode_speech"].append(clock() - start)
     speed = {name: total / statistics.median(times) for name, times in seconds.items()}
     cosine = (want * have).sum(1) / np.linalg.norm(want, axis=1) / np.linalg.norm(have, axis=1)
+    lengths = list(map(len, audio))
+    in_order = [range(start, min(start + args.batch, len(audio))) for start in range(0, len(audio), args.batch)]
+    by_seconds = seconds_batches(lengths, round(MAX_SECONDS["cpu"] * RATE))
     report = {
+        "padding": {"plain": padding(in_order, lengths), "encode_speech": padding(by_seconds, lengths)},
         "rows": args.rows,
         "seconds of audio": round(total, 1),
         "dtype": str(fast.dtype),

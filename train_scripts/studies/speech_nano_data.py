@@ -1,0 +1,89 @@
+"""Sentences that the recipe speech-nano speaks, and those that it measures on.
+
+    python train_scripts/studies/speech_nano_data.py CORPORA outputs/speech/texts
+
+Writes tables of text, lang, english: train_1.tsv and train_2.tsv (two halves, so that training can start when the
+first is spoken), dev.tsv, and test.tsv with 400 sentences per language. They are everyday sentences of Tatoeba; the
+measured ones are chosen by the hash of echo_nano_data.py, so echo-nano has not been trained on them either. Swahili has
+no Tatoeba sentences there: news, Wikipedia and Bible verses. Italian is only measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import echo_nano_data as everyday
+import nano_real_data as base
+import pandas as pd
+from nano_real_data import ENG
+
+HEARD = {ENG: 24_000, **dict.fromkeys(("deu_Latn", "fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn"), 6_000)}
+UNHEARD = ("ita_Latn",)
+SHORTEST, LONGEST = 10, 80  # characters; a longer clip costs more time and teaches no more characters per second
+LONGEST_SWAHILI = 130  # its sentences are news and verses
+TEST, DEV = 400, 60  # sentences per language
+PARTS = 2
+
+
+def in_bounds(table: pd.DataFrame) -> pd.DataFrame:
+    most = table.lang.map(lambda lang: LONGEST_SWAHILI if lang == "swh_Latn" else LONGEST)
+    unquoted = ~(table.text.str.contains('["\t]') | table.english.str.contains('["\t]'))  # plain TSV
+    return table[table.text.str.len().between(SHORTEST, most) & unquoted]
+
+
+def speech_rows(pairs: pd.DataFrame) -> pd.DataFrame:
+    """X->eng pairs -> rows text, lang, english, the English itself included; one row for each text."""
+    foreign = pd.DataFrame({"text": pairs.source, "lang": pairs.source_lang, "english": pairs.target})
+    english = pd.DataFrame({"text": pairs.target, "lang": ENG, "english": pairs.target})
+    table = pd.concat([foreign, english[~pairs.source_lang.eq("swh_Latn").to_numpy()]])
+    return in_bounds(table).drop_duplicates(["lang", "text"]).sample(frac=1, random_state=0)
+
+
+def measured_pairs(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    swahili = [base.pairs_of_nway(dev[name], "id") for name in ("flores", "ntrex", "bible")]
+    swahili = pd.concat(swahili)
+    swahili = swahili[swahili.source_lang == "swh_Latn"]
+    return pd.concat([base.pairs_of_nway(everyday.everyday_table(corpora), "id"), swahili])
+
+
+def training_pairs(corpora: Path, held_out: set[str]) -> pd.DataFrame:
+    parts = [base.english_pairs(base.read(corpora, name)) for name in base.PARTS["tatoeba"]["files"]]
+    parts.append(base.english_pairs(base.read(corpora, base.PARTS["everyday"]["file"])))
+    nway = [("flores_sib.parquet", "index_id", {"split": "train"}), ("ntrex.parquet", "id", {})]
+    nway += [("tico19.parquet", "id", {}), ("bible.parquet", "verse_id", {"split": "train"})]
+    for name, key, equal in nway:
+        pairs = base.pairs_of_nway(base.read(corpora, name, **equal), key)
+        parts.append(pairs[pairs.source_lang == "swh_Latn"])
+    pairs = pd.concat(parts)
+    left = [pairs[side].map(everyday.letters).isin(held_out) for side in ("source", "target")]
+    return pairs[~(left[0] | left[1])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    everyday.use_parts()
+    base.LANGUAGES[:] = [*HEARD, *UNHEARD]
+    dev = base.dev_tables(args.corpora)
+    measured = measured_pairs(args.corpora, dev)
+    held_out = {everyday.letters(text) for side in ("source", "target") for text in measured[side]}
+    held_out |= {everyday.letters(text) for rows in dev.values() for text in rows.text}
+    train, rows = speech_rows(training_pairs(args.corpora, held_out)), speech_rows(measured)
+    train = pd.concat(train[train.lang == lang].head(most) for lang, most in HEARD.items())
+    train = train.sample(frac=1, random_state=1)
+    rows = rows.drop_duplicates(["lang", "english"])  # as many candidates as rows
+    test = pd.concat(rows[rows.lang == lang].head(TEST) for lang in (*HEARD, *UNHEARD))
+    rest = rows[~rows.text.isin(test.text)]
+    small = pd.concat(rest[rest.lang == lang].head(DEV) for lang in HEARD)
+    tables = {f"train_{part + 1}": train.iloc[part::PARTS] for part in range(PARTS)} | {"dev": small, "test": test}
+    for name, table in tables.items():
+        table.to_csv(args.out / f"{name}.tsv", sep="\t", index=False)
+        print(name, len(table), table.lang.value_counts().to_dict())
+
+
+if __name__ == "__main__":
+    main()
