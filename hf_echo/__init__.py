@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         SpectrumModel,
     )
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 __all__ = [
     "BlaserConfig",
     "BlaserModel",

@@ -23,6 +23,8 @@ from .language_table import (
 from .modeling.language_names_echo import LANGUAGE_NAMES
 from .utils.did_you_mean import nearest
 
+__all__ = ["LANGUAGES", "Language", "find_language", "is_language", "language"]
+
 
 @dataclass(frozen=True)
 class Language:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from .. import _submodule
 
+__all__ = ["METRICS", "metric_folder", "space_folder"]
+
 METRICS = ("xsim", "xsimpp")
 
 

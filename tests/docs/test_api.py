@@ -1,0 +1,52 @@
+"""docs/api.md names what the modules export: no more, no less, and every public folder is on it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW = re.compile(r"^\| `(hf_echo[\w.]*)` \| [^|]+ \| (.+) \|$", re.MULTILINE)
+# What is in them is exported by `hf_echo`; checkpoints carry copies of modeling/.
+NOT_IMPORTED_FROM = ("hf_echo.modeling", "hf_echo.pretrained")
+
+
+def page() -> dict[str, set[str]]:
+    """{module: names} of the tables."""
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    return {module: set(re.findall(r"`(\w+)`", names)) for module, names in ROW.findall(text)}
+
+
+def exporting(package: Path) -> set[str]:
+    """The folders under a package whose __init__.py has `__all__`, as dotted names."""
+    found = set()
+    for file in package.rglob("__init__.py"):
+        assigned = (node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign))
+        if any(getattr(target, "id", "") == "__all__" for node in assigned for target in node.targets):
+            found.add(".".join(file.parent.relative_to(package.parent).parts))
+    return {name for name in found if not name.startswith(NOT_IMPORTED_FROM)}
+
+
+def test_every_folder_that_exports_names_is_on_the_page():
+    assert exporting(ROOT / "hf_echo") <= set(page())
+
+
+def test_the_page_names_what_a_module_exports():
+    for module, names in page().items():
+        exported = set(importlib.import_module(module).__all__)
+        assert names == exported, f"{module}: add {exported - names}, remove {names - exported} in docs/api.md"
+
+
+def test_every_name_can_be_imported():
+    for module, names in page().items():
+        loaded = importlib.import_module(module)
+        assert all(hasattr(loaded, name) for name in names), module
+
+
+def test_folders_with_exports_are_found(tmp_path):
+    for folder, text in (("a", "__all__ = ['x']"), ("b", "x = 1"), ("a/c", "__all__ = []")):
+        (tmp_path / "p" / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "p" / folder / "__init__.py").write_text(text)
+    assert exporting(tmp_path / "p") == {"p.a", "p.a.c"}
