@@ -1,15 +1,16 @@
 """What the models of spectrum-nano can do on news documents, for docs/trials/spectrum.md.
 
     python train_scripts/studies/spectrum_report.py outputs/spectrum outputs/spectrum-nano
+    python train_scripts/studies/spectrum_report.py outputs/spectrum outputs/smollm2 --rebuild outputs/smollm2/rebuild
 
 Prints next-sentence retrieval, the negative log likelihood of a document's text given its own embeddings, those of
 another document and none, and BLEU of documents rebuilt from their embeddings. Embeddings are of five languages, the
-text is English.
+text is English. With --rebuild only the negative log likelihood of documents that this checkpoint rebuilds.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -63,11 +64,37 @@ def by_embeddings(model, vectors: list[np.ndarray], make) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
 
 
-def main(data: Path, models: Path) -> None:
+def rebuild_report(folder: Path, vectors: dict[str, list[np.ndarray]], texts: list[list[str]]) -> tuple:
+    """Print the NLL of the first sentences of each document by language; returns model, tokenizer and prompt."""
+    model = SpectrumForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = [[sentence[:TOKENS] for sentence in tokenizer.text_ids(row)] for row in texts]
+    end, space = model.config.decoder.eos_token_id, tokenizer.text_ids([" "])[0]
+    start = prompt_ids(model.config, tokenizer, REBUILD)
+
+    def rebuilt(own: torch.Tensor, i: int) -> PackedDocument:
+        joined = [token for sentence in ids[i][:FIRST] for token in (*sentence, *space)][:200]
+        return PackedDocument(own, len(own), [Segment([*start, *joined, end], len(start), len(own) + 1)])
+
+    for lang in LANGUAGES:
+        print(folder.name, lang, by_embeddings(model, [v[:FIRST] for v in vectors[lang]], rebuilt), flush=True)
+    return model, tokenizer, start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder of spectrum_data.py")
+    parser.add_argument("models", type=Path, help="folder of spectrum-nano; embeddings are kept in its cache")
+    parser.add_argument("--rebuild", type=Path, help="measure only this checkpoint of the stage spectrum_prefix")
+    args = parser.parse_args()
+    data, models = args.data, args.models
     rows = {lang: load_documents(data / f"news_{lang}.jsonl") for lang in LANGUAGES}
     texts = rows["eng_Latn"]["sentences"]
     cache = str(models / "cache")
     vectors = {lang: split(DevDocuments(rows[lang], ENCODER, cache).embeddings(), texts) for lang in LANGUAGES}
+    if args.rebuild:
+        rebuild_report(args.rebuild, vectors, texts)
+        return
 
     tower = SpectrumModel.from_pretrained(models / "1_tower", dtype=torch.float32)
     for candidates in ("others", "unread"):
@@ -81,7 +108,7 @@ def main(data: Path, models: Path) -> None:
     ids = [[sentence[:TOKENS] for sentence in tokenizer.text_ids(row)] for row in texts]
     model = SpectrumForCausalLM.from_pretrained(models / "2_sentences", dtype=torch.float32).eval()
     end = model.config.decoder.eos_token_id
-    prompt, space = model.config.prompt_ids, tokenizer.text_ids([" "])[0]
+    prompt = model.config.prompt_ids
 
     def next_sentences(own: torch.Tensor, i: int) -> PackedDocument:
         return PackedDocument(own, segments=sentence_segments(ids[i], prompt, end))
@@ -89,16 +116,7 @@ def main(data: Path, models: Path) -> None:
     for lang in LANGUAGES:
         print("2_sentences", lang, by_embeddings(model, vectors[lang], next_sentences), flush=True)
 
-    model = SpectrumForCausalLM.from_pretrained(models / "3_prefix", dtype=torch.float32).eval()
-    start = prompt_ids(model.config, tokenizer, REBUILD)
-
-    def rebuilt(own: torch.Tensor, i: int) -> PackedDocument:
-        joined = [token for sentence in ids[i][:FIRST] for token in (*sentence, *space)][:200]
-        return PackedDocument(own, len(own), [Segment([*start, *joined, end], len(start), len(own) + 1)])
-
-    for lang in LANGUAGES:
-        print("3_prefix", lang, by_embeddings(model, [v[:FIRST] for v in vectors[lang]], rebuilt), flush=True)
-
+    model, tokenizer, start = rebuild_report(models / "3_prefix", vectors, texts)
     chosen = range(0, len(texts), 4)
     references, written = [" ".join(texts[i][:FIRST]) for i in chosen], []
     for i in chosen:
@@ -115,4 +133,4 @@ def main(data: Path, models: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main()
