@@ -14,15 +14,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import torch
-from echo_nano_report import ENG, FORTY_ONE, TWELVE, in_order, measure
+from echo_nano_report import ENG, FORTY_ONE, SETS, TWELVE, in_order, measure
 
-from hf_echo.data import load_nway
 from hf_echo.evaluation import evaluate_geometry, evaluate_xsim, measure_speed, translation_scores
 from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.inference import load_translator, translate
@@ -35,15 +35,24 @@ EXAMPLES = 10
 MOST_TOKENS = 60  # of a translation
 
 
-def hard_negatives(encode, data: Path) -> dict[str, float]:
-    """{set: xsim++ in percent}, mean of the twelve languages, with five negatives by rule per English sentence."""
-    found = {}
-    for name in ("flores", "ntrex"):
-        rows = [row for row in load_nway(str(data / f"dev_{name}.parquet")) if row["lang"] in (*TWELVE, ENG)]
-        english = {row["id"]: row["text"] for row in rows if row["lang"] == ENG}
-        made = {k: n for k, n in zip(english, hard_negatives_for(list(english.values()), 5), strict=True) if n}
-        found[name] = evaluate_xsim(encode, rows, negatives=made, same_text_is_right=True).average["xsimpp"]
-    return found
+def hard_negatives(encode, data: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """{set: xsim++ in percent}, mean of the twelve languages, with five negatives by rule per English sentence; and
+    {kind: percent of the sentences with a negative of this kind that chose it}, over all sets."""
+    found: dict[str, float] = {}
+    chosen, offered = Counter(), Counter()
+    for name in ("everyday", "flores", "ntrex"):
+        table = pd.read_parquet(data / f"dev_{name}.parquet")
+        english = table[table.lang == ENG].set_index("id").text
+        english = english[in_order(english.index)[: SETS[name]]]
+        table = table[table.lang.isin([*TWELVE, ENG]) & table.id.isin(english.index)]
+        made = {k: n for k, n in zip(english.index, hard_negatives_for(english.tolist(), 5), strict=True) if n}
+        rows = evaluate_xsim(encode, table.to_dict("records"), negatives=made, same_text_is_right=True)
+        found[name] = rows.average["xsimpp"]
+        for row in rows.rows:
+            own = [made[key] for key in table[table.lang == row["lang"]].id if key in made]
+            offered.update(kind for negatives in own for kind in {kind for _, kind in negatives})
+            chosen.update({k.split("/")[1]: n for k, n in row.items() if k.startswith("xsimpp_errors/")})
+    return found, {kind: 100 * chosen[kind] / number for kind, number in offered.most_common()}
 
 
 def translation(checkpoint: Path, data: Path) -> dict:
@@ -152,7 +161,7 @@ def report(model: Path, corpora: Path, data: Path) -> dict:
     encode = any_encoder(str(model))
     found: dict = {"speed": speed(encode, model, data)}  # first: peak memory is that of the process so far
     found["search"] = search(model, data)
-    found["xsimpp"] = hard_negatives(encode, data)
+    found["xsimpp"], found["errors_by_kind"] = hard_negatives(encode, data)
     found["topics"] = topics(encode, corpora)
     found["geometry"] = geometry(encode, data)
     found["translation"] = translation(model, data)
