@@ -1,0 +1,151 @@
+"""The speed of one machine as one JSON file, and which ratios became smaller since the last run.
+
+    python benchmarks/run.py [-n 1000] [--rounds 3]     # writes benchmarks/machines/PROCESSOR.json
+    python benchmarks/run.py --table                    # draws the table of docs/speed.md from these files
+
+Ratios are taken within one run on one thread, by CPU time, so they can be compared between runs on busy machines;
+sentences per second cannot. Encoding is compared with sentence-transformers' padded path on the same model in the
+dtype in which it opens here, decoding with `generate` in float32. A ratio that fell by more than a tenth is named; the
+exit code is 1 then, and the old file stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+MACHINES = Path(__file__).parent / "machines"
+PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
+BEGIN, END = "<!-- table of benchmarks/run.py -->", "<!-- end of the table -->"
+FALL = 0.9
+# Column of the table: the ratio in the JSON files. `encode` and decoding count in the faster dtype.
+COLUMNS = {
+    "encode, English": "encode, english",
+    "encode, ten languages": "encode, mixed",
+    "SentenceTransformer, English": "SentenceTransformer, english",
+    "greedy decoding": "greedy decoding",
+}
+
+
+def processor() -> dict[str, Any]:
+    """Name and instructions of this machine's processor."""
+    import torch
+
+    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    name = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    flags = set((re.search(r"^flags\s*: (.+)$", text, re.MULTILINE) or ["", ""])[1].split())
+    wanted = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+    return {
+        "name": name[1] if name else platform.processor() or platform.machine(),
+        "instructions": [flag for flag in wanted if flag in flags] or [torch.backends.cpu.get_cpu_capability()],
+    }
+
+
+def encode_ratios(report: Mapping[str, Any]) -> dict[str, float]:
+    """Of a report of encode_speed.py: times sentence-transformers' padded path."""
+    found = {}
+    for name, rows in report["sets"].items():
+        ours = [row["times_st"] for path, row in rows.items() if path.startswith("hf-echo encode")]
+        found[f"encode, {name}"] = max(ours)
+        found[f"SentenceTransformer, {name}"] = rows["ST, Echo"]["times_st"]
+    return found
+
+
+def translate_ratios(report: Mapping[str, Any]) -> dict[str, float]:
+    """Of a report of translate_speed.py: times `generate` in fp32."""
+    ours = [row["times_generate"] for path, row in report["paths"].items() if path.startswith("greedy_decode")]
+    return {"greedy decoding": max(ours)}
+
+
+def slower(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One line per ratio that is less than nine tenths of the last one, or that is missing."""
+    lines = []
+    for name, before in old["ratios"].items():
+        now = new["ratios"].get(name)
+        if now is None:
+            lines.append(f"{name}: {before:.2f} before, not measured now")
+        elif now < FALL * before:
+            lines.append(f"{name}: {before:.2f} before, {now:.2f} now")
+    return lines
+
+
+def table(machines: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown, one row per machine."""
+    rows = [["processor", "instructions", "torch", *COLUMNS], ["---", "---", "---", *["---:"] * len(COLUMNS)]]
+    for machine in machines:
+        ratios = [machine["ratios"].get(key) for key in COLUMNS.values()]
+        rows.append(
+            [
+                machine["processor"]["name"],
+                ", ".join(machine["processor"]["instructions"]),
+                machine["versions"]["torch"],
+                *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios),
+            ]
+        )
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def with_table(page: str, machines: Sequence[Mapping[str, Any]]) -> str:
+    """The page with the table between its two marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise ValueError(f"the page lacks {BEGIN} or {END}")
+    return f"{before}{BEGIN}\n{table(machines)}\n{END}{after}"
+
+
+def read_machines(folder: Path = MACHINES) -> list[dict[str, Any]]:
+    return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+
+
+def run(script: str, *options: str) -> dict[str, Any]:
+    """The JSON of another benchmark."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "report.json"
+        command = [sys.executable, Path(__file__).parent / script, "--threads", "1", "--json", out, *options]
+        subprocess.run(command, check=True)
+        return json.loads(out.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", type=int, default=1000, help="sentences")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--table", action="store_true", help="only draw the table again")
+    args = parser.parse_args()
+    MACHINES.mkdir(exist_ok=True)
+    if not args.table:
+        import hf_echo
+
+        nano = ["--model", str(hf_echo.pretrained("echo-nano"))]
+        options = ["-n", str(args.n), "--rounds", str(args.rounds)]
+        ratios = encode_ratios(run("encode_speed.py", *nano, *options))
+        ratios |= translate_ratios(run("translate_speed.py", *nano, *options))
+        packages = ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
+        machine = {
+            "processor": processor(),
+            "versions": {"hf-echo": hf_echo.__version__, **{name: version(name) for name in packages}},
+            "model": "echo-nano",
+            "sentences": args.n,
+            "rounds": args.rounds,
+            "ratios": ratios,
+        }
+        name = re.sub(r"\W+", "-", machine["processor"]["name"].lower()).strip("-")
+        file = MACHINES / f"{name}.json"
+        if file.exists() and (lines := slower(json.loads(file.read_text(encoding="utf-8")), machine)):
+            raise SystemExit("slower than in " + str(file) + ":\n" + "\n".join(lines))
+        file.write_text(json.dumps(machine, indent=2) + "\n", encoding="utf-8")
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), read_machines()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""benchmarks/run.py: which ratio became smaller, and the table of docs/speed.md."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("benchmark_run", ROOT / "benchmarks" / "run.py")
+run = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(run)
+
+MACHINE = {
+    "processor": {"name": "A chip", "instructions": ["avx2", "amx_bf16"]},
+    "versions": {"torch": "2.13.0"},
+    "ratios": {
+        "encode, english": 4.0,
+        "encode, mixed": 5.0,
+        "SentenceTransformer, english": 3.0,
+        "greedy decoding": 2.0,
+    },
+}
+
+
+def test_a_ratio_that_fell_by_more_than_a_tenth_is_named():
+    new = MACHINE | {"ratios": {"encode, english": 3.59, "encode, mixed": 4.51, "greedy decoding": 9.0}}
+    assert run.slower(MACHINE, new) == [
+        "encode, english: 4.00 before, 3.59 now",
+        "SentenceTransformer, english: 3.00 before, not measured now",
+    ]
+    assert run.slower(MACHINE, MACHINE) == []
+
+
+def test_the_faster_dtype_counts():
+    rows = {"ST, Echo": {"times_st": 2.5}, "hf-echo encode, fp32": {"times_st": 2.0}, "bound": {"times_st": 9.0}}
+    report = {"sets": {"english": rows | {"hf-echo encode, bf16": {"times_st": 4.0}}, "mixed": rows}}
+    assert run.encode_ratios(report) == {
+        "encode, english": 4.0,
+        "SentenceTransformer, english": 2.5,
+        "encode, mixed": 2.0,
+        "SentenceTransformer, mixed": 2.5,
+    }
+    paths = {"generate, fp32": {"times_generate": 1.0}, "greedy_decode, fp32": {"times_generate": 3.0}}
+    assert run.translate_ratios({"paths": paths}) == {"greedy decoding": 3.0}
+
+
+def test_the_table_stands_between_its_marks():
+    page = f"# Speed\n{run.BEGIN}\nold\n{run.END}\nthe end\n"
+    new = run.with_table(page, [MACHINE])
+    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 4.0 | 5.0 | 3.0 | 2.0 |" in new
+    assert "old" not in new and new.endswith("\nthe end\n") and run.with_table(new, [MACHINE]) == new
+    with pytest.raises(ValueError, match="the page lacks"):
+        run.with_table("# Speed", [MACHINE])
+
+
+def test_the_page_shows_the_machines_in_the_repository():
+    page = run.PAGE.read_text(encoding="utf-8")
+    assert run.with_table(page, run.read_machines()) == page
