@@ -28,7 +28,7 @@ from .pruning.shapes import FIELDS
 
 logger = logging.getLogger(__name__)
 
-CROSS_ATTENTION = ("copy", "random")
+CROSS_ATTENTION = ("copy", "random", "zero")
 SHAPE = (
     *FIELDS,
     "hidden_act",
@@ -60,7 +60,9 @@ def convert_llama(
     Args:
         source: a folder, a Hub name, or a GGUF file (its blocks are unpacked).
         out: folder to save the training checkpoint in; None saves nothing.
-        cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" at random (ECHO 4.1).
+        cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" at random (ECHO 4.1), "zero"
+            as "copy" but with output 0: the decoder starts as the language model, which Spectrum needs, where only
+            cross-attention learns (docs/trials/spectrum.md).
         bottleneck: the decoder reads the sentence embedding; by default all encoder states, as in stage 1.
         max_length: longest encoder input in tokens; `EchoTokenizer.on_long` rules what is longer.
         dtype: of the weights; None keeps the checkpoint's own.
@@ -222,4 +224,6 @@ def _add_decoder(state: dict[str, torch.Tensor], config: EchoDecoderConfig, cros
                 tensor.zero_()
             else:
                 tensor.normal_(std=config.initializer_range)
+        elif cross_attention == "zero" and ".o_proj." in inner:
+            tensor.zero_()
         state[f"decoder.model.{crossed}"] = tensor

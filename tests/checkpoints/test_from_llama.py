@@ -175,6 +175,21 @@ def test_copied_cross_attention_is_the_self_attention(rich):
         assert torch.equal(layer.cross_attention_layernorm.weight, layer.input_layernorm.weight)
 
 
+def test_cross_attention_of_output_zero_leaves_the_llama_and_learns(rich):
+    silent, _ = convert_llama(rich, cross_attention="zero")
+    batch = raw_batch(rich)
+    memory = hf_echo.modeling.modeling_echo.BaseModelOutput(last_hidden_state=torch.randn(len(TEXTS), 5, 64))
+    logits = silent.decoder(decoder_input_ids=batch["input_ids"], encoder_outputs=memory).logits
+    known = len(AutoTokenizer.from_pretrained(rich))
+    with torch.no_grad():
+        want = LlamaForCausalLM.from_pretrained(rich).eval()(input_ids=batch["input_ids"]).logits[..., :known]
+    torch.testing.assert_close(logits[..., :known], want, atol=1e-4, rtol=0)
+    logits.square().mean().backward()
+    for layer in silent.decoder.model.layers:
+        assert torch.equal(layer.cross_attn.v_proj.weight, layer.self_attn.v_proj.weight)
+        assert layer.cross_attn.o_proj.weight.grad.abs().max() > 0  # the other matrices follow from the second step
+
+
 def test_random_cross_attention_is_fresh(rich):
     fresh, _ = convert_llama(rich, cross_attention="random")
     for layer in fresh.decoder.model.layers:
@@ -353,8 +368,8 @@ def test_wrong_sources_are_named_in_one_line(plain, tmp_path):
     with pytest.raises((ValueError, FileNotFoundError), match="AutoTokenizer cannot read") as mute:
         convert_llama(tmp_path / "mute")
     assert "\n" not in str(mute.value)
-    with pytest.raises(ValueError, match="cross_attention must be one of copy, random, not 'zero'"):
-        convert_llama(plain, cross_attention="zero")
+    with pytest.raises(ValueError, match="cross_attention must be one of copy, random, zero, not 'none'"):
+        convert_llama(plain, cross_attention="none")
 
 
 @pytest.mark.parametrize("load", [convert_llama, load_tokenizer])

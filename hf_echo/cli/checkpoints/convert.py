@@ -34,7 +34,9 @@ def convert_llama(
     out: Annotated[Path, typer.Argument(help="Folder of the Echo checkpoint.")],
     embedding_size: Annotated[int, typer.Option(help="Size of the sentence embedding.")] = 1024,
     pooling: Annotated[str, typer.Option(help="cls or mean.")] = "cls",
-    cross_attention: Annotated[str, typer.Option(help="copy (of self-attention) or random.")] = "copy",
+    cross_attention: Annotated[
+        str, typer.Option(help="copy (of self-attention), random, or zero (copy with output 0, for Spectrum).")
+    ] = "copy",
 ) -> None:
     """An encoder-decoder from a language model: bidirectional encoder, decoder with cross-attention (OS 4.2)."""
     from ...cards.model_card import write_checkpoint_card
