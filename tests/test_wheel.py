@@ -1,0 +1,119 @@
+"""The wheel as users install it: alone in an empty environment, without extras. Needs an index of packages; minutes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import pytest
+import torch
+
+from .speech_toy import save_random_encoder
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("pyproject.toml", "LICENSE", "README.md", "hf_echo", "modeling", "train_scripts", "hub_cards")
+LARGEST = 45e6  # bytes of the wheel
+# Which torch build: CUDA by default on Linux, as in the Makefile.
+TORCH = os.environ.get("TORCH_INSTALL_ARGS", f"torch=={torch.__version__.split('+')[0]}").split()
+FILES = {
+    "in.txt": "Le chat dort.\nBonjour !\n",
+    "en.txt": "The cat sleeps.\nHello!\n",
+    "code.py": "def f(x):\n    '''Doc.'''\n    return x\n",
+    "x.usfm": "\\id GEN\n\\c 1\n\\p\n\\v 1 In\n",
+    "a.po": 'msgid "a"\nmsgstr "b"\n',
+    "speech.tsv": "audio\ttext\tlang\na.wav\thello\teng_Latn\n",
+}
+# What needs an extra, and the extra that its one line names.
+EXTRAS = {
+    "mine in.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv --index Flat": "faiss",
+    "encode --executor ray in.txt out.npy": "ray",
+    "encode --audio a.wav out.npy --model speech": "speech",
+    "evaluate speech --model speech --data speech.tsv": "speech",
+    "evaluate cost --plot cost.png": "plots",
+    "report echo-nano --data in.txt --out report": "plots",
+    "space": "space",
+    "data code code.py --language python --out code.jsonl": "code",
+    "data segment in.txt --lang fra_Latn --out sentences.txt": "segment",
+    "data bible x.usfm --out bible.jsonl": "bible",
+    "data speech in.txt spoken": "speech",
+    "modular start echo-nano modular": "modular",
+}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory) -> Path:
+    """Folder of an environment that holds torch, the wheel and what it asks for, and a working folder `work`."""
+    place = tmp_path_factory.mktemp("empty")
+    (place / "source").mkdir()
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, place / "source" / name, **({"symlinks": True} if copy is shutil.copytree else {}))
+    code = f"import setuptools.build_meta as b; print(b.build_wheel({str(place)!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=place / "source", check=True, capture_output=True)
+    (wheel,) = place.glob("*.whl")
+    assert wheel.stat().st_size < LARGEST
+    subprocess.run([sys.executable, "-m", "venv", place / "env"], check=True)
+    pip = [place / "env" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    subprocess.run([*pip, *TORCH, wheel], check=True)
+    work = place / "work"
+    work.mkdir()
+    for name, text in FILES.items():
+        (work / name).write_text(text, encoding="utf-8")
+    with wave.open(str(work / "a.wav"), "wb") as sound:
+        sound.setnchannels(1), sound.setsampwidth(2), sound.setframerate(16_000)
+        sound.writeframes(bytes(32_000))
+    save_random_encoder(work / "speech")
+    return place
+
+
+def run(empty: Path, *command) -> subprocess.CompletedProcess:
+    """A program of the environment, in `work`, without this checkout and without the Hub."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
+    environment = kept | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(empty / "home")}
+    program, *arguments = map(str, command)
+    return subprocess.run(
+        [empty / "env" / "bin" / program, *arguments],
+        cwd=empty / "work",
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+
+def test_the_ten_lines_of_the_readme_run(empty):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[:1]
+    (empty / "work" / "ten.py").write_text(code + "\nprint(hf_echo.__file__, french.shape)\n", encoding="utf-8")
+    done = run(empty, "python", "ten.py")
+    assert done.returncode == 0, done.stderr
+    assert str(empty / "env") in done.stdout and done.stdout.endswith("(384,)\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "tour",
+        "encode --lang fra_Latn in.txt out.npy",
+        "translate in.txt --from fra_Latn",
+        "mine in.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out mined.tsv",
+        "train nano --dry-run",
+        "--version",
+    ],
+)
+def test_commands_run_without_extras(empty, arguments):
+    done = run(empty, "hf-echo", *arguments.split())
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments", EXTRAS)
+def test_a_missing_extra_is_one_line(empty, arguments):
+    done = run(empty, "hf-echo", *arguments.split())
+    assert done.returncode == 2
+    assert f"hf-echo[{EXTRAS[arguments]}]" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
