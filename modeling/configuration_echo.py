@@ -63,7 +63,9 @@ class EchoDecoderConfig(LlamaConfig):
         _sizes_are_positive(self, "embedding_size")
 
     def to_dict(self):
-        return super().to_dict() | {"auto_map": dict(REMOTE_DECODER_CODE)}
+        values = super().to_dict() | {"auto_map": dict(REMOTE_DECODER_CODE)}
+        values.pop("_name_or_path", None)  # inside an EchoConfig it would keep a path of this machine
+        return values
 
 
 @strict

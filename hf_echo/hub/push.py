@@ -6,6 +6,7 @@ never a mixture. A version is never changed: the same content again does nothing
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,33 @@ def plan(
     folder, kind = Path(folder), kind or kind_of(folder)
     files = [(file, (folder / file).stat().st_size) for file in files_of(folder, kind)]
     return kind, files, list(upload_problems(folder, kind, license=license))
+
+
+def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None) -> str | None:
+    """What the Hub's validator says against the card, on one line; None where it takes the card.
+
+    Args:
+        license: that the push will write into the card.
+
+    Raises:
+        ConnectionError: the Hub does not answer.
+    """
+    from huggingface_hub import RepoCard
+
+    card = RepoCard((Path(folder) / "README.md").read_text(encoding="utf-8"))
+    if license:
+        card.data["license"] = license
+    try:
+        card.validate(repo_type=kind)
+    except ValueError as error:
+        try:
+            said = [found["message"] for found in json.loads(str(error))["errors"]]
+        except (ValueError, KeyError, TypeError):
+            said = [str(error)]
+        return f"README.md: {' '.join('; '.join(said).split())}"
+    except Exception as error:  # the exceptions of the HTTP client vary with the version of huggingface_hub
+        raise ConnectionError((str(error).splitlines() or [type(error).__name__])[0]) from error
+    return None
 
 
 def differences(api: HfApi, folder: Path, repo: str, kind: str, revision: str) -> list[str]:

@@ -93,6 +93,8 @@ def upload_problems(folder: str | Path, kind: str, *, license: str | None = None
                 yield f"{file}: {path[0]!r} is a path of this machine; write a name that others can use"
     if kind == "model":
         yield from _model_problems(folder)
+    if kind == "space":
+        yield from _space_problems(folder)
     yield from card_problems(folder, license=license)
 
 
@@ -130,6 +132,17 @@ def card_problems(folder: Path, *, license: str | None = None) -> Iterator[str]:
     for code in [languages] if isinstance(languages, str) else languages:
         if not LANGUAGE.fullmatch(str(code)):
             yield f"README.md: language {code!r} is not an ISO 639 code such as fr or fra"
+
+
+def _space_problems(folder: Path) -> Iterator[str]:
+    try:
+        data = card_data(folder)
+    except ValueError:
+        return  # `card_problems` says so
+    if "sdk" not in data:
+        yield "README.md: sdk is missing; a Space needs one, such as sdk: gradio"
+    elif data["sdk"] in ("gradio", "streamlit") and not (folder / data.get("app_file", "app.py")).is_file():
+        yield f"{data.get('app_file', 'app.py')} is missing: the Space starts with it"
 
 
 def _model_problems(folder: Path) -> Iterator[str]:

@@ -67,7 +67,7 @@ KILLED = """
     from hf_echo.hub.push import differences, push
     folder, kind, large = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     module.LARGE_DATASET = large
-    api, name, outcomes = HfApi(), {"model": "model.safetensors", "dataset": "data/train-0.parquet"}[kind], []
+    api, name, outcomes = HfApi(), sys.argv[4], []
     def fail(after): urllib.request.urlopen(f"{api.endpoint}/_fail/{after}").read()
     for after in range(40):
         repo = f"tester/killed-{kind}-{large > 0}-{after}"
@@ -94,7 +94,8 @@ KILLED = """
 
 
 @pytest.mark.parametrize(
-    "kind, large", [("model", 1 << 40), ("dataset", 1 << 40), pytest.param("dataset", 0, marks=pytest.mark.slow)]
+    "kind, large",
+    [("model", 1 << 40), ("dataset", 1 << 40), ("space", 1 << 40), pytest.param("dataset", 0, marks=pytest.mark.slow)],
 )
 def test_killed_after_every_request(on_the_hub, model, tmp_path, kind, large):
     """`main` is the old version or the new one, and the same push again completes it."""
@@ -104,7 +105,11 @@ def test_killed_after_every_request(on_the_hub, model, tmp_path, kind, large):
         (folder / "data").mkdir(parents=True)
         (folder / "README.md").write_text(CARD)
         (folder / name).write_bytes(b"x")
-    outcomes = on_the_hub(KILLED, folder, kind, large)
+    if kind == "space":
+        folder, name = tmp_path / "space", "app.py"
+        write(folder, "README.md", CARD.replace("license", "sdk: gradio\napp_file: app.py\nlicense"))
+        write(folder, name)
+    outcomes = on_the_hub(KILLED, folder, kind, large, name)
     killed = [row[0] for row in outcomes]
     assert killed[-1] is False and all(killed[:-1]) and len(killed) > 5
     assert all(row[1] for row in outcomes)
@@ -206,6 +211,10 @@ def write(folder: Path, name: str, content: bytes | str = b"x") -> None:
         (lambda f: (f / "modules.json").unlink(), "modules.json is missing"),
         (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
         (lambda f: write(f, "config.json", '{"auto_map": {"AutoModel": "modeling_x.X"}}'), "modeling_x.py is missing"),
+        (
+            lambda f: write(f, "modules.json", '[{"type": "my_code.Module"}]'),
+            "my_code.py is missing: modules.json names",
+        ),
         (lambda f: (f / "README.md").unlink(), "README.md is missing"),
         (lambda f: write(f, "README.md", "# no header"), "license is missing"),
         (
@@ -223,6 +232,27 @@ def test_refused_before_anything_is_uploaded(model, change, problem):
     with pytest.raises(ValueError) as error:
         push(model, "tester/refused", version="1.0", kind="model")
     assert "\n" not in str(error.value) and str(model) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (lambda f: (f / "main.py").unlink(), "main.py is missing: the Space starts with it"),
+        (
+            lambda f: write(f, "README.md", "---\nsdk: gradio\nlicense: mit\n---\n"),
+            "app.py is missing: the Space starts",
+        ),
+        (lambda f: write(f, "README.md", "---\nlicense: mit\n---\n"), "README.md: sdk is missing"),
+        (lambda f: write(f, "voices.pkl"), "voices.pkl: a pickle"),
+        (lambda f: write(f, "main.py", "open('/home/me/x')"), "main.py: '/home/me' is a path of this machine"),
+    ],
+)
+def test_a_space_is_refused(tmp_path, change, problem):
+    write(tmp_path, "README.md", "---\nsdk: gradio\napp_file: main.py\nlicense: mit\n---\n")
+    write(tmp_path, "main.py")
+    assert list(upload_problems(tmp_path, "space")) == []
+    change(tmp_path)
+    assert any(problem in line for line in upload_problems(tmp_path, "space"))
 
 
 def test_addresses_and_vocabularies_are_no_paths_of_this_machine(model):
@@ -260,6 +290,21 @@ def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
     before = (model / "README.md").read_text()
     code, _, err = hf_echo_cli(*command, "--license", "mit")
     assert (code, err) == (0, "") and (model / "README.md").read_text() == before  # a dry run writes nothing
+
+
+def test_a_dry_run_asks_the_validator_of_the_hub(on_the_hub, model):
+    code = """
+        import json, sys
+        from pathlib import Path
+        from hf_echo.hub.push import ask_about_card, plan
+        folder, found = Path(sys.argv[1]), []
+        for header in ("license: mit", "license: my-own", "language: fra"):
+            (folder / "README.md").write_text(f"---\\n{header}\\n---\\n# Model\\n")
+            found.append(ask_about_card(folder, "model", license="apache-2.0" if "fra" in header else None))
+        print(json.dumps(found))"""
+    good, bad, given = on_the_hub(code, model)
+    assert good is None and given is None
+    assert '"license" must be one of' in bad and bad.startswith("README.md: ") and "\n" not in bad
 
 
 def test_stamp_names_repository_and_version():

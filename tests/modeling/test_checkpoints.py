@@ -83,6 +83,13 @@ def test_release_becomes_a_training_checkpoint_again(saved, tmp_path):
     assert_same(EchoForTranslation.from_pretrained(tmp_path / "again"), model)
 
 
+def test_no_path_of_this_machine_is_saved(saved, tmp_path):
+    """Opened in one folder and saved to another: what is saved would be refused by `hf-echo push`."""
+    folder = saved[2]
+    EchoForTranslation.from_pretrained(folder).save_pretrained(tmp_path / "again")
+    assert str(folder) not in (tmp_path / "again" / "config.json").read_text()
+
+
 def test_stage_one_stays_stage_one(make_model, tmp_path):
     model = make_model()
     model.bottleneck = False

@@ -37,7 +37,10 @@ def convert_sonar(
         typer.Option(help="SentencePiece model or tokenizer.json, or folder or Hub name of NLLB. A port has its own."),
     ] = None,
     decoder: Annotated[Path | None, typer.Option(help="File (.pt) of the decoder; it goes into OUT/decoder.")] = None,
-    license: Licence = "cc-by-nc-4.0",
+    license: Annotated[
+        str | None,
+        typer.Option("--license", help="Licence of the weights. Default: that of a port's README, or cc-by-nc-4.0."),
+    ] = None,
 ) -> None:
     """SONAR's text encoder and decoder without fairseq2: sentence-transformers opens OUT, without remote code."""
     from ...checkpoints import convert_sonar as run

@@ -33,7 +33,7 @@ def push(
     Run the same command again after an interruption: it completes the push. A version that is on the Hub with the same
     content is left as it is; with other content it is refused.
     """
-    from ...hub.push import plan
+    from ...hub.push import ask_about_card, plan
     from ...hub.push import push as push_folder
 
     if dry_run:
@@ -41,6 +41,11 @@ def push(
         for file, size in files:
             typer.echo(f"{size:>14,}  {file}")
         typer.echo(f"{sum(size for _, size in files):>14,}  bytes in {len(files)} files: {kind} {repo}, v{version}")
+        if not problems:
+            try:
+                problems += filter(None, [ask_about_card(folder, kind, license=license)])
+            except ConnectionError as error:
+                typer.echo(f"the Hub was not asked about the card: {error}")
         for problem in problems:
             typer.echo(f"problem: {problem}", err=True)
         raise typer.Exit(2 if problems else 0)

@@ -245,8 +245,10 @@ def test_a_port_is_completed(folder, files, expected, hf_echo_cli, tmp_path):
     port = tmp_path / "port"
     M2M100Encoder.from_pretrained(folder).save_pretrained(port)
     nllb_tokenizer(files["pieces"]).save_pretrained(port)
+    (port / "README.md").write_text("---\nlicense: cc-by-sa-4.0\n---\n")
     code, _, err = hf_echo_cli("convert", "sonar", port, tmp_path / "out")
     assert code == 0, err
+    assert "license: cc-by-sa-4.0" in (tmp_path / "out" / "README.md").read_text()
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     for (text, code), vector in zip(SHORT_AND_LONG, expected):
         assert np.abs(model.encode([text], prompt_name=code)[0] - vector).max() < 1e-5
