@@ -214,7 +214,7 @@ def test_wrong_files(place, text, message):
 
 @pytest.mark.parametrize("pair", ["max_steps", "=3", "a=[1"])
 def test_wrong_overrides(pair):
-    with pytest.raises(ValueError, match="no override; write key=value|not a YAML value"):
+    with pytest.raises(ValueError, match="not an override; write key=value|not a YAML value"):
         parse_overrides([pair])
 
 
