@@ -45,7 +45,9 @@ Executor = Annotated[
     str, typer.Option(help="Where to run: local (one process) or ray (the cluster at RAY_ADDRESS, or this machine).")
 ]
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Resume a stopped run, or start again.")]
-Dtype = Annotated[str, typer.Option(help="Precision: auto (bf16 where the device supports it natively), fp32 or bf16.")]
+Dtype = Annotated[
+    str, typer.Option(help="Precision: auto (bf16 where the device computes faster in it), fp32 or bf16.")
+]
 
 
 # Parameters that name output files; all other paths are inputs.

@@ -1,4 +1,4 @@
-"""Encode texts as embeddings, fast: batches by token budget, bf16 where the CPU or GPU supports it natively.
+"""Encode texts as embeddings, fast: batches by token budget, bf16 where it is faster than fp32.
 
 sentence-transformers sorts by characters and pads, which wastes half the work on mixed-language text. Here texts are
 sorted by tokens and divided by token budget; on a CPU batches are not padded (`modeling/packed_echo.py`). Rows are
@@ -24,7 +24,7 @@ from transformers import AutoModel, AutoTokenizer
 from ..modeling import EchoEncoder, EchoForTranslation
 from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
-from ..modeling.precision_echo import has_fast_bf16
+from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import check_texts
 from ..utils.hub import out_of_reach, packaged_model, remote_modules, snapshot, warn_unpinned
 
@@ -32,18 +32,19 @@ logger = logging.getLogger(__name__)
 
 
 def pick_dtype(dtype: str | torch.dtype, device: torch.device | str) -> torch.dtype:
-    """The torch dtype of a name: "fp32", "bf16", or "auto", which is bf16 where it is native, else fp32."""
+    """The torch dtype of a name: "fp32", "bf16", or "auto", which is bf16 where it is faster, else fp32."""
     if isinstance(dtype, torch.dtype):
         return dtype
+    if dtype == "auto":
+        return torch.bfloat16 if bf16_is_faster(device) else torch.float32
     names = {
-        "auto": torch.bfloat16 if has_fast_bf16(device) else torch.float32,
         "bf16": torch.bfloat16,
         "bfloat16": torch.bfloat16,
         "fp32": torch.float32,
         "float32": torch.float32,
     }
     if dtype not in names:
-        raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(names)}")
+        raise ValueError(f"dtype is {dtype!r}; it must be one of auto, {', '.join(names)}")
     return names[dtype]
 
 

@@ -21,7 +21,7 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeli
 import hf_echo
 from hf_echo.inference import encode, load_encoder, load_translator, translate
 from hf_echo.modeling import EchoTokenizer
-from hf_echo.modeling.precision_echo import has_fast_bf16
+from hf_echo.modeling.precision_echo import bf16_is_faster
 
 from .conftest import LANGUAGES, TEXTS
 
@@ -101,7 +101,7 @@ def test_an_old_processor_gets_float32_silently():
 
 def test_this_processor_gets_its_fast_dtype_silently():
     out, err = fresh(WAYS, NANO, CUDA_VISIBLE_DEVICES="")
-    dtype = "bfloat16" if has_fast_bf16() else "float32"
+    dtype = "bfloat16" if bf16_is_faster() else "float32"
     assert out == f"{{'torch.{dtype}'}}\n" * 4 + "{'torch.bfloat16'}\ntorch.float16\n"
     assert "loaded in" not in err and "Default prompt" not in err
 
@@ -124,7 +124,7 @@ def copy(folder, tmp_path) -> Path:
 
 @pytest.fixture
 def fast_bf16(monkeypatch):
-    monkeypatch.setattr("hf_echo.modeling.precision_echo.has_fast_bf16", lambda device="cpu": True)
+    monkeypatch.setattr("hf_echo.modeling.precision_echo.bf16_is_faster", lambda device="cpu": True)
 
 
 def steps(model, forward) -> list[torch.Tensor]:

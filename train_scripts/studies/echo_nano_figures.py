@@ -27,7 +27,7 @@ from hf_echo.evaluation import evaluate_geometry, evaluate_xsim, measure_speed, 
 from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.inference.encode import has_fast_bf16
+from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.synthesis import hard_negatives_for
 
 SENTENCES = 60  # translated per language
@@ -135,7 +135,7 @@ def speed(encode, checkpoint: Path, data: Path) -> dict:
         "encode": speeds(found),
         "translate": speeds(translated),
         "threads": torch.get_num_threads(),
-        "dtype": "bf16" if has_fast_bf16() else "fp32",
+        "dtype": "bf16" if bf16_is_faster() else "fp32",
     }
 
 
