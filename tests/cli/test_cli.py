@@ -254,8 +254,8 @@ def test_convert_llama(run, tmp_path):
     assert (model.config.embedding_size, model.config.pooling) == (8, "mean")
     have, want = model.encoder.layers[1].mlp.up_proj.weight, llama.model.layers[1].mlp.up_proj.weight
     assert torch.equal(have, want)
-    code, _, err = run("convert", "llama", tmp_path / "llama", tmp_path / "x", "--cross-attention", "zero")
-    assert code == 2 and one_line(err).startswith("hf-echo: ") and "zero" in err
+    code, _, err = run("convert", "llama", tmp_path / "llama", tmp_path / "x", "--cross-attention", "none")
+    assert code == 2 and one_line(err).startswith("hf-echo: ") and "none" in err
 
 
 def test_train_and_dry_run(run, files, toy):
