@@ -13,19 +13,19 @@ class Kind:
 
     Attributes:
         name: of the template hub_cards/open/NAME.md.j2, which says what the model is and opens it.
-        library, task, tags: fields of the header. Each card has the tag hf-echo, too.
+        library_name, task, tags: fields of the header. Each card has the tag hf-echo, too.
         base_model: on the Hub, where the lineage names files only.
     """
 
     name: str
     tags: tuple[str, ...]
-    library: str = "transformers"
+    library_name: str = "transformers"
     task: str = "sentence-similarity"
     base_model: str | None = None
 
 
 _ST = ("sentence-transformers", "feature-extraction")
-_STOCK = {"library": "sentence-transformers"}
+_STOCK = {"library_name": "sentence-transformers"}
 # By model_type of config.json; a folder of static embeddings has no such file, a modular encoder one of its backbone.
 KINDS: dict[str | None, Kind] = {
     None: Kind("static", ("sentence-transformers", "static-embeddings"), **_STOCK),

@@ -35,7 +35,7 @@ def stamp(text: str, repo: str, tag: str) -> str:
 
 
 def stamp_file(card: Path, repo: str, tag: str) -> None:
-    """Apply `stamp` to a README.md. Write nothing if the text does not change or there is no card."""
+    """Apply `stamp` to a README.md; an unchanged or missing card is not written."""
     if card.is_file() and (text := card.read_text(encoding="utf-8")) != (new := stamp(text, repo, tag)):
         card.write_text(new, encoding="utf-8")
 

@@ -45,7 +45,7 @@ def static(toy_tokenizer):
 
 @pytest.fixture
 def teacher(toy_data):
-    """What a frozen encoder says of each target: equal texts have equal vectors."""
+    """Embeddings of the targets by a frozen encoder: equal texts have equal vectors."""
     from hf_echo.inference.embedding_store import StoredRows
 
     keys, index = np.unique(toy_data.labels["target_key"], return_inverse=True)

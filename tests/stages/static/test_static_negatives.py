@@ -107,7 +107,7 @@ def test_equal_groups_reach_the_loader(toy_data, toy_tokenizer, tmp_path):
 
 
 def test_equal_groups_resume_exactly(toy_data, toy_tokenizer, tmp_path):
-    """Over the end of an epoch too: an unbroken run, and one that goes on from its checkpoint."""
+    """Also across the end of an epoch: a resumed run equals an unbroken one."""
 
     def run(name, checkpoint=None):
         torch.manual_seed(0)
