@@ -21,7 +21,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_echo import EchoConfig
-from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel
+from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel, refuse_without_config
 from .modeling_echo_decoder import EchoDecoder
 from .modeling_echo_encoder import EchoEncoder, EchoEncoderOutput
 
@@ -89,6 +89,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         """
         hub = {k: kwargs[k] for k in HUB_OPTIONS if k in kwargs}
         if config is None:
+            refuse_without_config(cls, str(pretrained_model_name_or_path))
             config = EchoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
         if getattr(config, "decoder", None) is not None:
             return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)

@@ -44,9 +44,11 @@ class EchoPreTrainedModel(PreTrainedModel):
 
         Raises:
             OSError: a weight file cannot be read.
-            ValueError: shapes differ from config.json, tensors are missing, or values are NaN or infinite.
+            ValueError: no config.json, shapes differ from it, tensors are missing, or values are NaN or infinite.
         """
         name, asked = pretrained_model_name_or_path, dtype if dtype is not None else torch_dtype
+        if name is not None and config is None:
+            refuse_without_config(cls, _place(name, kwargs))
         if name is not None and (reason := why_incomplete(Path(_place(name, kwargs)) / "tokenizer.json")):
             raise ValueError(reason)  # SentenceTransformer, which opens the model first, would not say why
         is_automatic = asked is None or (isinstance(asked, str) and asked == "auto")
@@ -113,6 +115,12 @@ class EchoProjection(nn.Linear):
 
 def _place(name, options: dict) -> str:
     return str(Path(str(name)) / (options.get("subfolder") or ""))
+
+
+def refuse_without_config(model_class: type, folder: str) -> None:
+    """Without config.json transformers builds a model of the default size, of many GiB."""
+    if Path(folder).is_dir() and not (Path(folder) / "config.json").is_file():
+        raise ValueError(f"{folder} has no config.json: it is not a checkpoint that {model_class.__name__} opens")
 
 
 def why_incomplete(file: Path) -> str | None:

@@ -20,7 +20,7 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeli
 
 import hf_echo
 from hf_echo.inference import encode, load_encoder, load_translator, translate
-from hf_echo.modeling import EchoTokenizer
+from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 from hf_echo.modeling.precision_echo import bf16_is_faster
 
 from .conftest import LANGUAGES, TEXTS
@@ -337,6 +337,15 @@ def test_a_damaged_configuration_is_named(copy, content):
         with pytest.raises(OSError, match=r"config\.json' is not a valid JSON file") as error:
             opens(str(copy))
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("opens", [EchoEncoder, EchoDecoder, EchoForTranslation])
+def test_a_folder_without_config_is_refused(copy, opens):
+    """transformers would build a model of the default size, of many GiB."""
+    (copy / "config.json").unlink()
+    shutil.rmtree(copy / "decoder")
+    with pytest.raises(ValueError, match=f"^{copy} has no config.json: it is not a checkpoint that [A-Za-z]+ opens$"):
+        opens.from_pretrained(copy)
 
 
 FILES = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
