@@ -4,12 +4,12 @@
     attention_mask  (rows, seq)
     masked_ids      (rows, seq): 80 % of the chosen tokens are the mask token, 10 % random tokens, 10 % unchanged
     labels          (rows, seq): the original token where one was chosen, -100 elsewhere
-    side            (n,): 0 or 1 by lot, for a stage that masks or reads only one text of a pair
+    side            (n,): 0 or 1 at random, for a stage that masks or reads only one text of a pair
     target_key      (n,): equal for equal target texts
     index           (n,): row of the dataset
 
-Only tokens of the text are masked, not special tokens or language prompts. Each row is masked independently. The lots
-depend on the seed and the rows alone, so a resumed run draws the same ones.
+Only tokens of the text are masked, not special tokens or language prompts. Each row is masked independently. The
+random numbers depend only on the seed and the rows, so a resumed run draws the same ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .collators import TranslationCollator, pad
 
 
 def check_masking(tokenizer: Any, name: str = "the tokenizer") -> None:
-    """Raises ValueError where a tokenizer cannot serve: no mask token, no CLS token, or CLS not in front."""
+    """Raises ValueError if a tokenizer cannot be used: no mask token, no CLS token, or CLS not in front."""
     if tokenizer.mask_token_id is None:
         raise ValueError(f"{name} has no mask token; give an encoder that was trained with one, such as XLM-R")
     if tokenizer.cls_token_id is None:

@@ -1,4 +1,4 @@
-"""What an encoder finds in collections: translations that nobody aligned, hard negatives, inconsistent descriptions."""
+"""Search in collections with an encoder: unaligned translations, hard negatives, inconsistent descriptions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pairs of two collections of embeddings by margin score (Artetxe and Schwenk 2019; LASER's mine_bitexts).
 
-Contract: embeddings in, row numbers and scores out; what the rows say is not known here. The margins are those
-of `evaluation.xsim`. Which pairs are offered:
+Input: embeddings; output: row numbers and scores. This module does not read the texts. The margins are those of
+`evaluation.xsim`. Candidate pairs by `retrieval`:
     forward       each source with its best target
     backward      each target with its best source
     intersection  pairs that are both
@@ -56,9 +56,9 @@ def mine(
     """Pairs (row of x, row of y) that look like translations, best first.
 
     Args:
-        x, y: (n, d) and (m, d) embeddings of any scale; arrays (memory-mapped will do), or lists of arrays that
+        x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), or lists of arrays that
             follow one another (shards). Only `block` rows of a side are read at a time.
-        k: neighbours each way, for the margin and as candidates; fewer where there are fewer rows.
+        k: neighbours each way, for the margin and as candidates; fewer if there are fewer rows.
         margin: "ratio", "distance" or None (the cosine itself).
         retrieval: "max", "forward", "backward" or "intersection".
         threshold: pairs below it are dropped; `best_threshold` finds one.

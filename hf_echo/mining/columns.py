@@ -1,6 +1,6 @@
 """Texts of a parallel dataset by language, encoded to disk once, and the neighbours of some among others.
 
-Contract: a dataset is read by block and never held in memory; of each row only numbers are kept. A folder holds the
+A dataset is read block by block and never held in memory; only numbers are kept of each row. A folder holds the
 embeddings of one column, pair of languages and model (`shards`), and a stopped search resumes (`search.blocks`).
 """
 
@@ -66,8 +66,8 @@ def best_of(queries: list, pool: list, k: int, index: str, work: Path, progress:
 def row_keys(dataset: Any, side: str, progress: bool = True) -> np.ndarray:
     """(rows,) uint64: equal for texts with the same normal form, in the same language.
 
-    Natural language: letters and digits, case folded. Code and mathematics live on their signs: only white space is
-    made single there.
+    Natural language: letters and digits, case folded. In code and mathematics every
+    sign counts: only runs of white space become one space.
     """
     keys = np.empty(len(dataset), np.uint64)
     for start, batch in _batches(dataset, [side, f"{side}_lang"], f"Reading {side}s", progress):
@@ -98,13 +98,13 @@ def first_of_each(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def places(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where each wanted key stands among keys that are all different."""
+    """Position of each wanted key among keys that are all different."""
     order = np.argsort(keys)
     return order[np.searchsorted(keys, wanted, sorter=order)]
 
 
 def sampled(rows: np.ndarray, size: int | None, seed: int) -> np.ndarray:
-    """At most `size` of the rows by lot, in order; None is all."""
+    """At most `size` rows, drawn at random, in order; None: all rows."""
     if size is None or len(rows) <= size:
         return rows
     return np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
@@ -115,7 +115,7 @@ def write_rows(
 ) -> None:
     """The dataset in the parallel schema as Parquet; `change` gets (first row, columns of a block) and may drop rows.
 
-    The file appears when it is whole.
+    The file appears when it is complete.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,7 +1,7 @@
 """Consistency filter (OS A.3, ECHO A.1.5): a description stays if it finds its own snippet first among N.
 
-N snippets of the same programming language are drawn by lot for the pool, and a row's own snippet is always in it.
-Snippets that differ in white space alone are one snippet.
+The pool is N random snippets of the same programming language and the row's own snippet. Snippets that differ only in
+white space count as one.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def filter_consistent(
 
     Args:
         dataset: a `datasets.Dataset` in the parallel schema.
-        encode: (texts, lang) -> (len(texts), d); the papers take CodeRankEmbed, any SentenceTransformer will do.
+        encode: (texts, lang) -> (len(texts), d); the papers use CodeRankEmbed; any SentenceTransformer works.
         snippets: "source" or "target", the side that holds code or mathematics; the other one describes it.
-        pool_size: N, the snippets of each language that compete; None is all.
+        pool_size: N, the number of snippets per language in the pool; None: all.
         index: a faiss index_factory string; "Flat" is exact.
-        work: embeddings and finished blocks (default: OUT.work), from which a stopped run resumes.
+        work: folder of embeddings and finished blocks (default: OUT.work); a stopped run resumes from it.
 
     Raises:
         ImportError: without faiss.

@@ -1,4 +1,4 @@
-"""Two text files in, a file of mined pairs out, with all that is large kept on disk."""
+"""Mine pairs from two text files into a file; texts and embeddings stay on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 @dataclass(frozen=True)
 class MiningReport(Result):
-    """`sources` and `targets`: rows that were searched; `pairs` written to `out`."""
+    """`sources` and `targets`: number of rows searched; `pairs` written to `out`."""
 
     sources: int
     targets: int
@@ -56,7 +56,7 @@ def mine_files(
 
     Args:
         encode: (texts, lang) -> (len(texts), d).
-        encode_target: the same for the target, where another encoder of the space reads it (speech and text).
+        encode_target: the same for the target, if another encoder of the same space reads it (speech and text).
         dedup: of equal lines of a file only the first is a candidate.
         executor: `LocalExecutor` (default) or `RayExecutor`; both write the same file. On a cluster every node must see
             both files, the model and `work` at the same paths, and `encode` should open its model by name

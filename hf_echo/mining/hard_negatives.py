@@ -2,7 +2,7 @@
 
 For each row of a parallel dataset, the targets of the pool nearest to its source, in the language of its own target.
 Left out are the row's target, every other target of the same source, texts with the same normal form as one of these
-or as the source, and texts whose cosine with the row's target says that they mean the same.
+or as the source, and texts whose cosine with the row's target shows that they mean the same.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def mine_negatives(
     Args:
         dataset: a `datasets.Dataset` in the parallel schema (`load_parallel`).
         encode: (texts, lang) -> (len(texts), d): an Echo checkpoint's `any_encoder`, or anybody's.
-        pool: another such dataset, whose targets are the candidates; None takes the dataset's own.
-        k: negatives a row; where exclusions leave fewer of the best k + 27, the row has fewer.
+        pool: another such dataset, whose targets are the candidates; None: those of the dataset.
+        k: negatives per row; a row has fewer if exclusions leave fewer of the best k + 27.
         max_cosine: a candidate whose cosine with the row's target is above it counts as the same text.
         pool_size: candidates of each target language, drawn by `seed`; None is all.
         index: a faiss index_factory string; "Flat" is exact.
-        work: embeddings and finished blocks (default: OUT.work), from which a stopped run resumes.
+        work: folder of embeddings and finished blocks (default: OUT.work); a stopped run resumes from it.
 
     Raises:
         ImportError: without faiss. ValueError: k or pool_size below 1, no pool for a language, `work` of another data

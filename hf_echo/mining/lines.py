@@ -1,7 +1,7 @@
-"""A text file of one sentence a line, read in passing and looked up by row, never held in memory.
+"""A text file with one sentence per line, read once and then looked up by row, never held in memory.
 
-A row is a line that counts: blank lines are left out, and with `dedup` all but the first of equal lines. Of
-each row only its place in the file is kept.
+Blank lines are no rows, and with `dedup` only the first of equal lines is a row. Only a row's position in the file is
+kept in memory.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A folder holds the embeddings of one file, language and model. A stopped run resumes at the first missing shard. A
 folder of another file, language or model is refused, not overwritten. The model is known by its embedding of one
-sentence, because `encode` may be any function and need not have files with a fingerprint.
+sentence, because `encode` may be any function, without files that have a fingerprint.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ def _encoded(lines: TextLines, encode: Encode, lang: str | None, start: int, sto
 
 
 def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int) -> None:
-    """Write down whose embeddings these are, or check it. A model is known by its embedding of one sentence."""
+    """Record which file, language and model the embeddings belong to, or check it.
+
+    The embedding of one sentence identifies the model.
+    """
     note = folder / "about.json"
     there = read_json(note) if note.exists() else None
     # In the language of the first run: another language alone does not make another model.

@@ -1,6 +1,6 @@
-"""How good mined pairs are against a gold list, and where to cut them (BUCC shared task).
+"""Score mined pairs against a gold list, and find the best threshold (BUCC shared task).
 
-Contract: pairs as (source, target) of any hashable names. Figures in percent.
+Pairs are (source, target) of any hashable names. Figures are in percent.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class PairScore(Result):
 
 
 def bucc_f1(found: Iterable[Pair], gold: Iterable[Pair]) -> PairScore:
-    """F1 of a set of pairs as BUCC counts it: a pair is right when gold holds that very pair.
+    """F1 of a set of pairs as in BUCC: a pair is right if it is in gold.
 
-    Raises ValueError where gold is empty.
+    Raises ValueError if gold is empty.
     """
     found, gold = set(found), _gold(gold)
     return _score(len(found), len(found & gold), len(gold))
 
 
 def best_threshold(mined: MinedPairs, gold: Iterable[tuple[int, int]]) -> PairScore:
-    """The threshold with the highest F1 on a development set: half-way between two neighbouring scores.
+    """The threshold with the highest F1 on a development set: the mean of two neighbouring scores.
 
     Of equal F1 the higher threshold is taken. `mined` must be without a threshold of its own; `MinedPairs.above`
-    applies the one found. Raises ValueError where there is nothing to choose from.
+    applies the one found. Raises ValueError if no pair was mined.
     """
     gold = _gold(gold)
     if not len(mined.scores):
