@@ -11,12 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from datasets import Dataset
 
 import hf_echo.stages as stages
+from hf_echo.data.documents import TASK_COLUMNS, TokenizedDocuments
 from hf_echo.data.speech.batches import SpeechRows, audio_lengths
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoEncoder, EchoSpeechEncoder
 from hf_echo.stages.core.cls_encoder import ClsEncoder
+from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
+from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech_rows import new_config
 
 RUNS = (
@@ -33,15 +37,14 @@ RUNS = (
     "speech",
     "mexma",
     "emma_x",
+    "spectrum_tower",
+    "spectrum_sentences",
 )
 GLOBAL_ROWS = 14
 
 
 def build(run: str, toy, world: int, output_dir, **changes):
     """The trainer of a run; a global batch has the same rows whatever the number of processes."""
-    stage = {"guided": "contrastive", "static_teacher": "static", "static_hard": "static"}.get(run, run)
-    name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
-    config, trainer = getattr(stages, f"{name}Config"), getattr(stages, f"{name}Trainer")
     tokenizer = toy.make_tokenizer()
     data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
     options = (
@@ -62,6 +65,11 @@ def build(run: str, toy, world: int, output_dir, **changes):
     )
     if run == "speech":
         return build_speech(world, options)
+    if run.startswith("spectrum"):
+        return build_spectrum(run, toy, tokenizer, world, options)
+    stage = {"guided": "contrastive", "static_teacher": "static", "static_hard": "static"}.get(run, run)
+    name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
+    config, trainer = getattr(stages, f"{name}Config"), getattr(stages, f"{name}Trainer")
     dev_sets = {"toy": stages.DevSet(toy.nway_rows())}
     if stage == "static":
         torch.manual_seed(5)
@@ -112,6 +120,22 @@ def build_speech(world: int, options: dict):
     data = SpeechRows(rows, toy["RATE"], audio_lengths(rows, toy["RATE"]))
     extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4)
     return stages.SpeechTrainer(model, args, train_dataset=data, tokenizer=extractor, teacher=teacher)
+
+
+def build_spectrum(run: str, toy, tokenizer, world: int, options: dict):
+    """Documents of 1 to 4 sentences: the processes hold unequal numbers of sentences and of tokens."""
+    parts = runpy.run_path(str(Path(__file__).parents[1] / "modeling" / "spectrum_toy.py"))
+    texts = [row["text"] for row in toy.nway_rows("train") if row["lang"] == "eng_Latn"]
+    rows = Dataset.from_list([{"sentences": texts[i : i + 1 + i % 4], "lang": "eng_Latn"} for i in range(42)])
+    rows = rows.map(lambda row: dict.fromkeys(TASK_COLUMNS))
+    data = TokenizedDocuments(rows, tokenizer, max_sentences=8, max_length=64)
+    embeddings = parts["embeddings"](data.sentences + 1).numpy()
+    options |= {"max_tokens": 10**6, "max_rows": GLOBAL_ROWS // world, "learning_rate": 0.05}
+    given = dict(train_dataset=data, tokenizer=tokenizer, embeddings=(embeddings,))
+    if run == "spectrum_tower":
+        return TowerTrainer(parts["make_tower"](), TowerConfig(**options), **given)
+    model = parts["make_spectrum"](decoder={"vocab_size": len(tokenizer)})
+    return SentencesTrainer(model, SentencesConfig(**options), **given)
 
 
 def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, options: dict):
