@@ -1,10 +1,12 @@
 """MEXMA and EMMA-X against a contrastive loss alone, at nano size on real text: equal steps from one trained encoder.
 
     python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
-    python train_scripts/studies/mexma_trial.py outputs/nano-real/data outputs/mexma-trial --steps 150 --seeds 3
+    python train_scripts/studies/mexma_trial.py outputs/nano-real/data outputs/mexma-trial --steps 1000 --seeds 3
 
 Writes results.json (a row per variant and seed) and prints a table with mean and standard deviation over seeds. The
-start is trained once by alignment alone; the seeds change what comes after it.
+start is trained once by alignment alone; the seeds change what comes after it. A run that was stopped continues: what
+is trained is not trained again. One row gives the contrastive loss as much CPU time as MEXMA: as many more steps as
+one of its steps takes less.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from pathlib import Path
 
 import yaml
@@ -33,10 +36,13 @@ SHAPE = dict(
 )
 ALIGNED = dict(stage="mexma", alignment="contrastive", unmasking_weight=0.0, koleo_weight=0.0)
 HEAD = dict(stage="mexma", head_layers=2, head_heads=4, head_ffn=256)
+TOKENS = HEAD | {"koleo_weight": 0.0}
+LONGER = "contrastive alone, CPU time of (5)"
 VARIANTS = {
     "contrastive alone": ALIGNED,
+    LONGER: ALIGNED,
     "MEXMA without token gradients (Table 11, 4)": HEAD | {"token_gradients": False, "koleo_weight": 0.0},
-    "+ token gradients (5)": HEAD | {"koleo_weight": 0.0},
+    "+ token gradients (5)": TOKENS,
     "+ KoLeo (6)": HEAD,
     "contrastive + unmasking (Table 6)": HEAD | {"alignment": "contrastive", "koleo_weight": 0.0},
     "EMMA-X, pairs": dict(stage="emma_x", mixture_learning_rate=1e-2),
@@ -58,7 +64,7 @@ def write_data(folder: Path, out: Path, rows: int) -> dict:
 
 def run(out: Path, name: str, values: dict) -> dict:
     path = out / f"{name}.yaml"
-    common = dict(max_length=48, max_rows=128, max_tokens=10**5, language_drop=0.25, eval_strategy="no")
+    common = dict(max_length=48, max_rows=64, max_tokens=10**5, language_drop=0.25, eval_strategy="no")
     common |= dict(output_dir=str(out / name), save_strategy="no", disable_tqdm=True, bf16=False, warmup_start=0.0)
     path.write_text(yaml.safe_dump(common | values))
     result = train_recipe(path)
@@ -67,27 +73,47 @@ def run(out: Path, name: str, values: dict) -> dict:
     return result | {"spread": float(spread)}
 
 
+def cpu_of_a_step(out: Path, name: str, values: dict, steps: tuple[int, int] = (10, 60)) -> float:
+    """Seconds of CPU: the difference of two lengths, so that loading and measuring do not count."""
+    taken = []
+    for number in steps:
+        start = time.process_time()
+        run(out, f"{name}_{number}_steps", values | {"max_steps": number})
+        taken.append(time.process_time() - start)
+    return (taken[1] - taken[0]) / (steps[1] - steps[0])
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    numbered = "; ".join(f"{number}: {variant}" for number, variant in enumerate(VARIANTS))
+    parser.add_argument("data", type=Path, help="folder of nano_real_data.py")
     parser.add_argument("out", type=Path)
     parser.add_argument("--rows", type=int, default=60_000)
-    parser.add_argument("--start-steps", type=int, default=800)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--start-steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", help="beginnings of variants; all by default")
+    parser.add_argument("--only", nargs="*", type=int, help=f"numbers of variants; all by default: {numbered}")
     args = parser.parse_args()
     data = write_data(args.data, args.out, args.rows)
     new = dict(shape=SHAPE, vocab_size=8000, max_steps=args.start_steps, learning_rate=2e-3, warmup_steps=0.1)
+    new["max_rows"] = 128
     rows = [{"variant": "start", "seed": 0} | run(args.out, "start", ALIGNED | data | new)]
     tokenizer = dict(model_name_or_path=str(args.out / "start"), max_steps=args.steps, warmup_steps=0.1)
+    steps = dict.fromkeys(VARIANTS, args.steps)
+    ratio_file = args.out / "cpu_ratio.json"
+    if not ratio_file.is_file():
+        seconds = [cpu_of_a_step(args.out, name, v | data | tokenizer) for name, v in (("a", ALIGNED), ("b", TOKENS))]
+        ratio_file.write_text(json.dumps({"seconds": seconds, "ratio": seconds[1] / seconds[0]}))
+    ratio = json.loads(ratio_file.read_text())["ratio"]
+    steps[LONGER] = round(args.steps * ratio)
+    print(f"a step of MEXMA takes {ratio:.2f} times the CPU time of a contrastive one", flush=True)
     for seed in range(args.seeds):
         for number, (variant, values) in enumerate(VARIANTS.items()):
-            if args.only and not variant.startswith(tuple(args.only)):
+            if args.only and number not in args.only:
                 continue
             em = values["stage"] == "emma_x"
             own = {"mixture_steps": args.steps // 3} if em else {}
-            rates = {"learning_rate": 1e-3, "seed": seed}
+            rates = {"learning_rate": 1e-3, "seed": seed, "max_steps": steps[variant]}
             result = run(args.out, f"{number}_{seed}", values | data | tokenizer | rates | own)
             rows.append({"variant": variant, "seed": seed} | result)
             (args.out / "results.json").write_text(json.dumps(rows, indent=1))

@@ -63,6 +63,8 @@ def main(corpora: Path, out: Path) -> None:
     for lang in LANGUAGES:
         write(out / f"news_{lang}.jsonl", news_documents(corpora, lang))
         write(out / f"topics_{lang}.jsonl", topics(corpora, "dev", lang))
+    spoken = [row["sentences"][0] for row in topics(corpora, "dev", "eng_Latn")]
+    (out / "topics_eng_Latn.txt").write_text("".join(text + "\n" for text in spoken), encoding="utf-8")
     write(out / "topics_train.jsonl", topics(corpora, "train", "eng_Latn"))
 
 
