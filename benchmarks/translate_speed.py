@@ -1,7 +1,8 @@
-"""Translations per second from embeddings: transformers' generate (fp32, greedy) against `greedy_decode`, in one run.
+"""Translations per second from embeddings: transformers' generate in fp32 against `greedy_decode`, in one run.
 
     python benchmarks/translate_speed.py --model outputs/demo/release [--threads 2]
     python benchmarks/translate_speed.py --model outputs/demo/release --texts FILE --counting
+    python benchmarks/translate_speed.py --model hf_echo/pretrained/echo-nano --beams 4    # `beam_decode`
 
 Held-out sentences of the built-in corpus, or --texts FILE with lines `code<TAB>text`. The fp32 outputs must be equal.
 With --counting, special weights write for each text as many tokens as the text has: the lengths of real sentences in a
@@ -22,6 +23,7 @@ import torch
 from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_translator
 from hf_echo.inference.encode import has_fast_bf16
+from hf_echo.modeling.beams_echo import beam_decode
 from hf_echo.modeling.generation_echo import greedy_decode
 
 
@@ -31,7 +33,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--counting", action="store_true")
     parser.add_argument("-n", type=int, default=512)
-    parser.add_argument("--batch-size", type=int, default=256, help="for greedy_decode; generate also runs with 64")
+    parser.add_argument("--beams", type=int, default=1, help="more than one: beam search in both")
+    parser.add_argument(
+        "--batch-size", type=int, default=256, help="rows of ours, a beam is one; generate runs with 64, too"
+    )
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -56,10 +61,10 @@ def count(decoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tenso
     probable. All layers run, although most of their work has no effect.
     """
     size, model = max(lengths) + 2, decoder.model
-    if min(eos, prompt_end) < size:
-        raise ValueError(
-            f"counting uses the tokens below {size}, which must not include {eos} and {prompt_end}; use shorter texts"
-        )
+    first = max(eos, prompt_end) + 1 if min(eos, prompt_end) < size else 0  # id of token 0
+    tokens = slice(first, first + size)
+    if tokens.stop > decoder.config.vocab_size:
+        raise ValueError(f"counting needs {tokens.stop} tokens, the decoder has {decoder.config.vocab_size}")
     torch.manual_seed(0)
     for layer in model.layers:
         for part in (layer.self_attn.o_proj, layer.cross_attn.o_proj, layer.mlp.down_proj):
@@ -72,9 +77,9 @@ def count(decoder, lengths: list[int], eos: int, prompt_end: int) -> torch.Tenso
     states = cross.constant(model.embedding_projection(calls[:, None]))[:, 0]
     model.norm.weight.fill_(1)
     decoder.lm_head.weight = torch.nn.Parameter(torch.zeros_like(decoder.lm_head.weight))
-    decoder.lm_head.weight[1 : size - 1] = states[2:]
+    decoder.lm_head.weight[first + 1 : first + size - 1] = states[2:]
     decoder.lm_head.weight[eos] = states[1]
-    model.embed_tokens.weight[:size] = 3 * states
+    model.embed_tokens.weight[tokens] = 3 * states
     model.embed_tokens.weight[prompt_end] = 0
     return calls[torch.tensor(lengths) + 1]
 
@@ -92,25 +97,30 @@ def main() -> None:
     else:
         memory = torch.from_numpy(encode(model, tokenizer, list(texts), list(codes)))
     limit = {"max_new_tokens": args.max_new_tokens}
+    ours = "greedy_decode" if args.beams == 1 else "beam_decode"
 
     @torch.no_grad()
     def with_generate(vectors):
         start = torch.tensor([prompt] * len(vectors))
-        ids = model.generate(sentence_embedding=vectors, decoder_input_ids=start, do_sample=False, **limit)
+        ids = model.generate(
+            sentence_embedding=vectors, decoder_input_ids=start, do_sample=False, num_beams=args.beams, **limit
+        )
         rows = ids[:, len(prompt) :].tolist()
         return [row[: row.index(eos)] if eos in row else row for row in rows]
 
-    def greedy(translator):
-        return lambda v: greedy_decode(translator.decoder, v.to(translator.dtype), prompt, **limit)
+    def fast(translator):
+        if args.beams == 1:
+            return lambda v: greedy_decode(translator.decoder, v.to(translator.dtype), prompt, **limit)
+        return lambda v: beam_decode(translator.decoder, v.to(translator.dtype), prompt, num_beams=args.beams, **limit)
 
-    large = args.batch_size
+    small, large = (max(1, rows // args.beams) for rows in (64, args.batch_size))  # sentences
     paths = {
-        "generate, fp32, 64 rows": (64, with_generate),
-        f"generate, fp32, {large} rows": (large, with_generate),
-        f"greedy_decode, fp32, {large} rows": (large, greedy(model)),
+        "generate, fp32, 64 rows": (small, with_generate),
+        f"generate, fp32, {args.batch_size} rows": (large, with_generate),
+        f"{ours}, fp32, {args.batch_size} rows": (large, fast(model)),
     }
     if has_fast_bf16():
-        paths[f"greedy_decode, bf16, {large} rows"] = (large, greedy(copy.deepcopy(model).bfloat16()))
+        paths[f"{ours}, bf16, {args.batch_size} rows"] = (large, fast(copy.deepcopy(model).bfloat16()))
     best, outputs = dict.fromkeys(paths, np.inf), {}
     for _ in range(args.rounds):
         for name, (size, run) in paths.items():

@@ -2,17 +2,18 @@
 
 With the bottleneck, a layer's cross-attention is one constant per sentence, so it is computed once. Keys and values go
 into buffers of fixed size. The last sentence of the batch takes the place of one that has ended, so batches stay dense
-and can be large, whatever the lengths. Beams, sampling and stage-1 decoding (full cross-attention) need
-`EchoForTranslation.generate`.
+and can be large, whatever the lengths. Beam search is in `beams_echo.py`. Sampling and stage-1 decoding (full
+cross-attention) need `EchoForTranslation.generate`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from transformers import NoRepeatNGramLogitsProcessor
 from transformers.models.llama.modeling_llama import rotate_half
 
 
@@ -43,56 +44,116 @@ def greedy_decode(
         ValueError: the decoder attends all encoder tokens (stage 1), reads embeddings of another size, or lacks the
             prompt's tokens.
     """
+    if not (batch := len(sentence_embedding)):
+        return []
+    start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
+    model, constants, cache = decoder.model, start.constants, start.cache(batch)
+    device = sentence_embedding.device
+    written = torch.full((batch, max_new_tokens), -1, device=device)
+    rows = torch.arange(batch, device=device)  # sentence number of each row of the batch
+    prompt = torch.tensor([prompt_ids], device=device)
+    ids, position = prompt, 0  # one row: all rows are equal up to the first constant
+    for step in range(max_new_tokens):
+        run = decode_step if step else read_prompt
+        hidden = run(model, ids, position, constants, cache, start.rotary)
+        position += ids.shape[1]
+        logits = decoder.lm_head(hidden)
+        if start.no_repeat_ngram_size:
+            so_far = torch.cat([prompt.expand(len(rows), -1), written[rows, :step]], 1)
+            ban_repeated_ngrams(logits, so_far, start.no_repeat_ngram_size)
+        token = _argmax(logits)
+        stays = torch.isin(token, start.ends, invert=True)
+        written[rows[stays], step] = token[stays]
+        if not stays.any():
+            break
+        (rows, ids, *constants), cache = drop_rows(stays, (rows, token[:, None], *constants), cache, position)
+    return [[token for token in row if token >= 0] for row in written.tolist()]
+
+
+@dataclass
+class Start:
+    """What greedy and beam decoding begin with.
+
+    Attributes:
+        ends: ids that end a sentence.
+        constants: cross-attention of each layer, (batch, 1, hidden).
+        rotary: cosines and sines of all positions.
+        cache: rows -> empty keys and values of each layer, in turn, (rows, heads, positions, head_dim).
+    """
+
+    ends: torch.Tensor
+    no_repeat_ngram_size: int
+    constants: list[torch.Tensor]
+    rotary: tuple[torch.Tensor, torch.Tensor]
+    cache: Callable[[int], list[torch.Tensor]]
+
+
+def prepare(
+    decoder,
+    sentence_embedding: torch.Tensor,
+    prompt_ids: list[int],
+    max_new_tokens: int,
+    eos_token_id: int | list[int] | None,
+    no_repeat_ngram_size: int | None,
+) -> Start:
+    """Read the embeddings, with the decoder's own settings where none are given.
+
+    Raises:
+        ValueError: see `greedy_decode`.
+    """
     config, model = decoder.config, decoder.model
     check_prompt(decoder, prompt_ids)
     if not config.bottleneck:
-        raise ValueError("greedy_decode needs a decoder with the bottleneck; use generate() for a stage-1 decoder")
-    device, batch = sentence_embedding.device, sentence_embedding.shape[0]
-    if not batch:
-        return []
-    defaults = decoder.generation_config
+        raise ValueError("this decoder reads tokens (stage 1), not sentence embeddings; use generate()")
+    device, defaults = sentence_embedding.device, decoder.generation_config
     eos = defaults.eos_token_id if eos_token_id is None else eos_token_id
     size = defaults.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
-    no_repeat = NoRepeatNGramLogitsProcessor(size) if size else None
-    ends = torch.tensor([] if eos is None else eos, device=device).flatten()  # Llama 3 has several end tokens
     length = len(prompt_ids) + max_new_tokens
     memory = model._read(sentence_embedding[:, None])
-    constants = [layer.cross_attn.constant(memory) for layer in model.layers]
-    shape = (batch, config.num_key_value_heads, length, config.head_dim)
-    cache = [memory.new_empty(shape) for _ in range(2 * len(model.layers))]  # keys, values, keys, ...
-    cos, sin = model.rotary_emb(memory, torch.arange(length, device=device)[None])
+    shape = (config.num_key_value_heads, length, config.head_dim)
+    return Start(
+        ends=torch.tensor([] if eos is None else eos, device=device).flatten(),  # Llama 3 has several end tokens
+        no_repeat_ngram_size=size or 0,
+        constants=[layer.cross_attn.constant(memory) for layer in model.layers],
+        rotary=model.rotary_emb(memory, torch.arange(length, device=device)[None]),
+        cache=lambda rows: [memory.new_empty((rows, *shape)) for _ in range(2 * len(model.layers))],
+    )
 
-    output: list[list[int]] = [[] for _ in range(batch)]
-    rows = torch.arange(batch, device=device)  # sentence number of each row of the batch
-    ids = torch.tensor([prompt_ids], device=device)  # one row: all rows are equal up to the first constant
-    position = 0
-    for _ in range(max_new_tokens):
-        run = _step if position else _read_prompt
-        hidden = run(model, ids, position, constants, cache, (cos, sin))
-        position += ids.shape[1]
-        logits = decoder.lm_head(hidden)
-        if no_repeat is not None:
-            written = [prompt_ids + output[row] for row in rows.tolist()]
-            logits = no_repeat(torch.tensor(written), logits)
-        token = _argmax(logits)
-        going = torch.isin(token, ends, invert=True)
-        for row, value in zip(rows[going].tolist(), token[going].tolist(), strict=True):
-            output[row].append(value)
-        left = int(going.sum())
-        if not left:
-            break
-        ids = token[:, None]
-        if left < len(rows):
-            free = (~going[:left]).nonzero()[:, 0]
-            last = left + going[left:].nonzero()[:, 0]
-            for tensor in (rows, ids, *constants):
-                tensor[free] = tensor[last]
-            for buffer in cache:  # copy only the filled part
-                buffer[free, :, :position] = buffer[last, :, :position]
-            rows, ids = rows[:left], ids[:left]
-            constants = [constant[:left] for constant in constants]
-            cache = [buffer[:left] for buffer in cache]
-    return output
+
+def drop_rows(
+    stays: torch.Tensor, tensors: Sequence[torch.Tensor], cache: Sequence[torch.Tensor], position: int
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Keep the rows that stay: the last ones take the places of those that leave, in the tensors themselves.
+
+    Of the cache only the part before `position` is filled and copied.
+    """
+    left = int(stays.sum())
+    if left == len(stays):
+        return list(tensors), list(cache)
+    free = (~stays[:left]).nonzero()[:, 0]
+    last = left + stays[left:].nonzero()[:, 0]
+    for tensor in tensors:
+        tensor[free] = tensor[last]
+    for buffer in cache:
+        buffer[free, ..., :position, :] = buffer[last, ..., :position, :]
+    return [tensor[:left] for tensor in tensors], [buffer[:left] for buffer in cache]
+
+
+def ban_repeated_ngrams(logits: torch.Tensor, written: torch.Tensor, size: int) -> None:
+    """Set the logits of tokens that would repeat one of a row's n-grams to -inf, as transformers'
+    NoRepeatNGramLogitsProcessor does, for all rows at once.
+
+    Args:
+        logits: (rows, vocabulary), changed.
+        written: (rows, length) ids so far, prompt included.
+        size: n of the n-grams.
+    """
+    if written.shape[1] < size:
+        return
+    ngrams = written.unfold(1, size, 1)  # (rows, length - size + 1, size)
+    last = written[:, written.shape[1] - size + 1 :]
+    row, place = (ngrams[..., :-1] == last[:, None]).all(-1).nonzero(as_tuple=True)
+    logits[row, ngrams[row, place, -1]] = -torch.inf
 
 
 def is_echo_decoder(decoder) -> bool:
@@ -136,15 +197,15 @@ def _argmax(logits: torch.Tensor) -> torch.Tensor:
     return (best * size + inside)[:, 0]
 
 
-def _read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
-    """`_step` for the prompt, in parts of the batch whose states fit into the CPU's cache."""
+def read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
+    """`decode_step` for the prompt, in parts of the batch whose states fit into the CPU's cache."""
     rows = max(1, 2048 // ids.shape[1])
     parts = zip(*(tensor.split(rows) for tensor in (*constants, *cache)), strict=True)
     layers = len(constants)
-    return torch.cat([_step(model, ids, position, p[:layers], p[layers:], rotary) for p in parts])
+    return torch.cat([decode_step(model, ids, position, p[:layers], p[layers:], rotary) for p in parts])
 
 
-def _step(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
+def decode_step(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
     """(batch or 1, new) ids at `position` -> (batch, hidden) normed state of the last token; fills the cache."""
     hidden = model.embed_tokens(ids)
     new = ids.shape[1]

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, Pipeline
 
+from .beams_echo import beam_decode
 from .generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
 from .modeling_echo_base import DECODER_FOLDER, check_finite
 from .prompting_echo import check_texts
@@ -30,8 +31,8 @@ class SonarTranslationPipeline(Pipeline):
         src_lang: language of the texts, or a list with one per text; None is "Unspecified language".
         tgt_lang: language to write; default English.
         batch_size: texts per batch; default 32.
-        num_beams, max_new_tokens and all other options of `generate`. Without beams and sampling, a faster greedy loop
-            gives the same tokens. A converted SONAR has 5 beams by default.
+        num_beams, max_new_tokens and all other options of `generate`. With these two alone, a faster loop gives the
+            same tokens. A converted SONAR has 5 beams by default.
         on_long: treatment of texts beyond the model's length: "warn" (truncate and log), "error" or "split"; default:
             the tokenizer's setting. "split" translates the mean of the pieces' embeddings, which gives a rough
             summary, not a translation.
@@ -133,8 +134,15 @@ class SonarTranslationPipeline(Pipeline):
             )
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
-            if set(options) == {"max_new_tokens"} and is_echo_decoder(self.model.decoder):
-                return {"ids": greedy_decode(self.model.decoder, **inputs, prompt_ids=prompt, **options)}
+            decoder = self.model.decoder
+            if set(options) == {"max_new_tokens"} and is_echo_decoder(decoder):
+                return {"ids": greedy_decode(decoder, **inputs, prompt_ids=prompt, **options)}
+            if (
+                set(options) == {"max_new_tokens", "num_beams"}
+                and is_echo_decoder(decoder)
+                and options["num_beams"] > 1
+            ):
+                return {"ids": beam_decode(decoder, **inputs, prompt_ids=prompt, **options)}
         check_prompt(self.model.decoder, prompt)
         rows = len(next(iter(inputs.values())))
         ids = self.model.generate(

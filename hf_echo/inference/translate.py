@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoTokenizer
 
 from ..modeling import AutoModelForSonarTranslation, SonarTokenizer
+from ..modeling.beams_echo import beam_decode
 from ..modeling.generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
 from ..modeling.modeling_sonar import SONAR
@@ -58,7 +59,7 @@ def translate(
 ) -> list[str]:
     """Translate texts, or embeddings (n, embedding_size) from any encoder of the space; keeps the order.
 
-    With num_beams=1 and a bottleneck, the greedy loop of `modeling/generation_echo.py` runs, which gives the same
+    With a bottleneck, the loops of `modeling/generation_echo.py` and `modeling/beams_echo.py` run, which give the same
     tokens as `generate`.
 
     Args:
@@ -97,14 +98,14 @@ def translate(
     for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
         rows = order[start : start + batch_size]
         vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(model.device)
-        if num_beams == 1 and is_echo_decoder(model.decoder):
-            ids = greedy_decode(
-                model.decoder,
-                vectors,
-                prompt,
-                max_new_tokens=max_new_tokens,
-                no_repeat_ngram_size=model.generation_config.no_repeat_ngram_size,
+        if is_echo_decoder(model.decoder):
+            options = dict(
+                max_new_tokens=max_new_tokens, no_repeat_ngram_size=model.generation_config.no_repeat_ngram_size
             )
+            if num_beams == 1:
+                ids = greedy_decode(model.decoder, vectors, prompt, **options)
+            else:
+                ids = beam_decode(model.decoder, vectors, prompt, num_beams=num_beams, **options)
         else:
             ids = _generate(model, prompt, num_beams, max_new_tokens, sentence_embedding=vectors)
         for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):

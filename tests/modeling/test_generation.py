@@ -1,4 +1,4 @@
-"""`greedy_decode` gives the tokens of transformers' `generate`, wherever each row ends."""
+"""`greedy_decode` and `beam_decode` give the tokens of transformers' `generate`, wherever each row ends."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.modeling.beams_echo import _best_of_rows, beam_decode
 from hf_echo.modeling.generation_echo import _argmax, greedy_decode
 
 
@@ -133,5 +134,45 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
     with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(40, 1, 23\)"):
         greedy_decode(model.decoder, embeddings[:, 1:], prompt)
     model.bottleneck = False
-    with pytest.raises(ValueError, match=r"use generate\(\) for a stage-1 decoder"):
+    with pytest.raises(ValueError, match=r"reads tokens \(stage 1\).*use generate\(\)"):
         greedy_decode(model.decoder, embeddings, prompt)
+
+
+@pytest.mark.parametrize("num_beams", [2, 4, 5])
+@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram_size": 2}, {"length_penalty": 0.2}, {"length_penalty": 3.0}])
+def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, options):
+    """With frequent ends of sentence, so that beams finish at all steps; in float64, where no two scores are equal."""
+    model = make_model().double()
+    with torch.no_grad():
+        for weight in model.decoder.parameters():
+            weight.mul_(3)
+    free = by_generate(model, embeddings.double(), prompt, max_new_tokens=15)
+    often = torch.tensor(free).flatten().bincount().topk(8).indices.tolist()
+    lengths = set()
+    for ends in (often[:1], often):
+        common = dict(max_new_tokens=15, num_beams=num_beams, eos_token_id=ends, **options)
+        want = by_generate(model, embeddings.double(), prompt, **common)
+        assert beam_decode(model.decoder, embeddings.double(), prompt, **common) == want
+        lengths |= {len(row) for row in want}
+    assert len(lengths) > 3
+
+
+def test_beams_of_a_row_do_not_depend_on_its_company(make_model, embeddings, prompt):
+    model = make_model().double()
+    whole = beam_decode(model.decoder, embeddings.double(), prompt, num_beams=3, max_new_tokens=10)
+    alone = [
+        beam_decode(model.decoder, row[None], prompt, num_beams=3, max_new_tokens=10)[0] for row in embeddings.double()
+    ]
+    assert whole == alone
+    assert beam_decode(model.decoder, embeddings[:0].double(), prompt, num_beams=3) == []
+    with pytest.raises(ValueError, match="num_beams is 1"):
+        beam_decode(model.decoder, embeddings.double(), prompt, num_beams=1)
+
+
+@pytest.mark.parametrize("size", [9, 64, 320, 640, 1000])
+def test_the_best_of_rows_are_those_of_topk(size):
+    torch.manual_seed(1)
+    logits = torch.randn(50, size, dtype=torch.float64)
+    values, places = _best_of_rows(logits, 8)
+    want = logits.topk(8)
+    assert torch.equal(values, want.values) and torch.equal(places, want.indices)

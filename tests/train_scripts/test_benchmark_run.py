@@ -34,13 +34,21 @@ def test_a_ratio_that_fell_by_more_than_a_tenth_is_named():
 
 
 def test_the_faster_dtype_counts():
-    rows = {"ST, Echo": {"times_st": 2.5}, "hf-echo encode, fp32": {"times_st": 2.0}, "bound": {"times_st": 9.0}}
-    report = {"sets": {"english": rows | {"hf-echo encode, bf16": {"times_st": 4.0}}, "mixed": rows}}
-    assert run.encode_ratios(report) == {
-        "encode, english": 4.0,
-        "SentenceTransformer, english": 2.5,
-        "encode, mixed": 2.0,
-        "SentenceTransformer, mixed": 2.5,
+    rows = {
+        "ST, Echo": {"times_default": 5.0, "times_st": 2.5},
+        "hf-echo encode, fp32": {"times_default": 3.0, "times_st": 2.0},
+        "bound": {"times_default": 9.0, "times_st": 9.0},
+    }
+    faster = rows | {"hf-echo encode, bf16": {"times_default": 6.0, "times_st": 4.0}}
+    assert run.encode_ratios({"sets": {"english": faster, "mixed": rows}}) == {
+        "encode, english": 6.0,
+        "encode, english, same dtype": 4.0,
+        "SentenceTransformer, english": 5.0,
+        "SentenceTransformer, english, same dtype": 2.5,
+        "encode, mixed": 3.0,
+        "encode, mixed, same dtype": 2.0,
+        "SentenceTransformer, mixed": 5.0,
+        "SentenceTransformer, mixed, same dtype": 2.5,
     }
     paths = {"generate, fp32": {"times_generate": 1.0}, "greedy_decode, fp32": {"times_generate": 3.0}}
     assert run.translate_ratios({"paths": paths}) == {"greedy decoding": 3.0}
@@ -49,7 +57,7 @@ def test_the_faster_dtype_counts():
 def test_the_table_stands_between_its_marks():
     page = f"# Speed\n{run.BEGIN}\nold\n{run.END}\nthe end\n"
     new = run.with_table(page, [MACHINE])
-    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 4.0 | 5.0 | 3.0 | 2.0 |" in new
+    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 4.0 | 5.0 | 3.0 |  |  |  | 2.0 |  |" in new
     assert "old" not in new and new.endswith("\nthe end\n") and run.with_table(new, [MACHINE]) == new
     with pytest.raises(ValueError, match="the page lacks"):
         run.with_table("# Speed", [MACHINE])

@@ -64,7 +64,7 @@ def write_data(folder: Path, out: Path, rows: int) -> dict:
 
 def run(out: Path, name: str, values: dict) -> dict:
     path = out / f"{name}.yaml"
-    common = dict(max_length=48, max_rows=64, max_tokens=10**5, language_drop=0.25, eval_strategy="no")
+    common = dict(max_length=48, max_rows=32, max_tokens=10**5, language_drop=0.25, eval_strategy="no")
     common |= dict(output_dir=str(out / name), save_strategy="no", disable_tqdm=True, bf16=False, warmup_start=0.0)
     path.write_text(yaml.safe_dump(common | values))
     result = train_recipe(path)
