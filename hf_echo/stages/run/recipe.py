@@ -11,8 +11,8 @@ import torch
 import yaml
 from transformers import HfArgumentParser
 
-from ...inference.encode import has_fast_bf16
 from ...languages import language
+from ...modeling.precision_echo import bf16_is_faster
 from ...utils.did_you_mean import did_you_mean
 from ..core.model_shape import check_shape
 from ..table import STAGES
@@ -148,7 +148,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     check_report_to(f"{path}: report_to", values["report_to"])
     values = defaults_for_evaluation(stage, values) | values
     # Not among the values: a run may resume, and a finished one be recognised, on a machine without it.
-    fast = values["use_cpu"] and has_fast_bf16() and STAGES[stage].half_precision
+    fast = values["use_cpu"] and STAGES[stage].half_precision and bf16_is_faster()
     native = {"bf16": fast and not values.get("fp16")}
     return stage, *_parsed(path, kinds, native | defaults_for_log(values) | values), values
 

@@ -129,7 +129,7 @@ def test_fresh_drops_old_checkpoints(recipe, place):
 @pytest.mark.parametrize("native", [True, False])
 def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
     """By default, for stages with layers; it is not a setting of the run, which may resume elsewhere."""
-    monkeypatch.setattr("hf_echo.stages.run.recipe.has_fast_bf16", lambda: native)
+    monkeypatch.setattr("hf_echo.stages.run.recipe.bf16_is_faster", lambda: native)
     *_, args, values = read_recipe(recipe())
     assert args.bf16 == (native and args.use_cpu) and "bf16" not in values
     assert not read_recipe(recipe(bf16=False))[3].bf16
