@@ -4,8 +4,8 @@
 
 The plain loop: the same model and AdamW, fp32, rows in random order, a fixed number of rows per batch, padded to the
 longest, logits of the whole vocabulary. Ours: token-budget batches of similar lengths, chunked cross-entropy, bf16
-autocast where products in bf16 are faster. Both train stage 1 with about the same number of padded tokens per step; real
-tokens are counted.
+autocast where bf16 products are faster. Both train stage 1 with about as many padded tokens per step; real tokens are
+counted.
 """
 
 from __future__ import annotations
