@@ -20,7 +20,8 @@ def language_vocabulary(
     """A tokenizer trained on `texts`, and its embeddings (vocabulary, width) from those of the old tokenizer.
 
     Tokens of both vocabularies are copied; the others are combinations of them (FOCUS, Dobler and de Melo 2023). With
-    little text the vocabulary is smaller than `vocab_size`.
+    little text the vocabulary is smaller than `vocab_size`. WordPiece training of the library `tokenizers` follows the
+    order of a hash map, so two runs on the same texts give slightly different vocabularies.
 
     Args:
         embeddings: (old vocabulary, width).

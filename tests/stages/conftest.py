@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
-from transformers import TrainerCallback
+from tokenizers import BertWordPieceTokenizer
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, TrainerCallback
 
 import hf_echo.stages as stages
 import hf_echo.stages.run.training as training
@@ -19,6 +24,24 @@ NAMES = {
     "token": "Token",
     "long_context": "LongContext",
 }
+
+
+@pytest.fixture(scope="session")
+def tiny_bert():
+    """tiny_bert(folder, texts, vocab_size): a BERT with random weights and word pieces of the texts."""
+
+    def make(folder: Path, texts: Iterable[str], vocab_size: int) -> Path:
+        trained = BertWordPieceTokenizer()
+        trained.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False)
+        special = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, **special)
+        tokenizer.save_pretrained(folder)
+        torch.manual_seed(0)
+        shape = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+        BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder)
+        return folder
+
+    return make
 
 
 @pytest.fixture

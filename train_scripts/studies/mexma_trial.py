@@ -62,12 +62,12 @@ def write_data(folder: Path, out: Path, rows: int) -> dict:
     return dict(train_data=str(train), dev_data=dev, cache_dir=str(out / "cache"))
 
 
-def run(out: Path, name: str, values: dict) -> dict:
+def run(out: Path, name: str, values: dict, fresh: bool = False) -> dict:
     path = out / f"{name}.yaml"
     common = dict(max_length=48, max_rows=32, max_tokens=10**5, language_drop=0.25, eval_strategy="no")
     common |= dict(output_dir=str(out / name), save_strategy="no", disable_tqdm=True, bf16=False, warmup_start=0.0)
     path.write_text(yaml.safe_dump(common | values))
-    result = train_recipe(path)
+    result = train_recipe(path, fresh=fresh)
     texts = [row["text"] for row in load_nway(values["dev_data"]["flores"]) if row["lang"] == "eng_Latn"]
     spread = feature_spread({"eng_Latn": any_encoder(str(out / name))(texts, "eng_Latn")}).spread
     return result | {"spread": float(spread)}
@@ -78,7 +78,7 @@ def cpu_of_a_step(out: Path, name: str, values: dict, steps: tuple[int, int] = (
     taken = []
     for number in steps:
         start = time.process_time()
-        run(out, f"{name}_{number}_steps", values | {"max_steps": number})
+        run(out, f"{name}_{number}_steps", values | {"max_steps": number}, fresh=True)
         taken.append(time.process_time() - start)
     return (taken[1] - taken[0]) / (steps[1] - steps[0])
 

@@ -27,6 +27,8 @@ from ...hub.release import check_code, check_token_dtype, release_checkpoint
 from ...inference.encode import pick_dtype
 from ...modeling import EchoConfig
 from ...utils.text import read_lines
+from ..modular.add_language import LanguageTraining, add_language
+from ..modular.folder import modular_backbone
 from .drop_layers import drop_layers_checkpoint
 from .ridge_refit import check_settings, ridge_refit_on_pairs
 
@@ -145,6 +147,23 @@ class Release(Carded):
         pick_dtype(self.dtype, "cpu")
 
 
+@dataclass(kw_only=True)
+class ModularBackbone(FromOne):
+    pivot: str = _field("language that the others are aligned to", "eng_Latn")
+    max_seq_length: int = _field("longest text in tokens", 128)
+
+
+@dataclass(kw_only=True)
+class AddLanguage(LanguageTraining, FromOne):
+    language: str = _field("code of the new language")
+    texts: str | None = _field("texts, one per line: vocabulary and language adapter", None, reads=DATA)
+    paraphrases: str | None = _field("pairs in this language: sentence adapter", None, reads=DATA)
+    cross_paraphrases: str | None = _field(
+        "pairs of a pivot sentence and a paraphrase in this language: alignment", None, reads=DATA
+    )
+    parallel: str | None = _field("translations from the pivot language: alignment", None, reads=DATA)
+
+
 @dataclass(frozen=True)
 class Operation:
     """An operation on checkpoints.
@@ -166,7 +185,8 @@ class Operation:
 
     def names(self, settings: Any, reads: str | None) -> dict[str, Any]:
         """{field: value} of the recorded fields that read checkpoints, data, or (None) neither."""
-        chosen = (f.name for f in fields(settings) if f.metadata["recorded"] and f.metadata["reads"] == reads)
+        recorded = [f for f in fields(settings) if f.metadata.get("recorded", True)]
+        chosen = (f.name for f in recorded if f.metadata.get("reads") == reads)
         values = {name: getattr(settings, name) for name in chosen}
         return values if reads is None else {name: value for name, value in values.items() if value is not None}
 
@@ -190,6 +210,12 @@ def _prune(s: Prune) -> None:
 def _release(s: Release) -> None:
     names = ("dtype", "token_dtype", "generation", "code", "license")
     release_checkpoint(s.model, s.output_dir, **{name: getattr(s, name) for name in names})
+
+
+def _add_language(s: AddLanguage) -> None:
+    data = {name: getattr(s, name) for name in ("texts", "paraphrases", "cross_paraphrases", "parallel")}
+    settings = LanguageTraining(**{f.name: getattr(s, f.name) for f in fields(LanguageTraining)})
+    add_language(s.model, s.language, settings=settings, output_dir=s.output_dir, **data)
 
 
 def _swapped(s: SwapTokenizer, config: EchoConfig) -> EchoConfig:
@@ -234,5 +260,12 @@ OPERATIONS: dict[str, Operation] = {
             Release,
             _release,
         ),
+        Operation(
+            "modular_backbone",
+            ModularBackbone,
+            lambda s: modular_backbone(s.model, s.output_dir, pivot=s.pivot, max_seq_length=s.max_seq_length),
+            lambda s, config: None,
+        ),
+        Operation("add_language", AddLanguage, _add_language, lambda s, config: None),
     )
 }

@@ -43,7 +43,7 @@ def read_operation(path: Path, overrides: dict[str, Any] | None = None) -> tuple
     known = operation.fields()
     values = checked_fields(path, values, known)
     for field in known.values():
-        if field.metadata["reads"] == CHECKPOINT and values.get(field.name):
+        if field.metadata.get("reads") == CHECKPOINT and values.get(field.name):
             values[field.name] = packaged_model(values[field.name])
         if field.default is MISSING and field.default_factory is MISSING and not values.get(field.name):
             raise ValueError(f"{path}: {field.name} is missing: {field.metadata['help']}")

