@@ -136,7 +136,8 @@ def _best_of_rows(log_probs: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.
     """`log_probs.topk(k)` of each row, on a CPU several times as fast: find the k best blocks, then look into them."""
     size = math.gcd(log_probs.shape[-1], 64)
     if size < 32 or log_probs.shape[-1] // size <= k:
-        return tuple(log_probs.topk(k))
+        best = log_probs.topk(k)
+        return best.values, best.indices
     blocks = log_probs.unflatten(-1, (-1, size))
     which = blocks.amax(-1).topk(k).indices
     values, place = blocks.take_along_dim(which[..., None], dim=1).flatten(1).topk(k)

@@ -163,8 +163,10 @@ def test_settings_of_the_released_models():
     refit = {"ridge": 2.0, "step": 0.7, "softmax_weight": 6.0}
     assert values("echo-nano/03_whiten")["shrinkage"] == 2.0
     assert refit.items() <= values("echo-nano/04_ridge_refit").items()
-    assert values("echo-nano/07_interpolate")["share"] == 0.5
-    release = values("echo-nano/10_release")
+    assert refit.items() <= values("echo-nano/09_ridge_refit").items()
+    assert (values("echo-nano/12_average")["share"], values("echo-nano/13_average")["share"]) == (0.5, 0.333333)
+    assert values("echo-nano/15_interpolate")["share"] == 0.5
+    release = values("echo-nano/18_release")
     assert (release["dtype"], release["token_dtype"], release["code"]) == ("bf16", "fp8", "installed")
     assert release["generation"] == {"no_repeat_ngram_size": 3}
 
@@ -245,7 +247,7 @@ def test_the_card_of_echo_nano_reads_lineage_and_figures(world):  # noqa: F811
     bare = release_card(out, "echo_nano.md.j2", world / "none.json")
     assert "## Search" not in bare and "11.0M + 5.0M" in bare and "in bf16" in bare
     assert "penalty 2.0, step 0.7 and softmax weight 6" in bare and "on all 2.5M pairs" in bare
-    assert "07_interpolate: 0.5 of what" in bare
+    assert "15_interpolate: 0.5 of what" in bare
     rows = [line.split(" | ") for line in bare.splitlines() if line.startswith("| 0") or line.startswith("| 1")]
     stages = [path.stem for path in find_recipes("echo-nano") if "stage" in read_values(path)]
     assert sorted(row[0][2:] for row in rows) == sorted(stages) and all(row[1] for row in rows)
