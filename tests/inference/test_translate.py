@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -47,13 +49,14 @@ def test_untrained_greedy_is_generate(make_untrained, toy_tokenizer, sentences):
 @pytest.mark.parametrize(("batch_size", "texts_a_batch"), [(2, 1), (17, 5), (256, 12)])
 def test_beams_are_rows(toy_trained, toy_tokenizer, sentences, monkeypatch, batch_size, texts_a_batch):
     texts, langs, _ = zip(*sentences[:12], strict=True)
-    options, seen, generate = dict(num_beams=3, max_new_tokens=20), [], toy_trained.generate
+    module = import_module("hf_echo.inference.translate")  # `hf_echo.inference` has the function under this name
+    options, seen, decode = dict(num_beams=3, max_new_tokens=20), [], module.beam_decode
 
-    def watched(**kwargs):
-        seen.append(len(kwargs["sentence_embedding"]))
-        return generate(**kwargs)
+    def watched(decoder, vectors, *args, **kwargs):
+        seen.append(len(vectors))
+        return decode(decoder, vectors, *args, **kwargs)
 
-    monkeypatch.setattr(toy_trained, "generate", watched)
+    monkeypatch.setattr(module, "beam_decode", watched)
     have = translate(toy_trained, toy_tokenizer, texts, langs, batch_size=batch_size, **options)
     assert max(seen) == texts_a_batch and sum(seen) == 12
     monkeypatch.undo()
