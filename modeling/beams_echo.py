@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from .generation_echo import ban_repeated_ngrams, decode_step, drop_rows, prepare, read_prompt
+from .generation_echo import ban_repeated_ngrams, decode_step, drop_rows, empty_cache, prepare, read_prompt
 
 
 @torch.inference_mode()
@@ -24,9 +24,11 @@ def beam_decode(
     max_new_tokens: int = 128,
     eos_token_id: int | list[int] | None = None,
     no_repeat_ngram_size: int | None = None,
-    length_penalty: float | None = None,
 ) -> list[list[int]]:
-    """The best beam of each sentence, as `generate` finds it with `early_stopping=False`.
+    """The best beam of each sentence, as `generate` finds it.
+
+    `length_penalty` and `early_stopping` are those of the decoder's generation config: a finished beam's score is its
+    log-probability divided by its length to the power of `length_penalty`.
 
     Args:
         decoder: an EchoDecoder with `bottleneck=True`.
@@ -34,8 +36,6 @@ def beam_decode(
         prompt_ids: the decoder prompt, the same for all rows (one target language per call).
         num_beams: beams of a sentence, at least 2.
         eos_token_id, no_repeat_ngram_size: as in `greedy_decode`.
-        length_penalty: a finished beam's score is its log-probability divided by its length to this power; default:
-            the value of the decoder's generation config, or 1.
 
     Returns:
         The new ids of each row, without prompt and end of sentence.
@@ -49,13 +49,13 @@ def beam_decode(
     if not batch:
         return []
     start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
-    penalty = decoder.generation_config.length_penalty if length_penalty is None else length_penalty
+    penalty, early = decoder.generation_config.length_penalty, decoder.generation_config.early_stopping
     penalty = 1.0 if penalty is None else penalty
     # As many candidates as leave `num_beams` unfinished ones even if every end of sentence is among them.
     offered = min(max(2, 1 + len(start.ends)) * num_beams, decoder.config.vocab_size)
 
     prompt = torch.tensor(prompt_ids, device=device)
-    hidden, cache = _read_prompts(decoder.model, prompt, start, batch, num_beams)
+    hidden, cache = _read_prompts(decoder, prompt, start, batch, num_beams)
     constants = [constant.repeat_interleave(num_beams, 0).unflatten(0, (batch, -1)) for constant in start.constants]
     position = len(prompt_ids)
     rows = torch.arange(batch, device=device)  # sentence number of each row
@@ -88,8 +88,11 @@ def beam_decode(
         scores, chosen = torch.where(ended, top - 1e9, top).topk(num_beams)
         parents, written = parents.gather(1, chosen), _of_parents(candidates, chosen)
 
-        # A sentence is finished if its best running beam would lose against all its finished ones now.
-        stays = scores[:, 0] / (step + 1) ** penalty > done_scores.amin(1)
+        # A sentence is finished if its best running beam would lose against all its finished ones.
+        length = max_new_tokens if early == "never" and penalty > 0 else step + 1
+        stays = scores[:, 0] / length**penalty > done_scores.amin(1)
+        if early is True:
+            stays &= done_scores.amin(1).isinf()
         best[rows[~stays]] = done[~stays, 0]
         if step == max_new_tokens - 1:
             best[rows[stays]] = done[stays, 0]
@@ -110,11 +113,11 @@ def beam_decode(
     return [[token for token in row if token >= 0 and token not in ends] for row in best.tolist()]
 
 
-def _read_prompts(model, prompt, start, batch: int, num_beams: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+def _read_prompts(decoder, prompt, start, batch: int, num_beams: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Last states of the prompt, (batch, hidden), and a cache (batch, beams, heads, positions, head_dim)."""
-    small = start.cache(batch)
-    hidden = read_prompt(model, prompt[None], 0, start.constants, small, start.rotary)
-    cache = [buffer.unflatten(0, (batch, num_beams)) for buffer in start.cache(batch * num_beams)]
+    small = empty_cache(decoder, start, batch)
+    hidden = read_prompt(decoder.model, prompt[None], 0, start.constants, small, start.rotary)
+    cache = [buffer.unflatten(0, (batch, num_beams)) for buffer in empty_cache(decoder, start, batch * num_beams)]
     for one, buffer in zip(small, cache, strict=True):
         buffer[..., : len(prompt), :] = one[:, None, :, : len(prompt)]
     return hidden, cache

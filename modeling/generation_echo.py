@@ -9,7 +9,7 @@ cross-attention) need `EchoForTranslation.generate`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,7 +47,7 @@ def greedy_decode(
     if not (batch := len(sentence_embedding)):
         return []
     start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
-    model, constants, cache = decoder.model, start.constants, start.cache(batch)
+    model, constants, cache = decoder.model, start.constants, empty_cache(decoder, start, batch)
     device = sentence_embedding.device
     written = torch.full((batch, max_new_tokens), -1, device=device)
     rows = torch.arange(batch, device=device)  # sentence number of each row of the batch
@@ -77,15 +77,13 @@ class Start:
     Attributes:
         ends: ids that end a sentence.
         constants: cross-attention of each layer, (batch, 1, hidden).
-        rotary: cosines and sines of all positions.
-        cache: rows -> empty keys and values of each layer, in turn, (rows, heads, positions, head_dim).
+        rotary: cosines and sines of all positions, (1, positions, head_dim).
     """
 
     ends: torch.Tensor
     no_repeat_ngram_size: int
     constants: list[torch.Tensor]
     rotary: tuple[torch.Tensor, torch.Tensor]
-    cache: Callable[[int], list[torch.Tensor]]
 
 
 def prepare(
@@ -110,14 +108,19 @@ def prepare(
     size = defaults.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
     length = len(prompt_ids) + max_new_tokens
     memory = model._read(sentence_embedding[:, None])
-    shape = (config.num_key_value_heads, length, config.head_dim)
     return Start(
         ends=torch.tensor([] if eos is None else eos, device=device).flatten(),  # Llama 3 has several end tokens
         no_repeat_ngram_size=size or 0,
         constants=[layer.cross_attn.constant(memory) for layer in model.layers],
         rotary=model.rotary_emb(memory, torch.arange(length, device=device)[None]),
-        cache=lambda rows: [memory.new_empty((rows, *shape)) for _ in range(2 * len(model.layers))],
     )
+
+
+def empty_cache(decoder, start: Start, rows: int) -> list[torch.Tensor]:
+    """Keys and values of each layer in turn, (rows, heads, positions, head_dim), not yet filled."""
+    config, positions = decoder.config, start.rotary[0].shape[1]
+    shape = (rows, config.num_key_value_heads, positions, config.head_dim)
+    return [start.constants[0].new_empty(shape) for _ in range(2 * len(start.constants))]
 
 
 def drop_rows(
@@ -140,8 +143,10 @@ def drop_rows(
 
 
 def ban_repeated_ngrams(logits: torch.Tensor, written: torch.Tensor, size: int) -> None:
-    """Set the logits of tokens that would repeat one of a row's n-grams to -inf, as transformers'
-    NoRepeatNGramLogitsProcessor does, for all rows at once.
+    """Set the logits of tokens that would repeat one of a row's n-grams to -inf, for all rows at once.
+
+    transformers' NoRepeatNGramLogitsProcessor does the same row by row; it took a third of a step
+    (docs/trials/translate-speed.md).
 
     Args:
         logits: (rows, vocabulary), changed.

@@ -139,10 +139,21 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
 
 
 @pytest.mark.parametrize("num_beams", [2, 4, 5])
-@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram_size": 2}, {"length_penalty": 0.2}, {"length_penalty": 3.0}])
-def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, options):
-    """With frequent ends of sentence, so that beams finish at all steps; in float64, where no two scores are equal."""
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"no_repeat_ngram_size": 2},
+        {"length_penalty": 0.2},
+        {"length_penalty": 3.0},
+        {"early_stopping": True},
+        {"early_stopping": "never", "length_penalty": 2.0},
+    ],
+)
+def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, settings):
+    """With frequent ends of sentence, so that beams finish at all steps; weights in float64 round alike in both."""
     model = make_model().double()
+    model.generation_config.update(**settings)
     with torch.no_grad():
         for weight in model.decoder.parameters():
             weight.mul_(3)
@@ -150,7 +161,7 @@ def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, 
     often = torch.tensor(free).flatten().bincount().topk(8).indices.tolist()
     lengths = set()
     for ends in (often[:1], often):
-        common = dict(max_new_tokens=15, num_beams=num_beams, eos_token_id=ends, **options)
+        common = dict(max_new_tokens=15, num_beams=num_beams, eos_token_id=ends)
         want = by_generate(model, embeddings.double(), prompt, **common)
         assert beam_decode(model.decoder, embeddings.double(), prompt, **common) == want
         lengths |= {len(row) for row in want}
