@@ -14,8 +14,13 @@ import torch
 from .generation_echo import ban_repeated_ngrams, decode_step, drop_rows, empty_cache, prepare, read_prompt
 
 
+def beam_decode(decoder, sentence_embedding: torch.Tensor, prompt_ids: list[int], **options) -> list[list[int]]:
+    """The best beam of each sentence, as `generate` finds it: the first of `beam_candidates`, with its arguments."""
+    return [beams[0] for beams in beam_candidates(decoder, sentence_embedding, prompt_ids, **options)[0]]
+
+
 @torch.inference_mode()
-def beam_decode(
+def beam_candidates(
     decoder,
     sentence_embedding: torch.Tensor,
     prompt_ids: list[int],
@@ -24,8 +29,8 @@ def beam_decode(
     max_new_tokens: int = 128,
     eos_token_id: int | list[int] | None = None,
     no_repeat_ngram_size: int | None = None,
-) -> list[list[int]]:
-    """The best beam of each sentence, as `generate` finds it.
+) -> tuple[list[list[list[int]]], torch.Tensor]:
+    """All beams of each sentence, best first, as `generate` finds them with `num_return_sequences=num_beams`.
 
     `length_penalty` and `early_stopping` are those of the decoder's generation config: a finished beam's score is its
     log-probability divided by its length to the power of `length_penalty`.
@@ -38,16 +43,17 @@ def beam_decode(
         eos_token_id, no_repeat_ngram_size: as in `greedy_decode`.
 
     Returns:
-        The new ids of each row, without prompt and end of sentence.
+        The new ids of each row's beams, without prompt and end of sentence, and their scores (batch, num_beams); -inf
+        for a beam that does not exist, which `early_stopping` can leave.
 
     Raises:
         ValueError: fewer than two beams, or what `greedy_decode` refuses.
     """
     if num_beams < 2:
-        raise ValueError(f"num_beams is {num_beams}; beam_decode needs at least 2, greedy_decode has one")
+        raise ValueError(f"num_beams is {num_beams}; beam search needs at least 2, greedy_decode has one")
     batch, device = len(sentence_embedding), sentence_embedding.device
     if not batch:
-        return []
+        return [], torch.zeros(0, num_beams)
     start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
     penalty, early = decoder.generation_config.length_penalty, decoder.generation_config.early_stopping
     penalty = 1.0 if penalty is None else penalty
@@ -59,8 +65,9 @@ def beam_decode(
     constants = [constant.repeat_interleave(num_beams, 0).unflatten(0, (batch, -1)) for constant in start.constants]
     position = len(prompt_ids)
     rows = torch.arange(batch, device=device)  # sentence number of each row
-    best = torch.full((batch, max_new_tokens), -1, device=device)  # tokens of the best finished beam
-    written = best.new_full((batch, 1, max_new_tokens), -1)  # tokens of the running beams, one in the first step
+    best = torch.full((batch, num_beams, max_new_tokens), -1, device=device)  # tokens of the finished beams
+    best_scores = torch.full((batch, num_beams), -torch.inf, device=device)
+    written = best[:, :1].clone()  # tokens of the running beams, one in the first step
     scores = torch.zeros(batch, 1, device=device)
     done = written.repeat(1, num_beams, 1)
     done_scores = torch.full((batch, num_beams), -torch.inf, device=device)
@@ -93,10 +100,9 @@ def beam_decode(
         stays = scores[:, 0] / length**penalty > done_scores.amin(1)
         if early is True:
             stays &= done_scores.amin(1).isinf()
-        best[rows[~stays]] = done[~stays, 0]
         if step == max_new_tokens - 1:
-            best[rows[stays]] = done[stays, 0]
-            break
+            stays[:] = False
+        best[rows[~stays]], best_scores[rows[~stays]] = done[~stays], done_scores[~stays]
         if not stays.any():
             break
         state = (rows, parents, written, scores, done, done_scores, *constants)
@@ -110,7 +116,9 @@ def beam_decode(
         hidden = decode_step(decoder.model, ids, position, flat[:layers], flat[layers:], start.rotary)
         position += 1
     ends = set(start.ends.tolist())
-    return [[token for token in row if token >= 0 and token not in ends] for row in best.tolist()]
+    return [
+        [[token for token in beam if token >= 0 and token not in ends] for beam in row] for row in best.tolist()
+    ], best_scores
 
 
 def _read_prompts(decoder, prompt, start, batch: int, num_beams: int) -> tuple[torch.Tensor, list[torch.Tensor]]:

@@ -15,11 +15,13 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, Pipeline
 
-from .beams_echo import beam_decode
-from .generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
+from .generation_echo import check_prompt, check_target_lang, is_echo_decoder
 from .modeling_echo_base import DECODER_FOLDER, check_finite
 from .prompting_echo import check_texts
+from .reranking_echo import decode_embeddings
 from .tokenization_echo import EchoTokenizer
+
+OUR_OPTIONS = {"max_new_tokens", "num_beams", "rerank_weight"}  # other options go to `generate`
 
 
 class SonarTranslationPipeline(Pipeline):
@@ -32,7 +34,9 @@ class SonarTranslationPipeline(Pipeline):
         tgt_lang: language to write; default English.
         batch_size: texts per batch; default 32.
         num_beams, max_new_tokens and all other options of `generate`. With these two alone, a faster loop gives the
-            same tokens. A converted SONAR has 5 beams by default.
+            same tokens. By default as the model's generation config says: a converted SONAR has 5 beams.
+        rerank_weight: weight of the cosine between the embeddings of a beam and of the sentence; 0 takes the most
+            probable beam. Default: that of the generation config. Not with other options of `generate`.
         on_long: treatment of texts beyond the model's length: "warn" (truncate and log), "error" or "split"; default:
             the tokenizer's setting. "split" translates the mean of the pieces' embeddings, which gives a rough
             summary, not a translation.
@@ -134,15 +138,13 @@ class SonarTranslationPipeline(Pipeline):
             )
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
-            decoder = self.model.decoder
-            if set(options) == {"max_new_tokens"} and is_echo_decoder(decoder):
-                return {"ids": greedy_decode(decoder, **inputs, prompt_ids=prompt, **options)}
-            if (
-                set(options) == {"max_new_tokens", "num_beams"}
-                and is_echo_decoder(decoder)
-                and options["num_beams"] > 1
-            ):
-                return {"ids": beam_decode(decoder, **inputs, prompt_ids=prompt, **options)}
+            if set(options) <= OUR_OPTIONS and is_echo_decoder(self.model.decoder):
+                return {"ids": decode_embeddings(self.model, self.tokenizer, **inputs, target_lang=tgt_lang, **options)}
+        if "rerank_weight" in options:
+            raise ValueError(
+                "rerank_weight belongs to an Echo decoder of sentence embeddings, and goes with num_beams and "
+                f"max_new_tokens only; got {', '.join(sorted(options))}"
+            )
         check_prompt(self.model.decoder, prompt)
         rows = len(next(iter(inputs.values())))
         ids = self.model.generate(

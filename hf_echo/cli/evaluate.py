@@ -141,7 +141,9 @@ def evaluate_translation(
         str | None,
         typer.Option(callback=packaged_model, help="Checkpoint to take the decoder from. Default: --model."),
     ] = None,
-    num_beams: Annotated[int, typer.Option(min=1, help="Beams of the beam search; 1 is greedy.")] = 1,
+    num_beams: Annotated[
+        int | None, typer.Option(min=1, help="Beams of the beam search; 1 is greedy. Default: the model's own.")
+    ] = None,
     comet: Annotated[
         bool, typer.Option(help="Also report COMET (needs hf-echo[comet]); needs source texts, not embeddings.")
     ] = False,

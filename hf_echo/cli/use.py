@@ -73,7 +73,15 @@ def translate(
     source: Annotated[
         Path, typer.Argument(help="Texts, one per line; - is standard input. With --audio: audio, or a TSV of paths.")
     ] = Path("-"),
-    num_beams: Annotated[int, typer.Option(min=1, help="Beams of the beam search; 1 is greedy.")] = 1,
+    num_beams: Annotated[
+        int | None, typer.Option(min=1, help="Beams of the beam search; 1 is greedy. Default: the model's own.")
+    ] = None,
+    rerank_weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Weight of the cosine between a beam's embedding and the sentence's. Default: the model's own."
+        ),
+    ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 128,
     dtype: Dtype = "auto",
     on_long: OnLong = "warn",
@@ -101,6 +109,7 @@ def translate(
         source_lang,
         target,
         num_beams=num_beams,
+        rerank_weight=rerank_weight,
         max_new_tokens=max_new_tokens,
         on_long=on_long,
         progress=sys.stderr.isatty(),

@@ -97,11 +97,12 @@ def check_code(code: str) -> None:
 
 def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> None:
     """Set fields of a generation configuration; raises ValueError for a field that it does not have."""
-    known = [name for name in config.to_dict() if not name.startswith("_")]
+    known = [*(name for name in config.to_dict() if not name.startswith("_")), "rerank_weight"]
     for name, value in settings.items():
         if name not in known:
             raise ValueError(f"generation: unknown setting {name!r}{did_you_mean(name, known)}")
         setattr(config, name, value)
+    config._from_model_config = False  # otherwise transformers drops fields that are not its own when it reads the file
 
 
 def write_compact(file: Path) -> None:

@@ -11,10 +11,10 @@ from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoTokenizer
 
 from ..modeling import AutoModelForSonarTranslation, SonarTokenizer
-from ..modeling.beams_echo import beam_decode
-from ..modeling.generation_echo import check_prompt, check_target_lang, greedy_decode, is_echo_decoder
+from ..modeling.generation_echo import check_prompt, check_target_lang, is_echo_decoder
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
 from ..modeling.modeling_sonar import SONAR
+from ..modeling.reranking_echo import decode_embeddings
 from ..modeling.translation_echo_speech import SPEECH
 from .encode import encode, open_tokenizer, opening, padded, pick_device, pick_dtype, pieces_of
 
@@ -51,7 +51,8 @@ def translate(
     source_lang: str | Sequence[str | None] | None = None,
     target_lang: str = "eng_Latn",
     *,
-    num_beams: int = 1,
+    num_beams: int | None = None,
+    rerank_weight: float | None = None,
     max_new_tokens: int = 128,
     batch_size: int = 256,
     on_long: str = "warn",
@@ -59,11 +60,14 @@ def translate(
 ) -> list[str]:
     """Translate texts, or embeddings (n, embedding_size) from any encoder of the space; keeps the order.
 
-    With a bottleneck, the loops of `modeling/generation_echo.py` and `modeling/beams_echo.py` run, which give the same
+    With a bottleneck, `decode_embeddings` of `modeling/reranking_echo.py` runs: without reranking it gives the same
     tokens as `generate`.
 
     Args:
         source_lang: one code for all texts, one per text, or None ("Unspecified language").
+        num_beams: 1 is greedy; None: as the model's generation config says.
+        rerank_weight: weight of the cosine between the embeddings of a beam and of the sentence; 0 takes the most
+            probable beam. None: as the model's generation config says. Only with a bottleneck.
         max_new_tokens: longest translation in tokens.
         batch_size: decoder rows at a time; each beam is a row.
         on_long: as in `encode`; not "split" for a stage-1 checkpoint, whose decoder reads tokens.
@@ -72,13 +76,17 @@ def translate(
         ValueError: an unknown language, or one that the decoder does not support; embeddings of wrong size, of
             integers, with NaN, or for a stage-1 checkpoint.
     """
-    prompt = tokenizer.decoder_prompt_ids(target_lang)
+    prompt, defaults = tokenizer.decoder_prompt_ids(target_lang), model.generation_config
     check_target_lang(model.decoder, target_lang)
     if isinstance(inputs, str):
         raise ValueError("inputs is one string; give a list of texts")
     if not len(inputs):
         return []
-    batch_size = max(1, batch_size // max(1, num_beams))
+    ours = model.bottleneck and is_echo_decoder(model.decoder)
+    if rerank_weight and not ours:
+        raise ValueError("rerank_weight needs an Echo decoder of sentence embeddings")
+    beams = num_beams if num_beams is not None else defaults.num_beams or 1
+    batch_size = max(1, batch_size // beams)
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()
     if isinstance(inputs, np.ndarray):
@@ -86,7 +94,7 @@ def translate(
     if not model.bottleneck:
         if isinstance(inputs, np.ndarray):
             raise ValueError("the decoder of this stage-1 checkpoint reads tokens, not sentence embeddings: give texts")
-        options = dict(num_beams=num_beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress)
+        options = dict(num_beams=beams, max_new_tokens=max_new_tokens, batch_size=batch_size, progress=progress)
         return _translate_tokens(model, tokenizer, inputs, source_lang, prompt, on_long, **options)
     if isinstance(inputs, np.ndarray):
         embeddings, order = inputs, np.arange(len(inputs))
@@ -98,16 +106,12 @@ def translate(
     for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
         rows = order[start : start + batch_size]
         vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(model.device)
-        if is_echo_decoder(model.decoder):
-            options = dict(
-                max_new_tokens=max_new_tokens, no_repeat_ngram_size=model.generation_config.no_repeat_ngram_size
-            )
-            if num_beams == 1:
-                ids = greedy_decode(model.decoder, vectors, prompt, **options)
-            else:
-                ids = beam_decode(model.decoder, vectors, prompt, num_beams=num_beams, **options)
+        if ours:
+            options = dict(max_new_tokens=max_new_tokens, no_repeat_ngram_size=defaults.no_repeat_ngram_size)
+            options |= dict(num_beams=beams, rerank_weight=rerank_weight)
+            ids = decode_embeddings(model, tokenizer, vectors, target_lang, **options)
         else:
-            ids = _generate(model, prompt, num_beams, max_new_tokens, sentence_embedding=vectors)
+            ids = _generate(model, prompt, beams, max_new_tokens, sentence_embedding=vectors)
         for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
             texts[row] = text.strip()
     return texts

@@ -50,13 +50,13 @@ def test_untrained_greedy_is_generate(make_untrained, toy_tokenizer, sentences):
 def test_beams_are_rows(toy_trained, toy_tokenizer, sentences, monkeypatch, batch_size, texts_a_batch):
     texts, langs, _ = zip(*sentences[:12], strict=True)
     module = import_module("hf_echo.inference.translate")  # `hf_echo.inference` has the function under this name
-    options, seen, decode = dict(num_beams=3, max_new_tokens=20), [], module.beam_decode
+    options, seen, decode = dict(num_beams=3, max_new_tokens=20), [], module.decode_embeddings
 
-    def watched(decoder, vectors, *args, **kwargs):
+    def watched(model, tokenizer, vectors, *args, **kwargs):
         seen.append(len(vectors))
-        return decode(decoder, vectors, *args, **kwargs)
+        return decode(model, tokenizer, vectors, *args, **kwargs)
 
-    monkeypatch.setattr(module, "beam_decode", watched)
+    monkeypatch.setattr(module, "decode_embeddings", watched)
     have = translate(toy_trained, toy_tokenizer, texts, langs, batch_size=batch_size, **options)
     assert max(seen) == texts_a_batch and sum(seen) == 12
     monkeypatch.undo()

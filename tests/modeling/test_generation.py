@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.modeling.beams_echo import _best_of_rows, beam_decode
+from hf_echo.modeling.beams_echo import _best_of_rows, beam_candidates, beam_decode
 from hf_echo.modeling.generation_echo import _argmax, greedy_decode
 
 
@@ -164,6 +164,12 @@ def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, 
         common = dict(max_new_tokens=15, num_beams=num_beams, eos_token_id=ends)
         want = by_generate(model, embeddings.double(), prompt, **common)
         assert beam_decode(model.decoder, embeddings.double(), prompt, **common) == want
+        all_beams, scores = beam_candidates(model.decoder, embeddings.double(), prompt, **common)
+        made = by_generate(model, embeddings.double(), prompt, num_return_sequences=num_beams, **common)
+        exists = scores.flatten().isfinite().tolist()
+        flat = [beam for row in all_beams for beam in row]
+        assert [b for b, there in zip(flat, exists) if there] == [b for b, there in zip(made, exists) if there]
+        assert settings.get("early_stopping") is True or all(exists)
         lengths |= {len(row) for row in want}
     assert len(lengths) > 3
 

@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -56,8 +57,8 @@ def hard_negatives(encode, data: Path) -> tuple[dict[str, float], dict[str, floa
 
 
 def translation(checkpoint: Path, data: Path) -> dict:
-    """chrF++ and BLEU into English of the decoder, of the source itself and of the nearest of 100,000 training
-    sentences, in the twelve languages; and examples drawn by a fixed order that ignores the texts."""
+    """chrF++ and BLEU into English of the decoder (as set and greedy), of the source itself and the nearest of
+    100,000 training sentences, in the twelve languages; and examples drawn by a fixed order that ignores the texts."""
     model, tokenizer = load_translator(checkpoint, dtype="fp32")
     encode = any_encoder(str(checkpoint))
     pool = pd.read_parquet(data / "train_decoder.parquet", columns=["target"]).target.drop_duplicates()
@@ -67,7 +68,7 @@ def translation(checkpoint: Path, data: Path) -> dict:
     for name in ("everyday", "flores"):
         rows = pd.read_parquet(data / f"dev_{name}.parquet")
         english = rows[rows.lang == ENG].set_index("id").text
-        outputs: dict[str, list[str]] = {"decoder": [], "source": [], "nearest": []}
+        outputs: dict[str, list[str]] = {"decoder": [], "greedy": [], "source": [], "nearest": []}
         references: list[str] = []
         drawn = []
         for lang in TWELVE:
@@ -79,6 +80,7 @@ def translation(checkpoint: Path, data: Path) -> dict:
             made = list(translate(model, tokenizer, texts, lang, ENG, max_new_tokens=MOST_TOKENS))
             hits = (torch.tensor(np.asarray(encode(texts, lang))) @ known.T).argmax(1)
             outputs["decoder"] += made
+            outputs["greedy"] += translate(model, tokenizer, texts, lang, ENG, num_beams=1, max_new_tokens=MOST_TOKENS)
             outputs["source"] += texts
             outputs["nearest"] += [pool[i] for i in hits]
             references += english[ids].tolist()
@@ -127,13 +129,15 @@ def speed(encode, checkpoint: Path, data: Path) -> dict:
     found = measure_speed(encode, texts, ENG, rounds=3)
     model, tokenizer = load_translator(checkpoint)
 
-    def run(batch, lang):
-        return list(translate(model, tokenizer, batch, lang, ENG, max_new_tokens=MOST_TOKENS))
+    def run(batch, lang, num_beams=None):
+        return translate(model, tokenizer, batch, lang, ENG, num_beams=num_beams, max_new_tokens=MOST_TOKENS)
 
     translated = measure_speed(run, texts[:256], ENG, rounds=1)
+    greedy = measure_speed(partial(run, num_beams=1), texts[:256], ENG, rounds=1)
     return {
         "encode": speeds(found),
         "translate": speeds(translated),
+        "translate_greedy": speeds(greedy),
         "threads": torch.get_num_threads(),
         "dtype": "bf16" if bf16_is_faster() else "fp32",
     }
