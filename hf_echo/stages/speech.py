@@ -45,7 +45,12 @@ class SpeechConfig(CoreConfig):
     )
     contrastive_weight: float = field(default=0.0, metadata={"help": "of a softmax over the batch's embeddings"})
     logit_scale: float = field(default=20.0, metadata={"help": "scale of the cosine in that softmax"})
-    ctc_weight: float = field(default=0.0, metadata={"help": "of CTC on the characters of the transcription"})
+    candidates: int = field(
+        default=0,
+        metadata={"help": "in that softmax, other texts of the training data as further candidates of a step"},
+    )
+    ctc_weight: float = field(default=0.0, metadata={"help": "of CTC on the characters of `ctc_labels`"})
+    ctc_labels: str = field(default="text", metadata={"help": "column that CTC learns to write: text or phonemes"})
     time_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of time for each row"})
     frequency_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of frequency (log-mel only)"})
     speeds: list[float] = field(
@@ -62,11 +67,13 @@ class SpeechConfig(CoreConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("mse_weight", "contrastive_weight", "ctc_weight", "time_masks", "frequency_masks"):
+        for name in ("mse_weight", "contrastive_weight", "ctc_weight", "candidates", "time_masks", "frequency_masks"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if not (self.mse_weight or self.contrastive_weight or self.ctc_weight):
             raise ValueError("mse_weight, contrastive_weight and ctc_weight are all 0: one of them must be above 0")
+        if self.ctc_labels not in ("text", "phonemes"):
+            raise ValueError(f"ctc_labels is text or phonemes, not {self.ctc_labels!r}")
         if not 0 <= self.english_weight <= 1:
             raise ValueError(f"english_weight is a share from 0 to 1, not {self.english_weight}")
         if not 0 < self.longest <= self.max_seconds:
@@ -134,7 +141,7 @@ class SpeechTrainer(CoreTrainer):
         output = model(**audio, attention_mask=inputs["attention_mask"], ctc=bool(args.ctc_weight))
         parts, weights = {}, {}
         if args.mse_weight or args.contrastive_weight:
-            target = self.target(inputs)
+            target = self.target(inputs["index"])
         if args.mse_weight:
             parts["mse"], weights["mse"] = mse_loss(output.sentence_embedding, target), args.mse_weight
         if args.contrastive_weight:
@@ -146,20 +153,29 @@ class SpeechTrainer(CoreTrainer):
             weights["ctc"] = args.ctc_weight
         return parts, weights
 
-    def target(self, inputs) -> torch.Tensor:
+    def target(self, index: torch.Tensor) -> torch.Tensor:
         """(n, d) the teacher's embeddings: of the transcription, moved to the English by `english_weight`."""
-        index, share = inputs["index"].cpu().numpy(), self.args.english_weight
-        rows = self.teacher[0][index]
+        rows, share = self.teacher[0][index.cpu().numpy()], self.args.english_weight
         if share:
-            rows = (1 - share) * rows + share * self.teacher[1][index]
-        return torch.from_numpy(rows).to(inputs["index"].device)
+            rows = (1 - share) * rows + share * self.teacher[1][index.cpu().numpy()]
+        return torch.from_numpy(rows).to(index.device)
 
     def contrastive(self, student: torch.Tensor, target: torch.Tensor, inputs) -> torch.Tensor:
-        """Mean of both directions, over the rows of all processes; rows of one text are not negatives of each other."""
+        """Mean of both directions, over the rows of all processes; rows of one meaning are not negatives of each other.
+
+        The speech also chooses among `candidates` other texts, which cost nothing: the teacher's embeddings are there.
+        """
         (all_target, offset), (all_student, _) = gather_with_grad(target), gather_with_grad(student)
-        same = inputs["text_key"][:, None] == gather_with_grad(inputs["text_key"])[0][None]
-        options = dict(logit_scale=self.args.logit_scale, margin=0.0, exclude=same, offset=offset)
-        return (contrastive_loss(student, all_target, **options) + contrastive_loss(target, all_student, **options)) / 2
+        own = inputs["meaning"]
+        same = own[:, None] == gather_with_grad(own)[0][None]
+        options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset)
+        backward = contrastive_loss(target, all_student, exclude=same, **options)
+        if self.args.candidates:
+            others = torch.randint(len(self.train_dataset), (self.args.candidates,)).to(own.device)
+            all_target = torch.cat([all_target, self.target(others).to(all_target.dtype)])
+            meanings = torch.from_numpy(self.train_dataset.meanings).to(own.device)[others]
+            same = torch.cat([same, own[:, None] == meanings[None]], 1)
+        return (contrastive_loss(student, all_target, exclude=same, **options) + backward) / 2
 
     def save_model(self, output_dir: str | None = None, *args, **kwargs) -> None:
         """As usual, with what the card says about the data."""
@@ -196,7 +212,8 @@ class SpeechTrainer(CoreTrainer):
     def dev_ctc(self, model: EchoSpeechEncoder, dev: SpeechDev) -> float:
         """Mean CTC loss for each character of the dev rows."""
         collator = SpeechCollator(self.tokenizer, characters=model.config.ctc_characters)
-        rows = SpeechRows(dev.rows, self.tokenizer.sampling_rate, np.zeros(len(dev.rows), np.int64))
+        lengths = np.zeros(len(dev.rows), np.int64)
+        rows = SpeechRows(dev.rows, self.tokenizer.sampling_rate, lengths, self.args.ctc_labels)
         total = 0.0
         for number in range(len(rows)):
             batch = {key: value.to(model.device) for key, value in collator([rows[number]]).items()}
@@ -215,10 +232,12 @@ def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, tea
         shape = {"embedding_size": teacher[0][[0]].shape[1]} if teacher is not None else {}
         model = EchoSpeechEncoder(new_config(shape | model_args.shape))
     model.config.languages = sorted({*(model.config.languages or []), *train_dataset.languages})
+    if model.device.type == "cpu" and not torch.cuda.is_available():
+        model.audio.set_attn_implementation("eager")  # a third faster than sdpa in training (docs/trials/speech.md)
     if teacher is not None:
         scale_projection(model, teacher[0])
     if args.ctc_weight and model.ctc is None:
-        model.add_ctc(characters_of(train_dataset.rows["text"]))
+        model.add_ctc(characters_of(label or "" for label in train_dataset.rows[args.ctc_labels]))
     return SpeechTrainer(model, args, train_dataset=train_dataset, teacher=teacher, **kwargs)
 
 

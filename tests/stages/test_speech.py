@@ -7,15 +7,17 @@ import re
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoFeatureExtractor, AutoModel
 
+from hf_echo.data.speech.batches import SpeechRows
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import find_recipes, read_values
+from hf_echo.stages.run.recipe import find_recipes, read_recipe, read_values
 from hf_echo.stages.run.training import train_recipe
-from hf_echo.stages.speech import scale_projection
+from hf_echo.stages.speech import SpeechConfig, SpeechTrainer, scale_projection
 from hf_echo.stages.speech_rows import new_config
 
 from ..speech_toy import SHAPE, speech
@@ -108,11 +110,64 @@ def test_ctc_then_the_space(recipe, teacher, tmp_path):
     assert type(opened[0]) is type(model) and opened[1].stride == 4
 
 
+def test_sampling_can_be_switched_off(recipe):
+    """`sampling_exponent` is a number by default, and null in a recipe means none."""
+    assert read_recipe(recipe(), {"sampling_exponent": None})[3].sampling_exponent is None
+    with pytest.raises(ValueError, match="sampling_exponent is 'all'; it must be float"):
+        read_recipe(recipe(sampling_exponent="all"))
+
+
+@pytest.mark.trains
+def test_ctc_learns_the_column_of_phonemes(recipe, tmp_path):
+    table = speech(120)
+    table.add_column("phonemes", ["ʃ ə" if "a" in text else None for text in table["text"]]).to_parquet(
+        tmp_path / "train.parquet"
+    )
+    train_recipe(recipe("ipa", ctc_weight=1.0, ctc_labels="phonemes", max_steps=2))
+    assert load_speech_encoder(tmp_path / "ipa")[0].config.ctc_characters == " əʃ"
+
+
+def test_contrastive_loss_with_candidates_of_the_training_data():
+    """In numpy: speech chooses among the texts of the batch and the drawn ones of other meaning; texts among speech."""
+    rng = np.random.default_rng(0)
+    texts, speech_vectors = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=(3, 4)).astype(np.float32)
+    rows = Dataset.from_dict({"text": [f"own {n}" for n in range(9)], "english": list("abcdefga") + [None]})
+    trainer = object.__new__(SpeechTrainer)
+    trainer.args = SpeechConfig(output_dir="unused", contrastive_weight=1.0, candidates=50, logit_scale=3.0)
+    trainer.teacher, trainer.train_dataset = (texts, texts), SpeechRows(rows, 16_000, np.zeros(9, np.int64))
+    index = torch.arange(3)
+    inputs = {"index": index, "meaning": torch.from_numpy(trainer.train_dataset.meanings)[index]}
+    torch.manual_seed(1)
+    have = trainer.contrastive(torch.from_numpy(speech_vectors), trainer.target(index), inputs).item()
+    torch.manual_seed(1)
+    drawn = torch.randint(9, (50,)).numpy()
+    meanings = np.array(list("abcdefga") + ["own 8"])
+
+    def unit(rows):
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    cosines = 3.0 * unit(speech_vectors) @ unit(texts).T
+    losses = []
+    for row in range(3):
+        others = [c for c in drawn if meanings[c] != meanings[row]] + [c for c in range(3) if c != row]
+        losses.append(np.log(np.exp(cosines[row, [row, *others]]).sum()) - cosines[row, row])
+        losses.append(np.log(np.exp(cosines[:, row]).sum()) - cosines[row, row])
+    assert len(others) < 52 and have == pytest.approx(np.mean(losses), rel=1e-5)
+
+
 @pytest.mark.trains
 def test_a_killed_run_resumes_exactly(recipe, tmp_path, train_stopped):
     """With dropout, speed and masks: all that is drawn at random comes from seed, epoch and row, or the checkpoint."""
     shape = SHAPE | {"pooler_dropout": 0.1}
-    options = dict(shape=shape, ctc_weight=0.5, contrastive_weight=1.0, speeds=[0.9, 1.1], time_masks=2, max_seconds=8)
+    options = dict(
+        shape=shape,
+        ctc_weight=0.5,
+        contrastive_weight=1.0,
+        candidates=50,
+        speeds=[0.9, 1.1],
+        time_masks=2,
+        max_seconds=8,
+    )
     train_recipe(recipe("whole", **options, max_steps=14, save_steps=7))
     path = recipe("again", **options, max_steps=14, save_steps=7)
     train_stopped(path, 9)
@@ -134,6 +189,9 @@ def test_a_killed_run_resumes_exactly(recipe, tmp_path, train_stopped):
         ({"shape": SHAPE | {"pooler_heads": 5}}, "pooler_heads=5 must divide"),
         ({"shape": SHAPE | {"audio_config": {"hidden_size": 3}}}, "audio_config names no model_type"),
         ({"mse_weight": 0}, "are all 0"),
+        ({"ctc_labels": "words"}, "ctc_labels is text or phonemes, not 'words'"),
+        ({"ctc_labels": "phonemes", "ctc_weight": 1}, "the training data have no such column"),
+        ({"candidates": -1}, "candidates must not be negative"),
         ({"english_weight": 2}, "english_weight is a share"),
         ({"speeds": [3.0]}, "a factor is from 0.5 to 2"),
         ({"longest": 0.01}, "longest=0.01: all 120 audios are longer"),

@@ -35,6 +35,9 @@ def speech(
     measure: Annotated[
         bool, typer.Option("--measure", help="Speak with the voices kept for measuring, which training refuses.")
     ] = False,
+    phonemes: Annotated[
+        bool, typer.Option("--phonemes", help="Write phonemes, which CTC can learn; needs espeak-ng.")
+    ] = False,
     copies: Annotated[int, typer.Option(min=1, help="Clips of each sentence, with different voices.")] = 1,
     speed: Annotated[tuple[float, float], typer.Option(help="Lowest and highest speed, relative to a voice.")] = (
         0.8,
@@ -71,6 +74,7 @@ def speech(
         seed=seed,
         measure=measure,
         voices=tuple(voice or ()),
+        phonemes=phonemes,
     )
     engines = open_engines(engine or ())
     left_out = {line for file in exclude or () for line in read_lines(file)}

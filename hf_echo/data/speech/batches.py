@@ -31,16 +31,24 @@ MOST_CHARACTERS = 512  # outputs of a CTC head: of writing systems with thousand
 
 
 class SpeechRows(torch.utils.data.Dataset):
-    """Map-style dataset of decoded audio: ``index, epoch, samples (n,), text, lang, text_key``.
+    """Map-style dataset of decoded audio: ``index, epoch, samples (n,), text, lang, meaning``.
 
     Args:
         rows: a speech dataset.
         sampling_rate: in Hz, of the decoded audio.
         lengths: (rows,) samples of each row (`audio_lengths`).
+        labels: column of what CTC learns, "text" or "phonemes".
+
+    Attributes:
+        meanings: (rows,) a number for each row; rows of one English sentence, or of one text without English, have the
+            same.
     """
 
-    def __init__(self, rows: Dataset, sampling_rate: int, lengths: np.ndarray):
-        self.rows, self.sampling_rate, self.lengths = rows, sampling_rate, lengths
+    def __init__(self, rows: Dataset, sampling_rate: int, lengths: np.ndarray, labels: str = "text"):
+        self.rows, self.sampling_rate, self.lengths, self.labels = rows, sampling_rate, lengths, labels
+        english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
+        texts = [en or own for en, own in zip(english, rows["text"], strict=True)]
+        self.meanings = np.array([_number(text) for text in texts], np.int64)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -50,19 +58,24 @@ class SpeechRows(torch.utils.data.Dataset):
         epoch, index = divmod(number, len(self.rows))
         row = self.rows[index]
         samples = read_audio(row["audio"], self.sampling_rate, name=f"row {index + 1}")
-        key = hashlib.blake2b(row["text"].encode(), digest_size=8).digest()
         return {
             "index": index,
             "epoch": epoch,
             "samples": samples,
             "text": row["text"],
             "lang": row["lang"],
-            "text_key": int.from_bytes(key, "little", signed=True),
+            "label": row[self.labels] or "",
+            "meaning": self.meanings[index],
         }
 
     @property
     def languages(self) -> list[str]:
         return sorted(set(self.rows["lang"]))
+
+
+def _number(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 class EpochSampler(Sampler[list[int]]):
@@ -158,7 +171,7 @@ def characters_of(texts: Iterable[str], most: int = MOST_CHARACTERS) -> str:
 
 @dataclass
 class SpeechCollator:
-    """Rows of `SpeechRows` -> the padded input of a speech encoder, `index`, `text_key`, and labels of a CTC head.
+    """Rows of `SpeechRows` -> the padded input of a speech encoder, `index`, `meaning`, and labels of a CTC head.
 
     Args:
         extractor: an EchoAudioFeatureExtractor.
@@ -192,9 +205,9 @@ class SpeechCollator:
             self.extractor.model_input_names[0]: torch.from_numpy(audio),
             "attention_mask": torch.from_numpy(np.asarray(mask, np.int64)),
             "index": torch.tensor([row["index"] for row in rows]),
-            "text_key": torch.tensor([row["text_key"] for row in rows]),
+            "meaning": torch.tensor([row["meaning"] for row in rows]),
         }
-        return batch | (self.labels([row["text"] for row in rows]) if self.characters else {})
+        return batch | (self.labels([row["label"] for row in rows]) if self.characters else {})
 
     def labels(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
         """`labels` (n, most) and `label_lengths` (n,); characters that the head does not know are left out."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, Features
 
 COLUMNS = ("audio", "text", "lang")
-OPTIONAL = ("english", "source", "speaker")
+OPTIONAL = ("english", "source", "speaker", "phonemes")
 ALIASES = {
     "audio": ("audio", "path", "file_name", "audio_path", "audio_filepath", "filename", "file", "wav"),
     "text": ("text", "sentence", "raw_transcription", "transcription", "transcript"),
@@ -33,6 +33,7 @@ ALIASES = {
     "english": ("english", "english_text"),
     "source": ("source", "engine"),
     "speaker": ("speaker", "speaker_id", "client_id", "voice"),
+    "phonemes": ("phonemes", "ipa"),
 }
 
 
@@ -56,7 +57,7 @@ def load_speech(
     on_bad_row: str = "error",
     limit: int | None = None,
 ) -> Dataset:
-    """Read speech into the columns audio (not decoded), text and lang, and english, source, speaker if there are any.
+    """Read speech into the columns audio (not decoded), text and lang, and those of `OPTIONAL` that there are.
 
     Args:
         path_or_name: a table of paths (.tsv, .jsonl) or a folder of them; a Common Voice folder (`clips/` beside

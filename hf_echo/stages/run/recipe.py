@@ -263,9 +263,9 @@ _Loader.add_implicit_resolver(
 
 def _checked(name: str, value: Any, field: Field) -> Any:
     """The value, where the field can hold it (1e3 is a whole number too)."""
-    if value is None and field.default is None:
-        return None
     kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    if value is None and (field.default is None or "None" in kind):
+        return None
     kinds = [part.strip() for part in kind.split("|") if part.strip() != "None"]
     if kinds == ["list[str]"]:
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):

@@ -29,6 +29,7 @@ from ...data.speech import features
 from ...utils.resume import make_once
 from .effects import Effects, apply_effects
 from .engines import Engine
+from .phonemes import phonemes
 from .texts import Sentence, seeded_number
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class SpeechPlan:
         effects: probabilities of room, noise and narrow band.
         measure: speak with the voices that are kept for measuring, and no others. Training refuses such a corpus.
         voices: only these, as ENGINE:VOICE; otherwise all.
+        phonemes: also write the column `phonemes`, which needs espeak-ng.
     """
 
     copies: int = 1
@@ -59,6 +61,7 @@ class SpeechPlan:
     sampling_rate: int = 16_000
     measure: bool = False
     voices: tuple[str, ...] = ()
+    phonemes: bool = False
 
     def __post_init__(self):
         if self.copies < 1:
@@ -187,7 +190,7 @@ def _write(clips: Sequence[Clip], engines: dict[str, Engine], plan: SpeechPlan, 
         raise ValueError(f"{len(failed)} of {len(rows)} clips failed, the first: {failed[0]}")
     for reason in failed:
         logger.warning("left out: %s", reason)
-    schema = features(("english", "source", "speaker"))
+    schema = features(("english", "source", "speaker", *(["phonemes"] if plan.phonemes else ())))
     schema |= {"seconds": Value("float32"), "effects": Value("string")}
     schema = type(features())(schema).arrow_schema
     schema = schema.with_metadata({**schema.metadata, FAILED: json.dumps(failed, ensure_ascii=False).encode()})
@@ -209,7 +212,7 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
     content = io.BytesIO()
     soundfile.write(content, samples, plan.sampling_rate, format="FLAC", subtype="PCM_16")
     name = hashlib.sha256(repr(clip).encode()).hexdigest()[:16]
-    return {
+    row = {
         "audio": {"bytes": content.getvalue(), "path": f"{name}.flac"},
         "text": sentence.text,
         "lang": sentence.lang,
@@ -219,6 +222,9 @@ def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[st
         "seconds": len(samples) / plan.sampling_rate,
         "effects": ", ".join([f"speed {clip.speed:g}", f"pitch {clip.pitch:g}", *names]),
     }
+    if plan.phonemes:
+        row["phonemes"] = phonemes(sentence.text, sentence.lang, clip.engine, clip.voice)
+    return row
 
 
 def _report(files: Sequence[Path]) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Engine:
         return samples, rate
 
 
-def _run(command: Sequence[str], text: bytes = b"") -> bytes:
+def run_engine(command: Sequence[str], text: bytes = b"") -> bytes:
     done = subprocess.run(command, input=text, capture_output=True, timeout=TIMEOUT)
     if done.returncode:
         reason = done.stderr.decode(errors="replace").strip().splitlines()
@@ -126,14 +126,14 @@ def _in_files(command: Callable[[str, str], Sequence[str]], text: bytes) -> byte
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "text.txt"), Path(folder, "speech.wav")
         source.write_bytes(text + b"\n")
-        _run(command(str(source), str(target)))
+        run_engine(command(str(source), str(target)))
         return target.read_bytes() if target.exists() else b""
 
 
 def _espeak(text: str, voice: str, speed: float, pitch: float) -> bytes:
     words, height = round(175 * speed), round(min(max(50 * pitch, 0), 99))
     command = ["espeak-ng", "-v", voice, "-s", str(words), "-p", str(height), "--stdin", "--stdout"]
-    return _run(command, text.encode())
+    return run_engine(command, text.encode())
 
 
 @cache
@@ -196,7 +196,7 @@ def _pico_voices() -> dict[str, list[str]]:
 
 
 def _lines(*command: str) -> list[str]:
-    return _run(command).decode(errors="replace").splitlines()
+    return run_engine(command).decode(errors="replace").splitlines()
 
 
 ENGINES = {

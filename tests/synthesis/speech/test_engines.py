@@ -60,7 +60,7 @@ def test_text_in_the_encoding_of_the_voice(tmp_path, monkeypatch):
         read.append(open(run[-1], "rb").read())
         raise RuntimeError("stop")
 
-    monkeypatch.setattr(engines, "_run", command)
+    monkeypatch.setattr(engines, "run_engine", command)
     for voice, text, want in (
         ("czech_ph", "„Křičel“ – proč…", '"Křičel" - proč...'.encode("iso-8859-2")),
         ("pc_diphone", "Perché «no»", 'Perché "no"'.encode("iso-8859-1")),
