@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ..data.batching import TokenBudgetBatchSampler
-from ..data.speech.batches import EpochSampler, SpeechCollator, SpeechRows, characters_of
+from ..data.speech.batches import EpochSampler, SpeechCollator, SpeechRows, audio_lengths, characters_of
 from ..inference.encode_speech import encode_speech, open_speech_encoder
 from ..losses import contrastive_loss, ctc_loss, gather_with_grad, mse_loss
 from ..modeling import EchoSpeechEncoder
@@ -198,7 +198,7 @@ class SpeechTrainer(CoreTrainer):
             if tables is not None:
                 tables[name] = table
             found = {key: value for key, value in (table.average or {}).items() if key != "lang" and value is not None}
-            if self.args.ctc_weight:
+            if self.args.ctc_weight and self.args.ctc_labels in dev.rows.column_names:
                 found["ctc"] = self.dev_ctc(model, dev)
             metrics |= {f"{prefix}_{name}_{measure}": value for measure, value in found.items()}
         model.train(was_training)
@@ -210,17 +210,20 @@ class SpeechTrainer(CoreTrainer):
 
     @torch.inference_mode()
     def dev_ctc(self, model: EchoSpeechEncoder, dev: SpeechDev) -> float:
-        """Mean CTC loss for each character of the dev rows."""
-        collator = SpeechCollator(self.tokenizer, characters=model.config.ctc_characters)
-        lengths = np.zeros(len(dev.rows), np.int64)
-        rows = SpeechRows(dev.rows, self.tokenizer.sampling_rate, lengths, self.args.ctc_labels)
-        total = 0.0
-        for number in range(len(rows)):
-            batch = {key: value.to(model.device) for key, value in collator([rows[number]]).items()}
+        """Mean over the dev rows of the CTC loss for each character."""
+        collator, rate = (
+            SpeechCollator(self.tokenizer, characters=model.config.ctc_characters),
+            self.tokenizer.sampling_rate,
+        )
+        lengths = audio_lengths(dev.rows, rate, dev.cache_dir)
+        rows, total = SpeechRows(dev.rows, rate, lengths, self.args.ctc_labels), 0.0
+        for numbers in TokenBudgetBatchSampler(lengths, round(self.args.max_seconds * rate), shuffle=False):
+            batch = {key: value.to(model.device) for key, value in collator([rows[n] for n in numbers]).items()}
             audio = {key: batch[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in batch}
             output = model(**audio, ctc=True)
             frames = output.frame_mask.sum(1)
-            total += float(ctc_loss(output.ctc_logits, frames, batch["labels"], batch["label_lengths"]))
+            loss = ctc_loss(output.ctc_logits, frames, batch["labels"], batch["label_lengths"])
+            total += len(numbers) * float(loss)
         return total / len(rows)
 
 

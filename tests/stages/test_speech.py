@@ -18,7 +18,7 @@ from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.recipe import find_recipes, read_recipe, read_values
 from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.speech import SpeechConfig, SpeechTrainer, scale_projection
-from hf_echo.stages.speech_rows import new_config
+from hf_echo.stages.speech_rows import SpeechDev, new_config
 
 from ..speech_toy import SHAPE, speech
 
@@ -125,6 +125,28 @@ def test_ctc_learns_the_column_of_phonemes(recipe, tmp_path):
     )
     train_recipe(recipe("ipa", ctc_weight=1.0, ctc_labels="phonemes", max_steps=2))
     assert load_speech_encoder(tmp_path / "ipa")[0].config.ctc_characters == " əʃ"
+
+
+def test_ctc_of_dev_rows_does_not_depend_on_batches(recipe, teacher, tmp_path):
+    """The mean of rows measured alone; a dev set without the column is measured without CTC."""
+    rows = speech(20, seed=1000).add_column("phonemes", ["a b"] * 20)
+    train = speech(120).add_column("phonemes", ["a b c"] * 120)
+    train.to_parquet(tmp_path / "train.parquet")
+    train_recipe(recipe("ipa", ctc_weight=1.0, ctc_labels="phonemes", max_steps=2))
+    model, extractor = load_speech_encoder(tmp_path / "ipa", dtype="fp32")
+    trainer = object.__new__(SpeechTrainer)
+    trainer.tokenizer, found = extractor, []
+    for seconds in (5.0, 0.1):
+        trainer.args = SpeechConfig(
+            output_dir="unused", ctc_weight=1.0, ctc_labels="phonemes", max_seconds=seconds, longest=0.05
+        )
+        dev = {
+            "with": SpeechDev(rows, str(teacher), str(tmp_path)),
+            "without": SpeechDev(speech(9), str(teacher), str(tmp_path)),
+        }
+        found.append(trainer.measure(model, dev))
+    assert found[0]["eval_with_ctc"] == pytest.approx(found[1]["eval_with_ctc"], rel=1e-4)
+    assert found[0]["eval_ctc"] == found[0]["eval_with_ctc"] and "eval_without_ctc" not in found[0]
 
 
 def test_contrastive_loss_with_candidates_of_the_training_data():
