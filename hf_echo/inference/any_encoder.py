@@ -34,11 +34,7 @@ def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[..., np.n
         if is_echo(name):
             model, tokenizer = load_encoder(name, dtype=dtype)
             return lambda texts, lang=None: encode(model, tokenizer, texts, lang)
-        from sentence_transformers import SentenceTransformer
-
-        from .encoders import sentence_transformer_encoder
-
-        return sentence_transformer_encoder(SentenceTransformer(name))
+        return _open(name)[1]()
 
 
 def encode_with_other(
@@ -64,15 +60,11 @@ def encode_with_other(
 
 
 def _open_other(name_or_path: str, dtype: str, max_tokens: int | None, on_long: str) -> Callable[..., np.ndarray]:
-    from sentence_transformers import SentenceTransformer
-
-    from .encoders import sentence_transformer_encoder
-
     if on_long not in ("warn", "error"):
         raise ValueError(f"on_long is {on_long!r}; for a model that is not an Echo checkpoint give 'warn' or 'error'")
     cast = None if dtype == "auto" else pick_dtype(dtype, "cpu")
     with opening(name_or_path) as name:
-        model = SentenceTransformer(name)
+        model, encoder = _open(name)
     if cast is not None:
         model = model.to(cast)
     limit = getattr(model, "max_seq_length", None)
@@ -81,11 +73,11 @@ def _open_other(name_or_path: str, dtype: str, max_tokens: int | None, on_long: 
             f"max_tokens={max_tokens} needs a max_seq_length, which {name_or_path} does not have: leave it out"
         )
     batch = {} if max_tokens is None else {"batch_size": max(1, max_tokens // limit)}
-    encode_texts = sentence_transformer_encoder(model, **batch)
+    encode_texts = encoder(**batch)
 
     def encode_checked(texts: list[str], lang: str | None = None) -> np.ndarray:
         check_texts(texts)
-        if isinstance(limit, int) and (long := _long_rows(model, texts, limit)):
+        if isinstance(limit, int) and (long := _long_rows(model, texts, limit, lang)):
             message = (
                 f"{len(long)} of {len(texts)} texts are longer than {limit} tokens, the first is row {long[0] + 1}"
             )
@@ -130,10 +122,23 @@ def _opened(encoder: NamedEncoder) -> tuple[Callable[..., np.ndarray], bool]:
     return partial(encode, model, tokenizer, max_tokens=encoder.max_tokens, on_long=encoder.on_long), True
 
 
-def _long_rows(model, texts: list[str], limit: int) -> list[int]:
+def _open(name: str) -> tuple[Any, Callable[..., Callable[..., np.ndarray]]]:
+    """A SentenceTransformer, and its (batch_size=...) -> encoder."""
+    from sentence_transformers import SentenceTransformer
+
+    from .encoders import sentence_transformer_encoder
+    from .modular import is_modular, modular_encoder, open_modular
+
+    modular = is_modular(name)
+    model = open_modular(name) if modular else SentenceTransformer(name)
+    return model, partial(modular_encoder if modular else sentence_transformer_encoder, model)
+
+
+def _long_rows(model, texts: list[str], limit: int, lang: str | None) -> list[int]:
     """Rows of more than `limit` tokens. A token has at least one byte, so only long texts are tokenized."""
     candidates = [row for row, text in enumerate(texts) if len(text.encode()) > limit - 8]
     tokenizer = getattr(model, "tokenizer", None)
+    tokenizer = getattr(model[0], "tokenizers", {}).get(lang, tokenizer)  # a modular encoder has one per language
     if not candidates or not isinstance(tokenizer, PreTrainedTokenizerBase):
         return []
     ids = tokenizer([texts[row] for row in candidates], truncation=False, verbose=False)["input_ids"]

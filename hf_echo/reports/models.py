@@ -12,6 +12,7 @@ from typing import Any
 from ..inference.any_encoder import any_encoder
 from ..inference.encode import load_encoder, opening
 from ..inference.encoders import Encode, tfidf_encoder
+from ..inference.modular import is_modular
 from ..utils.fingerprint import fingerprint
 
 BASELINES = {
@@ -61,12 +62,14 @@ def open_model(name: str, texts: Sequence[str], label: str | None = None) -> Rep
             name=name,
         )
     place = minilm_folder() if name == "minilm" else name
+    with opening(place) as found:
+        modular = is_modular(found)  # no tokenizer of all languages, so no word alignment
     return ReportModel(
         label or (name if name in BASELINES else _short(name)),
         _lazy(lambda: any_encoder(place)),
         model_id(place),
         BASELINES.get(name, ""),
-        tokens=lambda: load_encoder(place),
+        tokens=None if modular else lambda: load_encoder(place),
         name=name,
     )
 

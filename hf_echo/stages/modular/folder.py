@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...inference.modular import open_modular as open_any
 from ...languages import language
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import write_json
@@ -66,15 +67,8 @@ def open_modular(folder: str | Path, languages: list[str] | None = None, **optio
         FileNotFoundError: the folder is not a modular encoder, or a file of a language is missing.
         ValueError: a language is not in the model.
     """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    from ...modeling.sentence_transformer_modular import ModularEncoder
-
     check_modular(folder)
-    module = ModularEncoder.load(str(folder), model_kwargs={"languages": languages})
-    pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
-    return SentenceTransformer(modules=[module, pooling], **options)
+    return open_any(str(folder), languages, **options)
 
 
 def check_modular(folder: str | Path) -> None:

@@ -11,6 +11,8 @@ from torch import nn
 from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
 
 from ...losses import cosine_loss
+from ...modeling.precision_echo import bf16_is_faster
+from ..core.cpu_attention import float32_attention
 
 MASKED = 0.15  # share of the tokens, 80/10/10: the defaults of transformers
 SCALE = 20.0  # of the cosine in MultipleNegativesRankingLoss
@@ -57,7 +59,11 @@ def train_masked(encoder: Any, language: str, texts: Sequence[str], output_dir: 
     ]
     encoder.learn(language, ("embeddings", "language_adapter"))
     arguments = TrainingArguments(
-        **_common(output_dir, s), max_steps=s.mlm_steps, learning_rate=s.mlm_learning_rate, remove_unused_columns=False
+        **_common(output_dir, s),
+        max_steps=s.mlm_steps,
+        learning_rate=s.mlm_learning_rate,
+        remove_unused_columns=False,
+        train_sampling_strategy="group_by_length",  # less padding
     )
     trainer = Trainer(
         MaskedLanguageModel(encoder, language),
@@ -65,7 +71,8 @@ def train_masked(encoder: Any, language: str, texts: Sequence[str], output_dir: 
         train_dataset=rows,
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=s.seed),
     )
-    return trainer.train().training_loss
+    with float32_attention():
+        return trainer.train().training_loss
 
 
 def train_pairs(
@@ -104,14 +111,17 @@ def train_pairs(
         train_dataset={name: Dataset.from_dict({"source": a, "target": b}) for name, (a, b) in pairs.items()},
         loss={name: losses[name] for name in pairs},
     )
-    return trainer.train().training_loss
+    with float32_attention():
+        return trainer.train().training_loss
 
 
 def _common(output_dir: str, s: Any) -> dict[str, Any]:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     return dict(
         output_dir=output_dir,
         per_device_train_batch_size=s.batch_size,
-        bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        use_cpu=device == "cpu",
+        bf16=bf16_is_faster(device),
         seed=s.seed,
         save_strategy="no",
         report_to="none",

@@ -17,7 +17,9 @@ from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 
 from hf_echo.cli.modular import commands
+from hf_echo.inference.any_encoder import NamedEncoder, any_encoder
 from hf_echo.modeling.sentence_transformer_modular import ModularEncoder, ParallelAdapter
+from hf_echo.reports.models import open_model
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular, remove_language
 from hf_echo.stages.modular.add_language import LanguageTraining
 
@@ -238,6 +240,30 @@ np.save({str(tmp_path / "v.npy")!r}, model.encode({lines(data, "deu_Latn")!r}, p
     assert done.returncode == 0, done.stderr[-2000:]
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), embed(two, data, "deu_Latn"), atol=1e-6)
     assert content(tmp_path / "again" / "languages").keys() == content(two / "languages").keys()
+
+
+def test_encode_and_report_take_the_language_of_each_text(two, data):
+    """Without trust_remote_code, by the code of this package."""
+    want, texts = embed(two, data, "deu_Latn"), lines(data, "deu_Latn")
+    for encode in (any_encoder(str(two)), NamedEncoder(str(two)), open_model(str(two), texts).encode):
+        np.testing.assert_allclose(encode(texts, "deu_Latn"), want, atol=1e-6)
+        assert np.abs(encode(texts, "eng_Latn") - want).max() > 1e-3
+        with pytest.raises(ValueError, match="'fra_Latn' is not in this model; it has deu_Latn, eng_Latn"):
+            encode(["chat"], "fra_Latn")
+    assert open_model(str(two), texts).tokens is None  # word alignment would read the backbone without a language
+
+
+def test_length_is_counted_by_the_languages_own_tokenizer(base, tmp_path):
+    """A word is one token of the language's own vocabulary and several of the backbone's: nothing is cut."""
+    text = "haus rot wasserrot katzehaus wasserrot katzehaus"
+    (tmp_path / "texts.txt").write_text(f"{text}\n" * 40)
+    modular_backbone(base, tmp_path / "m", max_seq_length=10)
+    add_language(tmp_path / "m", "eng_Latn")
+    add_language(tmp_path / "m", "deu_Latn", settings=SETTINGS, texts=tmp_path / "texts.txt")
+    encode = NamedEncoder(str(tmp_path / "m"), on_long="error")
+    assert encode([text], "deu_Latn").shape == (1, 32)
+    with pytest.raises(ValueError, match="longer than 10 tokens"):
+        encode([text], "eng_Latn")
 
 
 @pytest.mark.parametrize(

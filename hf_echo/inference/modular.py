@@ -1,0 +1,47 @@
+"""Open a modular encoder with the code of this package, and encode each text in its language."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transformers.utils import cached_file
+
+from ..modeling.prompting_echo import check_texts
+from .encoders import Encode
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def is_modular(name: str) -> bool:
+    """Whether a folder or a name on the Hub is a modular encoder."""
+    return cached_file(name, "modular.json", _raise_exceptions_for_missing_entries=False) is not None
+
+
+def open_modular(name: str, languages: list[str] | None = None, **options: Any) -> SentenceTransformer:
+    """A modular encoder as SentenceTransformer, with all languages or some of them.
+
+    The code is that of this package, not the copy in the folder, which sentence-transformers would ask to trust.
+
+    Raises:
+        FileNotFoundError: a file of a language is missing. ValueError: a language is not in the model.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    from ..modeling.sentence_transformer_modular import ModularEncoder
+
+    module = ModularEncoder.load(name, model_kwargs={"languages": languages})
+    pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
+    return SentenceTransformer(modules=[module, pooling], **options)
+
+
+def modular_encoder(model: Any, *, batch_size: int = 32) -> Encode:
+    """Encoder (texts, lang) -> embeddings; without lang, the language of each text is identified."""
+
+    def encode(texts: list[str], lang: str | None = None) -> Any:
+        check_texts(texts)
+        given = [{"text": text, "lang": lang} for text in texts] if lang else texts
+        return model.encode(given, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False)
+
+    return encode
