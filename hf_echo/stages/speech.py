@@ -235,8 +235,6 @@ def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, tea
         shape = {"embedding_size": teacher[0][[0]].shape[1]} if teacher is not None else {}
         model = EchoSpeechEncoder(new_config(shape | model_args.shape))
     model.config.languages = sorted({*(model.config.languages or []), *train_dataset.languages})
-    if model.device.type == "cpu" and not torch.cuda.is_available():
-        model.audio.set_attn_implementation("eager")  # a third faster than sdpa in training (docs/trials/speech.md)
     if teacher is not None:
         scale_projection(model, teacher[0])
     if args.ctc_weight and model.ctc is None:
