@@ -5,7 +5,7 @@ from __future__ import annotations
 from huggingface_hub.dataclasses import strict
 from transformers import LlamaConfig
 
-from .configuration_echo import EchoDecoderConfig
+from .configuration_echo import EchoDecoderConfig, _sizes_are_positive
 
 REMOTE_CODE = {
     "AutoConfig": "configuration_spectrum.SpectrumConfig",
@@ -45,9 +45,9 @@ class SpectrumConfig(LlamaConfig):
         super().__post_init__(**kwargs)
 
     def validate_parts(self) -> None:
-        for name in ("embedding_size", "embedding_scale", "max_position_embeddings"):
-            if not (value := getattr(self, name)) > 0:
-                raise ValueError(f"{name} must be positive, not {value!r}")
+        _sizes_are_positive(self, "embedding_size", "max_position_embeddings")
+        if not self.embedding_scale > 0:
+            raise ValueError(f"embedding_scale must be positive, not {self.embedding_scale!r}")
         if self.decoder is None:
             return
         if self.decoder.bottleneck:

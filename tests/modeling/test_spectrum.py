@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -214,8 +215,9 @@ def test_wrong_parts_are_one_line():
         SpectrumForCausalLM.from_parts(make_tower(), make_decoder(embedding_size=20))
     with pytest.raises(ValueError, match="needs config.decoder"):
         SpectrumForCausalLM(make_tower().config)
-    with pytest.raises(ValueError, match="embedding_size must be positive"):
-        SpectrumConfig(embedding_size=0)
+    for size in (0, math.inf):
+        with pytest.raises(ValueError, match=f"embedding_size must be a positive integer, not {size}"):
+            SpectrumConfig(embedding_size=size)
     with pytest.raises(ValueError, match="BOE has 3 values"):
         make_tower().set_boe(torch.ones(3))
     with pytest.raises(ValueError, match="must be a finite vector"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import torch
 import yaml
@@ -263,7 +263,9 @@ _Loader.add_implicit_resolver(
 
 def _checked(name: str, value: Any, field: Field) -> Any:
     """The value, where the field can hold it (1e3 is a whole number too)."""
-    kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    # list[str], which HfArgumentParser writes into a field, is an instance of type in Python 3.10.
+    plain = isinstance(field.type, type) and get_origin(field.type) is None
+    kind = field.type.__name__ if plain else str(field.type)
     if value is None and (field.default is None or "None" in kind):
         return None
     kinds = [part.strip() for part in kind.split("|") if part.strip() != "None"]

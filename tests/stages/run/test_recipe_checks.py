@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import os
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import STAGES, find_recipes, read_recipe
+from hf_echo.stages.run.recipe import STAGES, _checked, find_recipes, read_recipe
 from hf_echo.stages.run.training import train_recipe
 
 from ..conftest import SHAPE
@@ -230,6 +231,14 @@ SHAPES = st.dictionaries(
     PLAIN | st.sampled_from([2, 4, 32]),
     max_size=4,
 )
+
+
+@pytest.mark.parametrize("kind", ["list[str]", "list[str] | None", list[str], list[str] | None], ids=repr)
+def test_a_list_is_known_before_and_after_the_parser_resolves_types(kind):
+    names = dataclasses.field(default="")
+    names.type = kind
+    with pytest.raises(ValueError, match=r"names is 'fra_Latn'; it must be a list of texts, such as \[fra_Latn\]"):
+        _checked("names", "fra_Latn", names)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
