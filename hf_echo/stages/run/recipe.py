@@ -132,7 +132,8 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     known = {f.name: f for kind in kinds for f in fields(kind) if f.init}
     if renamed := sorted(set(values) & set(RENAMED_FIELDS)):
         raise ValueError(f"{path}: field {renamed[0]!r} is now called {RENAMED_FIELDS[renamed[0]]!r}")
-    values = checked_fields(path, values, known)
+    null = {name: None for name, value in values.items() if value is None and name in _optional(kinds)}
+    values = null | checked_fields(path, {name: value for name, value in values.items() if name not in null}, known)
     grouped = [name for name in ("language_batches", "neighbour_groups") if values.get(name)]
     if grouped and STAGES[stage].data:
         raise ValueError(f"{path}: {grouped[0]} groups text pairs, and stage {stage} reads other rows: leave it out")
@@ -151,6 +152,14 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     fast = values["use_cpu"] and STAGES[stage].half_precision and bf16_is_faster()
     native = {"bf16": fast and not values.get("fp16")}
     return stage, *_parsed(path, kinds, native | defaults_for_log(values) | values), values
+
+
+def _optional(kinds: tuple) -> set[str]:
+    """Fields declared as `... | None`. HfArgumentParser takes None out of the types of the fields themselves."""
+    classes = [base for kind in kinds for base in kind.__mro__]
+    return {
+        name for base in classes for name, kind in vars(base).get("__annotations__", {}).items() if "None" in str(kind)
+    }
 
 
 def checked_fields(path: Path, values: dict[str, Any], known: dict[str, Field]) -> dict[str, Any]:
@@ -263,11 +272,11 @@ _Loader.add_implicit_resolver(
 
 def _checked(name: str, value: Any, field: Field) -> Any:
     """The value, where the field can hold it (1e3 is a whole number too)."""
+    if value is None and field.default is None:
+        return None
     # list[str], which HfArgumentParser writes into a field, is an instance of type in Python 3.10.
     plain = isinstance(field.type, type) and get_origin(field.type) is None
     kind = field.type.__name__ if plain else str(field.type)
-    if value is None and (field.default is None or "None" in kind):
-        return None
     kinds = [part.strip() for part in kind.split("|") if part.strip() != "None"]
     if kinds == ["list[str]"]:
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
