@@ -20,7 +20,7 @@ def rerank_weight_of(model, weight: float | None) -> float:
         ValueError: a negative weight, or reranking by a model that has no text encoder.
     """
     asked = weight is not None
-    weight = weight if asked else getattr(model.generation_config, "rerank_weight", None) or 0.0
+    weight = float((weight if asked else getattr(model.generation_config, "rerank_weight", None)) or 0.0)
     if weight < 0:
         raise ValueError(f"rerank_weight is {weight:g}; it must be at least 0 (0: no reranking)")
     reads_text = "text" in getattr(model, "input_modalities", ("text",))
