@@ -1,0 +1,96 @@
+"""A small multilingual sentence encoder with the layers of BERT: the start of modular_trial.py.
+
+    python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
+    python train_scripts/studies/multilingual_bert.py outputs/nano-real/data outputs/multilingual-bert
+
+Three layers of 192 dimensions and 16,000 tokens, from random weights, on English and seven languages. Each step has a
+softmax over the pairs of the batch (mean of the states, scale 20, both directions), and masked language modelling of
+every other text. Writes a folder that AutoModel opens.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from tqdm import tqdm
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, get_cosine_schedule_with_warmup
+
+from hf_echo.modeling.precision_echo import bf16_is_faster
+from hf_echo.reports.models import minilm_folder
+
+LANGUAGES = ("deu_Latn", "tur_Latn", "fra_Latn", "spa_Latn", "por_Latn", "pol_Latn", "rus_Cyrl")
+SCALE, MASKED = 20.0, 0.15
+LONGEST = 24  # tokens
+
+
+def pairs_of(train: Path, longest: int) -> pd.DataFrame:
+    table = pd.read_parquet(train, columns=["source", "source_lang", "target", "provenance"])
+    table = table[(table.provenance != "dictionary") & table.source_lang.isin(LANGUAGES)]
+    table = table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
+    return table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
+
+
+def masked(ids: torch.Tensor, special: torch.Tensor, mask: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids with [MASK] for 15 % of the tokens, and labels: -100 elsewhere."""
+    chosen = (torch.rand(ids.shape) < MASKED) & ~special
+    return ids.masked_fill(chosen, mask), ids.masked_fill(~chosen, -100)
+
+
+def means(model: BertForMaskedLM, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    states = model.bert(ids, attention_mask=attention_mask).last_hidden_state
+    weights = attention_mask[..., None].to(states.dtype)
+    return F.normalize(((states * weights).sum(1) / weights.sum(1)).float(), dim=-1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="folder of nano_real_data.py")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--steps", type=int, default=2_000)
+    parser.add_argument("--pairs", type=int, default=128, help="of a step")
+    parser.add_argument("--longest", type=int, default=48, help="characters of a text: fewer than this")
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    table = pairs_of(args.data / "train.parquet", args.longest)
+    sample = pd.concat([table.source[:200_000], table.target[:100_000]])
+    tokenizer = AutoTokenizer.from_pretrained(minilm_folder()).train_new_from_iterator(sample, 16_000)
+    shape = dict(hidden_size=192, intermediate_size=768, num_hidden_layers=3, num_attention_heads=6)
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **shape, attention_probs_dropout_prob=0.0)
+    model = BertForMaskedLM._from_config(config, attn_implementation="eager")
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
+    schedule = get_cosine_schedule_with_warmup(optimizer, args.steps // 10, args.steps)
+    rows = list(zip(table.source, table.target))
+    bar = tqdm(range(args.steps))
+    for step in bar:
+        batch = [rows[(step * args.pairs + i) % len(rows)] for i in range(args.pairs)]
+        texts = [source for source, _ in batch] + [target for _, target in batch]
+        read = tokenizer(
+            texts, padding=True, truncation=True, max_length=LONGEST, return_special_tokens_mask=True, return_tensors="pt"
+        )
+        half, special = read["input_ids"][::2], read["special_tokens_mask"][::2].bool()
+        ids, labels = masked(half, special, tokenizer.mask_token_id)
+        with torch.autocast("cpu", enabled=bf16_is_faster()):
+            vectors = means(model, read["input_ids"], read["attention_mask"])
+            states = model.bert(ids, attention_mask=read["attention_mask"][::2]).last_hidden_state[labels != -100]
+            logits = model.cls(states)
+        mlm = F.cross_entropy(logits.float(), labels[labels != -100])
+        scores = SCALE * vectors[: args.pairs] @ vectors[args.pairs :].T
+        right = torch.arange(args.pairs)
+        contrastive = (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
+        (mlm + contrastive).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        if step % 50 == 0:
+            bar.set_postfix(mlm=f"{mlm.item():.2f}", contrastive=f"{contrastive.item():.2f}")
+    model.bert.save_pretrained(args.out)
+    tokenizer.save_pretrained(args.out)
+
+
+if __name__ == "__main__":
+    main()
