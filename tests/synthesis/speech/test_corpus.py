@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import datasets
 import numpy as np
@@ -73,6 +74,17 @@ def test_phonemes_of_another_engine_are_those_of_the_plainest_voice(fake_engines
     assert phonemes("text", "eng_Latn", "flite", "kal16") == "x"
     assert phonemes("text", "eng_Latn", "espeak-ng", "en-us+f2") == "x"
     assert read == ["en-gb", "en-us+f2"]
+
+
+@pytest.mark.parametrize("error", [subprocess.TimeoutExpired("espeak-ng", 120), RuntimeError("no such voice")])
+def test_an_engine_without_phonemes_is_an_error_that_names_voice_and_text(fake_engines, monkeypatch, error):
+    def fails(command, text):
+        raise error
+
+    monkeypatch.setattr(phoneme_module, "run_engine", fails)
+    reason = "after 120 seconds" if isinstance(error, subprocess.TimeoutExpired) else "no such voice"
+    with pytest.raises(ValueError, match=f"espeak-ng -voice xx: 'Hallo': no phonemes .*{reason}"):
+        phonemes("Hallo", "deu_Latn", "espeak-ng", "xx")
 
 
 def test_same_seed_same_bytes_and_order_does_not_matter(engines, tmp_path):
