@@ -53,6 +53,9 @@ class SpeechConfig(CoreConfig):
     ctc_labels: str = field(default="text", metadata={"help": "column that CTC learns to write: text or phonemes"})
     time_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of time for each row"})
     frequency_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of frequency (log-mel only)"})
+    vocal_tract: float = field(
+        default=0.0, metadata={"help": "VTLP: largest relative change of the frequencies of a row (log-mel only)"}
+    )
     speeds: list[float] = field(
         default_factory=list, metadata={"help": "speed perturbation: factors to draw from, for example [0.9, 1, 1.1]"}
     )
@@ -78,6 +81,8 @@ class SpeechConfig(CoreConfig):
             raise ValueError(f"english_weight is a share from 0 to 1, not {self.english_weight}")
         if not 0 < self.longest <= self.max_seconds:
             raise ValueError(f"longest={self.longest} must be above 0 and at most max_seconds={self.max_seconds}")
+        if not 0 <= self.vocal_tract <= 0.5:
+            raise ValueError(f"vocal_tract is a share from 0 to 0.5, not {self.vocal_tract}")
         if wrong := [factor for factor in self.speeds if not 0.5 <= factor <= 2]:
             raise ValueError(f"speeds: a factor is from 0.5 to 2, not {wrong[0]}")
 
@@ -119,6 +124,7 @@ class SpeechTrainer(CoreTrainer):
             speeds=args.speeds,
             time_masks=args.time_masks,
             frequency_masks=args.frequency_masks,
+            vocal_tract=args.vocal_tract,
             seed=args.seed,
         )
 

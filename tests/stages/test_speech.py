@@ -217,6 +217,7 @@ def test_a_killed_run_resumes_exactly(recipe, tmp_path, train_stopped):
         ({"candidates": -1}, "candidates must not be negative"),
         ({"english_weight": 2}, "english_weight is a share"),
         ({"speeds": [3.0]}, "a factor is from 0.5 to 2"),
+        ({"vocal_tract": 0.9}, "vocal_tract is a share from 0 to 0.5"),
         ({"longest": 0.01}, "longest=0.01: all 120 audios are longer"),
         ({"longest": 20}, "longest=20.*at most max_seconds"),
         ({"language_batches": True}, "language_batches groups text pairs"),

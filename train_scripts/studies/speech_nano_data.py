@@ -2,8 +2,8 @@
 
     python train_scripts/studies/speech_nano_data.py CORPORA outputs/speech/texts
 
-Writes tables of text, lang, english: train_1.tsv, train_2.tsv and train_3.tsv (parts, so that training can start when
-the first is spoken), dev.tsv, and test.tsv with 400 sentences per language. They are everyday sentences of Tatoeba; the
+Writes tables of text, lang, english: train_1.tsv and train_2.tsv (two halves, so that training can start when the
+first is spoken), dev.tsv, and test.tsv with 400 sentences per language. They are everyday sentences of Tatoeba; the
 measured ones are chosen by the hash of echo_nano_data.py, so echo-nano has not been trained on them either. Swahili has
 no Tatoeba sentences there: news, Wikipedia and Bible verses. Italian is only measured.
 """
@@ -19,8 +19,6 @@ import pandas as pd
 from nano_real_data import ENG
 
 HEARD = {ENG: 24_000, **dict.fromkeys(("deu_Latn", "fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn"), 6_000)}
-FURTHER = {ENG: 30_000, **dict.fromkeys(("deu_Latn", "fra_Latn", "tur_Latn"), 8_000)}  # the third part
-FURTHER |= dict.fromkeys(("rus_Cyrl", "spa_Latn"), 5_000)
 UNHEARD = ("ita_Latn",)
 SHORTEST, LONGEST = 10, 80  # characters; a longer clip costs more time and teaches no more characters per second
 LONGEST_SWAHILI = 130  # its sentences are news and verses
@@ -75,16 +73,13 @@ def main() -> None:
     held_out = {everyday.letters(text) for side in ("source", "target") for text in measured[side]}
     held_out |= {everyday.letters(text) for rows in dev.values() for text in rows.text}
     train, rows = speech_rows(training_pairs(args.corpora, held_out)), speech_rows(measured)
-    by_lang = {lang: train[train.lang == lang] for lang in HEARD}
-    further = pd.concat(by_lang[lang][HEARD[lang] :].head(most) for lang, most in FURTHER.items())
-    train = pd.concat(by_lang[lang].head(most) for lang, most in HEARD.items())
+    train = pd.concat(train[train.lang == lang].head(most) for lang, most in HEARD.items())
     train = train.sample(frac=1, random_state=1)
     rows = rows.drop_duplicates(["lang", "english"])  # as many candidates as rows
     test = pd.concat(rows[rows.lang == lang].head(TEST) for lang in (*HEARD, *UNHEARD))
     rest = rows[~rows.text.isin(test.text)]
     small = pd.concat(rest[rest.lang == lang].head(DEV) for lang in HEARD)
     tables = {f"train_{part + 1}": train.iloc[part::PARTS] for part in range(PARTS)} | {"dev": small, "test": test}
-    tables[f"train_{PARTS + 1}"] = further.sample(frac=1, random_state=1)
     for name, table in tables.items():
         table.to_csv(args.out / f"{name}.tsv", sep="\t", index=False)
         print(name, len(table), table.lang.value_counts().to_dict())

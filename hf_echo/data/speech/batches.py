@@ -25,7 +25,7 @@ from ...utils.files import write_array
 from ..batching import TokenBudgetBatchSampler
 from ..sampling import two_step
 from .audio import read_audio
-from .augment import change_speed, draw_speed, mask_features
+from .augment import change_speed, draw_speed, mask_features, warp_frequencies
 
 MOST_CHARACTERS = 512  # outputs of a CTC head: of writing systems with thousands of characters, the frequent ones
 
@@ -178,6 +178,7 @@ class SpeechCollator:
         characters: of the CTC head; None: no labels.
         speeds: factors of speed perturbation, one drawn for each row and epoch; empty: none.
         time_masks, frequency_masks: of SpecAugment, for each row.
+        vocal_tract: largest relative change of the frequencies of a row (VTLP); log-mel only.
     """
 
     extractor: Any
@@ -185,6 +186,7 @@ class SpeechCollator:
     speeds: Sequence[float] = ()
     time_masks: int = 0
     frequency_masks: int = 0
+    vocal_tract: float = 0.0
     seed: int = 0
     _numbers: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -196,8 +198,12 @@ class SpeechCollator:
         samples = [change_speed(row["samples"], draw_speed(self.speeds, rng)) for row, rng in zip(rows, rngs)]
         inputs = self.extractor(samples, return_tensors="np")
         audio, mask = np.array(inputs[self.extractor.model_input_names[0]], np.float32), inputs["attention_mask"]
+        bins = self.extractor.num_mel_bins if audio.ndim == 3 else 0
+        if self.vocal_tract and bins:
+            for number, rng in enumerate(rngs):
+                factor = rng.uniform(1 - self.vocal_tract, 1 + self.vocal_tract)
+                audio[number] = warp_frequencies(audio[number], factor, bins)
         if self.time_masks or self.frequency_masks:
-            bins = self.extractor.num_mel_bins if audio.ndim == 3 else 0
             options = dict(time_masks=self.time_masks, frequency_masks=self.frequency_masks, bins=bins)
             for number, rng in enumerate(rngs):
                 mask_features(audio[number], int(mask[number].sum()), rng, **options)

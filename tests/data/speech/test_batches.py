@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from datasets import Dataset
+from transformers.audio_utils import mel_filter_bank
 
 from hf_echo.data.batching import TokenBudgetBatchSampler
-from hf_echo.data.speech.augment import change_speed, mask_features
+from hf_echo.data.speech.augment import change_speed, mask_features, warp_frequencies
 from hf_echo.data.speech.batches import (
     EpochSampler,
     SpeechCollator,
@@ -90,7 +91,7 @@ def test_an_epoch_has_every_row_within_the_seconds():
 
 
 def test_augmentation_is_decided_by_seed_epoch_and_row():
-    options = dict(speeds=[0.9, 1.1], time_masks=2, frequency_masks=2)
+    options = dict(speeds=[0.9, 1.1], time_masks=2, frequency_masks=2, vocal_tract=0.1)
     first, second = (by_row(epoch) for epoch in batches(2, **options))
     again, _ = (by_row(epoch) for epoch in batches(2, **options))
     plain = by_row(next(batches(1)))
@@ -122,6 +123,27 @@ def test_speed_changes_length_and_pitch():
     assert len(fast) == pytest.approx(RATE / 1.25, abs=2)
     assert np.abs(np.fft.rfft(fast)).argmax() * RATE / len(fast) == pytest.approx(500, abs=2)
     assert change_speed(tone, 1) is tone
+
+
+def tone_frames(hertz: float, bins: int) -> np.ndarray:
+    """(1, bins) what the mel filters of transformers give for a tone."""
+    width = RATE / 2 / 4000
+    filters = mel_filter_bank(4001, bins, 20, RATE / 2, RATE, mel_scale="kaldi", triangularize_in_mel_space=True)
+    return np.log(filters[round(hertz / width)][None] + 1e-3).astype(np.float32)
+
+
+@pytest.mark.parametrize("factor", [0.8, 0.9, 1.1, 1.2])
+@pytest.mark.parametrize("hertz", [200, 500, 1000, 2000, 3500])
+def test_a_warp_moves_a_tone_by_its_factor(hertz, factor):
+    warped = warp_frequencies(tone_frames(hertz, 80), factor, 80)
+    assert abs(int(warped.argmax()) - int(tone_frames(hertz * factor, 80).argmax())) <= 1
+
+
+def test_a_warp_keeps_joined_frames_apart_and_the_ends():
+    frames = np.random.default_rng(0).normal(size=(6, 80)).astype(np.float32)
+    joined = warp_frequencies(frames.reshape(3, 160), 1.15, 80)
+    np.testing.assert_array_equal(joined.reshape(6, 80), warp_frequencies(frames, 1.15, 80))
+    np.testing.assert_allclose(warp_frequencies(frames, 1.0, 80), frames, atol=1e-5)
 
 
 def test_masks_are_spans_of_real_frames_and_bands_of_all_frames():
