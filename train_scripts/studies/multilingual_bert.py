@@ -59,7 +59,9 @@ def main() -> None:
     sample = pd.concat([table.source[:200_000], table.target[:100_000]])
     tokenizer = AutoTokenizer.from_pretrained(minilm_folder()).train_new_from_iterator(sample, 16_000)
     shape = dict(hidden_size=192, intermediate_size=768, num_hidden_layers=3, num_attention_heads=6)
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **shape, attention_probs_dropout_prob=0.0)
+    config = BertConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=64, **shape, attention_probs_dropout_prob=0.0
+    )
     model = BertForMaskedLM._from_config(config, attn_implementation="eager")
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
     schedule = get_cosine_schedule_with_warmup(optimizer, args.steps // 10, args.steps)
@@ -69,7 +71,12 @@ def main() -> None:
         batch = [rows[(step * args.pairs + i) % len(rows)] for i in range(args.pairs)]
         texts = [source for source, _ in batch] + [target for _, target in batch]
         read = tokenizer(
-            texts, padding=True, truncation=True, max_length=LONGEST, return_special_tokens_mask=True, return_tensors="pt"
+            texts,
+            padding=True,
+            truncation=True,
+            max_length=LONGEST,
+            return_special_tokens_mask=True,
+            return_tensors="pt",
         )
         half, special = read["input_ids"][::2], read["special_tokens_mask"][::2].bool()
         ids, labels = masked(half, special, tokenizer.mask_token_id)

@@ -1,4 +1,4 @@
-"""Augmentation of speech in training: speed perturbation of samples; masks (SpecAugment) and warps (VTLP) of features."""
+"""Augmentation of speech in training: speed of samples; masks (SpecAugment) and warps (VTLP) of features."""
 
 from __future__ import annotations
 
