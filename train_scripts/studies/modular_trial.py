@@ -178,6 +178,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3_000, help="of one language and kind")
     parser.add_argument("--longest", type=int, default=100, help="characters of a text: fewer than this")
     parser.add_argument("--start", type=Path, help="folder of an encoder; default: all-MiniLM-L6-v2")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help="default: all")
+    parser.add_argument("--vocab-size", type=int, default=8_000, help="tokens of a language")
     parser.add_argument("--mlm-steps", type=int, default=200, help="of one language")
     parser.add_argument("--mlm-learning-rate", type=float, default=1e-3)
     parser.add_argument("--epochs", type=int, default=1, help="over the pairs")
@@ -192,13 +194,13 @@ def main() -> None:
         return
     file = args.out / "results.json"
     rows = json.loads(file.read_text()) if file.exists() else []
-    for seed, way in itertools.product(range(args.seeds), WAYS):
+    for seed, way in itertools.product(range(args.seeds), args.ways):
         if any((row["seed"], row["way"]) == (seed, way) for row in rows):
             continue
         if way == START and seed:
             continue
         settings = LanguageTraining(
-            vocab_size=8_000,
+            vocab_size=args.vocab_size,
             mlm_steps=args.mlm_steps,
             mlm_learning_rate=args.mlm_learning_rate,
             epochs=args.epochs,
