@@ -114,8 +114,8 @@ def train(data: Path, base: Path, folder: Path, way: str, s: LanguageTraining) -
     return time.process_time() - start
 
 
-def without_alignment(aligned: Path, out: Path) -> float:
-    """Copy a model and leave out the alignment adapters; no training, so 0 seconds."""
+def without_alignment(aligned: Path, out: Path) -> None:
+    """Copy a model and leave out the alignment adapters."""
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(aligned, out)
     for folder in (out / "languages" / lang for lang in LANGUAGES):
@@ -123,7 +123,6 @@ def without_alignment(aligned: Path, out: Path) -> float:
         notes["parts"].remove("alignment")
         write_json(folder / "language.json", notes)
         (folder / "alignment.safetensors").unlink()
-    return 0.0
 
 
 def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float]:
@@ -209,11 +208,11 @@ def main() -> None:
             max_length=32,
             seed=seed,
         )
-        folder, data = folder_of(args.out, way, seed), args.out / "data"
+        folder, seconds = folder_of(args.out, way, seed), 0.0
         if way in UNALIGNED:
-            seconds = without_alignment(folder_of(args.out, UNALIGNED[way], seed), folder)
+            without_alignment(folder_of(args.out, UNALIGNED[way], seed), folder)
         else:
-            seconds = train(data, args.start or minilm_folder(), folder, way, settings)
+            seconds = train(args.out / "data", args.start or minilm_folder(), folder, way, settings)
         found = measure(folder, args.data, args.corpora, way)
         rows.append({"way": way, "seed": seed, "seconds": seconds, **found})
         file.write_text(json.dumps(rows, indent=1))

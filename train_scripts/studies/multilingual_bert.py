@@ -17,8 +17,15 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 from tqdm import tqdm
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, get_cosine_schedule_with_warmup
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    DataCollatorForLanguageModeling,
+    get_cosine_schedule_with_warmup,
+)
 
+from hf_echo.losses import contrastive_loss
 from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.reports.models import minilm_folder
 
@@ -32,12 +39,6 @@ def pairs_of(train: Path, longest: int) -> pd.DataFrame:
     table = table[(table.provenance != "dictionary") & table.source_lang.isin(LANGUAGES)]
     table = table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
     return table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
-
-
-def masked(ids: torch.Tensor, special: torch.Tensor, mask: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids with [MASK] for 15 % of the tokens, and labels: -100 elsewhere."""
-    chosen = (torch.rand(ids.shape) < MASKED) & ~special
-    return ids.masked_fill(chosen, mask), ids.masked_fill(~chosen, -100)
 
 
 def means(model: BertForMaskedLM, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
@@ -65,6 +66,9 @@ def main() -> None:
     model = BertForMaskedLM._from_config(config, attn_implementation="eager")
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
     schedule = get_cosine_schedule_with_warmup(optimizer, args.steps // 10, args.steps)
+    mask = DataCollatorForLanguageModeling(
+        tokenizer, mlm_probability=MASKED, mask_replace_prob=1.0, random_replace_prob=0.0
+    )
     rows = list(zip(table.source, table.target))
     bar = tqdm(range(args.steps))
     for step in bar:
@@ -78,16 +82,14 @@ def main() -> None:
             return_special_tokens_mask=True,
             return_tensors="pt",
         )
-        half, special = read["input_ids"][::2], read["special_tokens_mask"][::2].bool()
-        ids, labels = masked(half, special, tokenizer.mask_token_id)
+        ids, labels = mask.torch_mask_tokens(read["input_ids"][::2].clone(), read["special_tokens_mask"][::2])
         with torch.autocast("cpu", enabled=bf16_is_faster()):
             vectors = means(model, read["input_ids"], read["attention_mask"])
             states = model.bert(ids, attention_mask=read["attention_mask"][::2]).last_hidden_state[labels != -100]
             logits = model.cls(states)
         mlm = F.cross_entropy(logits.float(), labels[labels != -100])
-        scores = SCALE * vectors[: args.pairs] @ vectors[args.pairs :].T
-        right = torch.arange(args.pairs)
-        contrastive = (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
+        sides = vectors[: args.pairs], vectors[args.pairs :]
+        contrastive = sum(contrastive_loss(*pair, logit_scale=SCALE, margin=0.0) for pair in (sides, sides[::-1])) / 2
         (mlm + contrastive).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

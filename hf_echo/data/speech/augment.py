@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from transformers.audio_utils import hertz_to_mel, mel_to_hertz
 
 WIDEST_TIME = 0.1  # share of the frames under one mask of time, at most
 WIDEST_FREQUENCY = 0.3  # share of the mel bins under one mask of frequency, at most
-LOWEST, HIGHEST = 20.0, 8_000.0  # Hz, of the mel filters of transformers' log-mel extractor
-WARPED = 4_800.0  # Hz: above it the warp goes back to the identity
+LOWEST = 20.0  # Hz, of the mel filters of transformers' log-mel extractor; the highest is half the sampling rate
+WARPED = 0.6  # share of the highest frequency; above it the warp goes back to the identity
 
 
 def change_speed(samples: np.ndarray, factor: float) -> np.ndarray:
@@ -47,31 +48,25 @@ def mask_features(
             features.reshape(len(features), -1, bins)[:, :, start:stop] = 0
 
 
-def warp_frequencies(features: np.ndarray, factor: float, bins: int) -> np.ndarray:
+def warp_frequencies(features: np.ndarray, factor: float, bins: int, sampling_rate: int) -> np.ndarray:
     """Another vocal tract (VTLP, Jaitly and Hinton 2013): what was at f Hz moves to `factor * f`, piecewise linear.
 
     Args:
         features: (frames, bins * stride) log-mel frames; the result has the same shape.
         factor: about 0.8 (a longer tract) to 1.2; 1 changes nothing.
         bins: mel bins of a frame.
+        sampling_rate: of the audio, in Hz.
     """
-    edges = _mel(LOWEST) + (_mel(HIGHEST) - _mel(LOWEST)) * np.arange(bins + 2) / (bins + 1)
-    centers = edges[1:-1]
-    knee = WARPED * min(factor, 1) / factor
-    source = np.interp(_hertz(centers), [0, knee * factor, HIGHEST], [0, knee, HIGHEST])
-    place = np.interp(_mel(source), centers, np.arange(bins))
+    highest = sampling_rate / 2
+    limits = hertz_to_mel(np.array([LOWEST, highest]), mel_scale="kaldi")
+    centers = np.linspace(*limits, bins + 2)[1:-1]
+    knee = WARPED * highest * min(factor, 1) / factor
+    source = np.interp(mel_to_hertz(centers, mel_scale="kaldi"), [0, knee * factor, highest], [0, knee, highest])
+    place = np.interp(hertz_to_mel(source, mel_scale="kaldi"), centers, np.arange(bins))
     low = np.minimum(place.astype(int), bins - 2)
     share = (place - low).astype(features.dtype)
     frames = features.reshape(len(features), -1, bins)
     return (frames[..., low] * (1 - share) + frames[..., low + 1] * share).reshape(features.shape)
-
-
-def _mel(hertz: float | np.ndarray) -> float | np.ndarray:
-    return 1127 * np.log1p(hertz / 700)
-
-
-def _hertz(mel: np.ndarray) -> np.ndarray:
-    return 700 * np.expm1(mel / 1127)
 
 
 def _spans(length: int, masks: int, widest: float, rng: np.random.Generator) -> list[tuple[int, int]]:

@@ -202,7 +202,7 @@ class SpeechCollator:
         if self.vocal_tract and bins:
             for number, rng in enumerate(rngs):
                 factor = rng.uniform(1 - self.vocal_tract, 1 + self.vocal_tract)
-                audio[number] = warp_frequencies(audio[number], factor, bins)
+                audio[number] = warp_frequencies(audio[number], factor, bins, self.extractor.sampling_rate)
         if self.time_masks or self.frequency_masks:
             options = dict(time_masks=self.time_masks, frequency_masks=self.frequency_masks, bins=bins)
             for number, rng in enumerate(rngs):

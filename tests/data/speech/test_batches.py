@@ -135,15 +135,15 @@ def tone_frames(hertz: float, bins: int) -> np.ndarray:
 @pytest.mark.parametrize("factor", [0.8, 0.9, 1.1, 1.2])
 @pytest.mark.parametrize("hertz", [200, 500, 1000, 2000, 3500])
 def test_a_warp_moves_a_tone_by_its_factor(hertz, factor):
-    warped = warp_frequencies(tone_frames(hertz, 80), factor, 80)
+    warped = warp_frequencies(tone_frames(hertz, 80), factor, 80, RATE)
     assert abs(int(warped.argmax()) - int(tone_frames(hertz * factor, 80).argmax())) <= 1
 
 
 def test_a_warp_keeps_joined_frames_apart_and_the_ends():
     frames = np.random.default_rng(0).normal(size=(6, 80)).astype(np.float32)
-    joined = warp_frequencies(frames.reshape(3, 160), 1.15, 80)
-    np.testing.assert_array_equal(joined.reshape(6, 80), warp_frequencies(frames, 1.15, 80))
-    np.testing.assert_allclose(warp_frequencies(frames, 1.0, 80), frames, atol=1e-5)
+    joined = warp_frequencies(frames.reshape(3, 160), 1.15, 80, RATE)
+    np.testing.assert_array_equal(joined.reshape(6, 80), warp_frequencies(frames, 1.15, 80, RATE))
+    np.testing.assert_allclose(warp_frequencies(frames, 1.0, 80, RATE), frames, atol=1e-5)
 
 
 def test_masks_are_spans_of_real_frames_and_bands_of_all_frames():
