@@ -1,19 +1,21 @@
 """The speed of one machine as one JSON file, and which ratios became smaller since the last run.
 
-    python benchmarks/run.py [-n 1000] [--rounds 3]     # writes benchmarks/machines/PROCESSOR.json
+    python benchmarks/run.py [-n 300] [--rounds 3]     # writes benchmarks/machines/PROCESSOR.json
     python benchmarks/run.py --table                    # draws the table of docs/speed.md from these files
 
-Ratios are taken within one run on one thread, by CPU time, so they can be compared between runs on busy machines;
-sentences per second cannot. Encoding is compared with sentence-transformers' default on the same model, its padded path
+Ratios are taken within one run on one thread, by CPU time. Programs beside it still change them, by up to a fifth:
+they share the caches, and the core where it runs two threads. So start it on a quiet machine; the JSON has the load.
+Encoding is compared with sentence-transformers' default on the same model, its padded path
 in float32, and ("same dtype") with that path in the dtype in which the model opens here. Decoding (greedy, four beams)
 is compared with `generate` in float32. A ratio that fell by more than a tenth is named; the exit code is 1 then, and
-the old file stays.
+the old file stays. Only runs with the same number of sentences are compared: more sentences have less padding.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import re
 import subprocess
@@ -72,6 +74,12 @@ def translate_ratios(report: Mapping[str, Any], name: str = "greedy decoding") -
     return {name: max(ours)}
 
 
+def file_name(processor: Mapping[str, Any]) -> str:
+    """By name and best instructions: machines that rent processors name many kinds alike."""
+    name = f"{processor['name']} {processor['instructions'][-1]}".lower()
+    return re.sub(r"[\W_]+", "-", name).strip("-") + ".json"
+
+
 def slower(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """One line per ratio that is less than nine tenths of the last one, or that is missing."""
     lines = []
@@ -86,7 +94,10 @@ def slower(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def table(machines: Sequence[Mapping[str, Any]]) -> str:
     """Markdown, one row per machine."""
-    rows = [["processor", "instructions", "torch", *COLUMNS], ["---", "---", "---", *["---:"] * len(COLUMNS)]]
+    rows = [
+        ["processor", "instructions", "torch", "sentences", *COLUMNS],
+        ["---", "---", "---", *["---:"] * (1 + len(COLUMNS))],
+    ]
     for machine in machines:
         ratios = [machine["ratios"].get(key) for key in COLUMNS.values()]
         rows.append(
@@ -94,6 +105,7 @@ def table(machines: Sequence[Mapping[str, Any]]) -> str:
                 machine["processor"]["name"],
                 ", ".join(machine["processor"]["instructions"]),
                 machine["versions"]["torch"],
+                str(machine["sentences"]),
                 *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios),
             ]
         )
@@ -124,7 +136,7 @@ def run(script: str, *options: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-n", type=int, default=1000, help="sentences")
+    parser.add_argument("-n", type=int, default=300, help="sentences")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--table", action="store_true", help="only draw the table again")
     args = parser.parse_args()
@@ -132,6 +144,10 @@ def main() -> None:
     if not args.table:
         import hf_echo
 
+        file, load = MACHINES / file_name(processor()), os.getloadavg()[0]
+        old = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        if old and old["sentences"] != args.n:
+            parser.error(f"{file} has {old['sentences']} sentences: give -n {old['sentences']}, or delete the file")
         nano = ["--model", str(hf_echo.pretrained("echo-nano"))]
         options = ["-n", str(args.n), "--rounds", str(args.rounds)]
         ratios = encode_ratios(run("encode_speed.py", *nano, *options))
@@ -144,12 +160,12 @@ def main() -> None:
             "model": "echo-nano",
             "sentences": args.n,
             "rounds": args.rounds,
+            "load": round(load, 1),
             "ratios": ratios,
         }
-        name = re.sub(r"\W+", "-", machine["processor"]["name"].lower()).strip("-")
-        file = MACHINES / f"{name}.json"
-        if file.exists() and (lines := slower(json.loads(file.read_text(encoding="utf-8")), machine)):
-            raise SystemExit("slower than in " + str(file) + ":\n" + "\n".join(lines))
+        print(json.dumps(machine, indent=2))
+        if old and (lines := slower(old, machine)):
+            raise SystemExit(f"slower than in {file} (load {load:.1f} at the start of this run):\n" + "\n".join(lines))
         file.write_text(json.dumps(machine, indent=2) + "\n", encoding="utf-8")
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), read_machines()), encoding="utf-8")
 

@@ -15,6 +15,7 @@ spec.loader.exec_module(run)
 MACHINE = {
     "processor": {"name": "A chip", "instructions": ["avx2", "amx_bf16"]},
     "versions": {"torch": "2.13.0"},
+    "sentences": 300,
     "ratios": {
         "encode, english": 4.0,
         "encode, mixed": 5.0,
@@ -31,6 +32,25 @@ def test_a_ratio_that_fell_by_more_than_a_tenth_is_named():
         "SentenceTransformer, english: 3.00 before, not measured now",
     ]
     assert run.slower(MACHINE, MACHINE) == []
+
+
+def test_processors_of_one_name_have_a_file_each():
+    names = [run.file_name({"name": "AMD EPYC", "instructions": ["avx2", *more]}) for more in ([], ["avx512_bf16"])]
+    assert names == ["amd-epyc-avx2.json", "amd-epyc-avx512-bf16.json"]
+    assert all(
+        run.file_name(run.read_machines()[i]["processor"]) == file.name
+        for i, file in enumerate(sorted(run.MACHINES.glob("*.json")))
+    )
+
+
+def test_another_number_of_sentences_is_refused(monkeypatch, tmp_path, capsys):
+    """Before anything is measured."""
+    monkeypatch.setattr(run, "MACHINES", tmp_path)
+    (tmp_path / run.file_name(run.processor())).write_text('{"sentences": 300, "ratios": {}}')
+    monkeypatch.setattr("sys.argv", ["run.py", "-n", "1000"])
+    with pytest.raises(SystemExit):
+        run.main()
+    assert "has 300 sentences: give -n 300" in capsys.readouterr().err
 
 
 def test_the_faster_dtype_counts():
@@ -57,7 +77,7 @@ def test_the_faster_dtype_counts():
 def test_the_table_stands_between_its_marks():
     page = f"# Speed\n{run.BEGIN}\nold\n{run.END}\nthe end\n"
     new = run.with_table(page, [MACHINE])
-    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 4.0 | 5.0 | 3.0 |  |  |  | 2.0 |  |" in new
+    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 4.0 | 5.0 | 3.0 |  |  |  | 2.0 |  |" in new
     assert "old" not in new and new.endswith("\nthe end\n") and run.with_table(new, [MACHINE]) == new
     with pytest.raises(ValueError, match="the page lacks"):
         run.with_table("# Speed", [MACHINE])
