@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import runpy
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -165,3 +167,26 @@ def test_whole_tokenizer_learns_other_scripts_anew(script, tmp_path):
     assert cut(new, latin) == cut(old, latin) and len(new) == 292
     assert len(cut(new, often)) == 2  # a word, a word
     assert len(cut(new, rarely)) > 2 and "\ufffd" not in "".join(cut(new, rarely))
+
+
+def test_dialogues_of_a_game_are_cut_where_it_is_quiet(script, tmp_path):
+    """Three tones with pauses; the times that the game gives are up to a fifth of a second beside the pauses."""
+    soundfile = pytest.importorskip("soundfile")
+    uqm, rate = script("uqm_voice"), 16_000
+    tone = 0.3 * np.sin(np.arange(rate) / 5).astype(np.float32)
+    samples = np.concatenate([tone, np.zeros(rate // 4, np.float32)] * 3)  # a tone of 1 s, then a quarter of silence
+    recording = io.BytesIO()
+    soundfile.write(recording, samples, rate, format="OGG")
+    lines = '#(HELLO)\tx-000.ogg\nHello there.\n\nIt is "I" again.\nGood bye, friend.\n\n#(question)\nWho?\n'
+    lines += "#(ONE) y.ogg\nNo time."
+    with zipfile.ZipFile(tmp_path / "voice", "w") as voice, zipfile.ZipFile(tmp_path / "text", "w") as text:
+        voice.writestr("3dovoice/x/x.ts", "#(HELLO) 1000,1450\n#(question) \n#(OTHER) 5")
+        voice.writestr("3dovoice/x/x-000.ogg", recording.getvalue())
+        text.writestr("base/comm/x/x.txt", lines)
+    with zipfile.ZipFile(tmp_path / "voice") as voice, zipfile.ZipFile(tmp_path / "text") as text:
+        found = list(uqm["sentences"](voice, text))
+    assert [line for _, line, _ in found] == ["Hello there.", "It is I again.", "Good bye, friend."]
+    assert {speaker for speaker, _, _ in found} == {"x"}
+    assert np.concatenate([part for *_, part in found]) == pytest.approx(samples, abs=0.05)  # nothing is lost
+    for _, _, part in found:  # each has one whole tone
+        assert np.sum(np.abs(part) > 0.05) / rate == pytest.approx(np.mean(np.abs(tone) > 0.05), abs=0.02)

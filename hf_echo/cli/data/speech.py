@@ -26,7 +26,7 @@ def speech(
     ] = None,
     engine: Annotated[
         list[str] | None,
-        typer.Option(help="espeak-ng, flite, festival or pico; repeatable. Default: all that are installed."),
+        typer.Option(help="espeak-ng, flite, festival, pico, mbrola or rhvoice; repeatable. Default: all installed."),
     ] = None,
     voice: Annotated[
         list[str] | None,
@@ -62,7 +62,7 @@ def speech(
     on_bad_row: Annotated[str, typer.Option(help="For bad rows of TEXTS: error or skip.")] = "error",
     report: Json = None,
 ) -> None:
-    """Speak sentences with espeak-ng, flite, festival or pico: a speech corpus of Parquet files."""
+    """Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files."""
     from ...synthesis.speech import Effects, SpeechPlan, open_engines, read_sentences, speak_corpus
     from ...utils.text import read_lines
 

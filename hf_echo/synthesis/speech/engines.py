@@ -1,4 +1,4 @@
-"""Speech engines as commands: espeak-ng, flite, festival and SVOX pico, each from its Debian package.
+"""Speech engines as commands, each from its Debian package: espeak-ng, flite, festival, SVOX pico, MBROLA and RHVoice.
 
 An engine lists the voices that are installed, by language, and speaks a text with one of them. Speed is relative to
 the voice's own. Pitch is native in espeak-ng; for other engines the speech is made slower by that factor and played
@@ -8,6 +8,7 @@ faster, which also changes the vocal tract, like another speaker.
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import subprocess
 import tempfile
@@ -56,6 +57,8 @@ PICO = {
     "fr-FR": "fra_Latn",
     "it-IT": "ita_Latn",
 }
+MBROLA = Path("/usr/share/mbrola")  # de1/de1 is the voice of the Debian package mbrola-de1
+RHVOICE = Path("/usr/share/RHVoice/voices")
 
 Say = Callable[[str, str, float, float], bytes]  # (text, voice, speed, pitch) -> a wav file
 
@@ -66,14 +69,14 @@ class Engine:
 
     name: str
     package: str  # of Debian
-    command: str
+    command: str  # one or several programs that it needs
     list_voices: Callable[[], dict[str, list[str]]]
     make: Say
     has_pitch: bool = False
 
     @property
     def installed(self) -> bool:
-        return shutil.which(self.command) is not None
+        return all(shutil.which(program) for program in self.command.split())
 
     def voices(self, measure: bool = False) -> dict[str, list[str]]:
         """{language: voices} for training, or those kept for measuring."""
@@ -148,7 +151,7 @@ def _espeak_voices() -> dict[str, list[str]]:
             code = find_language(name)
         except ValueError:
             continue
-        for lang in dict.fromkeys(("_".join(code.split("_")[:2]), code)):  # en-us speaks eng_Latn and eng_Latn_US
+        for lang in dict.fromkeys((_without_region(code), code)):  # en-us speaks eng_Latn and eng_Latn_US
             voices.setdefault(lang, []).extend([name, *(f"{name}+{variant}" for variant in variants)])
     return voices
 
@@ -195,6 +198,51 @@ def _pico_voices() -> dict[str, list[str]]:
     return voices
 
 
+def _mbrola(text: str, voice: str, speed: float, pitch: float) -> bytes:
+    return _espeak(text, voice, speed, 1.0)  # espeak-ng cannot change the pitch of these voices
+
+
+@cache
+def _mbrola_voices() -> dict[str, list[str]]:
+    """Voices of installed MBROLA packages that espeak-ng drives; mb-de1-en is English with a German voice."""
+    voices: dict[str, list[str]] = {}
+    for line in _lines("espeak-ng", "--voices=mb")[1:]:
+        spoken, name = line.split()[1], re.findall(r"mb/(mb-\S+)", line)[0]
+        data = name.split("-")[1]
+        if not (MBROLA / data / data).exists():
+            continue
+        for tag in (spoken, spoken.partition("-")[0]):  # en-uk is not a tag that languages have, en is
+            try:
+                voices.setdefault(_without_region(find_language(tag)), []).append(name)
+                break
+            except ValueError:
+                continue
+    return voices
+
+
+def _rhvoice(text: str, voice: str, speed: float, pitch: float) -> bytes:
+    rate = round(min(max(100 * speed, 20), 500))
+    command = ["RHVoice-test", "-p", voice, "-r", str(rate)]
+    return _in_files(lambda file, out: [*command, "-i", file, "-o", out], text.translate(PLAIN).encode())
+
+
+@cache
+def _rhvoice_voices() -> dict[str, list[str]]:
+    voices: dict[str, list[str]] = {}
+    for info in sorted(RHVOICE.glob("*/voice.info")):
+        fields = dict(line.split("=", 1) for line in info.read_text(encoding="utf-8").splitlines() if "=" in line)
+        try:
+            lang = _without_region(find_language(fields["language"].replace("-", " ")))  # Brazilian-Portuguese
+        except ValueError:
+            continue
+        voices.setdefault(lang, []).append(fields["name"])
+    return voices
+
+
+def _without_region(code: str) -> str:
+    return "_".join(code.split("_")[:2])
+
+
 def _lines(*command: str) -> list[str]:
     return run_engine(command).decode(errors="replace").splitlines()
 
@@ -206,6 +254,8 @@ ENGINES = {
         Engine("flite", "flite", "flite", _flite_voices, _flite),
         Engine("festival", "festival and a voice, such as festvox-kallpc16k", "text2wave", _festival_voices, _festival),
         Engine("pico", "libttspico-utils", "pico2wave", _pico_voices, _pico),
+        Engine("mbrola", "espeak-ng mbrola mbrola-de1 (a voice)", "mbrola espeak-ng", _mbrola_voices, _mbrola),
+        Engine("rhvoice", "rhvoice rhvoice-english (a language)", "RHVoice-test", _rhvoice_voices, _rhvoice),
     )
 }
 

@@ -25,6 +25,12 @@ if args == ["--voices"]:
     print("Pty Language Age/Gender VoiceName File")
     for code in ("de", "en-us", "en-gb", "xx"):
         print(" 5 ", code, "--/M", "Name", "f/" + code)
+elif args == ["--voices=mb"]:
+    print("Pty Language       Age/Gender VoiceName          File                 Other Languages")
+    print(" 6  de              --/F      german-mbrola-1    mb/mb-de1            ")
+    print(" 9  en              --/F      en-german-1        mb/mb-de1-en         ")
+    print(" 3  en-uk           --/M      english-mb-en1     mb/mb-en1            (en-gb 3)(en 2)")
+    print(" 6  de              --/M      german-mbrola-2    mb/mb-de2            ")
 elif args == ["--voices=variant"]:
     print("Pty Language Age/Gender VoiceName File")
     for name in ("f2", "m3", "f5", "whisper"):
@@ -37,6 +43,8 @@ else:
     if "crash" in text:
         sys.exit("Error: crashed")
     if "nothing" not in text:
+        if args[1].startswith("mb-"):
+            args[1] += "+f2"
         sound = wav(text, {"f2": 400, "m3": 200}.get(args[1].partition("+")[2], 300), int(args[3]) / 175)
         sys.stdout.buffer.write(sound)
 """
@@ -52,14 +60,31 @@ else:
     open(out, "wb").write(wav(text, {"kal16": 500, "rms": 600}[voice], 1 / float(setting.partition("=")[2])))
 """
 )
+RHVOICE = (
+    TONE
+    + r"""
+voice, rate, source, out = args[1], args[3], args[5], args[7]
+open(out, "wb").write(wav(open(source, encoding="utf-8").read().strip(), {"Anna": 350}[voice], int(rate) / 100))
+"""
+)
+INFO = "name={}\nlanguage={}\nsample_rate=24k\n"
 
 
 @pytest.fixture
 def fake_engines(tmp_path, monkeypatch):
-    """Only the fake espeak-ng and flite are on the path."""
+    """Only the fake engines are on the path, with two MBROLA voices and three of RHVoice."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name, script in (("espeak-ng", ESPEAK), ("flite", FLITE)):
+    for data in ("de1", "en1"):
+        (tmp_path / "mbrola" / data).mkdir(parents=True)
+        (tmp_path / "mbrola" / data / data).touch()
+    for name, language in (("Anna", "Russian"), ("Ana", "Brazilian-Portuguese"), ("Slt", "English"), ("No", "Elvish")):
+        (tmp_path / "rhvoice" / name).mkdir(parents=True)
+        (tmp_path / "rhvoice" / name / "voice.info").write_text(INFO.format(name, language))
+    monkeypatch.setattr(engines, "MBROLA", tmp_path / "mbrola")
+    monkeypatch.setattr(engines, "RHVOICE", tmp_path / "rhvoice")
+    scripts = {"espeak-ng": ESPEAK, "flite": FLITE, "RHVoice-test": RHVOICE, "mbrola": ""}
+    for name, script in scripts.items():
         place = folder / name
         place.write_text(f"#!{sys.executable} -SE\n{script}")
         place.chmod(place.stat().st_mode | stat.S_IXUSR)
@@ -81,5 +106,5 @@ def forget(monkeypatch, path: str) -> None:
 
 
 def clear() -> None:
-    for listing in (engines._espeak_voices, engines._flite_voices, engines._festival_voices):
-        listing.cache_clear()
+    for name in ("espeak", "flite", "festival", "mbrola", "rhvoice"):
+        getattr(engines, f"_{name}_voices").cache_clear()

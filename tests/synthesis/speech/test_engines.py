@@ -28,6 +28,27 @@ def test_voices(fake_engines):
     assert flite.voices() == {"eng_Latn": ["kal16", "rms"]} and flite.voices(measure=True) == {"eng_Latn": ["slt"]}
 
 
+def test_voices_of_mbrola_and_rhvoice(fake_engines):
+    """Installed ones only; a German voice that reads English is an English voice."""
+    assert fake_engines["mbrola"].voices() == {"deu_Latn": ["mb-de1"], "eng_Latn": ["mb-de1-en", "mb-en1"]}
+    rhvoice = fake_engines["rhvoice"]
+    assert rhvoice.voices() == {"por_Latn": ["Ana"], "rus_Cyrl": ["Anna"]}
+    assert rhvoice.voices(measure=True) == {"eng_Latn": ["Slt"]}  # the speaker of flite's slt
+    for name, voice, pitch in (("mbrola", "mb-de1", 400), ("rhvoice", "Anna", 350)):
+        plain, rate = fake_engines[name].say(TEXT, voice)
+        high, _ = fake_engines[name].say(TEXT, voice, speed=1.25, pitch=1.2)
+        assert pitch_of(plain, rate) == pytest.approx(pitch, abs=3)
+        assert pitch_of(high, rate) == pytest.approx(1.2 * pitch, abs=3)
+        assert len(plain) / len(high) == pytest.approx(1.25, rel=0.02)
+
+
+def test_mbrola_needs_espeak(fake_engines, tmp_path):
+    (tmp_path / "bin" / "espeak-ng").unlink()
+    assert not fake_engines["mbrola"].installed
+    with pytest.raises(FileNotFoundError, match="mbrola is not installed: apt-get install espeak-ng mbrola mbrola-de1"):
+        open_engines(["mbrola"])
+
+
 def test_speed_and_pitch(fake_engines):
     """Speed changes the length alone. Pitch without an engine's own changes the pitch alone."""
     espeak, flite = fake_engines["espeak-ng"], fake_engines["flite"]
