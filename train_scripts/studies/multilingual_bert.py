@@ -3,9 +3,11 @@
     python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/studies/multilingual_bert.py outputs/nano-real/data outputs/multilingual-bert
 
-Three layers of 192 dimensions and 16,000 tokens, from random weights, on English and seven languages. Each step has a
+Three layers of 192 dimensions and 16,000 tokens, from random weights, on English and seven languages: the defaults of
+the options. Each step has a
 softmax over the pairs of the batch (mean of the states, scale 20, both directions), and masked language modelling of
-every other text. Writes a folder that AutoModel opens.
+every other text. Writes a folder that AutoModel opens. With --cls the states of CLS have the same softmax, so that
+methods with either pooling can start here (side_by_side.py).
 """
 
 from __future__ import annotations
@@ -34,17 +36,19 @@ SCALE, MASKED = 20.0, 0.15
 LONGEST = 24  # tokens
 
 
-def pairs_of(train: Path, longest: int) -> pd.DataFrame:
+def pairs_of(train: Path, languages: list[str], longest: int) -> pd.DataFrame:
     table = pd.read_parquet(train, columns=["source", "source_lang", "target", "provenance"])
-    table = table[(table.provenance != "dictionary") & table.source_lang.isin(LANGUAGES)]
+    table = table[(table.provenance != "dictionary") & table.source_lang.isin(languages)]
     table = table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
     return table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
 
 
-def means(model: BertForMaskedLM, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+def pooled(model: BertForMaskedLM, ids: torch.Tensor, attention_mask: torch.Tensor, cls: bool) -> list[torch.Tensor]:
+    """(texts, width) of length 1: the mean of the states, and the state of CLS."""
     states = model.bert(ids, attention_mask=attention_mask).last_hidden_state
     weights = attention_mask[..., None].to(states.dtype)
-    return F.normalize(((states * weights).sum(1) / weights.sum(1)).float(), dim=-1)
+    both = (states * weights).sum(1) / weights.sum(1), states[:, 0]
+    return [F.normalize(vectors.float(), dim=-1) for vectors in both[: 1 + cls]]
 
 
 def main() -> None:
@@ -54,17 +58,25 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2_000)
     parser.add_argument("--pairs", type=int, default=128, help="of a step")
     parser.add_argument("--longest", type=int, default=48, help="characters of a text: fewer than this")
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="beside English")
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--heads", type=int, default=6)
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--vocab-size", type=int, default=16_000)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--cls", action="store_true", help="train the state of CLS too")
     args = parser.parse_args()
     torch.manual_seed(0)
-    table = pairs_of(args.data / "train.parquet", args.longest)
+    table = pairs_of(args.data / "train.parquet", args.languages, args.longest)
     sample = pd.concat([table.source[:200_000], table.target[:100_000]])
-    tokenizer = AutoTokenizer.from_pretrained(minilm_folder()).train_new_from_iterator(sample, 16_000)
-    shape = dict(hidden_size=192, intermediate_size=768, num_hidden_layers=3, num_attention_heads=6)
+    tokenizer = AutoTokenizer.from_pretrained(minilm_folder()).train_new_from_iterator(sample, args.vocab_size)
+    shape = dict(hidden_size=args.width, intermediate_size=4 * args.width)
+    shape |= dict(num_hidden_layers=args.layers, num_attention_heads=args.heads)
     config = BertConfig(
         vocab_size=len(tokenizer), max_position_embeddings=64, **shape, attention_probs_dropout_prob=0.0
     )
     model = BertForMaskedLM._from_config(config, attn_implementation="eager")
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), args.learning_rate, weight_decay=0.01)
     schedule = get_cosine_schedule_with_warmup(optimizer, args.steps // 10, args.steps)
     mask = DataCollatorForLanguageModeling(
         tokenizer, mlm_probability=MASKED, mask_replace_prob=1.0, random_replace_prob=0.0
@@ -84,12 +96,14 @@ def main() -> None:
         )
         ids, labels = mask.torch_mask_tokens(read["input_ids"][::2].clone(), read["special_tokens_mask"][::2])
         with torch.autocast("cpu", enabled=bf16_is_faster()):
-            vectors = means(model, read["input_ids"], read["attention_mask"])
+            poolings = pooled(model, read["input_ids"], read["attention_mask"], args.cls)
             states = model.bert(ids, attention_mask=read["attention_mask"][::2]).last_hidden_state[labels != -100]
             logits = model.cls(states)
         mlm = F.cross_entropy(logits.float(), labels[labels != -100])
-        sides = vectors[: args.pairs], vectors[args.pairs :]
-        contrastive = sum(contrastive_loss(*pair, logit_scale=SCALE, margin=0.0) for pair in (sides, sides[::-1])) / 2
+        sides = [vectors.split(args.pairs) for vectors in poolings]
+        directions = [pair for source, target in sides for pair in ((source, target), (target, source))]
+        losses = [contrastive_loss(*pair, logit_scale=SCALE, margin=0.0) for pair in directions]
+        contrastive = sum(losses) / len(losses)
         (mlm + contrastive).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
