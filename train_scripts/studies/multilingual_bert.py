@@ -33,7 +33,7 @@ from hf_echo.reports.models import minilm_folder
 
 LANGUAGES = ("deu_Latn", "tur_Latn", "fra_Latn", "spa_Latn", "por_Latn", "pol_Latn", "rus_Cyrl")
 SCALE, MASKED = 20.0, 0.15
-LONGEST = 24  # tokens
+LONGEST, POSITIONS = 24, 64  # tokens of a text in training, and at most
 
 
 def pairs_of(train: Path, languages: list[str], longest: int) -> pd.DataFrame:
@@ -70,10 +70,11 @@ def main() -> None:
     table = pairs_of(args.data / "train.parquet", args.languages, args.longest)
     sample = pd.concat([table.source[:200_000], table.target[:100_000]])
     tokenizer = AutoTokenizer.from_pretrained(minilm_folder()).train_new_from_iterator(sample, args.vocab_size)
+    tokenizer.model_max_length = POSITIONS
     shape = dict(hidden_size=args.width, intermediate_size=4 * args.width)
     shape |= dict(num_hidden_layers=args.layers, num_attention_heads=args.heads)
     config = BertConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=64, **shape, attention_probs_dropout_prob=0.0
+        vocab_size=len(tokenizer), max_position_embeddings=POSITIONS, **shape, attention_probs_dropout_prob=0.0
     )
     model = BertForMaskedLM._from_config(config, attn_implementation="eager")
     optimizer = torch.optim.AdamW(model.parameters(), args.learning_rate, weight_decay=0.01)
