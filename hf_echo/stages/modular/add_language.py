@@ -92,7 +92,7 @@ def add_language(
     module.notes[language] = {
         "backbone": backbone_fingerprint(model),
         "losses": losses,
-        "settings": vars(s) | {},
+        "settings": dict(vars(s)) if module.parts[language] else {},  # a pivot without data trains nothing
         "data": {name: {"name": Path(f).name, "sha256": _digest(f)} for name, f in data.items() if f is not None},
     }
     result = {"language": language, "parts": module.parts[language], **losses}

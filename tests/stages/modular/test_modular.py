@@ -266,6 +266,16 @@ def test_length_is_counted_by_the_languages_own_tokenizer(base, tmp_path):
         encode([text], "eng_Latn")
 
 
+def test_settings_are_those_that_trained_something(base, english, tmp_path):
+    modular_backbone(base, tmp_path / "m")
+    add_language(tmp_path / "m", "eng_Latn", settings=SETTINGS)
+    settings = [
+        json.loads((folder / "languages" / "eng_Latn" / "language.json").read_text())["settings"]
+        for folder in (tmp_path / "m", english)
+    ]
+    assert settings == [{}, vars(SETTINGS)]
+
+
 @pytest.mark.parametrize(
     "missing", ["alignment.safetensors", "sentence_adapter", "language.json", "embeddings.safetensors"]
 )
