@@ -2,8 +2,8 @@
 
     python train_scripts/studies/speech_nano_data.py CORPORA outputs/speech/texts
 
-Writes tables of text, lang, english: train_1.tsv and train_2.tsv (two halves, so that training can start when the
-first is spoken), dev.tsv, and test.tsv with 400 sentences per language. They are everyday sentences of Tatoeba; the
+Writes tables of text, lang, english: train_1.tsv and train_2.tsv (parts, so that training can start when the first is
+spoken), dev.tsv, and test.tsv with 400 sentences per language. They are everyday sentences of Tatoeba; the
 measured ones are chosen by the hash of echo_nano_data.py, so echo-nano has not been trained on them either. Swahili has
 no Tatoeba sentences there: news, Wikipedia and Bible verses. Italian is only measured.
 """
@@ -18,12 +18,11 @@ import nano_real_data as base
 import pandas as pd
 from nano_real_data import ENG
 
-HEARD = {ENG: 30_000, **dict.fromkeys(("deu_Latn", "fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn"), 15_000)}
+HEARD = (ENG, "deu_Latn", "fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
 UNHEARD = ("ita_Latn",)
 SHORTEST, LONGEST = 10, 80  # characters; a longer clip costs more time and teaches no more characters per second
 LONGEST_SWAHILI = 130  # its sentences are news and verses
 TEST, DEV = 400, 60  # sentences per language
-PARTS = 4
 
 
 def in_bounds(table: pd.DataFrame) -> pd.DataFrame:
@@ -64,6 +63,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--english", type=int, default=24_000, help="sentences to train on")
+    parser.add_argument("--others", type=int, default=6_000, help="the same of each other language")
+    parser.add_argument("--parts", type=int, default=2)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     everyday.use_parts()
@@ -73,13 +75,16 @@ def main() -> None:
     held_out = {everyday.letters(text) for side in ("source", "target") for text in measured[side]}
     held_out |= {everyday.letters(text) for rows in dev.values() for text in rows.text}
     train, rows = speech_rows(training_pairs(args.corpora, held_out)), speech_rows(measured)
-    train = pd.concat(train[train.lang == lang].head(most) for lang, most in HEARD.items())
+    train = pd.concat(train[train.lang == lang].head(args.english if lang == ENG else args.others) for lang in HEARD)
     train = train.sample(frac=1, random_state=1)
     rows = rows.drop_duplicates(["lang", "english"])  # as many candidates as rows
     test = pd.concat(rows[rows.lang == lang].head(TEST) for lang in (*HEARD, *UNHEARD))
     rest = rows[~rows.text.isin(test.text)]
     small = pd.concat(rest[rest.lang == lang].head(DEV) for lang in HEARD)
-    tables = {f"train_{part + 1}": train.iloc[part::PARTS] for part in range(PARTS)} | {"dev": small, "test": test}
+    tables = {f"train_{part + 1}": train.iloc[part :: args.parts] for part in range(args.parts)} | {
+        "dev": small,
+        "test": test,
+    }
     for name, table in tables.items():
         table.to_csv(args.out / f"{name}.tsv", sep="\t", index=False)
         print(name, len(table), table.lang.value_counts().to_dict())
