@@ -1,13 +1,13 @@
 """The speed of one machine as one JSON file, and which ratios became smaller since the last run.
 
-    python benchmarks/run.py [-n 300] [--rounds 3]     # writes benchmarks/machines/PROCESSOR.json
+    python benchmarks/run.py [-n 300] [--rounds 3]      # writes benchmarks/machines/PROCESSOR.json
     python benchmarks/run.py --table                    # draws the table of docs/speed.md from these files
 
-Ratios are taken within one run on one thread, by CPU time. Programs beside it still change them, by up to a fifth:
-they share the caches, and the core where it runs two threads. So start it on a quiet machine; the JSON has the load.
-Encoding is compared with sentence-transformers' default on the same model, its padded path
-in float32, and ("same dtype") with that path in the dtype in which the model opens here. Decoding (greedy, four beams)
-is compared with `generate` in float32. A ratio that fell by more than a tenth is named; the exit code is 1 then, and
+Ratios are taken within one run on one thread, by CPU time. Other programs still change them, by up to a third, because
+they share caches and perhaps the core. So start it on a quiet machine; the JSON has the load of the minute before.
+Encoding is compared with sentence-transformers' default on the same model, its padded path in float32, and ("same
+dtype") with that path in the dtype in which the model opens here. Decoding (greedy, four beams) is compared with
+`generate` in float32. A ratio that fell by more than a tenth is named; the exit code is 1 then, and
 the old file stays. Only runs with the same number of sentences are compared: more sentences have less padding.
 """
 

@@ -31,6 +31,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from nano_real_data import short_pairs
 
 from hf_echo.evaluation import evaluate_xsim, rsim
 from hf_echo.evaluation.probes.downstream import evaluate_classification
@@ -61,9 +62,7 @@ MEASURES = ("flores xsim", "tatoeba xsim", "RSIM", "SIB")
 def write_data(train: Path, out: Path, texts: int, pairs: int, longest: int) -> None:
     """Files of each language, and of all together."""
     out.mkdir(parents=True, exist_ok=True)
-    table = pd.read_parquet(train, columns=["source", "source_lang", "target", "provenance"])
-    table = table[(table.provenance != "dictionary") & table.source_lang.isin(LANGUAGES)]
-    table = table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
+    table = short_pairs(train, LANGUAGES, longest).copy()
     for column in ("source", "target"):
         table[column] = table[column].str.split().str.join(" ")
     table = table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)

@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 import torch.nn.functional as F
+from nano_real_data import short_pairs
 from tqdm import tqdm
 from transformers import (
     AutoTokenizer,
@@ -34,13 +35,6 @@ from hf_echo.reports.models import minilm_folder
 LANGUAGES = ("deu_Latn", "tur_Latn", "fra_Latn", "spa_Latn", "por_Latn", "pol_Latn", "rus_Cyrl")
 SCALE, MASKED = 20.0, 0.15
 LONGEST, POSITIONS = 24, 64  # tokens of a text in training, and at most
-
-
-def pairs_of(train: Path, languages: list[str], longest: int) -> pd.DataFrame:
-    table = pd.read_parquet(train, columns=["source", "source_lang", "target", "provenance"])
-    table = table[(table.provenance != "dictionary") & table.source_lang.isin(languages)]
-    table = table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
-    return table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
 
 
 def pooled(model: BertForMaskedLM, ids: torch.Tensor, attention_mask: torch.Tensor, cls: bool) -> list[torch.Tensor]:
@@ -67,7 +61,8 @@ def main() -> None:
     parser.add_argument("--cls", action="store_true", help="train the state of CLS too")
     args = parser.parse_args()
     torch.manual_seed(0)
-    table = pairs_of(args.data / "train.parquet", args.languages, args.longest)
+    table = short_pairs(args.data / "train.parquet", args.languages, args.longest)
+    table = table.drop_duplicates(["source", "source_lang"]).sample(frac=1, random_state=0)
     sample = pd.concat([table.source[:200_000], table.target[:100_000]])
     tokenizer = AutoTokenizer.from_pretrained(minilm_folder()).train_new_from_iterator(sample, args.vocab_size)
     tokenizer.model_max_length = POSITIONS

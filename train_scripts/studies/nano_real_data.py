@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +149,13 @@ def strict(train: pd.DataFrame) -> pd.DataFrame:
     """OS 4.4: primary sources only, each text once in the corpus; and sentences, no single words (stage 3)."""
     table = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
     return table.drop_duplicates("target").drop_duplicates("source").reset_index(drop=True)
+
+
+def short_pairs(train: Path, languages: Sequence[str], longest: int) -> pd.DataFrame:
+    """Pairs of these languages whose texts have fewer characters than `longest`, without those of dictionaries."""
+    table = pd.read_parquet(train)
+    table = table[(table.provenance != "dictionary") & table.source_lang.isin(languages)]
+    return table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
 
 
 def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000, english_times: int = 0) -> None:

@@ -30,6 +30,7 @@ import pandas as pd
 from mexma_trial import ALIGNED, EMMA_X, HEAD, SINGLE, train
 from modular_trial import ALIGNED as PARTS
 from modular_trial import ENG, LANGUAGES, dev_rows, file_of, write_data
+from nano_real_data import short_pairs
 from safetensors import safe_open
 from transformers import AutoConfig
 
@@ -46,10 +47,7 @@ SHORT = 10  # a short run has this part of the steps
 
 def write_pairs(train: Path, out: Path, pairs: int, longest: int) -> None:
     """OUT/train.parquet, pairs of each language; translations of one English sentence stay together."""
-    table = pd.read_parquet(train)
-    table = table[(table.provenance != "dictionary") & table.source_lang.isin(LANGUAGES)]
-    table = table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
-    table = table.drop_duplicates(["source", "source_lang"])
+    table = short_pairs(train, LANGUAGES, longest).drop_duplicates(["source", "source_lang"])
     table = table.sort_values("target", key=lambda texts: pd.util.hash_pandas_object(texts, index=False))
     table.groupby("source_lang").head(pairs).to_parquet(out / "train.parquet", index=False)
 

@@ -5,8 +5,8 @@
 
 Writes two folders of Parquet files with the columns of `hf-echo data speech --phonemes`. The second has the characters
 of MEASURED, which the first lacks. The game shows each line of a dialogue for a time that is given in milliseconds; a
-recording is cut there, at the quietest moment nearby. The recordings have the licence CC BY-NC-SA 2.5: a model that
-was trained on them must not be sold.
+recording is cut there, at the quietest moment nearby. The recordings have the licence CC BY-NC-SA 2.5: do not publish a
+model that was trained on them under a licence that allows commercial use.
 """
 
 from __future__ import annotations

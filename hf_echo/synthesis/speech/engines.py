@@ -253,9 +253,11 @@ ENGINES = {
         Engine("espeak-ng", "espeak-ng", "espeak-ng", _espeak_voices, _espeak, has_pitch=True),
         Engine("flite", "flite", "flite", _flite_voices, _flite),
         Engine("festival", "festival and a voice, such as festvox-kallpc16k", "text2wave", _festival_voices, _festival),
-        Engine("pico", "libttspico-utils", "pico2wave", _pico_voices, _pico),
-        Engine("mbrola", "espeak-ng mbrola mbrola-de1 (a voice)", "mbrola espeak-ng", _mbrola_voices, _mbrola),
-        Engine("rhvoice", "rhvoice rhvoice-english (a language)", "RHVoice-test", _rhvoice_voices, _rhvoice),
+        Engine("pico", "libttspico-utils (non-free)", "pico2wave", _pico_voices, _pico),
+        Engine(
+            "mbrola", "espeak-ng mbrola mbrola-de1 (contrib, non-free)", "mbrola espeak-ng", _mbrola_voices, _mbrola
+        ),
+        Engine("rhvoice", "rhvoice rhvoice-english (non-free)", "RHVoice-test", _rhvoice_voices, _rhvoice),
     )
 }
 
