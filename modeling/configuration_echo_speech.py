@@ -8,6 +8,7 @@ from transformers import AutoConfig, PreTrainedConfig, Wav2Vec2Config
 from .configuration_echo import REMOTE_PIPELINES
 
 CONFORMER = "seamless_m4t"  # model type of an audio model like those of SONAR's speech encoders
+WHISPER = "whisper"  # and of Whisper's encoder
 REMOTE_SPEECH_CODE = {
     "AutoConfig": "configuration_echo_speech.EchoSpeechConfig",
     "AutoModel": "modeling_echo_speech.EchoSpeechEncoder",
@@ -21,8 +22,8 @@ class EchoSpeechConfig(PreTrainedConfig):
 
     Args:
         audio_config: configuration of the audio encoder, such as a `Wav2Vec2Config` (raw samples), a
-            `Wav2Vec2BertConfig` (log-mel frames), or a `SeamlessM4TConfig` for the conformer of SONAR; default: a
-            wav2vec 2.0 of the omnilingual layout (layer norm before each block).
+            `Wav2Vec2BertConfig` (log-mel frames), a `SeamlessM4TConfig` for the conformer of SONAR or a `WhisperConfig`
+            for Whisper's encoder; default: a wav2vec 2.0 of the omnilingual layout (layer norm before each block).
         embedding_size: size of the sentence embedding; that of the text encoder whose space is learned.
         pooler_layers: layers of the transformer decoder that reads the frames (OS 4.6: 3).
         pooler_hidden_size: its width; None takes the width of the audio encoder.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import SeamlessM4TFeatureExtractor, Wav2Vec2FeatureExtractor
+from transformers import BatchFeature, SeamlessM4TFeatureExtractor, Wav2Vec2FeatureExtractor, WhisperFeatureExtractor
 from transformers.feature_extraction_sequence_utils import SequenceFeatureExtractor
 
 logger = logging.getLogger(__name__)
@@ -22,6 +22,9 @@ CUT_OFF = re.compile(r"^data : (\d+) \(should be (\d+)\)", re.MULTILINE)
 UNKNOWN_SIZE = 0x7FFF0000
 MP3_FRAMES = 2 * 1152  # samples by which the length of an mp3 file is uncertain
 LOUDEST = 1e6  # of floats; 16-bit integers as floats still pass, because features do not depend on loudness
+WHISPER_SECONDS = 30.0  # that Whisper has positions for
+SILENCE = 0.1  # seconds after a row for Whisper, which has learned on audio with silence up to 30 seconds
+FEATURES = ("samples", "log-mel", "whisper")
 CLIPPED = 0.01  # share of samples at the limit from which a warning says so
 
 
@@ -158,18 +161,19 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
     """Audio to the padded input of a speech encoder with its mask. It takes what `load_audio` takes.
 
     Args:
-        features: "samples" (wav2vec 2.0: zero mean, unit variance) or "log-mel" (w2v-BERT and small students).
-        num_mel_bins: of "log-mel".
+        features: "samples" (wav2vec 2.0: zero mean, unit variance), "log-mel" (w2v-BERT and small students) or
+            "whisper" (the log-mel frames of Whisper, without its padding to 30 seconds).
+        num_mel_bins: of "log-mel" and "whisper".
         stride: of "log-mel": so many frames of 10 ms are joined to one.
         sampling_rate: in Hz; other rates are resampled.
 
     Raises:
-        ValueError: `features` is neither of the two, or `stride` is below 2.
+        ValueError: `features` is none of the three, or `stride` is below 2.
     """
 
     def __init__(self, features="samples", num_mel_bins=80, stride=2, sampling_rate=16000, **kwargs):
-        if features not in ("samples", "log-mel"):
-            raise ValueError(f"features is {features!r}; it must be samples or log-mel")
+        if features not in FEATURES:
+            raise ValueError(f"features is {features!r}; it must be one of {', '.join(FEATURES)}")
         if not isinstance(stride, int) or stride < 2:  # transformers reads the mask off the second of the joined frames
             raise ValueError(f"stride is {stride!r}; at least 2 frames are joined")
         self.features, self.num_mel_bins, self.stride = features, num_mel_bins, stride
@@ -186,6 +190,8 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
         """The extractor of transformers that computes the features."""
         if self.features == "samples":
             return Wav2Vec2FeatureExtractor(sampling_rate=self.sampling_rate, return_attention_mask=True)
+        if self.features == "whisper":
+            return WhisperFeatureExtractor(self.num_mel_bins, sampling_rate=self.sampling_rate)
         return SeamlessM4TFeatureExtractor(
             feature_size=self.num_mel_bins,
             num_mel_bins=self.num_mel_bins,
@@ -205,10 +211,27 @@ class EchoAudioFeatureExtractor(SequenceFeatureExtractor):
             load_audio(item, self.sampling_rate, given_rate=sampling_rate, name=f"audio {number}")
             for number, item in enumerate(audio if many else [audio], 1)
         ]
+        if self.features == "whisper":
+            return self._whisper(samples, kwargs.get("return_tensors"))
         if self.features == "log-mel":
             # Else the last frames of a row would depend on the longest row of its batch.
             kwargs["pad_to_multiple_of"] = self.stride
         return self._library(samples, padding=padding, sampling_rate=self.sampling_rate, **kwargs)
+
+    def _whisper(self, samples: list[np.ndarray], return_tensors: str | None) -> BatchFeature:
+        """Each row by itself, because Whisper's scale depends on the loudest frame, with a little silence after it."""
+        rows = []
+        for row in samples:
+            silence = min(SILENCE, max(0.0, WHISPER_SECONDS - len(row) / self.sampling_rate))
+            row = np.concatenate([row, np.zeros(round(silence * self.sampling_rate), np.float32)])
+            frames = self._library(row, padding=False, sampling_rate=self.sampling_rate)["input_features"][0]
+            rows.append(np.asarray(frames, np.float32).T)
+        longest = max(map(len, rows))
+        features = np.zeros((len(rows), longest, self.num_mel_bins), np.float32)
+        mask = np.zeros((len(rows), longest), np.int64)
+        for number, row in enumerate(rows):
+            features[number, : len(row)], mask[number, : len(row)] = row, 1
+        return BatchFeature({"input_features": features, "attention_mask": mask}, tensor_type=return_tensors)
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in super().to_dict().items() if name != "_library"}

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
-from .configuration_echo_speech import CONFORMER, EchoSpeechConfig
+from .configuration_echo_speech import CONFORMER, WHISPER, EchoSpeechConfig
 from .modeling_echo import EchoEncoderOutput
 from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
 from .sentence_transformer_echo import write_sentence_transformer_files
@@ -55,6 +55,10 @@ def audio_model(config: PreTrainedConfig) -> PreTrainedModel:
         from .conformer_echo_speech import FbankConformer
 
         return FbankConformer(config)
+    if config.model_type == WHISPER:
+        from .whisper_echo_speech import WhisperAudioEncoder
+
+        return WhisperAudioEncoder(config)
     return AutoModel.from_config(config)
 
 
@@ -71,7 +75,12 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
     base_model_prefix = "audio"
     main_input_name = "input_values"
     input_modalities = ("audio",)
-    _no_split_modules = ["Wav2Vec2EncoderLayerStableLayerNorm", "Wav2Vec2BertEncoderLayer", "TransformerDecoderLayer"]
+    _no_split_modules = [
+        "Wav2Vec2EncoderLayerStableLayerNorm",
+        "Wav2Vec2BertEncoderLayer",
+        "WhisperEncoderLayer",
+        "TransformerDecoderLayer",
+    ]
 
     def __init__(self, config: EchoSpeechConfig):
         super().__init__(config)

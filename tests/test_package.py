@@ -199,17 +199,21 @@ def test_parts_are_there_after_a_plain_import():
 
 IMPORTS = [
     "import hf_echo; from transformers import AutoModel",
-    "from transformers import AutoModel; import hf_echo",
     "import transformers; import hf_echo; from transformers import AutoModel",
+    "import sentence_transformers; import hf_echo; from transformers import AutoModel",
+    "from hf_echo.modeling import EchoConfig; from transformers import AutoModel",
+]
+MORE_IMPORTS = [
+    "from transformers import AutoModel; import hf_echo",
     "import transformers.models.auto.configuration_auto; import hf_echo; from transformers import AutoModel",
     "import torch; import hf_echo; import sentence_transformers; from transformers import AutoModel",
-    "import sentence_transformers; import hf_echo; from transformers import AutoModel",
     "import hf_echo.hub; from transformers import AutoModel",
-    "from hf_echo.modeling import EchoConfig; from transformers import AutoModel",
 ]
 
 
-@pytest.mark.parametrize("imports", IMPORTS)
+@pytest.mark.parametrize(
+    "imports", [*IMPORTS, *(pytest.param(order, marks=pytest.mark.slow) for order in MORE_IMPORTS)]
+)
 def test_a_checkpoint_opens_in_any_order_of_imports(imports):
     code = f"""
         {imports}

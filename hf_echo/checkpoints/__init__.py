@@ -10,6 +10,7 @@ from .published.from_mexma import convert_mexma
 from .published.from_sonar import convert_sonar
 from .published.from_sonar_speech import convert_sonar_speech
 from .published.from_wav2vec2 import convert_wav2vec2
+from .published.from_whisper import convert_whisper
 from .ridge_refit import ridge_refit_checkpoint
 from .swap_tokenizer import swap_checkpoint, swap_vocabulary
 from .whiten import whiten_checkpoint
@@ -22,6 +23,7 @@ __all__ = [
     "convert_sonar",
     "convert_sonar_speech",
     "convert_wav2vec2",
+    "convert_whisper",
     "export_static",
     "interpolate_checkpoint",
     "prune_checkpoint",

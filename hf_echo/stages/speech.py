@@ -6,6 +6,7 @@ have, for students without a pretrained audio model: a contrastive term, CTC on 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,12 +53,18 @@ class SpeechConfig(CoreConfig):
     ctc_weight: float = field(default=0.0, metadata={"help": "of CTC on the characters of `ctc_labels`"})
     ctc_labels: str = field(default="text", metadata={"help": "column that CTC learns to write: text or phonemes"})
     time_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of time for each row"})
-    frequency_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of frequency (log-mel only)"})
+    frequency_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of frequency (log-mel frames only)"})
     vocal_tract: float = field(
         default=0.0, metadata={"help": "VTLP: largest relative change of the frequencies of a row (log-mel only)"}
     )
     speeds: list[float] = field(
         default_factory=list, metadata={"help": "speed perturbation: factors to draw from, for example [0.9, 1, 1.1]"}
+    )
+    frozen_layers: int = field(
+        default=0,
+        metadata={
+            "help": "first layers of a pretrained audio model, and what is before them, that stay; -1: all of it"
+        },
     )
     learning_rate: float = field(default=1e-4, metadata={"help": "Adam's initial learning rate"})
     adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of Adam"})
@@ -75,6 +82,8 @@ class SpeechConfig(CoreConfig):
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if not (self.mse_weight or self.contrastive_weight or self.ctc_weight):
             raise ValueError("mse_weight, contrastive_weight and ctc_weight are all 0: one of them must be above 0")
+        if self.frozen_layers < -1:
+            raise ValueError(f"frozen_layers is a number of layers, or -1 for all, not {self.frozen_layers}")
         if self.ctc_labels not in ("text", "phonemes"):
             raise ValueError(f"ctc_labels is text or phonemes, not {self.ctc_labels!r}")
         if not 0 <= self.english_weight <= 1:
@@ -112,10 +121,10 @@ class SpeechTrainer(CoreTrainer):
             part.requires_grad_(learns_space)
         if model.ctc is not None:
             model.ctc.requires_grad_(bool(args.ctc_weight))
-        model.audio.requires_grad_(True)
         for name, parameter in model.audio.named_parameters():
-            if name.endswith("masked_spec_embed"):
-                parameter.requires_grad_(False)  # transformers' SpecAugment: ours masks the features
+            learns = not args.frozen_layers or (args.frozen_layers > 0 and layer_of(name) >= args.frozen_layers)
+            # masked_spec_embed is of transformers' SpecAugment: ours masks the features.
+            parameter.requires_grad_(learns and not name.endswith("masked_spec_embed"))
 
     def make_collator(self, args: SpeechConfig, tokenizer: Any, model: EchoSpeechEncoder) -> SpeechCollator:
         return SpeechCollator(
@@ -231,6 +240,12 @@ class SpeechTrainer(CoreTrainer):
             loss = ctc_loss(output.ctc_logits, frames, batch["labels"], batch["label_lengths"])
             total += len(numbers) * float(loss)
         return total / len(rows)
+
+
+def layer_of(name: str) -> int:
+    """Number of the layer that a parameter of an audio model belongs to; -1: of none."""
+    found = re.search(r"(?:^|\.)layers\.(\d+)\.", name)
+    return int(found[1]) if found else -1
 
 
 def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any = None, **kwargs: Any):

@@ -35,7 +35,7 @@ OF_MODEL = (
     "pooler_intermediate_size",
     "pooler_dropout",
 )
-LOG_MEL = "wav2vec2-bert"  # audio models of this type read log-mel frames, the others read samples
+FEATURES = {"wav2vec2-bert": "log-mel", "whisper": "whisper"}  # by type of audio model; the others read samples
 
 
 @dataclass
@@ -189,7 +189,7 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
 
     Args:
         shape: fields of EchoSpeechConfig; `audio_config` holds a `model_type` of transformers and its fields. Of the
-            feature extractor: `features` (samples or log-mel), `num_mel_bins`, `stride`.
+            feature extractor: `features` (samples, log-mel or whisper), `num_mel_bins`, `stride`.
 
     Raises:
         ValueError: an unknown field, or values that do not fit together.
@@ -199,13 +199,12 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
         raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     values = {key: value for key, value in shape.items() if key in OF_MODEL}
     extractor = new_extractor(shape)
-    if isinstance(audio := values.get("audio_config"), dict) and extractor.features == "log-mel":
-        width = extractor.num_mel_bins * extractor.stride
-        if audio.setdefault("feature_projection_input_dim", width) != width:
-            raise ValueError(
-                f"shape.audio_config.feature_projection_input_dim is {audio['feature_projection_input_dim']}, the "
-                f"extractor gives num_mel_bins * stride = {width}"
-            )
+    if isinstance(audio := values.get("audio_config"), dict) and extractor.features != "samples":
+        name, width, of = "num_mel_bins", extractor.num_mel_bins, "num_mel_bins"
+        if extractor.features == "log-mel":
+            name, width, of = "feature_projection_input_dim", width * extractor.stride, "num_mel_bins * stride"
+        if audio.setdefault(name, width) != width:
+            raise ValueError(f"shape.audio_config.{name} is {audio[name]}, the extractor gives {of} = {width}")
     try:
         return EchoSpeechConfig(**values)
     except Exception as error:  # transformers and huggingface_hub check types, each with errors of its own
@@ -214,7 +213,7 @@ def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:
 
 def new_extractor(shape: dict[str, Any]) -> EchoAudioFeatureExtractor:
     audio = shape.get("audio_config")
-    of_type = "log-mel" if isinstance(audio, dict) and audio.get("model_type") == LOG_MEL else "samples"
+    of_type = FEATURES.get(audio.get("model_type") if isinstance(audio, dict) else None, "samples")
     return EchoAudioFeatureExtractor(**{"features": of_type} | {k: shape[k] for k in OF_EXTRACTOR if k in shape})
 
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import typer
-from transformers import LlamaConfig, LlamaForCausalLM, Wav2Vec2BertConfig, Wav2Vec2BertModel
+from transformers import LlamaConfig, LlamaForCausalLM, Wav2Vec2BertConfig, Wav2Vec2BertModel, WhisperModel
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
 from hf_echo.checkpoints import convert_sonar
@@ -30,7 +30,7 @@ from hf_echo.modeling import BlaserConfig, BlaserModel, EchoAudioFeatureExtracto
 from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.stages.speech_rows import new_config
 
-from .. import sonar_toy, speech_toy, toy
+from .. import sonar_toy, speech_toy, toy, whisper_toy
 
 HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -55,6 +55,7 @@ CASES = {
     "convert sonar | tokenizer": ("sonar", "sonar OUT/m --tokenizer NAME"),
     "convert static | source": ("static", "NAME OUT/m"),
     "convert wav2vec2 | source": ("audio", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
+    "convert whisper | source": ("whisper", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
     "convert whiten | source": ("static", "NAME nway.jsonl OUT/m"),
     "data back-translate | model": (
         "chat",
@@ -195,6 +196,11 @@ def audio(folder: Path, seed: int) -> None:
     Wav2Vec2BertModel(Wav2Vec2BertConfig(**SMALL)).save_pretrained(folder)
 
 
+def whisper(folder: Path, seed: int) -> None:
+    torch.manual_seed(seed)
+    WhisperModel(whisper_toy.config()).save_pretrained(folder)
+
+
 def speech(folder: Path, seed: int) -> None:
     torch.manual_seed(seed)
     EchoSpeechEncoder(new_config(speech_toy.SHAPE | {"embedding_size": 32})).save_pretrained(folder)
@@ -239,6 +245,7 @@ MAKE = {
     "xlmr": xlmr,
     "sonar": sonar,
     "audio": audio,
+    "whisper": whisper,
     "speech": speech,
     "blaser": blaser,
     "pairs": pairs,

@@ -16,11 +16,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from huggingface_hub import DatasetCard, ModelCard, RepoCard
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, WhisperModel
 
 import hf_echo
 from hf_echo.cards.model_card import write_checkpoint_card
-from hf_echo.checkpoints import convert_blaser, convert_mexma, convert_sonar, convert_wav2vec2, export_static
+from hf_echo.checkpoints import (
+    convert_blaser,
+    convert_mexma,
+    convert_sonar,
+    convert_wav2vec2,
+    convert_whisper,
+    export_static,
+)
 from hf_echo.hub import METRICS, metric_folder
 from hf_echo.hub.dataset_card import write_card
 from hf_echo.hub.language_groups import group_by_language
@@ -32,7 +39,7 @@ from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.stages.speech_rows import new_config
 from hf_echo.utils.lineage import write_lineage
 
-from .. import sonar_toy, toy
+from .. import sonar_toy, toy, whisper_toy
 from ..modeling.spectrum_toy import make_spectrum
 from ..speech_toy import SHAPE
 
@@ -103,6 +110,12 @@ def wav2vec2(place: Path) -> Path:
     return convert_wav2vec2(place / "audio", place / "wav2vec2", licence=LICENCE, **shape)
 
 
+def whisper(place: Path) -> Path:
+    WhisperModel(whisper_toy.config()).save_pretrained(place / "audio")
+    shape = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
+    return convert_whisper(place / "audio", place / "whisper", licence=LICENCE, **shape)
+
+
 def speech(place: Path) -> Path:
     text = released(place)
     torch.manual_seed(0)
@@ -155,6 +168,7 @@ CARDS = {
     "blaser-ref": blaser("ref"),
     "blaser-qe": blaser("qe"),
     "wav2vec2": wav2vec2,
+    "whisper": whisper,
     "speech": speech,
     "spectrum": spectrum,
     "modular": modular,
@@ -264,7 +278,8 @@ def test_what_the_cards_give(pushed):
     shapes = {name: card.get("shapes") for name, card in pushed.items()}
     for name, rows in {"trained": 1, "released": 1, "static": 2, "mexma": 2, "modular": 1}.items():
         assert shapes[name] == {"vectors": [rows, 32]}, name
-    assert shapes["wav2vec2"] == {"vectors": [1, 12]} and shapes["speech"] == {"vectors": [1, 32]}
+    assert shapes["wav2vec2"] == shapes["whisper"] == {"vectors": [1, 12]}
+    assert shapes["speech"] == {"vectors": [1, 32]}
     assert shapes["blaser-ref"] == shapes["blaser-qe"] == {"scores": [5]}
 
 

@@ -95,7 +95,12 @@ KILLED = """
 
 @pytest.mark.parametrize(
     "kind, large",
-    [("model", 1 << 40), ("dataset", 1 << 40), ("space", 1 << 40), pytest.param("dataset", 0, marks=pytest.mark.slow)],
+    [
+        ("model", 1 << 40),
+        pytest.param("dataset", 1 << 40, marks=pytest.mark.slow),
+        pytest.param("space", 1 << 40, marks=pytest.mark.slow),
+        pytest.param("dataset", 0, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_after_every_request(on_the_hub, model, tmp_path, kind, large):
     """`main` is the old version or the new one, and the same push again completes it."""

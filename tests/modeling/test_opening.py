@@ -50,9 +50,16 @@ def installed(tmp_path_factory) -> str:
     return os.pathsep.join([str(place), str(ROOT), os.environ.get("PYTHONPATH", "")])
 
 
-@pytest.mark.parametrize("trust", [True, False])
-@pytest.mark.parametrize("imports", ["", "import hf_echo"])
 @pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("imports", "trust"),
+    [
+        ("", True),
+        ("import hf_echo", False),
+        pytest.param("", False, marks=pytest.mark.slow),
+        pytest.param("import hf_echo", True, marks=pytest.mark.slow),
+    ],
+)
 def test_the_packages_checkpoints_open_whatever_is_passed(installed, first, imports, trust):
     code = f"""
         import sys

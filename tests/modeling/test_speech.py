@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import AutoFeatureExtractor, AutoModel, Wav2Vec2BertConfig
+from transformers import AutoFeatureExtractor, AutoModel, Wav2Vec2BertConfig, WhisperConfig
 
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from hf_echo.modeling.configuration_echo_speech import omnilingual_wav2vec2
@@ -23,6 +23,7 @@ AUDIO = {
         **SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4
     ),
     "log-mel": lambda: Wav2Vec2BertConfig(**SMALL, apply_spec_augment=False, layerdrop=0.0),
+    "whisper": lambda: WhisperConfig(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64),
 }
 
 

@@ -110,6 +110,28 @@ def test_ctc_then_the_space(recipe, teacher, tmp_path):
     assert type(opened[0]) is type(model) and opened[1].stride == 4
 
 
+@pytest.mark.trains
+@pytest.mark.parametrize("frozen", [-1, 0, 1])
+def test_frozen_layers_of_whisper_keep_their_weights(recipe, tmp_path, frozen):
+    whisper = dict(model_type="whisper", d_model=32, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=64)
+    shape = SHAPE | {"audio_config": whisper, "features": "whisper", "num_mel_bins": 20}
+    shape.pop("stride")
+    train_recipe(recipe("first", shape=shape, max_steps=1, save_steps=1))
+    start = dict(model_name_or_path=str(tmp_path / "first"), shape=None, frozen_layers=frozen)
+    train_recipe(recipe("second", **start, max_steps=2))
+    before, after = (load_speech_encoder(tmp_path / name, dtype="fp32")[0] for name in ("first", "second"))
+    changed = {
+        name
+        for (name, old), new in zip(before.named_parameters(), after.parameters(), strict=True)
+        if not torch.equal(old, new)
+    }
+    learns = {"projection.weight", "pooler.query", "pooler.layers.layers.0.linear1.weight"}
+    first = {"audio.conv1.weight", "audio.layers.0.fc1.weight", "audio.layer_norm.weight"}
+    second = {"audio.layers.1.fc1.weight", "audio.layers.1.self_attn.q_proj.weight"}
+    learns |= {-1: set(), 0: first | second, 1: second}[frozen]
+    assert learns <= changed and not changed & ((first | second) - learns)
+
+
 def test_sampling_can_be_switched_off(recipe):
     """`sampling_exponent` is a number by default, and null in a recipe means none."""
     read_recipe(recipe())  # HfArgumentParser changes the fields of the dataclass the first time

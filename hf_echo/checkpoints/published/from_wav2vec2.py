@@ -17,13 +17,11 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel, Wav2Vec2Config, Wav2Vec2Model
 
-from ...cards.model_card import write_checkpoint_card
 from ...cards.stamp import licence_of
-from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+from ...modeling import EchoAudioFeatureExtractor
 from ...modeling.configuration_echo_speech import omnilingual_wav2vec2
-from ...utils.folders import write_folder
-from ...utils.lineage import write_lineage
 from ...utils.sources import locate, read_pretrained
+from .new_pooling import write_speech_encoder
 from .sonar_weights import check_names, load_torch
 
 logger = logging.getLogger(__name__)
@@ -80,26 +78,13 @@ def convert_wav2vec2(
     audio = _from_file(Path(source), heads) if is_file else _from_transformers(source)
     audio.config.apply_spec_augment = False  # stage `speech` masks the features itself
     audio.config.layerdrop = 0.0
-    audio.config._name_or_path = ""  # of the folder on this machine
-    torch.manual_seed(seed)
-    config = EchoSpeechConfig(
-        audio_config=audio.config,
-        embedding_size=embedding_size,
-        pooler_layers=pooler_layers,
-        pooler_heads=pooler_heads,
-        pooler_intermediate_size=4 * audio.config.hidden_size,
-    )
-    model = EchoSpeechEncoder(config)
-    model.audio = audio
     if licence is None and not is_file:
         licence = licence_of(locate(source)[0])
-    with write_folder(out) as folder:
-        model.save_pretrained(folder)
-        extractor_of(audio.config).save_pretrained(folder)
-        settings = {"embedding_size": embedding_size, "pooler_layers": pooler_layers, "seed": seed, "licence": licence}
-        write_lineage(folder, "wav2vec2", settings, parents={"source": source}, output_dir=out)
-        write_checkpoint_card(folder)
-    return Path(out)
+    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
+    extractor = extractor_of(audio.config)
+    return write_speech_encoder(
+        audio, extractor, out, operation="wav2vec2", source=source, licence=licence, seed=seed, **sizes
+    )
 
 
 def extractor_of(config: Any) -> EchoAudioFeatureExtractor:

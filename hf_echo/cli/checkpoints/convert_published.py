@@ -1,4 +1,4 @@
-"""hf-echo convert sonar, sonar-speech, mexma, blaser, wav2vec2: published checkpoints for transformers."""
+"""hf-echo convert sonar, sonar-speech, mexma, blaser, wav2vec2, whisper: published checkpoints for transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Licence = Annotated[str, typer.Option("--license", help="Licence of the weights,
 
 
 def add_to(commands: typer.Typer) -> None:
-    """The five commands."""
+    """The six commands."""
     sonar = "hf-echo convert sonar sonar_text_encoder.pt outputs/sonar --tokenizer sentencepiece.source.256000.model"
     commands.command("sonar", **example(f"{sonar} --decoder sonar_text_decoder.pt", folder=True))(convert_sonar)
     commands.command(
@@ -27,6 +27,8 @@ def add_to(commands: typer.Typer) -> None:
     )
     wav2vec2 = "hf-echo convert wav2vec2 omniASR-W2V-300M.pt outputs/speech/0_wav2vec2"
     commands.command("wav2vec2", **example(wav2vec2, folder=True))(convert_wav2vec2)
+    whisper = "hf-echo convert whisper openai/whisper-base outputs/speech-whisper/0_whisper --embedding-size 384"
+    commands.command("whisper", **example(whisper, folder=True))(convert_whisper)
 
 
 def convert_sonar(
@@ -116,3 +118,25 @@ def convert_wav2vec2(
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
     run(source, out, heads=heads, licence=license, **sizes)
     typer.echo(f"{out}: ready for stage speech (hf-echo train speech-large model_name_or_path={out})", err=True)
+
+
+def convert_whisper(
+    source: Annotated[
+        str,
+        typer.Argument(help="Folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)."),
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder of the speech encoder.")],
+    embedding_size: Annotated[int, typer.Option(help="Size of the sentence embedding: the text encoder's.")] = 1024,
+    pooler_layers: Annotated[int, typer.Option(help="Layers of the attention pooling.")] = 3,
+    pooler_heads: Annotated[int, typer.Option(help="Attention heads of the pooling.")] = 8,
+    license: Annotated[
+        str | None,
+        typer.Option("--license", help="Licence of the weights, for the card; by default what SOURCE's README says."),
+    ] = None,
+) -> None:
+    """A speech encoder from Whisper's encoder; its attention pooling is new: train it with stage `speech`."""
+    from ...checkpoints import convert_whisper as run
+
+    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
+    run(source, out, licence=license, **sizes)
+    typer.echo(f"{out}: ready for stage speech (hf-echo train speech-whisper model_name_or_path={out})", err=True)

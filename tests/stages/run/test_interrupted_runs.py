@@ -130,7 +130,15 @@ def test_a_run_at_its_end_takes_no_further_step(recipe, place, monkeypatch):  # 
     assert torch.equal(weights(place / "a")[name], best[name])
 
 
-@pytest.mark.parametrize("name", ["trainer_state.json", "model.safetensors", "optimizer.pt", "rng_state.pth"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "trainer_state.json",
+        "model.safetensors",
+        pytest.param("optimizer.pt", marks=pytest.mark.slow),
+        pytest.param("rng_state.pth", marks=pytest.mark.slow),
+    ],
+)
 def test_a_checkpoint_that_was_being_saved(killed, place, caplog, name):  # noqa: F811
     path, whole = killed()
     file = place / "killed" / "checkpoint-4" / name

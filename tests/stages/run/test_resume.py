@@ -73,7 +73,7 @@ def test_other_stages(make_trainer, stage):
 
 
 # Two batches an update: four updates an epoch, the last of a single batch.
-@pytest.mark.parametrize("step", [2, 4, 6])
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.slow), 4, pytest.param(6, marks=pytest.mark.slow)])
 def test_with_gradient_accumulation(make_trainer, step):
     options = COMMON | {"logging_steps": 1, "gradient_accumulation_steps": 2}
     assert_killed_run_is_the_unbroken_one(lambda: make_trainer("contrastive", **options), step)

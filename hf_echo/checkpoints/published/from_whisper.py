@@ -1,0 +1,173 @@
+"""A speech encoder from Whisper: a transformers folder, or one of CTranslate2, which faster-whisper reads.
+
+Only Whisper's encoder is taken. It reads log-mel frames of up to 30 seconds. The attention pooling on top is new, with
+random weights: stage `speech` trains it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoConfig, WhisperConfig, WhisperModel
+
+from ...cards.stamp import licence_of
+from ...modeling import EchoAudioFeatureExtractor
+from ...modeling.configuration_echo_speech import WHISPER
+from ...modeling.whisper_echo_speech import WhisperAudioEncoder
+from ...utils.sources import locate, read_pretrained
+from .new_pooling import write_speech_encoder
+from .sonar_weights import check_names
+
+HEAD_SIZE = 64  # of every Whisper
+CTRANSLATE2_FILE = "model.bin"
+DTYPES = {0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16}  # of CTranslate2, by number
+# CTranslate2 -> transformers' WhisperEncoder, in this order.
+RENAMES = [
+    (r"/", "."),
+    (r"\.(gamma)$", ".weight"),
+    (r"\.(beta)$", ".bias"),
+    (r"^position_encodings\.encodings$", "embed_positions.weight"),
+    (r"^layer_(\d+)\.", r"layers.\1."),
+    (r"\.self_attention\.layer_norm\.", ".self_attn_layer_norm."),
+    (r"\.self_attention\.linear_1\.", ".self_attn.out_proj."),
+    (r"\.ffn\.layer_norm\.", ".final_layer_norm."),
+    (r"\.ffn\.linear_0\.", ".fc1."),
+    (r"\.ffn\.linear_1\.", ".fc2."),
+]
+JOINT = ".self_attention.linear_0."  # query, key and value in one matrix
+
+
+def convert_whisper(
+    source: str | Path,
+    out: str | Path,
+    *,
+    embedding_size: int = 1024,
+    pooler_layers: int = 3,
+    pooler_heads: int = 8,
+    licence: str | None = None,
+    seed: int = 0,
+) -> Path:
+    """Write an EchoSpeechEncoder with the encoder of Whisper and a new attention pooling.
+
+    Args:
+        source: folder or Hub name of a Whisper of transformers (openai/whisper-base), or the folder of one that
+            CTranslate2 converted without quantisation.
+        embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
+        pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
+        licence: of the weights, for the card; None takes the one in the source folder's README.md.
+        seed: of the new weights.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+        ValueError: another kind of model, a damaged file, or quantised weights.
+    """
+    file = Path(source) / CTRANSLATE2_FILE
+    if file.is_file():
+        audio = _from_ctranslate2(file)
+    else:
+        audio = _from_transformers(source)
+        licence = licence or licence_of(locate(source)[0])
+    extractor = EchoAudioFeatureExtractor(features="whisper", num_mel_bins=audio.config.num_mel_bins)
+    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
+    return write_speech_encoder(
+        audio, extractor, out, operation="whisper", source=source, licence=licence, seed=seed, **sizes
+    )
+
+
+def _from_transformers(source: str | Path) -> WhisperAudioEncoder:
+    place, _ = locate(source)
+    config = read_pretrained(AutoConfig, source, place)
+    if config.model_type != WHISPER:
+        raise ValueError(f"{source} is a model of type {config.model_type!r}, not Whisper")
+    whole, report = read_pretrained(WhisperModel, source, place, dtype=torch.float32, output_loading_info=True)
+    if missing := sorted(name for name in report["missing_keys"] if name.startswith("encoder.")):
+        raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")
+    return _encoder(config, whole.encoder.state_dict())
+
+
+def _encoder(config: WhisperConfig, tensors: dict[str, Tensor]) -> WhisperAudioEncoder:
+    config.architectures = None
+    model = WhisperAudioEncoder(config)
+    model.load_state_dict(tensors)
+    return model
+
+
+def _from_ctranslate2(file: Path) -> WhisperAudioEncoder:
+    spec, variables = read_ctranslate2(file)
+    if spec != "WhisperSpec":
+        raise ValueError(f"{file} holds a {spec}, not Whisper")
+    tensors: dict[str, Tensor] = {}
+    for name, array in variables.items():
+        if not name.startswith("encoder/") or not array.ndim:  # settings of CTranslate2 have no dimension
+            continue
+        if array.dtype == np.int8:
+            raise ValueError(f"{file} has 8-bit weights; convert Whisper with --quantization float16 or float32")
+        tensors |= _renamed(name.removeprefix("encoder/"), torch.from_numpy(array.astype(np.float32)))
+    try:
+        width, bins = tensors["conv1.weight"].shape[:2]
+        positions = len(tensors["embed_positions.weight"])
+        inner = len(tensors["layers.0.fc1.bias"])
+    except KeyError as error:
+        raise ValueError(f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete") from None
+    config = WhisperConfig(
+        d_model=width,
+        encoder_layers=1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("layers.")),
+        encoder_attention_heads=width // HEAD_SIZE,
+        encoder_ffn_dim=inner,
+        num_mel_bins=bins,
+        max_source_positions=positions,
+    )
+    check_names(tensors, WhisperAudioEncoder(config), file)
+    return _encoder(config, tensors)
+
+
+def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    for pattern, replacement in RENAMES:
+        name = re.sub(pattern, replacement, name)
+    if JOINT not in name:
+        return {name: tensor}
+    layer, kind = name.split(JOINT)
+    parts = {f"{layer}.self_attn.{part}_proj.{kind}": piece for part, piece in zip("qkv", tensor.chunk(3))}
+    parts.pop(f"{layer}.self_attn.k_proj.bias", None)  # zeros: Whisper's keys have no bias
+    return parts
+
+
+def read_ctranslate2(file: Path) -> tuple[str, dict[str, np.ndarray]]:
+    """(name of the specification, variables by name) of a model.bin of CTranslate2, binary version 6.
+
+    Raises:
+        ValueError: the file is cut off, or not one of CTranslate2.
+    """
+    content, place = file.read_bytes(), 0
+
+    def number(kind: str) -> int:
+        nonlocal place
+        value = struct.unpack_from("<" + kind, content, place)[0]
+        place += struct.calcsize("<" + kind)
+        return value
+
+    def text() -> str:
+        nonlocal place
+        length = number("H")
+        place += length
+        return content[place - length : place - 1].decode()  # a zero ends it
+
+    try:
+        number("I")  # of the binary format
+        spec = text()
+        number("I")  # of the specification
+        variables = {}
+        for _ in range(number("I")):
+            name = text()
+            shape = [number("I") for _ in range(number("B"))]
+            dtype, size = np.dtype(DTYPES[number("B")]), number("I")
+            variables[name] = np.frombuffer(content, dtype, size // dtype.itemsize, place).reshape(shape)
+            place += size
+    except (struct.error, ValueError, KeyError, UnicodeDecodeError):
+        raise ValueError(f"{file} is not a whole model.bin of CTranslate2") from None
+    return spec, variables

@@ -1,0 +1,126 @@
+"""`hf-echo convert whisper`: the encoder is transformers' own, from both kinds of folder, for audio of any length."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+import torch
+from transformers import WhisperFeatureExtractor, WhisperModel
+
+from hf_echo.checkpoints import convert_whisper
+from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
+
+from ... import whisper_toy
+
+COMMAND = "convert whisper"
+SMALL = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
+RATE = 16000
+NUMBERS = {"float32": 0, "int8": 1, "int16": 2, "float16": 4}
+
+
+@pytest.fixture
+def whisper():
+    """Random weights, for one second of audio."""
+    torch.manual_seed(0)
+    model = WhisperModel(whisper_toy.config(seconds=1)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+def ctranslate2_file(model: WhisperModel, dtype: str = "float32", spec: str = "WhisperSpec") -> bytes:
+    """model.bin as CTranslate2's `ModelSpec.save` writes it, with the encoder's variables and one of its settings."""
+    weights = {name: tensor.numpy() for name, tensor in model.encoder.state_dict().items()}
+    variables = {"encoder/num_heads": np.array(1, np.int16)}
+    for name in ("conv1", "conv2"):
+        for kind in ("weight", "bias"):
+            variables[f"encoder/{name}/{kind}"] = weights[f"{name}.{kind}"]
+    variables["encoder/position_encodings/encodings"] = weights["embed_positions.weight"]
+    norms = {"encoder/layer_norm": "layer_norm"}
+    for i in range(model.config.encoder_layers):
+        layer, own = f"encoder/layer_{i}", f"layers.{i}"
+        norms[f"{layer}/self_attention/layer_norm"] = f"{own}.self_attn_layer_norm"
+        norms[f"{layer}/ffn/layer_norm"] = f"{own}.final_layer_norm"
+        for kind in ("weight", "bias"):
+            parts = [weights.get(f"{own}.self_attn.{part}_proj.{kind}") for part in "qkv"]
+            parts = [np.zeros(64, np.float32) if part is None else part for part in parts]  # keys have no bias
+            variables[f"{layer}/self_attention/linear_0/{kind}"] = np.concatenate(parts)
+            variables[f"{layer}/self_attention/linear_1/{kind}"] = weights[f"{own}.self_attn.out_proj.{kind}"]
+            for number in (0, 1):
+                variables[f"{layer}/ffn/linear_{number}/{kind}"] = weights[f"{own}.fc{number + 1}.{kind}"]
+    for name, own in norms.items():
+        variables[f"{name}/gamma"], variables[f"{name}/beta"] = weights[f"{own}.weight"], weights[f"{own}.bias"]
+
+    def text(value: str) -> bytes:
+        return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
+
+    content = struct.pack("<I", 6) + text(spec) + struct.pack("<II", 3, len(variables))
+    for name, array in sorted(variables.items()):
+        array = array.astype(dtype) if array.ndim else array
+        content += text(name) + struct.pack("<B", array.ndim) + struct.pack(f"<{array.ndim}I", *array.shape)
+        content += struct.pack("<BI", NUMBERS[array.dtype.name], array.nbytes) + array.tobytes()
+    return content + struct.pack("<I", 0)
+
+
+def noise(seconds: float, seed: int = 0) -> np.ndarray:
+    return (0.1 * np.random.default_rng(seed).normal(size=round(seconds * RATE))).astype(np.float32)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["transformers", "float32", "float16"])
+def test_frames_are_those_of_transformers(tmp_path, whisper, kind):
+    source = tmp_path / "source"
+    if kind == "transformers":
+        whisper.save_pretrained(source)
+    else:
+        source.mkdir()
+        (source / "model.bin").write_bytes(ctranslate2_file(whisper, kind))
+    convert_whisper(source, tmp_path / "out", licence="mit", **SMALL)
+    model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
+    # 0.9 s and 0.1 s of silence: the second that transformers' encoder and its feature extractor see.
+    whole = WhisperFeatureExtractor(80, chunk_length=1)(noise(0.9), sampling_rate=RATE, return_tensors="pt")
+    inputs = extractor(noise(0.9), return_tensors="pt")
+    torch.testing.assert_close(inputs["input_features"][0].T, whole["input_features"][0])
+    want = whisper.encoder(whole["input_features"]).last_hidden_state
+    tolerance = 1e-2 if kind == "float16" else 1e-5
+    torch.testing.assert_close(model(**inputs).last_hidden_state, want, atol=tolerance, rtol=tolerance)
+    assert want.std() > 0.1 and "license: mit" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_lengths_do_not_meet(tmp_path, whisper):
+    """Audio of any length up to the positions, alone as beside longer audio; longer audio names the limit."""
+    whisper.save_pretrained(tmp_path / "source")
+    convert_whisper(tmp_path / "source", tmp_path / "out", **SMALL)
+    model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
+    many = [noise(seconds, seed) for seed, seconds in enumerate((0.03, 0.315, 0.5, 0.88))]
+    alone = np.concatenate([encode_speech(model, extractor, [audio]) for audio in many])
+    np.testing.assert_allclose(encode_speech(model, extractor, many), alone, atol=1e-5)
+    assert np.abs(np.diff(alone, axis=0)).max() > 1e-3
+    with pytest.raises(ValueError, match="2 s of audio; Whisper reads at most 1 s"):
+        encode_speech(model, extractor, [noise(2)])
+    assert extractor(noise(30), return_tensors="np")["input_features"].shape == (1, 3000, 80)
+
+
+def test_bad_sources(tmp_path, whisper, refused):
+    def save(content: bytes):
+        (tmp_path / "source").mkdir(exist_ok=True)
+        (tmp_path / "source" / "model.bin").write_bytes(content)
+        return tmp_path / "source"
+
+    out, good = tmp_path / "out", ctranslate2_file(whisper)
+    refused("is not a whole model.bin of CTranslate2", save(good[: len(good) // 2]), out)
+    refused("is not a whole model.bin of CTranslate2", save(b"not a model"), out)
+    refused("holds a TransformerSpec, not Whisper", save(ctranslate2_file(whisper, spec="TransformerSpec")), out)
+    refused("has 8-bit weights; convert Whisper with --quantization", save(ctranslate2_file(whisper, "int8")), out)
+    refused("lack the tensor conv1.weight", save(good.replace(b"encoder/conv1", b"encoder/conv3")), out)
+    refused("does not exist", tmp_path / "a" / "b" / "c", out)
+    assert not out.exists()
+
+
+def test_another_model_is_refused(tmp_path, toy, toy_tokenizer):
+    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
+    with pytest.raises(ValueError, match="is a model of type 'echo', not Whisper"):
+        convert_whisper(tmp_path / "text", tmp_path / "out")
