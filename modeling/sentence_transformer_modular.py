@@ -84,7 +84,7 @@ class ModularEncoder(InputModule):
         super().__init__()
         layers = getattr(getattr(backbone, "encoder", None), "layer", None)
         if layers is None or not all(hasattr(layer, "intermediate") for layer in layers):
-            raise ValueError(f"{type(backbone).__name__} has not the layers of BERT or XLM-R, which the adapters need")
+            raise ValueError(f"{type(backbone).__name__} does not have layers like BERT or XLM-R: adapters need them")
         self.backbone, self.tokenizer, self.pivot, self.max_seq_length = backbone, tokenizer, pivot, max_seq_length
         self.embeddings, self.alignment = nn.ModuleDict(), nn.ModuleDict()
         self.tokenizers: dict[str, Any] = {}

@@ -18,7 +18,7 @@ def push_language(folder: str | Path, language: str, repo: str, *, private: bool
     """Push the folder of one language in one commit; returns its address. Other files of the repository stay.
 
     Raises:
-        FileNotFoundError: the model has not this language. ValueError: the folder holds a pickle.
+        FileNotFoundError: the model does not have this language. ValueError: the folder holds a pickle.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
@@ -40,7 +40,7 @@ def pull_language(repo: str, language: str, folder: str | Path) -> Path:
     """Add a language of a repository ("org/name" or "org/name@v1.2.0") to a modular encoder here; returns its folder.
 
     Raises:
-        FileNotFoundError: the repository has not this language.
+        FileNotFoundError: the repository does not have this language.
         ValueError: the language is here already, or was trained with another backbone.
     """
     from huggingface_hub import snapshot_download

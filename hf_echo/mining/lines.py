@@ -1,6 +1,6 @@
 """A text file with one sentence per line, read once and then looked up by row, never held in memory.
 
-Blank lines are no rows, and with `dedup` only the first of equal lines is a row. Only a row's position in the file is
+Blank lines are not rows, and with `dedup` only the first of equal lines is a row. Only a row's position in the file is
 kept in memory.
 """
 

@@ -69,7 +69,7 @@ def convert_sonar_speech(file: str | Path, out: str | Path, *, heads: int = HEAD
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: it is no speech encoder of SONAR, is incomplete, or holds pickled code.
+        ValueError: it is not a speech encoder of SONAR, is incomplete, or holds pickled code.
     """
     tensors = read_speech_weights(file)
     config = config_of(tensors, heads, file)
@@ -100,7 +100,9 @@ def read_speech_weights(file: str | Path) -> dict[str, Tensor]:
     given = content.get("model", content)
     table = next((given[name] for name in EMBEDDINGS if name in given), None) if isinstance(given, Mapping) else None
     if not isinstance(table, Tensor):
-        raise ValueError(f"{file} is no speech encoder of SONAR: it lacks {EMBEDDINGS[0]} (fairseq: {EMBEDDINGS[1]})")
+        raise ValueError(
+            f"{file} is not a speech encoder of SONAR: it lacks {EMBEDDINGS[0]} (fairseq: {EMBEDDINGS[1]})"
+        )
     tensors = {
         _renamed(str(name)): tensor.float()
         for name, tensor in given.items()

@@ -110,7 +110,7 @@ def check_names(tensors: Mapping[str, Tensor], model: nn.Module, file: str | Pat
     for name in sorted(wanted.keys() - tensors.keys()):
         raise ValueError(f"{file}: the weights lack the tensor {name}; they are incomplete or of another model")
     for name in sorted(tensors.keys() - wanted.keys()):
-        raise ValueError(f"{file}: unknown tensor {name}; this model has a part that SONAR's text models have not")
+        raise ValueError(f"{file}: unknown tensor {name}; it is not a model of this kind")
     for name, shape in wanted.items():
         if tensors[name].shape != shape:
             raise ValueError(f"{file}: {name} has shape {tuple(tensors[name].shape)}, expected {tuple(shape)}")

@@ -124,7 +124,7 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
         if language == pivot:
             raise ValueError(f"{language} is the pivot, which is not aligned: leave out {name}")
         if pivot not in here:
-            raise ValueError(f"{model} has not the pivot {pivot} yet: add {pivot} first, then align {language}")
+            raise ValueError(f"{model} does not have the pivot {pivot} yet: add {pivot} first, then align {language}")
     if all(value is None for value in data.values()) and language != pivot:
         raise ValueError(f"nothing to train {language} on: give texts, paraphrases, cross_paraphrases or parallel")
     for name, file in data.items():

@@ -80,7 +80,7 @@ def language_folder(folder: str | Path, code: str) -> Path:
     """The folder of a language that is there.
 
     Raises:
-        FileNotFoundError: this is no modular encoder. ValueError: it does not have the language.
+        FileNotFoundError: this is not a modular encoder. ValueError: it does not have the language.
     """
     check_modular(folder)
     here = languages_of(folder)
@@ -120,7 +120,7 @@ def remove_language(folder: str | Path, code: str) -> None:
     """Delete the folder of a language; no other file changes.
 
     Raises:
-        FileNotFoundError: this is no modular encoder.
+        FileNotFoundError: this is not a modular encoder.
         ValueError: it does not have the language, or others are aligned to it.
     """
     place = language_folder(folder, code)

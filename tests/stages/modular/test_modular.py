@@ -324,7 +324,7 @@ def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
     modular_backbone(base, tmp_path / "m")
     with pytest.raises(ValueError, match="eng_Latn is the pivot, which is not aligned"):
         add_language(tmp_path / "m", "eng_Latn", **of(data, "eng_Latn", "parallel"))
-    with pytest.raises(ValueError, match="has not the pivot eng_Latn yet"):
+    with pytest.raises(ValueError, match="does not have the pivot eng_Latn yet"):
         add_language(tmp_path / "m", "deu_Latn", **of(data, "deu_Latn", "parallel"))
     add_language(tmp_path / "m", "eng_Latn")  # the backbone's own English
     model = open_modular(tmp_path / "m")
@@ -335,7 +335,7 @@ def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
 
 
 def test_other_encoders_are_refused():
-    with pytest.raises(ValueError, match="Linear has not the layers of BERT or XLM-R"):
+    with pytest.raises(ValueError, match="Linear does not have layers like BERT or XLM-R"):
         ModularEncoder(torch.nn.Linear(2, 2), None)
 
 

@@ -313,7 +313,7 @@ def test_a_release_has_the_licence_of_its_recipe_and_the_figures_of_its_parent(w
     run_operation(case(world, "release", license="cc0-1.0"))  # the card follows its recipe, the weights stay
     assert ModelCard.load(world / "1_release" / "README.md").data.license == "cc0-1.0"
     assert (world / "1_release" / "model.safetensors").stat().st_mtime_ns == weights
-    # Other weights have not these figures.
+    # Other weights do not have these figures.
     run_operation(case(world, "interpolate"))
     card = ModelCard.load(world / "1_interpolate" / "README.md")
     assert card.data.stage == "interpolate" and "model-index" not in card.data.to_dict()
