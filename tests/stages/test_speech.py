@@ -283,6 +283,17 @@ def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
     assert report["batches"]["hours a step"] * 128 == pytest.approx(13.3, abs=0.01)
 
 
+def test_steps_of_speech_whisper_follow_each_other(monkeypatch, tmp_path):
+    """Each starts where the one before it ends; only what the user makes is missing."""
+    monkeypatch.chdir(tmp_path)
+    steps = find_recipes("speech-whisper")
+    values = [read_values(path) for path in steps]
+    assert [v["model_name_or_path"] for v in values[1:]] == [v["output_dir"] for v in values[:-1]]
+    for path in steps:
+        problems = dry_run(path, journey=steps)["problems"]
+        assert all(line.startswith(("model_name_or_path", "train_data", "dev_data")) for line in problems), problems
+
+
 def test_layers_that_fsdp_wraps_are_in_the_large_model():
     """accelerate refuses a class that the model has not; these hold nearly all of the weights."""
     (path,) = find_recipes("speech-large")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ...languages import find_language
 from ..formats import BLOCK, Block, Part, suffix_of
@@ -217,7 +218,10 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
         if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
             found = load_from_disk(str(path))
         else:
-            found = load_dataset("parquet", data_files=[str(f) for f in _parquet_files(path, split)], split="train")
+            # files of one load need the same columns; concatenation fills what is missing with None
+            alike = groupby(_parquet_files(path, split), key=lambda file: pq.read_schema(file).names)
+            parts = [load_dataset("parquet", data_files=[str(f) for f in files], split="train") for _, files in alike]
+            found = concatenate_datasets(parts)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:

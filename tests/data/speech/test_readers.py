@@ -129,6 +129,19 @@ def test_datasets_audio_columns(tmp_path):
     assert pitch_of(load_speech(paths)[0]["audio"]) == pytest.approx(300)
 
 
+def test_parquet_files_of_other_columns(tmp_path):
+    """A folder may hold corpora of different columns; what a file does not have is None."""
+    write(tmp_path / "x.wav", 300)
+    audio = {"bytes": (tmp_path / "x.wav").read_bytes(), "path": "x.wav"}
+    row = {"audio": [audio], "lang": ["eng_Latn"]}
+    for name, columns in (("a", {"text": ["a"], "speaker": ["s"]}), ("b", {"text": ["b"], "seconds": [0.1]})):
+        data = Dataset.from_dict(row | columns)
+        data.cast_column("audio", Audio(decode=False)).to_parquet(tmp_path / "all" / name / "clips.parquet")
+    speech = load_speech(tmp_path / "all")
+    assert speech["text"][:] == ["a", "b"] and speech["speaker"][:] == ["s", None]
+    assert [pitch_of(clip) for clip in speech["audio"]] == pytest.approx([300, 300])
+
+
 def test_metadata_csv(tmp_path):
     """Of an audiofolder, with quotes, and of LJSpeech, without header and suffix."""
     write(tmp_path / "folder" / "y.wav", 500)
