@@ -27,7 +27,7 @@ MAX_SENTENCES = 200
 MAX_WORDS = 60  # of a side of the heat map
 NEIGHBOURS = 4  # as in margin scoring (Artetxe and Schwenk 2019)
 NO_SPEECH = (
-    "No speech model is open, and none is included in the package. Train one (`hf-echo train speech-nano`), then "
+    "No speech model is open, and none is included in the package. Train one (`hf-echo train speech-whisper`), then "
     "start this page with `hf-echo space --speech FOLDER`."
 )
 # Scripts that do not write spaces between words: there a token is the unit.

@@ -105,7 +105,7 @@ def release(toy, toy_tokenizer, tmp_path) -> Path:
     toy_tokenizer.save_pretrained(place)
     for name, lines in (("in", FRENCH), ("a", FRENCH), ("fr", FRENCH), ("b", ENGLISH), ("en", ENGLISH)):
         (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    speech = tmp_path / "outputs" / "speech-nano" / "release"
+    speech = tmp_path / "outputs" / "speech-whisper" / "release"
     EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": SPACE})).save_pretrained(speech)
     new_extractor(SHAPE).save_pretrained(speech)
     soundfile.write(tmp_path / "hello.wav", say("a b c"), RATE)

@@ -1,6 +1,6 @@
-"""What a speech encoder is compared with: Whisper writes the words, and echo-nano embeds them.
+"""The cascade that a speech encoder is compared with: Whisper transcribes, echo-nano embeds the transcript.
 
-    pip install faster-whisper                                          # into an environment of its own, or this one
+    pip install 'hf-echo[speech,cascade]'
     python train_scripts/studies/whisper_cascade.py base outputs/speech/real/prompts.tsv outputs/speech/test_espeak
 
 The first argument is a model of faster-whisper, by name or folder. Whisper gets the language of each recording, which a

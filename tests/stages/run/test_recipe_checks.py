@@ -260,3 +260,11 @@ def test_any_value_gives_a_report_or_one_line(tmp_path_factory, caplog, stage, v
         assert str(error) and "\n" not in str(error), content
     else:
         assert report["stage"] == stage
+
+
+def test_an_unknown_activation_is_named(tmp_path):
+    content = {"stage": "spectrum_tower", "max_steps": 3, "vocab_size": 300, "output_dir": "out"}
+    (tmp_path / "a.yaml").write_text(
+        yaml.safe_dump(content | {"shape": SHAPE | {"hidden_act": "geru"}}), encoding="utf-8"
+    )
+    assert any("geru" in line for line in dry_run(tmp_path / "a.yaml")["problems"])
