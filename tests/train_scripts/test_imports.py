@@ -24,15 +24,13 @@ def missing(source: str) -> list[str]:
 
 
 def exists(name: str) -> bool:
+    """Looks for an attribute first: the import of `hf_echo.pretrained`, a folder, would replace the function."""
+    parent, _, last = name.rpartition(".")
     try:
-        importlib.import_module(name)
-        return True
-    except ModuleNotFoundError:
-        parent, _, last = name.rpartition(".")
-    try:
-        return hasattr(importlib.import_module(parent), last)
+        return hasattr(importlib.import_module(parent or name), last) or bool(importlib.import_module(name))
     except ModuleNotFoundError as error:
-        return not str(error.name).startswith("hf_echo")  # a package of an extra that is not installed
+        # an extra that is not installed is not an error of the script
+        return not str(error.name).startswith("hf_echo")
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -43,3 +41,10 @@ def test_imports_exist(script):
 def test_a_wrong_import_is_found():
     source = "from hf_echo.data import nothing_here, load_parallel\nimport hf_echo.nowhere.at_all\n"
     assert missing(source) == ["hf_echo.data.nothing_here", "hf_echo.nowhere.at_all"]
+
+
+def test_the_search_leaves_the_package_as_it_is():
+    import hf_echo
+
+    assert missing("from hf_echo import pretrained\nimport hf_echo.data.readers\n") == []
+    assert callable(hf_echo.pretrained)
