@@ -21,6 +21,7 @@ from ..inference.encode_speech import open_extractor
 from ..modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ..utils.did_you_mean import did_you_mean
 from ..utils.fingerprint import fingerprint
+from .core.model_shape import check_activations
 from .core.plan import Start, count, memory, start_or_shape, with_total
 from .core.stage import Rows
 
@@ -219,6 +220,8 @@ def new_extractor(shape: dict[str, Any]) -> EchoAudioFeatureExtractor:
 
 def check_shape(shape: dict[str, Any]) -> None:
     """Raises ValueError (one line) where no model can have this shape."""
+    if isinstance(audio := shape.get("audio_config"), dict):
+        check_activations(audio, "shape.audio_config")
     with torch.device("meta"):
         try:
             EchoSpeechEncoder(new_config(shape))

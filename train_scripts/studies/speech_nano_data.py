@@ -59,12 +59,35 @@ def training_pairs(corpora: Path, held_out: set[str]) -> pd.DataFrame:
     return pairs[~(left[0] | left[1])]
 
 
+def other_rows(corpora: Path, held_out: set[str]) -> pd.DataFrame:
+    """Sentences of pairs without English -> rows text, lang, english.
+
+    The English is that of the other side in a pair with English, and else empty: the student then learns its own text.
+    """
+    pairs = base.read(corpora, "tatoeba_challenge_xx.parquet")
+    sides = {"src_lang": "lang", "src": "text", "tgt_lang": "other_lang", "tgt": "other"}
+    swapped = dict(zip(sides, ("other_lang", "other", "lang", "text"), strict=True))
+    rows = pd.concat([pairs.rename(columns=sides), pairs.rename(columns=swapped)])
+    rows = rows[rows.lang.isin(HEARD)]
+    tables = [base.read(corpora, name) for name in (*base.PARTS["tatoeba"]["files"], base.PARTS["everyday"]["file"])]
+    known = pd.concat(tables).drop_duplicates(["tgt_lang", "tgt"])
+    known = known.rename(columns={"tgt_lang": "other_lang", "tgt": "other", "src": "english"})
+    rows = rows.merge(known[["other_lang", "other", "english"]], how="left").fillna({"english": ""})
+    rows = rows.sort_values("english", ascending=False, kind="stable")  # of equal texts, the one with English stays
+    rows = in_bounds(rows[["text", "lang", "english"]]).drop_duplicates(["lang", "text"])
+    left = rows.text.map(everyday.letters).isin(held_out) | rows.english.map(everyday.letters).isin(held_out - {""})
+    return rows[~left].sample(frac=1, random_state=2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--english", type=int, default=24_000, help="sentences to train on")
     parser.add_argument("--others", type=int, default=6_000, help="the same of each other language")
+    parser.add_argument(
+        "--without-english", action="store_true", help="fill up --others with sentences of pairs without English"
+    )
     parser.add_argument("--parts", type=int, default=2)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -75,6 +98,8 @@ def main() -> None:
     held_out = {everyday.letters(text) for side in ("source", "target") for text in measured[side]}
     held_out |= {everyday.letters(text) for rows in dev.values() for text in rows.text}
     train, rows = speech_rows(training_pairs(args.corpora, held_out)), speech_rows(measured)
+    if args.without_english:
+        train = pd.concat([train, other_rows(args.corpora, held_out)]).drop_duplicates(["lang", "text"])
     train = pd.concat(train[train.lang == lang].head(args.english if lang == ENG else args.others) for lang in HEARD)
     train = train.sample(frac=1, random_state=1)
     rows = rows.drop_duplicates(["lang", "english"])  # as many candidates as rows

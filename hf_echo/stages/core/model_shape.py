@@ -22,6 +22,7 @@ SIZES = (
     "vocab_size",
     "decoder_vocab_size",
 )
+ACTIVATIONS = ("hidden_act", "activation_function", "feat_extract_activation")
 LAYERS = ("num_hidden_layers", "decoder_layers")  # static embeddings have none
 
 
@@ -35,6 +36,18 @@ class _NoTokenizer:
 def check_shape(shape: dict[str, Any]) -> None:
     """Raises ValueError (one line) where no model can have this shape; the tokenizer need not be there."""
     new_config(shape, _NoTokenizer())
+
+
+def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
+    """Raises ValueError for an activation function that transformers does not know.
+
+    Args:
+        of: what `shape` is called in the recipe.
+    """
+    for name in ACTIVATIONS:
+        if name in shape and (not isinstance(shape[name], str) or shape[name] not in ACT2FN):
+            advice = did_you_mean(shape[name], ACT2FN, "silu and gelu are usual")
+            raise ValueError(f"{of}.{name} is {shape[name]!r}, which transformers does not know{advice}")
 
 
 def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> EchoConfig:
@@ -83,9 +96,6 @@ def _check_values(shape: dict[str, Any]) -> None:
         raise ValueError(
             f"shape.num_attention_heads is {heads}; it must be a multiple of num_key_value_heads ({key_heads})"
         )
-    activation = shape.get("hidden_act", usual.hidden_act)
-    if not isinstance(activation, str) or activation not in ACT2FN:
-        advice = did_you_mean(activation, ACT2FN, "silu and gelu are usual")
-        raise ValueError(f"shape.hidden_act is {activation!r}, which transformers does not know{advice}")
+    check_activations(shape)
     if shape.get("pooling", "cls") not in ("cls", "mean"):
         raise ValueError(f"shape.pooling is {shape['pooling']!r}; it must be cls or mean")

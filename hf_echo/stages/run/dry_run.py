@@ -126,8 +126,6 @@ def dry_run(
             report |= size_of_echo(config, args, declared.learns)
         elif config is not None:
             start.problems.append(f"model_name_or_path: {model_args.model_name_or_path} has no decoder to train with")
-    except KeyError as error:  # of a table of transformers, such as that of activations
-        start.problems.append(f"shape: transformers does not know {error}")
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {_line(error)}")
     start.check_other_models(data_args)

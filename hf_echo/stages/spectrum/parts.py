@@ -15,6 +15,7 @@ from ...modeling import EchoConfig, EchoDecoder, EchoDecoderConfig, SpectrumConf
 from ...modeling.modeling_echo_base import DECODER_FOLDER
 from ...utils.did_you_mean import did_you_mean
 from ...utils.hub import snapshot
+from ..core.model_shape import check_activations
 from ..core.plan import Start, count, start_or_shape, with_total
 
 
@@ -24,6 +25,7 @@ def check_shape(shape: dict[str, Any]) -> None:
     for name in shape:
         if name not in known:
             raise ValueError(f"shape: a tower has no field {name!r}{did_you_mean(name, known)}")
+    check_activations(shape)
     try:
         SpectrumConfig(**shape)
     except (StrictDataclassError, TypeError) as error:

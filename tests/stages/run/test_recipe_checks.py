@@ -262,9 +262,18 @@ def test_any_value_gives_a_report_or_one_line(tmp_path_factory, caplog, stage, v
         assert report["stage"] == stage
 
 
-def test_an_unknown_activation_is_named(tmp_path):
-    content = {"stage": "spectrum_tower", "max_steps": 3, "vocab_size": 300, "output_dir": "out"}
-    (tmp_path / "a.yaml").write_text(
-        yaml.safe_dump(content | {"shape": SHAPE | {"hidden_act": "geru"}}), encoding="utf-8"
-    )
-    assert any("geru" in line for line in dry_run(tmp_path / "a.yaml")["problems"])
+@pytest.mark.parametrize(
+    ("stage", "shape", "field"),
+    [
+        ("spectrum_tower", {"hidden_act": "geru"}, "shape.hidden_act"),
+        ("speech", {"audio_config": {"feat_extract_activation": "geru"}}, "shape.audio_config.feat_extract_activation"),
+        ("speech", {"audio_config": {"hidden_act": ["gelu"]}}, "shape.audio_config.hidden_act"),
+    ],
+)
+def test_an_unknown_activation_is_named(tmp_path, stage, shape, field):
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump({"stage": stage, "max_steps": 3, "output_dir": "out", "shape": shape}))
+    for command in (train_recipe, dry_run):
+        with pytest.raises(ValueError, match=f"{field} is .*which transformers does not know") as error:
+            command(path)
+        assert "\n" not in str(error.value)
