@@ -109,7 +109,7 @@ def load_dev(args: Any) -> dict[str, SpeechDev]:
 def teacher_texts(rows: Dataset) -> Dataset:
     """What the teacher reads: source is the transcription, target its English, or the transcription without one."""
     english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
-    text, lang = rows["text"], rows["lang"]
+    text, lang = rows["text"][:], rows["lang"][:]  # lists: from_dict reads a Column one row at a time
     target = [(en, ENGLISH) if en else (own, code) for en, own, code in zip(english, text, lang, strict=True)]
     return Dataset.from_dict(
         {

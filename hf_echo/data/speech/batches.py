@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import Sampler
+from tqdm.auto import tqdm
 
 from ...utils.files import write_array
 from ..batching import TokenBudgetBatchSampler
@@ -106,9 +107,9 @@ def audio_lengths(rows: Dataset, sampling_rate: int, cache_dir: str | Path | Non
         file = Path(cache_dir) / f"audio-lengths-{rows._fingerprint}-{sampling_rate}.npy"
         if file.exists():
             return np.load(file)
+    numbered = enumerate(tqdm(rows.select_columns("audio"), "Lengths of recordings", unit=" files", delay=2), 1)
     lengths = np.fromiter(
-        (audio_length(row["audio"], sampling_rate, name=f"row {number}") for number, row in enumerate(rows, 1)),
-        np.int64,
+        (audio_length(row["audio"], sampling_rate, name=f"row {number}") for number, row in numbered), np.int64
     )
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)

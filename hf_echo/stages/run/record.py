@@ -133,9 +133,14 @@ def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
         for name in sorted(batch):
             column = batch[name]
             plain = isinstance(column, list) and all(isinstance(value, str) for value in column)
-            content = "\x1f".join(column) if plain else json.dumps(column, ensure_ascii=False, default=str)
+            content = "\x1f".join(column) if plain else json.dumps(column, ensure_ascii=False, default=_text)
             digest.update(f"{name}\x1e{content}\x1d".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
+
+
+def _text(value: Any) -> str:
+    """Bytes, such as those of a recording, as their hash: gigabytes of them written out take minutes."""
+    return hashlib.blake2b(value, digest_size=16).hexdigest() if isinstance(value, bytes) else str(value)
 
 
 def is_finished(out: Path, run: Mapping[str, Any], before: dict | None) -> bool:

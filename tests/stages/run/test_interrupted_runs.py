@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
@@ -236,3 +237,9 @@ def test_data_fingerprint(toy):
     changed = [row | {"hard_negatives": []} if i == 3 else row for i, row in enumerate(rows)]
     seen.add(data_fingerprint(type(data).from_list(changed)))
     assert len(seen) == 4
+
+
+def test_data_fingerprint_of_recordings():
+    recordings = [{"audio": {"bytes": b"RIFF" + bytes([sound]), "path": None}, "text": "a"} for sound in (0, 0, 255)]
+    one, same, other = (data_fingerprint(Dataset.from_list([row])) for row in recordings)
+    assert one == same != other
