@@ -20,9 +20,10 @@ from hf_echo.data import load_speech
 from hf_echo.data.speech import read_audio
 from hf_echo.evaluation import evaluate_speech
 from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.language_table import ISO_639_1
 
 RATE = 16_000
-CODES = {"eng": "en", "deu": "de", "fra": "fr", "spa": "es", "rus": "ru", "tur": "tr", "swh": "sw", "ita": "it"}
+OF_WHISPER = {code: short for short, code in ISO_639_1.items()}  # swh_Latn: sw
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
         for row in tqdm(rows, desc=data):
             samples = read_audio(row["audio"], RATE)
             seconds += len(samples) / RATE
-            found, _ = whisper.transcribe(samples, language=CODES[row["lang"][:3]], beam_size=1, temperature=0.0)
+            found, _ = whisper.transcribe(samples, language=OF_WHISPER[row["lang"]], beam_size=1, temperature=0.0)
             texts.append(" ".join(segment.text.strip() for segment in found) or "-")
         spent = time.process_time() - start
         report = evaluate_speech(rows, encode(texts), encode)
