@@ -10,6 +10,13 @@ import typer
 from ..common import example
 
 Licence = Annotated[str, typer.Option("--license", help="Licence of the weights, for the card.")]
+LicenceOfSource = Annotated[
+    str | None,
+    typer.Option("--license", help="Licence of the weights, for the card; by default what SOURCE's README says."),
+]
+EmbeddingSize = Annotated[int, typer.Option(help="Size of the sentence embedding: the text encoder's.")]
+PoolerLayers = Annotated[int, typer.Option(help="Layers of the attention pooling.")]
+PoolerHeads = Annotated[int, typer.Option(help="Attention heads of the pooling.")]
 
 
 def add_to(commands: typer.Typer) -> None:
@@ -55,7 +62,7 @@ def convert_sonar(
 def convert_sonar_speech(
     file: Annotated[Path, typer.Argument(help="File (.pt) of a speech encoder of SONAR, of fairseq or fairseq2.")],
     out: Annotated[Path, typer.Argument(help="Folder of the speech encoder.")],
-    heads: Annotated[int, typer.Option(help="Attention heads of the pooling.")] = 16,
+    heads: PoolerHeads = 16,
     license: Licence = "cc-by-nc-4.0",
 ) -> None:
     """SONAR's speech encoder of a language, without fairseq2: AutoModel and sentence-transformers open OUT."""
@@ -103,14 +110,11 @@ def convert_wav2vec2(
         ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder of the speech encoder.")],
-    embedding_size: Annotated[int, typer.Option(help="Size of the sentence embedding: the text encoder's.")] = 1024,
-    pooler_layers: Annotated[int, typer.Option(help="Layers of the attention pooling.")] = 3,
-    pooler_heads: Annotated[int, typer.Option(help="Attention heads of the pooling.")] = 16,
+    embedding_size: EmbeddingSize = 1024,
+    pooler_layers: PoolerLayers = 3,
+    pooler_heads: PoolerHeads = 16,
     heads: Annotated[int, typer.Option(help="Attention heads of the audio model, for a file.")] = 16,
-    license: Annotated[
-        str | None,
-        typer.Option("--license", help="Licence of the weights, for the card; by default what SOURCE's README says."),
-    ] = None,
+    license: LicenceOfSource = None,
 ) -> None:
     """A speech encoder from a pretrained audio model; its attention pooling is new: train it with stage `speech`."""
     from ...checkpoints import convert_wav2vec2 as run
@@ -126,13 +130,10 @@ def convert_whisper(
         typer.Argument(help="Folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)."),
     ],
     out: Annotated[Path, typer.Argument(help="Folder of the speech encoder.")],
-    embedding_size: Annotated[int, typer.Option(help="Size of the sentence embedding: the text encoder's.")] = 1024,
-    pooler_layers: Annotated[int, typer.Option(help="Layers of the attention pooling.")] = 3,
-    pooler_heads: Annotated[int, typer.Option(help="Attention heads of the pooling.")] = 8,
-    license: Annotated[
-        str | None,
-        typer.Option("--license", help="Licence of the weights, for the card; by default what SOURCE's README says."),
-    ] = None,
+    embedding_size: EmbeddingSize = 1024,
+    pooler_layers: PoolerLayers = 3,
+    pooler_heads: PoolerHeads = 8,
+    license: LicenceOfSource = None,
 ) -> None:
     """A speech encoder from Whisper's encoder; its attention pooling is new: train it with stage `speech`."""
     from ...checkpoints import convert_whisper as run
