@@ -36,6 +36,15 @@ WORDS = {
 }
 LANGUAGES = list(WORDS)
 MEANINGS = list(product(range(4), repeat=4))
+SHAPE = dict(
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
+    embedding_size=32,
+)
 
 
 def say(meaning: tuple[int, ...], lang: str) -> str:
@@ -109,21 +118,7 @@ def make_model(
     """Hidden and embedding size 32, one encoder and one decoder layer."""
     torch.manual_seed(seed)
     roles = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep", "bos", "eos", "pad")}
-    shape = (
-        dict(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=16,
-            embedding_size=32,
-            max_position_embeddings=64,
-        )
-        | roles
-        | changes
-    )
+    shape = SHAPE | {"vocab_size": len(tokenizer), "max_position_embeddings": 64} | roles | changes
     own = {name: shape.pop(name) for name in ("pooling", "final_norm") if name in shape}
     start = {"decoder_start_token_id": tokenizer.bos_token_id}
     config = EchoConfig(

@@ -164,23 +164,12 @@ def write_data(place: Path) -> None:
     (place / "audio.tsv").write_text("audio\nsay.flac\n")
     count_words([place / "nway.jsonl"], place / "counts.parquet", processes=1)
     recipe = {"stage": "contrastive", "train_data": "pairs.tsv", "max_steps": 1, "max_tokens": 2048, "use_cpu": True}
-    recipe |= {"report_to": "none", "save_strategy": "no", "shape": TOY_SHAPE, "warmup_steps": 0, "learning_rate": 0.1}
+    recipe |= {"report_to": "none", "save_strategy": "no", "shape": toy.SHAPE, "warmup_steps": 0, "learning_rate": 0.1}
     (place / "train.yaml").write_text(json.dumps(recipe))
-    recipe["shape"] = TOY_SHAPE | {"pooling": "mean", "final_norm": False}
+    recipe["shape"] = toy.SHAPE | {"pooling": "mean", "final_norm": False}
     (place / "static-train.yaml").write_text(json.dumps(recipe))
     for name, source in {"folder": "pairs", "v1": "tester/pairs@v1.0.0", "v2": "tester/pairs@v2.0.0"}.items():
         (place / f"{name}.yaml").write_text(f"sources: [{{path: {source}, label: pairs}}]\n")
-
-
-TOY_SHAPE = dict(
-    hidden_size=32,
-    intermediate_size=64,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=16,
-    embedding_size=32,
-)
 
 
 def write_jsonl(file: Path, rows: list[dict]) -> None:

@@ -14,6 +14,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, Trainer
 import hf_echo.stages as stages
 import hf_echo.stages.run.training as training
 
+from ..toy import SHAPE
+
 NAMES = {
     "seq2seq": "Seq2Seq",
     "contrastive": "Contrastive",
@@ -71,15 +73,6 @@ def make_trainer(toy, toy_tokenizer, toy_data, tmp_path):
     return make
 
 
-SHAPE = dict(
-    hidden_size=32,
-    intermediate_size=64,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=16,
-    embedding_size=32,
-)
 SMALL = dict(
     vocab_size=400,
     shape=SHAPE,

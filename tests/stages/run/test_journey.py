@@ -20,7 +20,7 @@ from hf_echo.stages.run.recipe import RECIPES, find_recipes, read_values
 from hf_echo.stages.run.training import train_recipe
 from hf_echo.utils.lineage import all_steps, read_lineage
 
-from ..conftest import SHAPE
+from ...toy import SHAPE
 from ..operations.test_operations import FLAT, same, step, world  # noqa: F401
 
 pytestmark = pytest.mark.trains

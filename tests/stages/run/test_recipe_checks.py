@@ -20,7 +20,7 @@ from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.recipe import STAGES, _checked, find_recipes, read_recipe
 from hf_echo.stages.run.training import train_recipe
 
-from ..conftest import SHAPE
+from ...toy import SHAPE
 
 
 @pytest.mark.parametrize(

@@ -25,15 +25,9 @@ from hf_echo.stages.run.recipe import DataArguments, ModelArguments, read_recipe
 from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.static_embeddings import StaticEmbeddings
 
-SHAPE = dict(
-    hidden_size=32,
-    intermediate_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=16,
-    embedding_size=32,
-)
+from ... import toy
+
+SHAPE = toy.SHAPE | {"num_hidden_layers": 2}
 
 
 @pytest.fixture

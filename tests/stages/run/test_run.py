@@ -21,7 +21,7 @@ from hf_echo.stages.run.operation import is_operation, read_operation
 from hf_echo.stages.run.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
 from hf_echo.stages.run.training import train_recipe
 
-from ..conftest import SHAPE
+from ...toy import SHAPE
 
 pytestmark = pytest.mark.trains
 
