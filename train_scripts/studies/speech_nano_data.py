@@ -49,6 +49,8 @@ def measured_pairs(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def training_pairs(corpora: Path, held_out: set[str]) -> pd.DataFrame:
     parts = [base.english_pairs(base.read(corpora, name)) for name in base.PARTS["tatoeba"]["files"]]
     parts.append(base.english_pairs(base.read(corpora, base.PARTS["everyday"]["file"])))
+    news = pd.read_parquet(corpora / "african_news.parquet")  # echo-nano leaves it out: CC BY-NC 4.0
+    parts.append(base.english_pairs(news[news.split.eq("train") & news.tgt_lang.eq("swh_Latn")]))
     nway = [("flores_sib.parquet", "index_id", {"split": "train"}), ("ntrex.parquet", "id", {})]
     nway += [("tico19.parquet", "id", {}), ("bible.parquet", "verse_id", {"split": "train"})]
     for name, key, equal in nway:
