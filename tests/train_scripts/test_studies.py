@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import io
 import runpy
-import sys
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -193,23 +190,3 @@ def test_dialogues_of_a_game_are_cut_where_it_is_quiet(script, tmp_path):
     assert np.concatenate([part for *_, part in found]) == pytest.approx(samples, abs=0.05)  # nothing is lost
     for _, _, part in found:  # each has one whole tone
         assert np.sum(np.abs(part) > 0.05) / rate == pytest.approx(np.mean(np.abs(tone) > 0.05), abs=0.02)
-
-
-def test_average_of_weights(script, monkeypatch, tmp_path, capsys):
-    """The mean of each tensor; checkpoints stay behind; other shapes are refused before anything is written."""
-    for name, shape in {"a": 2, "b": 2, "c": 3}.items():
-        (tmp_path / name / "checkpoint-1").mkdir(parents=True)
-        (tmp_path / name / "config.json").write_text(name)
-        weight = torch.arange(shape, dtype=torch.bfloat16) * (3 if name == "b" else 1)
-        save_file({"weight": weight}, tmp_path / name / "model.safetensors")
-    run = script("average_weights")["main"]
-    monkeypatch.setattr(sys, "argv", ["average_weights.py", *(str(tmp_path / name) for name in ("a", "b", "out"))])
-    run()
-    mean = load_file(tmp_path / "out" / "model.safetensors")["weight"]
-    assert mean.dtype == torch.bfloat16 and mean.tolist() == [0, 2]
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
-    monkeypatch.setattr(sys, "argv", ["average_weights.py", *(str(tmp_path / name) for name in ("a", "c", "other"))])
-    with pytest.raises(SystemExit):
-        run()
-    assert f"{tmp_path / 'c'} has other tensors than {tmp_path / 'a'}" in capsys.readouterr().err
-    assert not (tmp_path / "other").exists()
