@@ -17,12 +17,12 @@ from ..utils.files import write_whole
 from ..utils.fingerprint import fingerprint
 from ..utils.hub import snapshot, split_revision
 from ..utils.lineage import FILE, all_steps, read_lineage, steps
+from ..utils.speech_data import read_speech_data
 from .kinds import base_model_of, kind_of_model
 from .stamp import licence_of, set_license
 from .template import render
 
 TEMPLATE = "model.md.j2"
-HEARD = "speech_data.json"  # in a speech encoder: hours of training by language, source and voice
 # Settings of an operation that its row names in a column of their own, or that say nothing to a reader.
 OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "licence", "teacher"}
 OWN_COLUMN |= {"source", "model", "checkpoint"}
@@ -88,7 +88,7 @@ def checkpoint_card(folder: str | Path) -> str:
     config = _modular(folder) or _read(folder / "config.json")
     codes = config.get("codes") or config.get("languages") or lineage.get("results", {}).get("languages")
     results = _read(folder / "results.json") or _results_of_parent(lineage)
-    found = {"decoder": (folder / "decoder").is_dir(), "heard": _read(folder / HEARD)}
+    found = {"decoder": (folder / "decoder").is_dir(), "heard": read_speech_data(folder)}
     return model_card(lineage, codes, results, config=config, **found)
 
 

@@ -1,4 +1,4 @@
-"""Average the weights of two checkpoints, or of their encoders or decoders (model soups).
+"""Average the weights of two checkpoints, or of their encoders or decoders (model soups). Speech encoders too.
 
 Two decoders of one run: the first knows news, the last everyday sentences; their mean is good at both
 (docs/trials/decoder.md). Model soups: Wortsman et al. 2022, https://arxiv.org/abs/2203.05482.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..modeling import EchoEncoder
+from ..modeling import EchoEncoder, EchoSpeechEncoder
 from .interpolate import check_share, interpolate_weights
-from .rewrite import open_checkpoint, save_changed
+from .rewrite import open_text_or_speech, save_changed
 
 PARTS = ("model", "encoder", "decoder")
 
@@ -18,10 +18,10 @@ PARTS = ("model", "encoder", "decoder")
 def average_checkpoints(
     model: str | Path, other: str | Path, out: str | Path, share: float = 0.5, *, part: str = "model"
 ) -> Path:
-    """Save (1 - share) * model + share * other in `out`, with the tokenizer of `model`.
+    """Save (1 - share) * model + share * other in `out`, with the tokenizer or feature extractor of `model`.
 
     Args:
-        model, other: folders of encoders or training checkpoints of the same shape.
+        model, other: folders of encoders, training checkpoints or speech encoders of the same shape.
         share: weight of `other`, 0..1.
         part: "model" averages all weights; "encoder" or "decoder" only these, the rest is that of `model`.
 
@@ -31,18 +31,26 @@ def average_checkpoints(
     check_share(share)
     if part not in PARTS:
         raise ValueError(f"part must be one of {', '.join(PARTS)}, not {part!r}")
-    opened, second = open_checkpoint(model), open_checkpoint(other)
+    opened, second = open_text_or_speech(model), open_text_or_speech(other)
     sides = [_part(opened, part, model), _part(second, part, other)]
     if type(sides[0]) is not type(sides[1]):
-        raise ValueError(f"one of {model} and {other} is an encoder without a decoder: give part=encoder")
+        kinds = {type(side) for side in sides}
+        raise ValueError(
+            f"one of {model} and {other} is a speech encoder, the other is not"
+            if EchoSpeechEncoder in kinds
+            else f"one of {model} and {other} is an encoder without a decoder: give part=encoder"
+        )
     interpolate_weights(*sides, share)
+    if isinstance(opened, EchoSpeechEncoder):
+        opened.config.languages = sorted({*(opened.config.languages or ()), *(second.config.languages or ())})
     parents = {"model": model, "other": other}
     return save_changed(opened, out, "average", {"share": share, "part": part}, parents=parents)
 
 
 def _part(opened, part: str, name: str | Path):
-    if part == "model" or (part == "encoder" and isinstance(opened, EchoEncoder)):
+    encoders = (EchoEncoder, EchoSpeechEncoder)
+    if part == "model" or (part == "encoder" and isinstance(opened, encoders)):
         return opened
-    if isinstance(opened, EchoEncoder):
+    if isinstance(opened, encoders):
         raise ValueError(f"{name} is an encoder: it has no decoder to average")
     return getattr(opened, part)

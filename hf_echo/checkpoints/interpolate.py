@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..modeling import EchoEncoder
-from .rewrite import encoder_of, open_checkpoint, save_changed
+from .rewrite import encoder_of, open_checkpoint, open_text_or_speech, save_changed
 
 
 def interpolate_layers(encoder: EchoEncoder, share: float) -> EchoEncoder:
@@ -62,15 +62,16 @@ def interpolate_checkpoint(
     """Take a point between a checkpoint's start (share 0) and the checkpoint itself (share 1); save it in `out`.
 
     Args:
-        model: folder of an encoder or a training checkpoint.
+        model: folder of an encoder or a training checkpoint; with `start`, of a speech encoder too.
         start: the checkpoint before finetuning, of the same shape. Without it, the start is the model without its
             layers: only their outputs are scaled (:func:`interpolate_layers`).
     """
     check_share(share)
-    opened = open_checkpoint(model)
     if start is None:
+        opened = open_checkpoint(model)
         interpolate_layers(encoder_of(opened), share)
     else:
-        interpolate_weights(opened, open_checkpoint(start), 1 - share)
+        opened = open_text_or_speech(model)
+        interpolate_weights(opened, open_text_or_speech(start), 1 - share)
     parents = {"model": model} | ({"start": start} if start else {})
     return save_changed(opened, out, "interpolate", {"share": share}, parents=parents)

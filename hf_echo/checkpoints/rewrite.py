@@ -8,22 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from ..inference.encode import opening
-from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from ..inference.encode_speech import open_extractor
+from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoSpeechConfig, EchoSpeechEncoder
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
+from ..utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
 
 
 def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
     """An encoder or a training checkpoint in fp32; an operation changes it in place.
 
     Raises:
-        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
+        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or a speech encoder.
     """
+    opened = open_text_or_speech(model)
+    if isinstance(opened, EchoSpeechEncoder):
+        raise ValueError(f"{model} is a speech encoder: this operation is for text encoders")
+    return opened
+
+
+def open_text_or_speech(model: str | Path) -> EchoEncoder | EchoForTranslation | EchoSpeechEncoder:
+    """As `open_checkpoint`, speech encoders included: for operations that mix weights, whatever they are."""
     with opening(model) as place:
-        kind = EchoEncoder if EchoConfig.from_pretrained(place).decoder is None else EchoForTranslation
+        if isinstance(AutoConfig.from_pretrained(place), EchoSpeechConfig):
+            kind = EchoSpeechEncoder
+        else:
+            kind = EchoEncoder if EchoConfig.from_pretrained(place).decoder is None else EchoForTranslation
         return kind.from_pretrained(place, dtype=torch.float32).eval()
 
 
@@ -32,7 +45,7 @@ def encoder_of(model: EchoEncoder | EchoForTranslation) -> EchoEncoder:
 
 
 def save_changed(
-    changed: EchoEncoder | EchoForTranslation,
+    changed: EchoEncoder | EchoForTranslation | EchoSpeechEncoder,
     out: str | Path,
     operation: str,
     values: Mapping[str, Any],
@@ -41,13 +54,21 @@ def save_changed(
     data: Mapping[str, str | Path | None] | None = None,
     results: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Save a model with the tokenizer of its first parent and its lineage; the folder is written whole."""
-    out = Path(out)
-    with opening(next(iter(parents.values()))) as place:
-        tokenizer = AutoTokenizer.from_pretrained(place)
+    """Save a model with the tokenizer or the feature extractor of its first parent and its lineage.
+
+    A speech encoder keeps what its parents say about their recordings. The folder is written whole.
+    """
+    out, first, heard = Path(out), next(iter(parents.values())), {}
+    if isinstance(changed, EchoSpeechEncoder):
+        processor = open_extractor(first)
+        heard = merge_speech_data(read_speech_data(name) for name in parents.values())
+    else:
+        with opening(first) as place:
+            processor = AutoTokenizer.from_pretrained(place)
     with write_folder(out) as folder:
         changed.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        processor.save_pretrained(folder)
+        write_speech_data(folder, heard)
         write_lineage(folder, operation, values, parents=parents, data=data, results=results, output_dir=out)
     return out
 

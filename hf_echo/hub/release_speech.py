@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-from ..cards.model_card import HEARD, write_checkpoint_card
+from ..cards.model_card import write_checkpoint_card
 from ..inference.encode import pick_dtype
 from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
 from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..utils.folders import write_folder
-from ..utils.hub import snapshot
 from ..utils.lineage import write_lineage
+from ..utils.speech_data import read_speech_data, write_speech_data
 from .release import write_compact
 
 
@@ -56,12 +54,6 @@ def release_speech(
             write_compact(folder / DECODER_FOLDER / "tokenizer.json")
         settings = {"dtype": dtype, "licence": licence}
         write_lineage(folder, "release", settings, parents=parents, output_dir=out)
-        about = read_json(Path(snapshot(model)) / HEARD)
-        if about:
-            (folder / HEARD).write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
+        write_speech_data(folder, read_speech_data(model))
         write_checkpoint_card(folder)
     return Path(out)
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..data.speech.batches import EpochSampler, SpeechCollator, SpeechRows, audi
 from ..inference.encode_speech import encode_speech, open_speech_encoder
 from ..losses import contrastive_loss, ctc_loss, gather_with_grad, mse_loss
 from ..modeling import EchoSpeechEncoder
-from ..utils.files import write_json
+from ..utils.speech_data import write_speech_data
 from .core.base import CoreConfig, CoreTrainer
 from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
@@ -196,7 +195,7 @@ class SpeechTrainer(CoreTrainer):
         """As usual, with what the card says about the data."""
         super().save_model(output_dir, *args, **kwargs)
         if self.is_world_process_zero():
-            write_json(Path(output_dir or self.args.output_dir) / "speech_data.json", self.data_table)
+            write_speech_data(output_dir or self.args.output_dir, self.data_table)
 
     @cached_property
     def data_table(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ..inference.encode_speech import open_extractor
 from ..modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ..utils.did_you_mean import did_you_mean
 from ..utils.fingerprint import fingerprint
+from ..utils.speech_data import MAX_VOICES
 from .core.model_shape import check_activations
 from .core.plan import Start, count, memory, start_or_shape, with_total
 from .core.stage import Rows
@@ -181,7 +182,7 @@ def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
             | {"hours": sum(own.values()) / 3600}
             for (lang, source), own in sorted(counted.items())
         ],
-        "voices": {source: sorted(speakers)[:100] for source, speakers in sorted(by_source.items()) if speakers},
+        "voices": {source: sorted(speakers)[:MAX_VOICES] for source, speakers in sorted(by_source.items()) if speakers},
     }
 
 

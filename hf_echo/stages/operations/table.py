@@ -25,14 +25,16 @@ from ...checkpoints.interpolate import check_share
 from ...checkpoints.pruning.shapes import resolve_shape
 from ...hub.release import check_code, check_token_dtype, release_checkpoint
 from ...inference.encode import pick_dtype
-from ...modeling import EchoConfig
+from ...modeling import EchoConfig, EchoSpeechConfig
 from ...utils.text import read_lines
+from ..core.plan import ECHO
 from ..modular.add_language import LanguageTraining, add_language
 from ..modular.folder import modular_backbone
 from .drop_layers import drop_layers_checkpoint
 from .ridge_refit import check_settings, ridge_refit_on_pairs
 
 CHECKPOINT, DATA = "checkpoint", "data"
+TEXT_OR_SPEECH = (*ECHO, EchoSpeechConfig)
 
 
 def _field(text: str, default: Any = MISSING, *, reads: str | None = None, recorded: bool = True) -> Any:
@@ -171,6 +173,7 @@ class Operation:
     Attributes:
         settings: dataclass of the fields of its recipe.
         make: (settings) -> writes `output_dir`.
+        kinds: configurations of `model` that the operation can change.
         plan: (settings, configuration of `model`) -> configuration of what it makes, for a dry run; None: it makes no
             Echo model.
     """
@@ -178,6 +181,7 @@ class Operation:
     name: str
     settings: type
     make: Callable[[Any], Any]
+    kinds: tuple[type, ...] = ECHO
     plan: Callable[[Any, EchoConfig], EchoConfig | None] = lambda settings, config: config
 
     def fields(self) -> dict[str, Field]:
@@ -236,36 +240,40 @@ def _without_layers(s: FromOne, config: EchoConfig) -> EchoConfig:
     return config
 
 
+def _no_echo_model(s: Settings, config: EchoConfig) -> None:
+    return None
+
+
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation
     for operation in (
-        Operation("swap_tokenizer", SwapTokenizer, _swap, _swapped),
+        Operation("swap_tokenizer", SwapTokenizer, _swap, plan=_swapped),
         Operation("whiten", Whiten, lambda s: whiten_checkpoint(s.model, s.nway, s.output_dir, shrinkage=s.shrinkage)),
         Operation("ridge_refit", RidgeRefit, _ridge_refit),
         Operation(
             "interpolate",
             Interpolate,
             lambda s: interpolate_checkpoint(s.model, s.output_dir, s.share, start=s.start),
+            TEXT_OR_SPEECH,
         ),
         Operation(
             "average",
             Average,
             lambda s: average_checkpoints(s.model, s.other, s.output_dir, s.share, part=s.part),
+            TEXT_OR_SPEECH,
         ),
-        Operation("prune", Prune, _prune, _pruned),
-        Operation("drop_layers", FromOne, lambda s: drop_layers_checkpoint(s.model, s.output_dir), _without_layers),
-        Operation("export_static", Carded, lambda s: export_static(s.model, s.output_dir), lambda s, config: None),
+        Operation("prune", Prune, _prune, plan=_pruned),
         Operation(
-            "release",
-            Release,
-            _release,
+            "drop_layers", FromOne, lambda s: drop_layers_checkpoint(s.model, s.output_dir), plan=_without_layers
         ),
+        Operation("export_static", Carded, lambda s: export_static(s.model, s.output_dir), plan=_no_echo_model),
+        Operation("release", Release, _release),
         Operation(
             "modular_backbone",
             ModularBackbone,
             lambda s: modular_backbone(s.model, s.output_dir, pivot=s.pivot, max_seq_length=s.max_seq_length),
-            lambda s, config: None,
+            plan=_no_echo_model,
         ),
-        Operation("add_language", AddLanguage, _add_language, lambda s, config: None),
+        Operation("add_language", AddLanguage, _add_language, plan=_no_echo_model),
     )
 }

@@ -70,7 +70,7 @@ class _Start:
             start = _Start(place, self.overrides, self.journey)
             if is_operation(place):
                 operation, settings = read_operation(place, overrides)
-                config = start.config("model", settings.model)
+                config = start.config("model", settings.model, operation.kinds)
                 return operation.plan(settings, copy.deepcopy(config)) if config is not None else None
             stage, model_args, _, args, _ = read_recipe(place, overrides)
             return STAGES[stage].plan(model_args, args, start)
