@@ -101,6 +101,41 @@ def test_both_directions_write_english_and_a_few_languages(script):
     assert set(table[table.target_lang == "fra_Latn"].source_lang) == {"eng_Latn", "lit_Latn"}
 
 
+def test_written_rows_reach_a_language_through_english(script):
+    """French is written from English, from the pair without English, and from Lithuanian with the same English."""
+    rows = [
+        ("Il dort bien.", "fra_Latn", "He sleeps well.", "eng_Latn", "primary"),
+        ("Jis gerai miega.", "lit_Latn", "He sleeps well.", "eng_Latn", "primary"),
+        ("Er schläft.", "deu_Latn", "Il dort.", "fra_Latn", "primary"),
+    ]
+    rows += [(f"Phrase {n}.", "fra_Latn", f"Sentence {n}.", "eng_Latn", "primary") for n in range(5)]
+    columns = ["source", "source_lang", "target", "target_lang", "provenance"]
+    data = script("echo_nano_data")
+    table = data["written_rows"](pd.DataFrame(rows, columns=columns), ["fra_Latn"], most=100)
+    french = table[table.target_lang == "fra_Latn"]
+    assert {*zip(french.source, french.target)} >= {
+        ("He sleeps well.", "Il dort bien."),
+        ("Jis gerai miega.", "Il dort bien."),
+        ("Er schläft.", "Il dort."),
+    }
+    assert "eng_Latn" in set(table.target_lang) and not (table.source_lang == table.target_lang).any()
+    few = data["written_rows"](pd.DataFrame(rows, columns=columns), ["fra_Latn"], most=3)
+    assert (few.drop_duplicates(["target_lang", "target"]).target_lang.value_counts() == 3).all()
+    written = data["decoder_table"](table, itself=1.0)
+    itself = written[written.source == written.target]
+    assert set(itself.source_lang) == {"eng_Latn", "fra_Latn"} and (itself.source_lang == itself.target_lang).all()
+
+
+def test_written_languages_are_measured_on_parallel_sentences(script):
+    """French and German of one English sentence belong together; sentences of one language alone are left out."""
+    study = script("written_languages")
+    rows = [{"id": f"s{n}", "lang": lang, "text": f"{lang} {n}"} for n in range(4) for lang in ("deu_Latn", "fra_Latn")]
+    rows += [{"id": "alone", "lang": "deu_Latn", "text": "deu_Latn alone"}]
+    pairs = study["test_pairs"](pd.DataFrame(rows), "deu_Latn", "fra_Latn", 10)
+    assert {*zip(pairs.source, pairs.target)} == {(f"deu_Latn {n}", f"fra_Latn {n}") for n in range(4)}
+    assert len(study["test_pairs"](pd.DataFrame(rows), "deu_Latn", "fra_Latn", 3)) == 3
+
+
 def test_every_language_is_searched_among_as_many_sentences(script):
     """Against a count by hand: lit has two sentences, one of them wrong; its candidates are filled up with others'."""
     report = script("echo_nano_report")

@@ -127,7 +127,8 @@ def test_decoder_table_has_few_rows_a_target(script):
         for n, lang in enumerate(["fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl"])
     ]
     rows += [rows[0] | {"target": target} for target in ("Word.", "Save as", "so long " * 40 + ".")]
-    table = script("echo_nano_data")["decoder_table"](pd.DataFrame(rows), sources=2, itself=1 / 3)
+    data = script("echo_nano_data")
+    table = data["decoder_table"](data["english_sentences"](pd.DataFrame(rows), 2), sources=2, itself=1 / 3)
     assert list(table.columns) == list(rows[0]) and len(table) == 7 and not table.isna().any().any()
     english = table.source_lang == "eng_Latn"
     assert english.sum() == 1 and (table.source == table.target)[english].all()

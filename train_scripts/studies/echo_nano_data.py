@@ -11,6 +11,7 @@ recipes/echo_nano_dev.yaml
     train_hard.parquet      sentences with English hard negatives by rule
     train_decoder.parquet   each English sentence from at most six translations, a tenth of them from themselves
     train_both.parquet      sentences into English and into a few other languages: for translation
+    train_written.parquet   as train_decoder, into English and into these languages
     tokenizer               whole characters in scripts other than Latin, Greek and Cyrillic
 A text of a dev set, compared by its letters and digits, is on neither side of a training pair.
 """
@@ -32,7 +33,7 @@ from hf_echo.synthesis import hard_negatives_for
 
 PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "echo_nano_dev.yaml").read_text())
 GROUPS = ("languages", "new_languages", "extension_languages", "more_languages")
-SENTENCE_END = r"[.!?…][\"'”’)]*\s*$"
+SENTENCE_END = r"[.!?…。！？][\"'”’»)」』）]*\s*$"
 MEASURED_NEWS = 500  # sentences of a language in dev_wmt
 
 
@@ -134,21 +135,34 @@ def both_directions(mix: pd.DataFrame, written: list[str], least: int = 2) -> pd
     return both.sample(frac=1, random_state=0).reset_index(drop=True)
 
 
-def decoder_table(
-    mix: pd.DataFrame, sources: int = 6, itself: float = 0.1, least: int = 2, most: int = 60
-) -> pd.DataFrame:
-    """Each English sentence from at most `sources` translations, and a share of them from themselves.
+def decoder_table(rows: pd.DataFrame, sources: int = 6, itself: float = 0.1, most: int = 60) -> pd.DataFrame:
+    """Each target sentence from at most `sources` translations, and a share of them from themselves.
 
     A decoder that reads the same verse from forty languages learns it by heart; one that mostly rebuilds English does
-    not learn to read translations (docs/trials/decoder.md). A sentence has `least` to `most` words and ends as one: the
+    not learn to read translations (docs/trials/decoder.md). A sentence has at most `most` words and ends as one: the
     names and menu entries of the localisation files teach a decoder to leave sentences unfinished.
     """
-    rows = english_sentences(mix, least).drop_duplicates(["source", "source_lang", "target"])
+    rows = rows.drop_duplicates(["source", "source_lang", "target", "target_lang"])
     rows = rows[rows.target.str.contains(SENTENCE_END) & (rows.target.str.count(" ") < most)]
-    some = rows.sample(frac=1, random_state=0).groupby("target").head(sources)
-    english = some.drop_duplicates("target").sample(frac=itself, random_state=0)
-    english = english.assign(source=english.target, source_lang=ENG)
-    return pd.concat([some, english]).sample(frac=1, random_state=0).reset_index(drop=True)
+    some = rows.sample(frac=1, random_state=0).groupby(["target_lang", "target"]).head(sources)
+    own = some.drop_duplicates(["target_lang", "target"]).sample(frac=itself, random_state=0)
+    own = own.assign(source=own.target, source_lang=own.target_lang)
+    return pd.concat([some, own]).sample(frac=1, random_state=0).reset_index(drop=True)
+
+
+def written_rows(mix: pd.DataFrame, written: list[str], most: int, sources: int = 6) -> pd.DataFrame:
+    """Rows into English and into each of the `written` languages: at most `most` sentences of each language, from
+    English, from pairs without English, and from other languages whose English is the same."""
+    rows = both_directions(mix, written)
+    known = rows[rows.target_lang == ENG]
+    some = known.groupby("target").head(sources).rename(columns={"target": "english"})
+    own = known[known.source_lang.isin(written)]
+    own = own[["source", "source_lang", "target"]].set_axis(["target", "target_lang", "english"], axis=1)
+    pivoted = own.merge(some.drop(columns="target_lang"))
+    pivoted = pivoted[pivoted.source_lang != pivoted.target_lang]
+    rows = pd.concat([rows, pivoted[rows.columns]])
+    chosen = rows[["target_lang", "target"]].drop_duplicates().sample(frac=1, random_state=0)
+    return rows.merge(chosen.groupby("target_lang").head(most))
 
 
 def hard_table(mix: pd.DataFrame, most: int, negatives: int = 2, least: int = 3) -> pd.DataFrame:
@@ -197,9 +211,11 @@ def main() -> None:
     mix = mixed(train, args.corpora, PARTS["mix"])
     mix.to_parquet(args.out / "train_mix.parquet")
     print(f"train_mix: {len(mix)} pairs\n{mix.source_lang.value_counts().to_string()}")
-    decoder_table(mix).to_parquet(args.out / "train_decoder.parquet")
+    decoder_table(english_sentences(mix, 2)).to_parquet(args.out / "train_decoder.parquet")
     hard_table(mix, PARTS["hard"]["most"]).to_parquet(args.out / "train_hard.parquet")
     both_directions(mix, PARTS["written"]).to_parquet(args.out / "train_both.parquet")
+    written = written_rows(mix, PARTS["written"], PARTS["sentences_written"])
+    decoder_table(written).to_parquet(args.out / "train_written.parquet")
     base.nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
     english = train[train.target_lang == ENG]
     base.write_tokenizer(english, args.out / "tokenizer_latin", PARTS["vocabulary"]["latin"], english_times=2)
