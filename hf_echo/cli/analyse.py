@@ -148,7 +148,10 @@ def _rows_of_languages(path: Path) -> list[dict]:
         return [{name: _number(value) for name, value in row.items()} for _, row in read_rows(path, ["lang"])]
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give the JSON of hf-echo evaluate xsim --data, or a table")
-    content = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
         raise ValueError(f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json")
     return content["rows"]

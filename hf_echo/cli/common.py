@@ -102,10 +102,13 @@ def example(text: str, *, folder: bool = False) -> dict:
 
 def print_report(report: dict, out: Path | None = None, *, file_only: dict | None = None) -> None:
     """Print a report as JSON. If `out` is given, write it there too, with `file_only` added (too long for a screen)."""
+    typer.echo(_as_json(report))  # first: it stays where the file cannot be written
     if out is not None:
-        with write_whole(out) as unfinished:
-            unfinished.write_text(_as_json(report | (file_only or {})) + "\n", encoding="utf-8")
-    typer.echo(_as_json(report))
+        try:
+            with write_whole(out) as unfinished:
+                unfinished.write_text(_as_json(report | (file_only or {})) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"{out} cannot be written: {error.strerror}; the result is above") from None
 
 
 def _as_json(report: dict) -> str:

@@ -21,6 +21,9 @@ commands = typer.Typer(
 NWay = Annotated[
     Path | None, typer.Option(help="Table of id, lang, text (TSV, JSONL, Parquet), instead of --source and --target.")
 ]
+Split = Annotated[
+    str | None, typer.Option(help="With --data: use only rows with this value in the column `split`. Default: all.")
+]
 SourceLang = Annotated[str | None, typer.Option(help="Language of --source.")]
 
 
@@ -51,14 +54,21 @@ def evaluate_xsim(
         list[str] | None,
         typer.Option(help="With --data: average by script, family or resource; repeatable."),
     ] = None,
+    split: Split = None,
     out: Json = None,
 ) -> None:
     """Measure xsim: the percentage of sentences whose nearest candidate is not their translation."""
+    from ..data import load_nway
+    from ..evaluation.groups import GROUPS
     from ..inference.any_encoder import any_encoder
 
     if data is not None and source is None and target is None:
+        groups = group or []
+        if unknown := [name for name in groups if name not in GROUPS[:3]]:
+            raise ValueError(f"--group is {unknown[0]!r}; it must be one of {', '.join(GROUPS[:3])}")
         options = {"direction": direction, "margin": margin, "k": k}
-        report = _xsim_of_table(any_encoder(model), data, target_lang, hard_negatives, group or [], options)
+        rows = load_nway(data, split=split)
+        report = _xsim_of_table(any_encoder(model), data, rows, target_lang, hard_negatives, groups, options)
     elif source is not None and target is not None and data is None:
         langs = source_lang, target_lang
         report = _xsim_of_lines(lambda: any_encoder(model), source, target, langs, hard_negatives, margin, k)
@@ -88,11 +98,9 @@ def _xsim_of_lines(open_model, source, target, langs, hard_negatives, margin, k)
     return report
 
 
-def _xsim_of_table(encoder, data, target_lang, hard_negatives, groups, options) -> dict:
+def _xsim_of_table(encoder, data, rows, target_lang, hard_negatives, groups, options) -> dict:
     from .. import evaluation
-    from ..data import load_nway
 
-    rows = load_nway(data)
     if target_lang not in (langs := set(rows["lang"])):
         raise ValueError(f"{data} has no rows in --target-lang {target_lang!r}; it has {', '.join(sorted(langs))}")
     negatives = None
@@ -137,6 +145,7 @@ def evaluate_translation(
         str, typer.Option(help="Language of --target, or the pivot language of --data.")
     ] = "eng_Latn",
     direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, both, or all.")] = "to",
+    split: Split = None,
     decoder: Annotated[
         str | None,
         typer.Option(callback=packaged_model, help="Checkpoint to take the decoder from. Default: --model."),
@@ -186,7 +195,7 @@ def evaluate_translation(
         return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, num_beams=num_beams)
 
     if tables:
-        report = _translation_of_table(translate, data, target_lang, direction, scorer, blaser_score)
+        report = _translation_of_table(translate, data, split, target_lang, direction, scorer, blaser_score)
     else:
         hypotheses = translate(sources, source_lang, target_lang)
         scores = translation_scores(hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang)
@@ -226,14 +235,14 @@ def _joined(model, tokenizer, decoder: str):
     return EchoForTranslation.from_parts(model.encoder, other.decoder).eval(), tokenizer
 
 
-def _translation_of_table(translate, data, target_lang, direction, scorer, blaser_score) -> dict:
+def _translation_of_table(translate, data, split, target_lang, direction, scorer, blaser_score) -> dict:
     from .. import evaluation
     from ..data import load_nway
 
     try:
         table = evaluation.evaluate_translation(
             translate,
-            load_nway(data),
+            load_nway(data, split=split),
             target_lang=target_lang,
             direction=direction,
             comet=scorer,

@@ -49,6 +49,8 @@ def load_documents(path: str | os.PathLike, *, segmenter: str = "rules", limit: 
     """
     if segmenter not in ("rules", "none"):
         raise ValueError(f"segmenter must be 'rules' or 'none', not {segmenter!r}")
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path}: no such file or folder")
     files = list_files(Path(path), None)
     stamps = [(file.stat().st_mtime_ns, file.stat().st_size) for file in files]
     options = {"files": [str(file) for file in files], "stamps": stamps, "segmenter": segmenter, "limit": limit}

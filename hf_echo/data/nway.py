@@ -56,11 +56,15 @@ def load_nway(
 
     Raises:
         FileNotFoundError: the path does not exist.
-        ValueError: bad rows or missing columns (the message lists those found).
+        ValueError: bad rows or missing columns (the message lists those found), or another split than train of a file
+            without the column split.
     """
     if not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
-    return read_nway([open_file(f) for f in list_files(Path(path), split)], id_column, split, on_bad_row, limit)
+    parts = [open_file(f) for f in list_files(Path(path), split)]
+    if Path(path).is_file() and split not in (None, "train") and "split" not in parts[0].columns:
+        raise ValueError(f"{path} has no column split; leave out split {split!r}")
+    return read_nway(parts, id_column, split, on_bad_row, limit)
 
 
 def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=None) -> Dataset:
@@ -69,7 +73,9 @@ def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=No
         mapping = find_nway_columns(part.columns, id_column)
         if mapping is None:
             wanted = id_column or f"an id ({', '.join(ID_ALIASES)})"
-            raise ValueError(f"{part.label} has no columns {wanted}, lang and text; found: {', '.join(part.columns)}")
+            raise ValueError(
+                f"{part.label} needs the columns {wanted}, lang and text; found: {', '.join(part.columns)}"
+            )
         plans.append(Plan(part, mapping, split if "split" in part.columns else None))
     bad = BadRows(on_bad_row)
     tables = checked_tables(plans, _Unique(), bad, limit=limit)

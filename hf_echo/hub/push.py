@@ -63,7 +63,7 @@ def push(
     """
     from huggingface_hub import HfApi
 
-    folder, tag, kind = Path(folder), _tag(version), kind or kind_of(folder)
+    folder, tag, kind = Path(folder), tag_of(version), kind or kind_of(folder)
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
     if license and (folder / "README.md").is_file():
@@ -96,6 +96,8 @@ def plan(
 ) -> tuple[str, list[tuple[Path, int]], list[str]]:
     """What `push` would upload, without asking the Hub or writing anything: (kind, [(file, bytes)], problems)."""
     folder, kind = Path(folder), kind or kind_of(folder)
+    if kind not in KINDS:
+        raise ValueError(f"type {kind!r} is not one of {', '.join(KINDS)}")
     files = [(file, (folder / file).stat().st_size) for file in files_of(folder, kind)]
     return kind, files, list(upload_problems(folder, kind, license=license))
 
@@ -188,7 +190,7 @@ def _merge(api: HfApi, folder: Path, repo: str, version: str) -> str:
     return next(str(ref.target_commit) for ref in refs.branches if ref.name == "main")
 
 
-def _tag(version: str) -> str:
+def tag_of(version: str) -> str:
     if not re.fullmatch(r"v?\d+(\.\d+)*([.-]?(dev|a|b|rc)\d*)?", version):
         raise ValueError(f"version {version!r} is not a version such as 1.2.0")
     return f"v{version.removeprefix('v')}"

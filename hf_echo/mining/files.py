@@ -19,6 +19,17 @@ SIDES = ("source", "target")
 BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
+def _discard(work: Path) -> None:
+    """Delete the embeddings and neighbours of earlier runs in `work`, and nothing that mining did not write."""
+    ours = [name for name in SIDES if (work / name / "about.json").is_file()]
+    for name in (*SIDES, "search"):
+        place = work / name
+        if place.is_dir() and any(place.iterdir()) and (name not in ours if name in SIDES else not ours):
+            raise ValueError(f"{place} holds no embeddings of hf-echo mine: name another folder with --work")
+    for name in (*SIDES, "search"):
+        shutil.rmtree(work / name, ignore_errors=True)
+
+
 @dataclass(frozen=True)
 class MiningReport(Result):
     """`sources` and `targets`: number of rows searched; `pairs` written to `out`."""
@@ -69,8 +80,8 @@ def mine_files(
     """
     check_output(out, [source, target])
     work = work_folder(out, work)
-    for name in (*SIDES, "search") if fresh else ():
-        shutil.rmtree(work / name, ignore_errors=True)
+    if fresh:
+        _discard(work)
     if executor is not None and not executor.local:
         source, target, work = (path.absolute() for path in (source, target, work))  # workers run in other folders
     lines = [TextLines(path, dedup=dedup) for path in (source, target)]

@@ -21,9 +21,9 @@ class TextLines:
 
     def __init__(self, path: Path, *, dedup: bool = False):
         if path.is_dir():
-            raise ValueError(f"{path} is a folder; give a text file with one sentence a line")
+            raise ValueError(f"{path} is a folder; give a text file with one sentence per line")
         if not path.is_file():
-            raise FileNotFoundError(f"no file {path}; give a text file with one sentence a line")
+            raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
         self.path, starts, numbers = path, array("q"), array("q")
         seen: set[bytes] = set()
         digest, place = hashlib.blake2b(digest_size=16), 0
@@ -44,7 +44,7 @@ class TextLines:
         self.digest = digest.hexdigest()
         self.starts, self.numbers = np.array(starts), np.array(numbers)
         if not len(starts):
-            raise ValueError(f"{path} has no text: one sentence a line is needed")
+            raise ValueError(f"{path} has no text: one sentence per line is needed")
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -28,19 +28,21 @@ def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Emb
     out = Path(out)
     parts, drawings = sections(measured), figures(measured)
     page = render_html(parts, drawings, title)
-    if len(page.encode()) > LIMIT:
-        raise ValueError(
-            f"the page has {len(page.encode()):,} bytes, more than {LIMIT:,}: split the sets or the models into "
-            "several reports"
-        )
     content = {
         "index.html": page,
         "report.md": render_markdown(parts, title),
         "report.json": json.dumps(measured, ensure_ascii=False, indent=1, default=float, allow_nan=False) + "\n",
     }
+    too_large = len(page.encode()) > LIMIT
     out.mkdir(parents=True, exist_ok=True)
     for name, text in content.items():
-        (out / name).write_text(text, encoding="utf-8")
+        if name != "index.html" or not too_large:
+            (out / name).write_text(text, encoding="utf-8")
+    if too_large:
+        raise ValueError(
+            f"the page has {len(page.encode()):,} bytes, more than {LIMIT:,}: split the sets or the models into "
+            f"several reports. {out} has report.md and report.json"
+        )
     return [out / name for name in content]
 
 

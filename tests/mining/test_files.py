@@ -47,6 +47,19 @@ def rows(path) -> list[list[str]]:
     return [line.split("\t") for line in lines]
 
 
+@pytest.mark.parametrize("folder", ["source", "search"])
+def test_fresh_deletes_nothing_of_the_user(files, folder):
+    (files / "work" / folder).mkdir(parents=True)
+    (files / "work" / folder / "corpus.txt").write_text("a")
+    options = dict(work=files / "work", fresh=True, progress=False)
+    with pytest.raises(ValueError, match=f"{folder} holds no embeddings of hf-echo mine"):
+        mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, **options)
+    assert (files / "work" / folder / "corpus.txt").exists()
+    (files / "work" / folder / "corpus.txt").unlink()
+    for _ in range(2):  # its own folders it does delete
+        assert mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, **options).pairs
+
+
 def test_files_give_what_arrays_give(files):
     report = mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", encode, shard=7, progress=False)
     one, two = ((files / name).read_text().split("\n") for name in ("a.txt", "b.txt"))

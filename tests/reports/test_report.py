@@ -16,6 +16,7 @@ from hf_echo import reports
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.inference import encode
 from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
+from hf_echo.reports import render
 from hf_echo.reports.errors import error_examples
 from hf_echo.reports.models import open_models
 
@@ -74,6 +75,13 @@ def report(folder, model, tmp_path_factory):
     measured = reports.measure(open_models([model, "tfidf"], data.texts), data, cache, progress=False)
     reports.write_report(measured, out, title="Toys <&> others")
     return out, cache, measured
+
+
+def test_a_page_that_is_too_large_keeps_the_figures(report, tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "LIMIT", 1000)
+    with pytest.raises(ValueError, match=r"more than 1,000: .* has report.md and report.json"):
+        reports.write_report(report[2], tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.json", "report.md"]
 
 
 class Page(HTMLParser):

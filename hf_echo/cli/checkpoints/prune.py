@@ -18,12 +18,12 @@ commands = typer.Typer()
 )
 def prune(
     model: Annotated[str, typer.Argument(help="Echo checkpoint or release: folder, or org/name@v1.2.0.")],
-    out: Annotated[Path, typer.Argument(help="Folder of the smaller one.")],
+    out: Annotated[Path, typer.Argument(help="Output folder of the smaller model.")],
     size: Annotated[
         str | None, typer.Option(help="large, medium, small, tiny or xtiny (OS Table 36), nano, or half.")
     ] = None,
     shape: Annotated[
-        str | None, typer.Option(help="FIELD=NUMBER,...: over the size's, such as num_hidden_layers=8.")
+        str | None, typer.Option(help="FIELD=NUMBER,... that replace values of --size, such as num_hidden_layers=8.")
     ] = None,
     importance: Annotated[
         str,
@@ -31,8 +31,8 @@ def prune(
             help="How to choose what to keep: weight, activation, plain (the first ones), or principal (axes)."
         ),
     ] = "weight",
-    calibration: Annotated[Path | None, typer.Option(help="For activation and principal: texts, one a line.")] = None,
-    lang: Annotated[str | None, typer.Option(help="Language of these texts; unspecified without.")] = None,
+    calibration: Annotated[Path | None, typer.Option(help="For activation and principal: texts, one per line.")] = None,
+    lang: Annotated[str | None, typer.Option(help="Language of these texts. Default: unspecified.")] = None,
     decoder: Annotated[str, typer.Option(help="keep it as it is, prune it to the same shape, or drop it.")] = "keep",
     tokenizer: Annotated[
         str | None,

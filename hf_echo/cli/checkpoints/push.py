@@ -33,14 +33,15 @@ def push(
     Run the same command again after an interruption: it completes the push. A version that is on the Hub with the same
     content is left as it is; with other content it is refused.
     """
-    from ...hub.push import ask_about_card, plan
+    from ...hub.push import ask_about_card, plan, tag_of
     from ...hub.push import push as push_folder
 
     if dry_run:
+        tag = tag_of(version)
         kind, files, problems = plan(folder, kind, license=license)
         for file, size in files:
             typer.echo(f"{size:>14,}  {file}")
-        typer.echo(f"{sum(size for _, size in files):>14,}  bytes in {len(files)} files: {kind} {repo}, v{version}")
+        typer.echo(f"{sum(size for _, size in files):>14,}  bytes in {len(files)} files: {kind} {repo}, {tag}")
         if not problems:
             try:
                 problems += filter(None, [ask_about_card(folder, kind, license=license)])

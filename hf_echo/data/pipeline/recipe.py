@@ -120,8 +120,14 @@ class Sampling:
             raise ValueError(f"{self.method} takes no exponent: remove it")
         if self.method == "temperature" and self.exponent is None:
             raise ValueError("temperature needs an exponent (OS 3.5: 0.6)")
-        if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
-            raise ValueError(f"rows must be a positive integer, not {self.rows!r}")
+        for name in ("rows", "top_n"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"{name} must be a positive integer, not {value!r}")
+        for name in ("exponent", "max_upsampling", "seed"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ValueError(f"{name} must be a number, not {value!r}")
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def run(
 
     Raises:
         FileNotFoundError: a source does not exist.
-        ValueError: bad rows; ``out`` holds another result; no row is left.
+        ValueError: bad rows; ``out`` holds another result, or a folder ``data`` that is no result; no row is left.
     """
     out, executor = Path(out), executor or LocalExecutor()
     units = units_of(recipe.sources)
@@ -99,6 +99,8 @@ def run(
     key = _digest(stages[-1].key, recipe.out)
     if (out / "data").exists() and not fresh and _key_of(out) == key:
         return _outcome(out)
+    if (out / "data").exists() and not (out / "counts.json").exists():
+        raise ValueError(f"{out / 'data'} was not made here: give another folder")
     if (out / "data").exists() and not overwrite:
         fix = "give another folder, or overwrite it"
         raise ValueError(f"{out} holds the result of another recipe or of changed sources: {fix}")

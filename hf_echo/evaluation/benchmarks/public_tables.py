@@ -61,7 +61,8 @@ class PublicSet:
 
 def _entailment(row: Row, langs: tuple[str, ...]) -> Row | None:
     """Map entailment to 1 and contradiction to 0, drop neutral: mteb's binary XNLI."""
-    return None if row["label"] == 1 else {**row, "label": int(row["label"] == 0)}
+    label = int(row["label"])  # a TSV has text
+    return None if label == 1 else {**row, "label": int(label == 0)}
 
 
 NER_TAGS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
@@ -92,7 +93,7 @@ def _links(row: Row, langs: tuple[str, ...]) -> Row:
 
 def _labelled(row: Row, langs: tuple[str, ...]) -> Row | None:
     """Drop the rows of test sets with hidden labels (-1)."""
-    return None if row["label"] == -1 else row
+    return None if str(row["label"]) == "-1" else row
 
 
 def _question(row: Row, langs: tuple[str, ...]) -> Row:

@@ -7,6 +7,7 @@ and arrays; run mteb's own tasks through mteb (`mteb_model`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -161,6 +162,19 @@ def _by_language(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) ->
     return by_lang
 
 
+def _as_number(value: Any, what: str) -> Any:
+    """A score or label; text as a TSV has it becomes a number. Raises ValueError for other text and for NaN."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} {value!r} is not a number") from None
+    if math.isnan(number):
+        raise ValueError(f"{what} is NaN; remove the row")
+    if not isinstance(value, str):
+        return value
+    return int(number) if number.is_integer() else number
+
+
 def _pairs(encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str) -> dict[str, tuple[np.ndarray, list]]:
     """{language or "a-b": (cosines, gold)}; texts are encoded once per language pair."""
     groups: dict[tuple[Any, Any], tuple[list, list, list]] = {}
@@ -171,7 +185,7 @@ def _pairs(encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str) -> dict
                 f"row {number} needs text1, text2, {gold} and lang (or lang1 and lang2); found {', '.join(row)}"
             )
         for part, name in zip(groups.setdefault(langs, ([], [], [])), ("text1", "text2", gold)):
-            part.append(row[name])
+            part.append(row[name] if name != gold else _as_number(row[name], f"row {number}: {gold}"))
     if not groups:
         raise ValueError(f"no rows: give rows with lang, text1, text2, {gold}")
     out = {}

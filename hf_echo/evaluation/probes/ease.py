@@ -229,7 +229,7 @@ def _checked(rows: list[Mapping[str, Any]], target: str, features: Sequence[str]
     if features is None:
         features = [name for name in rows[0] if name not in ("lang", target)]
     if not features:
-        raise ValueError("no features: the rows have only lang and {target!r}; add columns")
+        raise ValueError(f"no features: the rows have only lang and {target!r}; add columns, or give groups")
     scores = [_field(row, target, repr(lang)) for row, lang in zip(rows, languages, strict=True)]
     for lang, score in zip(languages, scores, strict=True):
         if not _is_number(score) or not math.isfinite(score):

@@ -53,6 +53,8 @@ def read_alignment(row: Mapping[str, Any], where: str) -> AlignedPair:
 
 def parse_links(text: str, m: int, n: int, where: str = "alignment") -> Links:
     """Parse "0-0 1-2" to a set of pairs; raises ValueError for links outside sentences of m and n words."""
+    if not isinstance(text, str):
+        raise ValueError(f"{where}: alignment {text!r} is not text such as '0-0 1-2'")
     links = set()
     for item in text.split():
         i, dash, j = item.partition("-")

@@ -138,4 +138,7 @@ def _cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _checked(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     if row["label"] not in (0, 1):
         raise ValueError(f"{where}: label {row['label']!r} is not 0 or 1 (True or False)")
+    for name in ("start1", "end1", "start2", "end2"):
+        if type(row[name]) is not int:
+            raise ValueError(f"{where}: {name} {row[name]!r} is not a whole number")
     return {name: row[name] for name in COLUMNS} | {"label": bool(row["label"])}

@@ -80,6 +80,7 @@ out: {shards: 2, origin: true}
         ("sources: [a]\nsampling: {method: temperature}", "temperature needs an exponent"),
         ("sources: [a]\nsampling: {method: natural, exponent: 2}", "natural takes no exponent"),
         ("sources: [a]\nsampling: {method: natural, rows: 1.5}", "rows must be a positive integer, not 1.5"),
+        ("sources: [a]\nsampling: {method: temperature, exponent: abc}", "exponent must be a number, not 'abc'"),
         ("sources: [a]\nout: {shards: 0}", "out: shards must be a positive integer, not 0"),
         ("sources: [a\n", "is not YAML"),
         ("- a", "must be a mapping of `field: value` lines, not list"),

@@ -177,6 +177,14 @@ def test_the_same_recipe_again_does_nothing_and_another_is_refused(source, tmp_p
         go(other, out)
 
 
+def test_a_folder_data_of_the_user_stays(source, tmp_path):
+    (tmp_path / "out" / "data").mkdir(parents=True)
+    (tmp_path / "out" / "data" / "mine.tsv").write_text("a")
+    with pytest.raises(ValueError, match="data was not made here: give another folder"):
+        go(recipe_of(source, *STEPS), tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "data" / "mine.tsv").exists()
+
+
 def test_kept_work_serves_a_recipe_that_differs_late(source, tmp_path, monkeypatch):
     out = tmp_path / "out"
     go(recipe_of(source, *STEPS[:2]), out, keep_work=True)

@@ -88,9 +88,21 @@ def test_two_languages_a_row_are_named_as_a_pair():
     ]
 
 
+def test_scores_and_labels_as_text_are_numbers():
+    """A TSV has text: 10 is more than 9, and "0" is the label 0."""
+    gold = (1, 2, 10, 9)
+    data = [pair("eng_Latn", a, score=s) for a, s in zip((0.1, 0.2, 0.3, 0.4), gold)]
+    as_text = [row | {"score": str(row["score"])} for row in data]
+    assert evaluate_similarity(flat, as_text).rows == evaluate_similarity(flat, data).rows
+    data = [pair("eng_Latn", angle, label=str(label)) for angle, label in ((0.1, 1), (0.2, 0), (0.3, 1), (0.4, 0))]
+    assert evaluate_pair_classification(flat, data).rows[0]["average_precision"] == pytest.approx(100 * (1 + 2 / 3) / 2)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score="x")]), "row 1: score 'x' is not a number"),
+        (lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score=float("nan"))]), "row 1: score is NaN"),
         (lambda: evaluate_classification(vectors, [], rows("fra_Latn", 3)), "no rows"),
         (lambda: evaluate_classification(vectors, rows("fra_Latn", 1), rows("fra_Latn", 1)), "1 class"),
         (

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
+from hf_echo.cli import common
 from hf_echo.inference import encode
 
 COMMAND = "evaluate xsim"
@@ -38,6 +42,36 @@ def test_a_table_gives_languages_and_groups(run, table, toy, toy_folders, toy_tr
     }
     code, out, _ = run("--model", model, "--data", table, "--direction", "all", "--margin", "ratio")
     assert code == 0 and len(json.loads(out)["rows"]) == 6
+
+
+def test_split_chooses_rows(run, table, toy_folders):
+    model, whole = toy_folders["release"], table.read_text(encoding="utf-8").splitlines()
+    ids = [line.split("\t")[0] for line in whole[1:]]
+    lines = [f"{line}\t{'test' if i < '1' else 'train'}" for i, line in zip(ids, whole[1:])]
+    table.with_name("split.tsv").write_text("\n".join([f"{whole[0]}\tsplit", *lines]) + "\n", encoding="utf-8")
+    counts = {}
+    for split in (None, "test", "train"):
+        chosen = ["--split", split] if split else []
+        code, out, err = run("--model", model, "--data", table.with_name("split.tsv"), *chosen)
+        assert code == 0, err
+        counts[split] = json.loads(out)["rows"][0]["count"]
+    assert counts[None] == counts["test"] + counts["train"] and min(counts.values()) > 0
+    code, _, err = run("--model", model, "--data", table, "--split", "test")
+    assert code == 2 and "nway.tsv has no column split; leave out split 'test'" in err
+    code, _, err = run("--model", "no/model", "--data", table, "--group", "foo")
+    assert code == 2 and "--group is 'foo'; it must be one of script, family, resource" in err
+
+
+def test_a_full_disk_loses_no_result(tmp_path, monkeypatch, capsys):
+    @contextmanager
+    def full(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        yield
+
+    monkeypatch.setattr(common, "write_whole", full)
+    with pytest.raises(ValueError, match="r.json cannot be written: No space left on device; the result is above"):
+        common.print_report({"xsim": 1.5}, tmp_path / "r.json")
+    assert json.loads(capsys.readouterr().out) == {"xsim": 1.5}
 
 
 def test_what_is_refused(run, table, toy_folders):

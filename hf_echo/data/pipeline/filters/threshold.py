@@ -55,9 +55,12 @@ class DirectionThreshold:
             raise ValueError(f"unscored={self.unscored!r} is not 'keep' or 'drop'")
         if isinstance(self.calibrated, (str, Path)):
             object.__setattr__(self, "calibrated", _read(Path(self.calibrated)))
+        if not isinstance(self.calibrated, Mapping):
+            raise ValueError(f"calibrated must map directions to (mu, sigma), not {self.calibrated!r}")
         for name, pair in self.calibrated.items():
-            if len(pair) != 2 or not np.isfinite(pair).all() or pair[1] < 0:
+            if not _is_calibration(pair):
                 raise ValueError(f"calibrated[{name!r}] must be (mu, sigma), not {pair!r}")
+        object.__setattr__(self, "calibrated", {name: tuple(pair) for name, pair in self.calibrated.items()})
 
     def save(self, path: str | Path) -> None:
         """Write ``calibrated`` as JSON, to be passed in the field of that name."""
@@ -141,11 +144,20 @@ def calibrate(
         if n >= min_rows
     }
     if not calibrated:
-        raise ValueError(f"no direction of the dev set has {min_rows} scored rows; give more rows or a lower min_rows")
+        raise ValueError(f"no direction of the dev set has {min_rows} scored rows; give more rows")
     return DirectionThreshold(k=k, calibrated=calibrated, **fields)
 
 
-def _read(path: Path) -> dict[str, tuple[float, float]]:
+def _is_calibration(pair: Any) -> bool:
+    if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(value, int | float) for value in pair):
+        return False
+    return bool(np.isfinite(pair).all()) and pair[1] >= 0
+
+
+def _read(path: Path) -> Any:
     if not path.exists():
         raise ValueError(f"calibrated: no file {path}; `hf-echo data calibrate DEV --model M --out {path}` writes it")
-    return {name: tuple(pair) for name, pair in json.loads(path.read_text(encoding="utf-8")).items()}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"calibrated: {path} is not JSON: {error}") from None

@@ -70,6 +70,13 @@ def test_calibration_scores_with_the_scorer_and_travels_by_file(rows, tmp_path):
         calibrate([table], min_rows=41)
 
 
+@pytest.mark.parametrize("content", ["[1, 2]", '{"fra_Latn>eng_Latn": 0.5}', '{"fra_Latn>eng_Latn": ["a", "b"]}', "{"])
+def test_a_file_of_other_content_is_refused(tmp_path, content):
+    (tmp_path / "c.json").write_text(content)
+    with pytest.raises(ValueError, match="calibrated"):
+        build({"threshold": {"calibrated": str(tmp_path / "c.json")}})
+
+
 def test_score_fills_what_has_no_quality(rows):
     calls = []
 
