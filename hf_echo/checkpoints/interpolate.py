@@ -48,6 +48,10 @@ def interpolate_weights(model: nn.Module, other: nn.Module, share: float) -> nn.
             raise ValueError(f"the two models differ in {name}: {shapes[0] or 'none'} and {shapes[1] or 'none'}")
     for name, weight in weights.items():
         weight.lerp_(others[name].to(weight.dtype), share)
+    others = dict(other.named_buffers())
+    for name, buffer in model.named_buffers():  # means and variances of batch norm
+        if buffer.is_floating_point() and name in others:
+            buffer.lerp_(others[name].to(buffer.dtype), share)
     return model
 
 

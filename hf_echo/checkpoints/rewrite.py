@@ -22,7 +22,8 @@ def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
     """An encoder or a training checkpoint in fp32; an operation changes it in place.
 
     Raises:
-        FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint, or a speech encoder.
+        FileNotFoundError: no such folder or Hub name.
+        ValueError: a damaged checkpoint, a speech encoder, or a model of another family.
     """
     opened = open_text_or_speech(model)
     if isinstance(opened, EchoSpeechEncoder):
@@ -33,10 +34,13 @@ def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
 def open_text_or_speech(model: str | Path) -> EchoEncoder | EchoForTranslation | EchoSpeechEncoder:
     """As `open_checkpoint`, speech encoders included: for operations that mix weights, whatever they are."""
     with opening(model) as place:
-        if isinstance(AutoConfig.from_pretrained(place), EchoSpeechConfig):
+        config = AutoConfig.from_pretrained(place)
+        if isinstance(config, EchoSpeechConfig):
             kind = EchoSpeechEncoder
+        elif isinstance(config, EchoConfig):
+            kind = EchoEncoder if config.decoder is None else EchoForTranslation
         else:
-            kind = EchoEncoder if EchoConfig.from_pretrained(place).decoder is None else EchoForTranslation
+            raise ValueError(f"{model} is a model of type {config.model_type!r}, not an Echo checkpoint")
         return kind.from_pretrained(place, dtype=torch.float32).eval()
 
 

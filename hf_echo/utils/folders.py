@@ -18,13 +18,15 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     An earlier checkpoint at `path` (a folder with a lineage) is replaced then.
 
     Raises:
-        ValueError: `path` is a file, or a folder with other content.
+        ValueError: `path` is a file, a folder with other content, or a training run with its checkpoints.
     """
     place = Path(os.path.realpath(path))
     if place.is_file():
         raise ValueError(f"{path} is a file; give the name of a folder")
     if place.is_dir() and any(place.iterdir()) and not (place / FILE).is_file():
         raise ValueError(f"{path} is not empty and holds no checkpoint of hf-echo: name another folder")
+    if next(place.glob("checkpoint-*"), None):
+        raise ValueError(f"{path} holds a training run: name another folder")
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
     unfinished.mkdir()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from torch import nn
+from transformers import BertConfig, BertModel
 
 from hf_echo.checkpoints import average_checkpoints, interpolate_checkpoint
+from hf_echo.checkpoints.interpolate import interpolate_weights
 from hf_echo.modeling import EchoEncoder, EchoForTranslation
 from hf_echo.utils.lineage import read_lineage
 
@@ -79,3 +82,24 @@ def test_what_it_refuses(two, toy, toy_tokenizer, tmp_path):
     with pytest.raises(ValueError, match=r"the two models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)"):
         average_checkpoints(two[0], tmp_path / "wide", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
+        tmp_path / "bert"
+    )
+    with pytest.raises(ValueError, match="bert is a model of type 'bert', not an Echo checkpoint"):
+        average_checkpoints(tmp_path / "bert", two[0], tmp_path / "out")
+
+
+def test_a_training_run_is_not_replaced(two, tmp_path):
+    """A run with checkpoints stays as it is; what an operation made is replaced."""
+    average_checkpoints(*two, tmp_path / "out")
+    average_checkpoints(*two, tmp_path / "out", 0.25)
+    (tmp_path / "out" / "checkpoint-5").mkdir()
+    with pytest.raises(ValueError, match="out holds a training run: name another folder"):
+        average_checkpoints(*two, tmp_path / "out")
+    assert (tmp_path / "out" / "checkpoint-5").is_dir()
+
+
+def test_statistics_of_batch_norm_are_averaged():
+    one, other = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    other.running_mean += 4
+    assert interpolate_weights(one, other, 0.25).running_mean.tolist() == [1, 1]

@@ -209,6 +209,7 @@ def test_decoder_fraction(make_trainer, toy_data):
         ({"max_length": 0}, "max_length=0"),
         ({"language_drop": -0.1}, "language_drop is a probability"),
         ({"decoder_fraction": 0.0}, "decoder_fraction must be above 0"),
+        ({"freeze": ["encoder.", "decoder."]}, "leaves nothing to learn in this stage"),
     ],
 )
 def test_wrong_fields(make_trainer, fields, message):

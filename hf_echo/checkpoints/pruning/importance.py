@@ -158,6 +158,8 @@ def _read_batch(model, tokenizer, texts: list[str], codes: list[str | None], met
     if isinstance(model, EchoForTranslation):
         heads = [tokenizer.decoder_prompt_ids(code) for code in codes]
         ids = [(head + text)[:length] for head, text in zip(heads, tokenizer.text_ids(texts), strict=True)]
+        known = model.decoder.config.vocab_size  # a decoder may know only the first tokens
+        ids = [[token if token < known else tokenizer.sep_token_id for token in row] for row in ids]
         width = max(map(len, ids))
         mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
         ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in ids])

@@ -105,8 +105,9 @@ def _from_ctranslate2(file: Path) -> WhisperAudioEncoder:
     for name, array in variables.items():
         if not name.startswith("encoder/") or not array.ndim:  # settings of CTranslate2 have no dimension
             continue
-        if array.dtype == np.int8:
-            raise ValueError(f"{file} has 8-bit weights; convert Whisper with --quantization float16 or float32")
+        if np.issubdtype(array.dtype, np.integer):
+            kind = f"{8 * array.dtype.itemsize}-bit"
+            raise ValueError(f"{file} has {kind} weights; convert Whisper with --quantization float16 or float32")
         tensors |= _renamed(name.removeprefix("encoder/"), torch.from_numpy(array.astype(np.float32)))
     try:
         width, bins = tensors["conv1.weight"].shape[:2]

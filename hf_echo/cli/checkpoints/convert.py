@@ -82,7 +82,7 @@ def convert_whiten(
 
 @commands.command(
     "interpolate",
-    **example("hf-echo convert interpolate outputs/echo-nano/10_layers outputs/interpolated --share 0.2", folder=True),
+    **example("hf-echo convert interpolate outputs/echo-nano/14_layers outputs/interpolated --share 0.5", folder=True),
 )
 def convert_interpolate(
     source: Annotated[str, typer.Argument(help="Encoder or training checkpoint: folder.")],

@@ -91,6 +91,8 @@ class CoreTrainer(Trainer):
                 raise ValueError(f"freeze={args.freeze} is the start of no parameter's name; try [encoder.]")
             for parameter in frozen:
                 parameter.requires_grad_(False)
+            if not any(p.requires_grad for p in model.parameters()):
+                raise ValueError(f"freeze={args.freeze} leaves nothing to learn in this stage")
         super().__init__(
             model,
             args,
