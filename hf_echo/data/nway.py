@@ -73,9 +73,7 @@ def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=No
         mapping = find_nway_columns(part.columns, id_column)
         if mapping is None:
             wanted = id_column or f"an id ({', '.join(ID_ALIASES)})"
-            raise ValueError(
-                f"{part.label} needs the columns {wanted}, lang and text; found: {', '.join(part.columns)}"
-            )
+            raise ValueError(f"{part.label} has no columns {wanted}, lang and text; found: {', '.join(part.columns)}")
         plans.append(Plan(part, mapping, split if "split" in part.columns else None))
     bad = BadRows(on_bad_row)
     tables = checked_tables(plans, _Unique(), bad, limit=limit)

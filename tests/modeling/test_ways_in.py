@@ -103,14 +103,19 @@ def test_ways_agree(here):
     assert (results["default"] - results["auto"]).abs().max() > 1e-3
 
 
+def same(found, want, way) -> None:
+    """Equal up to rounding: another process may sum a product in another order."""
+    torch.testing.assert_close(found, want, atol=1e-5, rtol=0, msg=lambda text: f"{way}: {text}")
+
+
 @pytest.mark.parametrize("name", ["training", "release", "tester/training", "tester/release"])
 def test_without_hf_echo_it_is_the_same(here, elsewhere, name):
     have, again, want = elsewhere[name], elsewhere[f"{name} saved again"], here["training"]
     assert have.keys() == want.keys() == again.keys() | {"translation", "pipeline"}
     for way in want:
-        assert torch.equal(have[way], want[way]), way
+        same(have[way], want[way], way)
     for way in again:  # SentenceTransformer.save() in that process wrote a folder that opens as well
-        assert torch.equal(again[way], want[way]), way
+        same(again[way], want[way], way)
 
 
 def test_by_name_after_import_it_is_the_same(here, hub, tmp_path):
@@ -122,7 +127,7 @@ def test_by_name_after_import_it_is_the_same(here, hub, tmp_path):
     for name, results in found.items():
         assert results.keys() == want.keys()
         for way in want:
-            assert torch.equal(results[way], want[way]), (name, way)
+            same(results[way], want[way], (name, way))
 
 
 def test_sentence_transformer_prompts(folders):
