@@ -34,12 +34,9 @@ def average_checkpoints(
     opened, second = open_text_or_speech(model), open_text_or_speech(other)
     sides = [_part(opened, part, model), _part(second, part, other)]
     if type(sides[0]) is not type(sides[1]):
-        kinds = {type(side) for side in sides}
-        raise ValueError(
-            f"one of {model} and {other} is a speech encoder, the other is not"
-            if EchoSpeechEncoder in kinds
-            else f"one of {model} and {other} is an encoder without a decoder: give part=encoder"
-        )
+        speech = EchoSpeechEncoder in map(type, sides)
+        what = "a speech encoder, the other is not" if speech else "an encoder without a decoder: give part=encoder"
+        raise ValueError(f"one of {model} and {other} is {what}")
     interpolate_weights(*sides, share)
     if isinstance(opened, EchoSpeechEncoder):
         opened.config.languages = sorted({*(opened.config.languages or ()), *(second.config.languages or ())})

@@ -12,7 +12,7 @@ from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output, write_whole
 from .bitext import mine
 from .lines import TextLines
-from .shards import SHARD, Encode, encode_to_shards, work_folder
+from .shards import ABOUT, SHARD, Encode, encode_to_shards, work_folder
 
 SIDES = ("source", "target")
 # a field is one line and holds no tab, whatever a reader takes for the end of a line
@@ -21,13 +21,16 @@ BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 def _discard(work: Path) -> None:
     """Delete the embeddings and neighbours of earlier runs in `work`, and nothing that mining did not write."""
-    ours = [name for name in SIDES if (work / name / "about.json").is_file()]
-    for name in (*SIDES, "search"):
-        place = work / name
-        if place.is_dir() and any(place.iterdir()) and (name not in ours if name in SIDES else not ours):
+    places = [work / name for name in (*SIDES, "search")]
+    full = [place for place in places if place.is_dir() and any(place.iterdir())]
+    ours = [place for place in full if (place / ABOUT).is_file()]
+    if ours:
+        ours.append(work / "search")  # it is written after the embeddings
+    for place in full:
+        if place not in ours:
             raise ValueError(f"{place} holds no embeddings of hf-echo mine: name another folder with --work")
-    for name in (*SIDES, "search"):
-        shutil.rmtree(work / name, ignore_errors=True)
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ..utils.files import read_json, write_json
 from .lines import TextLines
 
 SHARD = 16_384  # rows
+ABOUT = "about.json"  # in a folder of embeddings: file, language and model that they belong to
 CHUNK = 2_048  # texts that are encoded together
 PROBE = "One sentence, by which a model is known again: 1, 2, 3."
 
@@ -89,7 +90,7 @@ def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, mod
 
     The embedding of one sentence identifies the model.
     """
-    note = folder / "about.json"
+    note = folder / ABOUT
     there = read_json(note) if note.exists() else None
     # In the language of the first run: another language alone does not make another model.
     asked = lang if there is None else there["lang"]

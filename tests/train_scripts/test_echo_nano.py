@@ -131,9 +131,9 @@ def test_written_languages_are_measured_on_parallel_sentences(script):
     study = script("written_languages")
     rows = [{"id": f"s{n}", "lang": lang, "text": f"{lang} {n}"} for n in range(4) for lang in ("deu_Latn", "fra_Latn")]
     rows += [{"id": "alone", "lang": "deu_Latn", "text": "deu_Latn alone"}]
-    pairs = study["test_pairs"](pd.DataFrame(rows), "deu_Latn", "fra_Latn", 10)
+    pairs = study["parallel"](pd.DataFrame(rows), "deu_Latn", "fra_Latn", 10)
     assert {*zip(pairs.source, pairs.target)} == {(f"deu_Latn {n}", f"fra_Latn {n}") for n in range(4)}
-    assert len(study["test_pairs"](pd.DataFrame(rows), "deu_Latn", "fra_Latn", 3)) == 3
+    assert len(study["parallel"](pd.DataFrame(rows), "deu_Latn", "fra_Latn", 3)) == 3
 
 
 def test_every_language_is_searched_among_as_many_sentences(script):

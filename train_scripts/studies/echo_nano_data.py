@@ -158,7 +158,7 @@ def written_rows(mix: pd.DataFrame, written: list[str], most: int, sources: int 
     some = known.groupby("target").head(sources).rename(columns={"target": "english"})
     own = known[known.source_lang.isin(written)]
     own = own[["source", "source_lang", "target"]].set_axis(["target", "target_lang", "english"], axis=1)
-    pivoted = own.merge(some.drop(columns="target_lang"))
+    pivoted = own.merge(some.drop(columns="target_lang"), on="english")
     pivoted = pivoted[pivoted.source_lang != pivoted.target_lang]
     rows = pd.concat([rows, pivoted[rows.columns]])
     chosen = rows[["target_lang", "target"]].drop_duplicates().sample(frac=1, random_state=0)

@@ -98,8 +98,8 @@ def translation(checkpoint: Path, data: Path) -> dict:
     return found
 
 
-def chrf_and_bleu(lines: list[str], references: list[str]) -> dict[str, float]:
-    score = translation_scores(lines, references, spbleu=False)
+def chrf_and_bleu(lines: list[str], references: list[str], lang: str = ENG) -> dict[str, float]:
+    score = translation_scores(lines, references, target_lang=lang, spbleu=False)
     return {"chrf": score.chrf, "bleu": score.bleu}
 
 

@@ -14,29 +14,24 @@ import argparse
 import json
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
+from echo_nano_figures import MOST_TOKENS, chrf_and_bleu
 from echo_nano_report import ENG, TWELVE, in_order
 
-from hf_echo.evaluation import translation_scores
+from hf_echo.evaluation.probes.downstream import vectors_of
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.search.margin import best_matches
 
-MOST_TOKENS = 60  # of a translation
 POOL = 100_000  # training sentences of a language that are searched
 
 
-def test_pairs(rows: pd.DataFrame, source: str, target: str, number: int) -> pd.DataFrame:
+def parallel(rows: pd.DataFrame, source: str, target: str, number: int) -> pd.DataFrame:
     """Columns source, source_lang, target: sentences that dev_everyday has in both languages, by way of English."""
     sides = [rows[rows.lang == lang].set_index("id").text for lang in (source, target)]
     ids = in_order(sides[0].index.intersection(sides[1].index))[:number]
     return pd.DataFrame({"source": sides[0][ids].tolist(), "source_lang": source, "target": sides[1][ids].tolist()})
-
-
-def scored(lines: list[str], references: list[str], lang: str) -> dict[str, float]:
-    score = translation_scores(lines, references, target_lang=lang, spbleu=False)
-    return {"chrf": score.chrf, "bleu": score.bleu}
 
 
 def measure(model, tokenizer, encode, data: Path, number: int) -> list[dict]:
@@ -47,11 +42,11 @@ def measure(model, tokenizer, encode, data: Path, number: int) -> list[dict]:
     for target in model.decoder.config.languages:
         pool = train[train.target_lang == target].target.drop_duplicates()
         pool = pool.sample(min(len(pool), POOL), random_state=0).tolist()
-        known = unit(encode(pool, target))
+        known = vectors_of(encode, pool, target)
         pivot = "fra_Latn" if target == ENG else ENG
         others = [lang for lang in TWELVE if lang not in (target, pivot)]
         for name, sources in ((pivot, [pivot]), ("others", others)):
-            parts = [test_pairs(rows, source, target, number // len(sources)) for source in sources]
+            parts = [parallel(rows, source, target, number // len(sources)) for source in sources]
             pairs = pd.concat(parts, ignore_index=True)
             outputs: dict[str, list[str]] = {"decoder": [], "greedy": [], "nearest": []}
             for source, group in pairs.groupby("source_lang", sort=False):
@@ -59,20 +54,15 @@ def measure(model, tokenizer, encode, data: Path, number: int) -> list[dict]:
                 for key, beams in (("decoder", None), ("greedy", 1)):
                     options = dict(num_beams=beams, max_new_tokens=MOST_TOKENS)
                     outputs[key] += translate(model, tokenizer, texts, source, target, **options)
-                outputs["nearest"] += [pool[i] for i in (unit(encode(texts, source)) @ known.T).argmax(1)]
+                outputs["nearest"] += [pool[i] for i in best_matches(vectors_of(encode, texts, source), known)]
             references = pairs.target.tolist()
             outputs["copied"] = pairs.source.tolist()
-            figures = {key: scored(lines, references, target) for key, lines in outputs.items()}
+            figures = {key: chrf_and_bleu(lines, references, target) for key, lines in outputs.items()}
             example = dict(zip(("source", "reference"), pairs.loc[0, ["source", "target"]], strict=True))
             example["translation"] = outputs["decoder"][0]
             found.append({"target": target, "source": name, "sentences": len(pairs), **figures, "example": example})
             print(json.dumps(found[-1], ensure_ascii=False), flush=True)
     return found
-
-
-def unit(vectors) -> np.ndarray:
-    vectors = np.asarray(vectors, np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def main() -> None:
