@@ -78,6 +78,8 @@ class SonarTranslationPipeline(Pipeline):
             return self.model.encoder(**inputs).sentence_embedding.cpu()
 
     def _sanitize_parameters(self, src_lang=None, tgt_lang=None, on_long=None, **generate_kwargs):
+        if wrong := {"source_lang", "target_lang"} & set(generate_kwargs):
+            raise ValueError(f"{' and '.join(sorted(wrong))}: the pipeline calls its languages src_lang and tgt_lang")
         if tgt_lang is not None and not isinstance(tgt_lang, str):
             raise ValueError(f"tgt_lang is one code for all texts of a call, not {tgt_lang!r}")
         if generate_kwargs.get("num_return_sequences", 1) != 1:

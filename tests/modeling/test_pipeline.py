@@ -140,6 +140,7 @@ def test_long_texts(pipe, toy_trained, toy_tokenizer, caplog):
         (["un"], {"tgt_lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
         (["un", "deux"], {"src_lang": ["fra_Latn"]}, "2 texts but 1 src_lang"),
         (["un"], {"tgt_lang": ["fra_Latn"]}, "tgt_lang is one code for all"),
+        (["un"], {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}, "calls its languages src_lang and tgt_lang"),
         (["un"], {"num_return_sequences": 2, "num_beams": 2}, "one translation per text"),
         ([3], {}, "text in row 1 is int"),
         (["ok", None], {}, "text in row 2 is NoneType"),
