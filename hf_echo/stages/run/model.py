@@ -33,12 +33,17 @@ def build_trainer(
     """The stage's trainer with its model.
 
     Args:
-        languages: of the training data; a new model names them in its configuration.
+        languages: of the training data; a new model names them in its configuration, and a checkpoint whose encoder
+            learns adds them to its own.
         kwargs: train_dataset, tokenizer, dev_sets and what the stage needs beside them.
     """
     if stage.build:
         return stage.build(model_args, config, **kwargs)
-    return stage.trainer(load_model(model_args, kwargs["tokenizer"], languages), config, **kwargs)
+    model = load_model(model_args, kwargs["tokenizer"], languages)
+    trainer = stage.trainer(model, config, **kwargs)
+    if any(parameter.requires_grad for parameter in model.encoder.parameters()):
+        model.config.languages = model.encoder.config.languages = sorted({*(model.config.languages or []), *languages})
+    return trainer
 
 
 def load_model(args: ModelArguments, tokenizer: Any, languages: list[str]) -> EchoForTranslation:

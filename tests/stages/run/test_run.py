@@ -198,6 +198,28 @@ def test_languages_of_static_embeddings_stay_known(recipe, place):
 
 
 @pytest.mark.parametrize(
+    ("stage", "fields", "learns"),
+    [
+        ("contrastive", {}, True),
+        ("contrastive", {"freeze": ["encoder."]}, False),
+        ("long_context", {}, True),
+        ("mexma", {"unmasking_weight": 0.0, "koleo_weight": 0.0}, True),
+        ("decoder", {}, False),
+    ],
+)
+def test_a_checkpoint_adds_the_languages_that_its_encoder_learns(
+    recipe, place, toy, toy_tokenizer, stage, fields, learns
+):
+    model = toy.make_model(toy_tokenizer)
+    model.config.languages = model.encoder.config.languages = ["deu_Latn"]
+    model.save_pretrained(place / "start")
+    toy_tokenizer.save_pretrained(place / "start")
+    train_recipe(recipe("x", stage, model_name_or_path=str(place / "start"), dev_data={}, max_steps=1, **fields))
+    known = AutoConfig.from_pretrained(place / "x").languages
+    assert known == (["deu_Latn", *sorted(toy.LANGUAGES)] if learns else ["deu_Latn"])
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a: [1", "is not YAML"),
