@@ -112,6 +112,7 @@ class SpeechTrainer(CoreTrainer):
             raise ValueError(f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size")
         self.teacher = teacher
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
+        self.frozen = [part for part in model.audio.modules() if _stays(part)]
 
     def freeze(self, model: EchoSpeechEncoder, args: SpeechConfig) -> None:
         """DDP waits for gradients of all that learns: parts that no loss reads are frozen."""
@@ -151,6 +152,9 @@ class SpeechTrainer(CoreTrainer):
         return EpochSampler(batches, len(self.train_dataset))
 
     def loss_parts(self, model, inputs):
+        if model.training:
+            for part in self.frozen:
+                part.eval()  # Trainer's model.train() would let batch norm follow the data, and switch dropout on
         args, audio = self.args, {key: inputs[key] for key in AUDIO_INPUTS if key in inputs}
         output = model(**audio, attention_mask=inputs["attention_mask"], ctc=bool(args.ctc_weight))
         parts, weights = {}, {}
@@ -239,6 +243,12 @@ class SpeechTrainer(CoreTrainer):
             loss = ctc_loss(output.ctc_logits, frames, batch["labels"], batch["label_lengths"])
             total += len(numbers) * float(loss)
         return total / len(rows)
+
+
+def _stays(part: torch.nn.Module) -> bool:
+    """Whether a part has parameters and none of them learns."""
+    learns = [parameter.requires_grad for parameter in part.parameters()]
+    return bool(learns) and not any(learns)
 
 
 def layer_of(name: str) -> int:

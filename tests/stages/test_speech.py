@@ -132,6 +132,22 @@ def test_frozen_layers_of_whisper_keep_their_weights(recipe, tmp_path, frozen):
     assert learns <= changed and not changed & ((first | second) - learns)
 
 
+@pytest.mark.trains
+@pytest.mark.parametrize(("frozen", "follows"), [(-1, set()), (1, {"1"}), (0, {"0", "1"})])
+def test_batch_norm_of_frozen_layers_does_not_follow_the_data(recipe, tmp_path, frozen, follows):
+    audio = dict(model_type="seamless_m4t", hidden_size=32, speech_encoder_layers=2)
+    audio |= dict(speech_encoder_attention_heads=2, speech_encoder_intermediate_size=64)
+    train_recipe(recipe("first", shape=SHAPE | {"audio_config": audio}, max_steps=1, save_steps=1))
+    start = dict(model_name_or_path=str(tmp_path / "first"), shape=None, frozen_layers=frozen)
+    train_recipe(recipe("second", **start, max_steps=2))
+    before, after = (
+        dict(load_speech_encoder(tmp_path / n, dtype="fp32")[0].named_buffers()) for n in ("first", "second")
+    )
+    means = [name for name in before if name.endswith("running_mean")]
+    changed = {re.search(r"layers\.(\d)", name)[1] for name in means if not torch.equal(before[name], after[name])}
+    assert len(means) == 2 and changed == follows
+
+
 def test_sampling_can_be_switched_off(recipe):
     """`sampling_exponent` is a number by default, and null in a recipe means none."""
     read_recipe(recipe())  # HfArgumentParser changes the fields of the dataclass the first time
