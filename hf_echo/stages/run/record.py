@@ -173,26 +173,29 @@ def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None,
     """The last complete checkpoint of the same run; a longer one (more steps) is the same run too.
 
     Raises:
-        ValueError: the checkpoints are those of other settings.
+        ValueError: the checkpoints, or the weights of a folder without checkpoints, are those of other settings.
     """
     checkpoints = [Path(p) for p in sort_checkpoints(str(out), PREFIX_CHECKPOINT_DIR)] if out.is_dir() else []
-    if not checkpoints:
-        return None
     if fresh:
         if int(os.environ.get("RANK", 0)) == 0:
             for folder in checkpoints:
                 shutil.rmtree(folder)  # or a later resume would take an old one for the newest
         return None
-    if before is None or _settings(before, MACHINE | LENGTH) != _settings(run, MACHINE | LENGTH):
-        differs = f" ({found})" if before and (found := _difference(before, run)) else ""
+    if not checkpoints and not whole_weights(out):
+        return None
+    free = MACHINE | LENGTH if checkpoints else MACHINE  # without checkpoints a longer run would train all again
+    if before is None or _settings(before, free) != _settings(run, free):
+        differs = f" ({_difference(before, run, free)})" if before else ""
+        what = "checkpoints" if checkpoints else "weights"
         raise ValueError(
-            f"{out} holds checkpoints of other settings; --fresh replaces them, or give another output_dir{differs}"
+            f"{out} holds {what} of other settings; --fresh replaces them, or give another output_dir{differs}"
         )
     for folder in reversed(checkpoints):
         if whole_checkpoint(folder):
             return str(folder)
         logger.warning("%s is incomplete (the run was stopped while it was being saved) and is not used", folder)
-    logger.warning("%s: no checkpoint is complete, the run starts from the beginning", out)
+    if checkpoints:
+        logger.warning("%s: no checkpoint is complete, the run starts from the beginning", out)
     return None
 
 
@@ -258,8 +261,8 @@ def _settings(run: Mapping[str, Any], free: set[str]) -> dict:
     return json.loads(json.dumps(settings, default=str))
 
 
-def _difference(before: Mapping[str, Any], run: Mapping[str, Any]) -> str:
-    old, new = (_settings(r, MACHINE | LENGTH) for r in (before, run))
+def _difference(before: Mapping[str, Any], run: Mapping[str, Any], free: set[str]) -> str:
+    old, new = (_settings(r, free) for r in (before, run))
     if old["stage"] != new["stage"]:
         return f"stage {old['stage']}, now {new['stage']}"
     for key in sorted({*old["values"], *new["values"]}):

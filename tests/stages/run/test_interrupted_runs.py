@@ -12,6 +12,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.record import data_fingerprint
 from hf_echo.stages.run.training import train_recipe
 
@@ -101,6 +102,29 @@ def test_changed_dev_data_are_named(recipe, place):  # noqa: F811
     pq.write_table(pq.read_table(dev).slice(0, 30), dev)
     with pytest.raises(ValueError, match=r"other data: dev_data.toy \(.*dev.parquet\)"):
         train_recipe(path)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "change", "differs"),
+    [
+        (True, {"learning_rate": 0.5}, r" \(learning_rate was 0.01, now 0.5\)"),
+        (True, {"max_steps": 3}, r" \(max_steps was 6, now 3\)"),
+        (False, {}, ""),
+    ],
+)
+def test_weights_without_checkpoints_are_not_replaced(recipe, place, recorded, change, differs):
+    """Of a run that kept none, or of another origin: trained anew only with --fresh."""
+    path = recipe(**QUICK | {"save_strategy": "no"})
+    train_recipe(path)
+    before = weights(place / "a")
+    if not recorded:
+        (place / "a" / "recipe.json").unlink()
+    with pytest.raises(ValueError, match=f"a holds weights of other settings; --fresh .*output_dir{differs}$") as error:
+        train_recipe(path, change)
+    assert "\n" not in str(error.value) and str(error.value) in dry_run(path, change)["problems"]
+    assert equal(weights(place / "a"), before)
+    train_recipe(path, {"learning_rate": 0.5}, fresh=True)
+    assert not equal(weights(place / "a"), before)
 
 
 @pytest.mark.parametrize("left", ["checkpoints", "nothing"])
