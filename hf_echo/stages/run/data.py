@@ -15,7 +15,7 @@ from ...inference.any_encoder import any_encoder
 from ...inference.embedding_store import LiveRows, frozen_embeddings
 from ...inference.encode import opening
 from ...utils.fingerprint import fingerprint
-from ..core.dev_sets import DevSet
+from ..core.dev_sets import DevSet, check_dev_set
 from ..core.stage import Rows, Stage
 from .model import load_tokenizer
 from .recipe import DataArguments, ModelArguments
@@ -47,6 +47,7 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
                 made = hard_negatives_for(list(english.values()), args.dev_negatives)
                 negatives = {key: found for key, found in zip(english, made) if found}
         dev_sets[name] = DevSet(rows, negatives or None)
+        check_dev_set(source, dev_sets[name])
     return dev_sets
 
 

@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 import yaml
+from datasets import Dataset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,27 @@ def test_a_tracker_that_is_not_installed(recipe, monkeypatch):  # noqa: F811
 def test_languages_that_no_row_is_from(recipe):  # noqa: F811
     with pytest.raises(ValueError, match="source_languages: no row .* is from deu_Latn; it holds fra_Latn, rus_Cyrl"):
         train_recipe(recipe(source_languages=["deu_Latn"]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("1", "fra_Latn")], "dev.parquet: xsim needs rows in eng_Latn and in another language; it holds fra_Latn"),
+        ([("1", "eng_Latn")], "dev.parquet: xsim needs rows in eng_Latn and in another language; it holds eng_Latn"),
+        (
+            [("1", "eng_Latn"), ("1", "fra_Latn"), ("2", "rus_Cyrl")],
+            "dev.parquet: no id of rus_Cyrl is one of eng_Latn: translations have the same id",
+        ),
+    ],
+)
+def test_dev_data_that_cannot_be_measured_are_refused_before_training(recipe, place, rows, message):
+    table = [{"id": number, "lang": lang, "text": f"{number} {lang}"} for number, lang in rows]
+    Dataset.from_list(table).to_parquet(place / "dev.parquet")
+    path = recipe()
+    assert [problem for problem in dry_run(path)["problems"] if problem.endswith(message)]
+    with pytest.raises(ValueError, match=f"{message}$"):
+        train_recipe(path)
+    assert not (place / "a" / "recipe.json").exists()
 
 
 # Evaluation and log
