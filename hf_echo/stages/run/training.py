@@ -109,9 +109,15 @@ def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
 def _save(
     stage: Stage, trainer: CoreTrainer, run: dict[str, Any], languages: list[str], seconds: float
 ) -> dict[str, Any]:
-    """Evaluate the trained model and save it with tokenizer, card, results and lineage; returns the results."""
+    """Save the trained model, then evaluate it and add card, results and lineage; returns the results."""
     args, tokenizer, out = trainer.args, trainer.tokenizer, Path(trainer.args.output_dir)
     model = stage.finished(trainer, languages) if stage.finished else trainer.accelerator.unwrap_model(trainer.model)
+    if not stage.finished:  # every process takes part: under FSDP each holds a part of the weights
+        trainer.save_model(str(out), _internal_call=True)  # not pushed yet: the card has no figures
+    elif trainer.is_world_process_zero():
+        model.save_pretrained(out)
+    if trainer.is_world_process_zero():
+        tokenizer.save_pretrained(out)
     tables: dict[str, Any] = {}
     metrics = trainer.measure(model, trainer.dev_sets, tables=tables)
     results = {"stage": stage.name, "seconds": round(seconds, 1), **metrics}
@@ -123,12 +129,9 @@ def _save(
     written = results | {"tables": by_language}
     codes = getattr(model.config, "languages", None) or languages
     trainer.model_card = model_card(run, codes, written, config=_config(model))
-    if not stage.finished:
-        trainer.save_model(str(out))  # every process takes part: under FSDP each holds a part of the weights
-    elif trainer.is_world_process_zero():
-        model.save_pretrained(out)
+    if args.push_to_hub and not stage.finished:
+        trainer.push_to_hub(commit_message="Model save", revision=args.hub_revision)
     if trainer.is_world_process_zero():
-        tokenizer.save_pretrained(out)
         write_json(out / "results.json", written)
         counted = {key: results[key] for key in ("seconds", "tokens_per_second") if key in results}
         write_record(out, run | {"results": counted | {"languages": codes}}, finished=True)

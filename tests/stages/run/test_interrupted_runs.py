@@ -155,6 +155,23 @@ def test_a_run_at_its_end_takes_no_further_step(recipe, place, monkeypatch):  # 
     assert torch.equal(weights(place / "a")[name], best[name])
 
 
+@pytest.mark.parametrize(("stage", "fields"), [("seq2seq", {}), ("static", {"rows": 64, "dim": 32})])
+def test_a_failed_measurement_loses_no_weights(recipe, place, monkeypatch, stage, fields):
+    quick = QUICK | {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "no", "save_strategy": "no"}
+    path = recipe("a", stage, **quick | fields)
+
+    def fails(*_, **__):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="out of memory"):
+        patch.setattr("hf_echo.stages.core.base.evaluate_sets", fails)
+        train_recipe(path)
+    saved = load_file(place / "a" / "model.safetensors")
+    assert AutoTokenizer.from_pretrained(place / "a").get_vocab()
+    train_recipe(path)  # the run is not finished
+    assert equal(load_file(place / "a" / "model.safetensors"), saved)
+
+
 @pytest.mark.parametrize(
     "name",
     [
