@@ -94,6 +94,8 @@ LENGTH = {
     "eval_delay",
     "eval_on_start",
 }
+# What it is measured on, likewise, where no checkpoint and no learning rate is chosen by it.
+MEASURED = {"dev_data", "dev_negatives"}
 BEFORE = {"eval_strategy": "no", "load_best_model_at_end": False}  # defaults of records that do not name them
 
 
@@ -250,9 +252,13 @@ def check_output_folder(out: Path) -> None:
 
 def _settings(run: Mapping[str, Any], free: set[str]) -> dict:
     """What decides the result, of a run and of the runs that it started from (of which no setting is free)."""
+    values = BEFORE | run["values"]
+    plateau = values.get("lr_scheduler_type") == "reduce_lr_on_plateau"
+    if LENGTH <= free and not (values["load_best_model_at_end"] or plateau):
+        free = free | MEASURED
     settings = {
         "stage": run.get("stage"),
-        "values": {key: value for key, value in (BEFORE | run["values"]).items() if key not in free},
+        "values": {key: value for key, value in values.items() if key not in free},
     }
     for key in ("from", "decoder_from"):
         if isinstance(run.get(key), Mapping) and isinstance(run[key].get("values"), Mapping):

@@ -104,6 +104,22 @@ def test_changed_dev_data_are_named(recipe, place):  # noqa: F811
         train_recipe(path)
 
 
+def test_a_run_resumes_with_other_dev_data(killed, place):
+    """They decide nothing, unless the best checkpoint is loaded at the end."""
+    measured = {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "steps", "eval_steps": 2}
+    path, whole = killed(**measured, load_best_model_at_end=False)
+    results = train_recipe(path, {"dev_data": {"other": str(place / "dev.parquet")}, "dev_negatives": 0})
+    assert equal(weights(place / "killed"), whole)
+    assert "eval_other_xsim" in results and "eval_xsimpp" not in results
+
+
+def test_dev_data_choose_the_best_checkpoint(killed, place):
+    measured = {"dev_data": {"toy": str(place / "dev.parquet")}, "eval_strategy": "steps", "eval_steps": 2}
+    path, _ = killed(**measured, load_best_model_at_end=True)
+    with pytest.raises(ValueError, match="checkpoints of other settings.*dev_negatives was 2, now 0"):
+        train_recipe(path, {"dev_negatives": 0})
+
+
 @pytest.mark.parametrize(
     ("recorded", "change", "differs"),
     [
