@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+MARGIN_SPACES = ("cosine", "logit")
+
 
 def contrastive_loss(
     source: Tensor,
@@ -207,7 +209,7 @@ def _check(source: Tensor, target: Tensor, logit_scale: float, margin: float, ma
         raise ValueError(f"logit_scale must be positive and finite, got {logit_scale}")
     if not math.isfinite(margin):
         raise ValueError(f"margin must be finite, got {margin}")
-    if margin_space not in ("cosine", "logit"):
+    if margin_space not in MARGIN_SPACES:
         raise ValueError(f"margin_space must be 'cosine' or 'logit', got {margin_space!r}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..losses import contrastive_loss, gather_with_grad, mse_loss
+from ..losses.contrastive import MARGIN_SPACES
 from .core.stage import Embedded, Stage, guide
 from .core.translation import TranslationConfig, TranslationTrainer
 
@@ -30,6 +31,11 @@ class ContrastiveConfig(TranslationConfig):
     )
     logit_scale: float = field(default=100.0, metadata={"help": "tau, the scale of the cosine"})
     radius: float = field(default=0.5, metadata={"help": "r of OS Eq. 3, used where there is a guide"})
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.margin_space not in MARGIN_SPACES:
+            raise ValueError(f"margin_space is {self.margin_space!r}; it must be one of {', '.join(MARGIN_SPACES)}")
 
 
 class ContrastiveTrainer(TranslationTrainer):

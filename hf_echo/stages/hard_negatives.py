@@ -23,6 +23,18 @@ class HardNegativesConfig(ContrastiveConfig):
     max_negatives: int = field(default=5, metadata={"help": "hard negatives a source sentence"})
     gamma: float = field(default=0.8, metadata={"help": "weight of the hard negatives in OS Eq. 5"})
 
+    def __post_init__(self):
+        super().__post_init__()
+        check_hard_negatives(self)
+
+
+def check_hard_negatives(args: Any) -> None:
+    """Raises ValueError for a `gamma` that is no weight, and where no hard negative would be read."""
+    if not 0 <= args.gamma <= 1:
+        raise ValueError(f"gamma must be from 0 to 1, not {args.gamma}")
+    if args.max_negatives < 1:
+        raise ValueError(f"max_negatives must be at least 1, not {args.max_negatives}")
+
 
 class HardNegativesTrainer(ContrastiveTrainer):
     """(1 - gamma) * contrastive + gamma * softmax over a source's own hard negatives, and translation."""

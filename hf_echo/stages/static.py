@@ -27,6 +27,7 @@ from .core.base import CoreConfig, CoreTrainer
 from .core.in_batch import symmetric_in_batch
 from .core.plan import Start, memory
 from .core.stage import Embedded, Stage, teacher
+from .hard_negatives import check_hard_negatives
 from .static_embeddings import StaticCollator, StaticEmbeddings, static_config, static_encoder
 
 NO_BUDGET = 1 << 40  # tokens: batches are limited by rows
@@ -59,6 +60,11 @@ class StaticConfig(CoreConfig):
     learning_rate: float = field(default=5e-3, metadata={"help": "Adam's initial learning rate"})
     lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
     weight_decay: float = field(default=0.0, metadata={"help": "AdamW's; 0, or rare tokens would fade"})
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.gamma:
+            check_hard_negatives(self)
 
 
 class StaticTrainer(CoreTrainer):

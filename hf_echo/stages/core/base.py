@@ -6,10 +6,11 @@ depends on the kind of row (text, audio, document) or on a decoder.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,9 @@ class CoreConfig(TrainingArguments):
     def __post_init__(self):
         super().__post_init__()
         self.remove_unused_columns = False
+        for name in (f.name for f in fields(self) if f.name.endswith("_scale")):  # of a cosine in a softmax
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, not {getattr(self, name)}")
 
     def own_learning_rates(self) -> dict[str, float]:
         """{end of a parameter's name: its learning rate}, where it is not the general one."""

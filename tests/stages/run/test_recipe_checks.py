@@ -58,6 +58,14 @@ from ...toy import SHAPE
         ({"shape": SHAPE | {"rms_norm_eps": "a"}}, "shape: .*rms_norm_eps"),
         ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),
         ({"optim": "adamm"}, "adamm"),
+        ({"stage": "contrastive", "margin_space": "cosin"}, "margin_space is 'cosin'; it must be one of cosine, logit"),
+        ({"stage": "contrastive", "logit_scale": 0}, "logit_scale must be above 0 and finite, not 0"),
+        ({"stage": "token", "similarity_scale": -1}, "similarity_scale must be above 0 and finite, not -1"),
+        ({"stage": "extension", "new_logit_scale": math.nan}, "new_logit_scale must be above 0 and finite, not nan"),
+        ({"stage": "hard_negatives", "max_negatives": 0}, "max_negatives must be at least 1, not 0"),
+        ({"stage": "hard_negatives", "gamma": 1.5}, "gamma must be from 0 to 1, not 1.5"),
+        ({"stage": "static", "gamma": -0.5}, "gamma must be from 0 to 1, not -0.5"),
+        ({"stage": "static", "gamma": 0.5, "max_negatives": 0}, "max_negatives must be at least 1, not 0"),
     ],
 )
 def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):  # noqa: F811
