@@ -104,10 +104,27 @@ class ExtensionTrainer(DistillationTrainer):
 
 def pairs_into_base_languages(dataset: Any, data_args: Any, args: ExtensionConfig) -> Any:
     """The directions that the teacher can judge (Algorithm 2)."""
-    errors = json.loads(Path(data_args.teacher_xsimpp).read_text()) if data_args.teacher_xsimpp else None
+    errors = read_xsimpp(data_args.teacher_xsimpp) if data_args.teacher_xsimpp else None
     base, english = args.base_languages, data_args.english_rows
     pairs = extension_pairs(dataset, base, errors, english_rows=english, seed=args.seed)
     return resampled(pairs, data_args, args)
+
+
+def read_xsimpp(file: str) -> dict[str, float]:
+    """The teacher's xsim++ by language, from a JSON file.
+
+    Raises:
+        FileNotFoundError: there is no such file. ValueError: it holds something else.
+    """
+    try:
+        found = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"teacher_xsimpp: {file} is not JSON: {error}") from None
+    if not isinstance(found, dict) or not all(isinstance(value, (int, float)) for value in found.values()):
+        raise ValueError(
+            f'teacher_xsimpp: {file} must hold {{language: xsim++ in percent}}, such as {{"fra_Latn": 3.1}}'
+        )
+    return found
 
 
 STAGE = Stage(

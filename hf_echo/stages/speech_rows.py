@@ -158,6 +158,7 @@ SPEECH = Rows(
     prepare=prepare,
     texts=teacher_texts,
     languages=lambda speech: speech.languages,
+    dev_options=True,
 )
 
 

@@ -45,6 +45,7 @@ class Rows:
             `source_lang` (also `target` and `target_lang` for that side). The trainer finds embeddings by row number.
         languages: (train_dataset) -> codes of its languages.
         language_column: column of the rows that `source_languages` of a recipe selects by.
+        dev_options: a dev set of a recipe may be a mapping of options too.
     """
 
     load: Callable[[Any], Any]
@@ -54,6 +55,7 @@ class Rows:
     texts: Callable[[Any], Any]
     languages: Callable[[Any], list[str]]
     language_column: str = "lang"
+    dev_options: bool = False
 
 
 @dataclass(frozen=True)

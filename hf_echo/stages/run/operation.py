@@ -36,7 +36,7 @@ def read_operation(path: Path, overrides: dict[str, Any] | None = None) -> tuple
     """
     values = read_values(path, overrides)
     name = values.pop("operation", None)
-    if name not in OPERATIONS:
+    if not isinstance(name, str) or name not in OPERATIONS:
         names = f"it must be one of {', '.join(OPERATIONS)}"
         raise ValueError(f"{path}: operation is {name!r}{did_you_mean(name, OPERATIONS, names)}")
     operation = OPERATIONS[name]

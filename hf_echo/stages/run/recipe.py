@@ -91,29 +91,35 @@ class DataArguments:
     cache_dir: str = field(default="outputs/cache", metadata={"help": "tokenized data and guide embeddings"})
 
 
-def find_recipes(name: str) -> list[Path]:
+def find_recipes(name: str, inside: tuple[Path, ...] = ()) -> list[Path]:
     """A YAML file, a folder of them, or the name of either among the package's recipes (`nano`, `nano/1_seq2seq`).
+
+    Args:
+        inside: files of journeys that lead to this name.
 
     Raises:
         FileNotFoundError: there is none; the message lists those of the package.
+        ValueError: a journey leads to itself.
     """
     for path in (Path(name), RECIPES / name, RECIPES / f"{name}.yaml"):
         if path.is_file():
-            return _with_journey(path)
+            return _with_journey(path, inside)
         if path.is_dir() and (found := sorted(path.glob("[0-9]*.yaml"))):
-            return [step for file in found for step in _with_journey(file)]
+            return [step for file in found for step in _with_journey(file, inside)]
     known = sorted({str(p.parent.relative_to(RECIPES)) for p in RECIPES.rglob("[0-9]*.yaml")})
     raise FileNotFoundError(f"no recipe {name!r}; give a YAML file, a folder of them, or one of {', '.join(known)}")
 
 
-def _with_journey(path: Path) -> list[Path]:
+def _with_journey(path: Path, inside: tuple[Path, ...]) -> list[Path]:
     """The file, or the steps of the journey that it names: `journey: nano`."""
     values = read_values(path)
     if "journey" not in values:
         return [path]
     if set(values) != {"journey"}:
         raise ValueError(f"{path}: a file that names a journey has no other field")
-    return find_recipes(str(values["journey"]))
+    if path.resolve() in inside:
+        raise ValueError(f"{path}: the journey {values['journey']!r} leads back to this file; name other recipes")
+    return find_recipes(str(values["journey"]), (*inside, path.resolve()))
 
 
 def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
@@ -134,9 +140,13 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
         raise ValueError(f"{path}: field {renamed[0]!r} is now called {RENAMED_FIELDS[renamed[0]]!r}")
     null = {name: None for name, value in values.items() if value is None and name in _optional(kinds)}
     values = null | checked_fields(path, {name: value for name, value in values.items() if name not in null}, known)
+    rows = STAGES[stage].data
     grouped = [name for name in ("language_batches", "neighbour_groups") if values.get(name)]
-    if grouped and STAGES[stage].data:
+    if grouped and rows:
         raise ValueError(f"{path}: {grouped[0]} groups text pairs, and stage {stage} reads other rows: leave it out")
+    for name, source in (values.get("dev_data") or {}).items():
+        if not isinstance(source, str) and not (isinstance(source, dict) and rows and rows.dev_options):
+            raise ValueError(f"{path}: dev_data.{name} is {source!r}; it must be the path of a file")
     if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("static_embeddings")):
         raise ValueError(f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near")
     for name in ("source_languages", "base_languages"):
@@ -164,7 +174,7 @@ def _optional(kinds: tuple) -> set[str]:
 
 def checked_fields(path: Path, values: dict[str, Any], known: dict[str, Field]) -> dict[str, Any]:
     """The values, where all fields are known and can hold them."""
-    if unknown := sorted(set(values) - set(known)):
+    if unknown := sorted(map(str, set(values) - set(known))):
         raise ValueError(f"{path}: unknown field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     return {key: _checked(f"{path}: {key}", value, known[key]) for key, value in values.items()}
 

@@ -25,9 +25,9 @@ def step_fields(path: Path) -> set[str]:
     """The fields that a recipe may have, by its stage or operation."""
     values = read_values(path)
     if "operation" in values:
-        operation = OPERATIONS.get(values["operation"])
+        operation = OPERATIONS.get(str(values["operation"]))  # whatever the file holds there
         return set(operation.fields()) if operation else set()
-    stage = STAGES.get(values.get("stage"))
+    stage = STAGES.get(str(values.get("stage")))
     kinds = (ModelArguments, DataArguments, *((stage.config,) if stage else ()))
     return {f.name for kind in kinds for f in fields(kind) if f.init} | {"stage"}
 

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoTokenizer
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.run.dry_run import dry_run
+from hf_echo.stages.run.journey import describe_journey, run_journey
 from hf_echo.stages.run.operation import is_operation, read_operation
 from hf_echo.stages.run.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
 from hf_echo.stages.run.training import train_recipe
@@ -225,6 +226,7 @@ def test_a_checkpoint_adds_the_languages_that_its_encoder_learns(
         ("a: [1", "is not YAML"),
         ("- a\n", "must hold `field: value` lines, not a list"),
         ("", "stage is None"),
+        ("5: a\nb: c\nstage: seq2seq", "unknown field '5'"),
     ],
 )
 def test_wrong_files(place, text, message):
@@ -263,6 +265,28 @@ def test_find_recipes(recipe, place):
         find_recipes("nono")
     assert [p.stem[0] for p in find_recipes("nano")] == [str(i) for i in range(len(find_recipes("nano")))]
     assert find_recipes("nano/1_seq2seq") == [find_recipes("nano")[1]]
+
+
+def test_a_journey_that_leads_to_itself(place):
+    for name, to in (("a", "a"), ("b", "c"), ("c", "b")):
+        (place / f"{name}.yaml").write_text(f"journey: {place / to}.yaml")
+    for name in "ab":
+        with pytest.raises(ValueError, match=r"the journey '.*yaml' leads back to this file; name other recipes"):
+            find_recipes(str(place / f"{name}.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stage: [x]", r"stage is \['x'\]; it must be one of"),
+        ("operation: [x]", r"operation is \['x'\]; it must be one of"),
+    ],
+)
+def test_lists_as_names_in_a_journey(recipe, place, text, message):
+    (place / "2_x.yaml").write_text(text)
+    for run in (run_journey, describe_journey):
+        with pytest.raises(ValueError, match=message):
+            list(run([recipe("1_a"), place / "2_x.yaml"], {"max_steps": 1}))
 
 
 def test_package_recipes_are_valid():

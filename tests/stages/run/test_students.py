@@ -59,6 +59,19 @@ def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
     assert bool(list((place / "cache").glob("embeddings-*"))) == (stage == "decoder")
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "is not JSON: "), ("[1]", "must hold {language: xsim"), ('{"fra_Latn": "1"}', "must hold {language: xsim")],
+)
+def test_a_damaged_table_of_the_teachers_errors(place, recipe, toy_folders, content, message):
+    (place / "errors.json").write_text(content)
+    start = dict(model_name_or_path=str(toy_folders["training"]), teacher=str(toy_folders["training"]))
+    path = recipe("x", "extension", **start, teacher_xsimpp=str(place / "errors.json"), dev_data={})
+    with pytest.raises(ValueError, match=f"teacher_xsimpp: .*errors.json {message}") as error:
+        train_recipe(path)
+    assert "\n" not in str(error.value)
+
+
 def test_a_stage_without_its_teacher(place, recipe, toy_folders):
     path = recipe("x", "distillation", model_name_or_path=str(toy_folders["training"]), max_steps=1)
     with pytest.raises(ValueError, match="teacher is missing: the SentenceTransformer or Echo checkpoint"):
