@@ -141,10 +141,14 @@ class Parts:
 
 
 class LiveRows:
-    """Rows as of `StoredRows`, encoded at each access; for texts that are read once, or small disks."""
+    """Rows as of `StoredRows`, encoded at each access; for texts that are read once, or small disks.
 
-    def __init__(self, dataset: Dataset, side: str, encode: Encode):
-        self.dataset, self.side, self.encode = dataset, side, encode
+    Args:
+        languages: as in `frozen_embeddings`.
+    """
+
+    def __init__(self, dataset: Dataset, side: str, encode: Encode, *, languages: Collection[str] | None = None):
+        self.dataset, self.side, self.encode, self.languages = dataset, side, encode, languages
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -152,9 +156,13 @@ class LiveRows:
     def __getitem__(self, rows) -> np.ndarray:
         found = self.dataset[list(map(int, rows))]
         texts = list(zip(found[f"{self.side}_lang"], found[self.side], strict=True))
-        order = sorted(range(len(texts)), key=texts.__getitem__)
-        vectors = _embed(self.encode, [texts[i] for i in order])
-        return vectors[np.argsort(order)]
+        known = (i for i, (lang, _) in enumerate(texts) if self.languages is None or lang in self.languages)
+        order = sorted(known, key=texts.__getitem__)
+        # Where the encoder knows no language of these rows, another text says the size of its embeddings.
+        vectors = _embed(self.encode, [texts[i] for i in order] or [(min(self.languages or ()), ".")])
+        out = np.zeros((len(texts), vectors.shape[1]), np.float32)
+        out[order] = vectors[: len(order)]
+        return out
 
 
 def frozen_embeddings(

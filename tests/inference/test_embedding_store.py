@@ -129,8 +129,15 @@ def test_languages_that_the_encoder_does_not_know(dataset, tmp_path):
     assert target[[3]].any()
 
 
-def test_live_rows_are_the_same(dataset):
+def test_live_rows_are_the_same(dataset, tmp_path):
     check(tuple(LiveRows(dataset, side, Encoder()) for side in ("source", "target")))
+    known, encoder, every = ["eng_Latn", "deu_Latn"], Encoder(), np.arange(len(ROWS))
+    stored = frozen_embeddings(dataset, Encoder(), "an encoder", tmp_path, languages=known)[0][every]
+    live = LiveRows(dataset, "source", encoder, languages=known)
+    np.testing.assert_allclose(live[every], stored, rtol=1e-3, atol=1e-3)
+    unknown = [n for n, row in enumerate(ROWS) if row["source_lang"] == "fra_Latn"]
+    assert live[unknown].shape == stored[unknown].shape and not live[unknown].any()
+    assert {lang for _, lang in encoder.seen} <= set(known)
 
 
 def test_a_wrong_number_of_vectors_is_an_error(dataset, tmp_path):

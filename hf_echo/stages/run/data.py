@@ -128,10 +128,11 @@ def embedded_sides(
     if not name:
         return {}
     encode, dataset = any_encoder(name), rows_of(stage).texts(dataset)
+    languages = needed.languages(config)
     if needed.role == "teacher" and args.live_teacher:
-        return {needed.role: tuple(LiveRows(dataset, side, encode) for side in needed.sides)}
+        return {needed.role: tuple(LiveRows(dataset, side, encode, languages=languages) for side in needed.sides)}
     key = f"{name} {fingerprint(name)}"
-    options = dict(normalize=needed.normalize, sides=needed.sides, languages=needed.languages(config))
+    options = dict(normalize=needed.normalize, sides=needed.sides, languages=languages)
     return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
 
+import hf_echo.stages.run.data as run_data
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.stages.run.data import embedded_sides
 from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import find_recipes
+from hf_echo.stages.run.recipe import STAGES, DataArguments, ModelArguments, find_recipes
 from hf_echo.stages.run.training import train_recipe
 
 pytestmark = pytest.mark.trains
@@ -57,6 +61,18 @@ def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
     results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
     assert results["stage"] == stage
     assert bool(list((place / "cache").glob("embeddings-*"))) == (stage == "decoder")
+
+
+def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch):
+    seen = set()
+    monkeypatch.setattr(
+        run_data, "any_encoder", lambda _: lambda texts, lang: seen.add(lang) or np.ones((len(texts), 4))
+    )
+    args = DataArguments(teacher="any", live_teacher=True)
+    config = SimpleNamespace(base_languages=["eng_Latn", "fra_Latn"])
+    source, target = embedded_sides(STAGES["extension"], ModelArguments(), args, config, toy.dataset())["teacher"]
+    assert source[range(20)].any(1).sum() == 10 and target[range(20)].any(1).all()
+    assert seen == {"eng_Latn", "fra_Latn"}
 
 
 @pytest.mark.parametrize(
