@@ -103,10 +103,8 @@ class SpeechTrainer(CoreTrainer):
     """
 
     def __init__(
-        self, model: EchoSpeechEncoder, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any = None, **kwargs
+        self, model: EchoSpeechEncoder, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs
     ):
-        if teacher is None:
-            raise ValueError("teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
         size, dim = model.config.embedding_size, teacher[0][[0]].shape[1]
         if size != dim:
             raise ValueError(f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size")
@@ -257,16 +255,15 @@ def layer_of(name: str) -> int:
     return int(found[1]) if found else -1
 
 
-def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any = None, **kwargs: Any):
+def build(model_args: Any, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs: Any):
     """The trainer with its model: a checkpoint, or a new one of `shape`, with a CTC head where one is trained."""
     if model_args.model_name_or_path:
         model = open_speech_encoder(model_args.model_name_or_path)
     else:
-        shape = {"embedding_size": teacher[0][[0]].shape[1]} if teacher is not None else {}
+        shape = {"embedding_size": teacher[0][[0]].shape[1]}
         model = EchoSpeechEncoder(new_config(shape | model_args.shape))
     model.config.languages = sorted({*(model.config.languages or []), *train_dataset.languages})
-    if teacher is not None:
-        scale_projection(model, teacher[0])
+    scale_projection(model, teacher[0])
     if args.ctc_weight and model.ctc is None:
         model.add_ctc(characters_of(label or "" for label in train_dataset.rows[args.ctc_labels]))
     return SpeechTrainer(model, args, train_dataset=train_dataset, teacher=teacher, **kwargs)
@@ -290,6 +287,7 @@ STAGE = Stage(
     SpeechConfig,
     SpeechTrainer,
     embedded=Embedded("teacher", the_teacher),
+    needs_teacher=True,
     rows=selected,
     build=build,
     data=SPEECH,

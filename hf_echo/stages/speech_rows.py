@@ -24,7 +24,7 @@ from ..utils.fingerprint import fingerprint
 from ..utils.speech_data import MAX_VOICES
 from .core.model_shape import check_activations
 from .core.plan import Start, count, memory, start_or_shape, with_total
-from .core.stage import Rows
+from .core.stage import Rows, load_with
 
 ENGLISH = "eng_Latn"
 OF_EXTRACTOR = ("features", "num_mel_bins", "stride")
@@ -45,14 +45,12 @@ class SpeechDev:
     """Speech to measure on, with the teacher's embeddings of its texts."""
 
     rows: Dataset
-    teacher: str | None
+    teacher: str
     cache_dir: str
 
     @cached_property
     def texts(self) -> tuple[np.ndarray, np.ndarray, list[str], list[str]]:
         """(rows, d) of the transcriptions and of the English (the transcription where there is none); the texts."""
-        if not self.teacher:
-            raise ValueError("teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
         texts, key = teacher_texts(self.rows), f"{self.teacher} {fingerprint(self.teacher)}"
         sides = frozen_embeddings(texts, any_encoder(self.teacher), key, self.cache_dir)
         own, english = (side[np.arange(len(self.rows))] for side in sides)
@@ -87,10 +85,7 @@ def speech_table(
 def load(args: Any) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a table of audio paths and texts, a folder, or a Hub name")
-    try:
-        rows = load_speech(args.train_data, **args.data_options)
-    except TypeError as error:  # an option that does not exist
-        raise ValueError(f"data_options: {str(error).replace('load_speech() ', '')}") from None
+    rows = load_with(load_speech, args.train_data, args.data_options)
     refuse_kept(rows, f"train_data {args.train_data}")
     return rows
 

@@ -69,7 +69,7 @@ class Stage:
         half_precision: train in bf16 where the CPU has it natively.
         learns: which part of the model has gradients: "model", "encoder" or "decoder".
         embedded: embeddings that the trainer needs beside the pairs.
-        needs_teacher: a recipe without `teacher` is refused; languages of the teacher are the base languages.
+        needs_teacher: a recipe without `teacher` is refused.
         rows: (dataset, data_args, config) -> the rows that the stage trains on; None takes all.
         build: (model_args, config, **what the trainer takes) -> trainer, for stages whose model is not an encoder with
             a decoder.
@@ -97,6 +97,14 @@ class Stage:
     size: Callable[[Any, Any], dict[str, Any]] | None = None
     data: Rows | None = None
     check_shape: Callable[[dict[str, Any]], None] | None = None
+
+
+def load_with(load: Callable[..., Any], name: str, options: dict[str, Any]) -> Any:
+    """`load` of the data of a recipe with its `data_options`."""
+    try:
+        return load(name, **options)
+    except TypeError as error:  # an option that does not exist
+        raise ValueError(f"data_options: {str(error).replace(f'{load.__name__}() ', '')}") from None
 
 
 def teacher(model_args: Any, data_args: Any) -> str | None:

@@ -16,7 +16,7 @@ from ...inference.embedding_store import LiveRows, frozen_embeddings
 from ...inference.encode import opening
 from ...utils.fingerprint import fingerprint
 from ..core.dev_sets import DevSet, check_dev_set
-from ..core.stage import Rows, Stage
+from ..core.stage import Rows, Stage, load_with
 from .model import load_tokenizer
 from .recipe import DataArguments, ModelArguments
 from .record import data_fingerprint
@@ -25,10 +25,7 @@ from .record import data_fingerprint
 def load_pairs(args: DataArguments) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a TSV, JSONL or Parquet file, a Hub name, or 'builtin'")
-    try:
-        return load_parallel(args.train_data, **args.data_options)
-    except TypeError as error:  # an option that does not exist
-        raise ValueError(f"data_options: {str(error).replace('load_parallel() ', '')}") from None
+    return load_with(load_parallel, args.train_data, args.data_options)
 
 
 def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
@@ -90,7 +87,7 @@ def rows_of(stage: Stage) -> Rows:
 
 
 def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Dataset) -> Dataset:
-    """The rows that the stage trains on. Sets `config.base_languages` of a stage with a teacher if it is empty."""
+    """The rows that the stage trains on. Sets `config.base_languages` to those of the teacher if it is empty."""
     if args.source_languages:
         wanted, every, column = set(args.source_languages), dataset, rows_of(stage).language_column
         dataset = dataset.filter(lambda lang: lang in wanted, input_columns=column)
@@ -99,19 +96,13 @@ def training_rows(stage: Stage, args: DataArguments, config: Any, dataset: Datas
                 f"source_languages: no row of {args.train_data} is from {', '.join(sorted(wanted))}; it holds "
                 f"{', '.join(sorted(set(every[column])))}"
             )
-    if stage.needs_teacher:
+    if hasattr(config, "base_languages"):
         config.base_languages = config.base_languages or teacher_languages(args.teacher)
     return stage.rows(dataset, args, config) if stage.rows else dataset
 
 
-def teacher_languages(name: str | None) -> list[str]:
-    """What an Echo checkpoint says it was trained on; nothing of other models.
-
-    Raises:
-        ValueError: no teacher is named.
-    """
-    if not name:
-        raise ValueError("teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
+def teacher_languages(name: str) -> list[str]:
+    """What an Echo checkpoint says it was trained on; nothing of other models."""
     with opening(name) as found:
         try:
             return getattr(AutoConfig.from_pretrained(found), "languages", None) or []

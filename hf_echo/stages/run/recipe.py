@@ -154,6 +154,8 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
             _with_name(f"{path}: {name}", language, code)
     if values.get("shape"):
         _with_name(str(path), STAGES[stage].check_shape or check_shape, values["shape"])
+    if STAGES[stage].needs_teacher and not values.get("teacher"):
+        raise ValueError(f"{path}: teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
     values.setdefault("use_cpu", not torch.cuda.is_available())
     values.setdefault("report_to", "none")
     check_report_to(f"{path}: report_to", values["report_to"])

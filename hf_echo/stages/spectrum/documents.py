@@ -15,7 +15,7 @@ from ...inference.embedding_store import frozen_embeddings
 from ...inference.encode import opening
 from ...modeling.configuration_spectrum import SpectrumConfig
 from ...utils.fingerprint import fingerprint
-from ..core.stage import Embedded, Rows
+from ..core.stage import Embedded, Rows, load_with
 
 BOE = (SpectrumConfig.boe_text, "eng_Latn")
 
@@ -46,10 +46,7 @@ def encoder(model_args: Any, data_args: Any) -> str:
 def _load(args: Any) -> Dataset:
     if not args.train_data:
         raise ValueError("train_data is missing: a JSONL or Parquet file of documents (sentences, lang)")
-    try:
-        return load_documents(args.train_data, **args.data_options)
-    except TypeError as error:
-        raise ValueError(f"data_options: {str(error).replace('load_documents() ', '')}") from None
+    return load_with(load_documents, args.train_data, args.data_options)
 
 
 def _load_dev(args: Any) -> dict[str, DevDocuments]:

@@ -58,6 +58,7 @@ from ...toy import SHAPE
         ({"shape": SHAPE | {"rms_norm_eps": "a"}}, "shape: .*rms_norm_eps"),
         ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),
         ({"optim": "adamm"}, "adamm"),
+        ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),
         ({"dev_data": {"a": 5}}, "dev_data.a is 5; it must be the path of a file"),
         ({"dev_data": {"a": {"path": "b"}}}, "dev_data.a is {'path': 'b'}; it must be the path of a file"),
         ({"stage": "contrastive", "margin_space": "cosin"}, "margin_space is 'cosin'; it must be one of cosine, logit"),
