@@ -103,4 +103,10 @@ class ContrastiveTrainer(TranslationTrainer):
         )
 
 
-STAGE = Stage("contrastive", ContrastiveConfig, ContrastiveTrainer, embedded=Embedded("guide", guide, normalize=True))
+STAGE = Stage(
+    "contrastive",
+    ContrastiveConfig,
+    ContrastiveTrainer,
+    embedded=Embedded("guide", guide, normalize=True),
+    reads=("guide",),
+)

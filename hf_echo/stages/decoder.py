@@ -74,4 +74,5 @@ STAGE = Stage(
     DecoderTrainer,
     learns="decoder",
     embedded=Embedded("embeddings", own_encoder, sides=("source",)),
+    reads=("cache_embeddings",),
 )

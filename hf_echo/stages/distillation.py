@@ -78,6 +78,7 @@ STAGE = Stage(
     DistillationTrainer,
     learns="encoder",
     embedded=Embedded("teacher", the_teacher, sides=("source",)),
+    reads=("teacher", "live_teacher", "temperature"),
     needs_teacher=True,
     rows=base_sentences,
 )

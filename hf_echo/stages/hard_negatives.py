@@ -89,5 +89,6 @@ STAGE = Stage(
     HardNegativesConfig,
     HardNegativesTrainer,
     embedded=Embedded("guide", guide, normalize=True),
+    reads=("guide", "rule_negatives", "rule_negatives_limit"),
     rows=rows_with_negatives,
 )

@@ -287,6 +287,7 @@ STAGE = Stage(
     SpeechConfig,
     SpeechTrainer,
     embedded=Embedded("teacher", the_teacher),
+    reads=("teacher", "live_teacher"),
     needs_teacher=True,
     rows=selected,
     build=build,

@@ -202,6 +202,7 @@ STAGE = Stage(
     StaticTrainer,
     half_precision=False,
     embedded=Embedded("teacher", teacher, sides=("target",)),
+    reads=("teacher", "live_teacher"),
     build=build,
     finished=finished,
     plan=plan,

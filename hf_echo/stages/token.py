@@ -56,6 +56,7 @@ STAGE = Stage(
     TokenTrainer,
     learns="encoder",
     embedded=Embedded("teacher", teacher),
+    reads=("teacher", "live_teacher", "temperature"),
     needs_teacher=True,
     rows=resampled,
 )

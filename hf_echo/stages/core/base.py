@@ -26,6 +26,22 @@ from .cpu_attention import float32_attention
 from .cpu_memory import EVERY, give_back_memory
 from .dev_sets import DevSet, evaluate_sets
 
+# Of transformers' own batches, loss and evaluation, whose place CoreTrainer's take.
+UNREAD = {
+    "auto_find_batch_size",
+    "bf16_full_eval",
+    "data_seed",
+    "dataloader_drop_last",
+    "eval_accumulation_steps",
+    "fp16_full_eval",
+    "label_smoothing_factor",
+    "length_column_name",
+    "per_device_eval_batch_size",
+    "per_device_train_batch_size",
+    "prediction_loss_only",
+    "train_sampling_strategy",
+}
+
 
 @dataclass
 class CoreConfig(TrainingArguments):

@@ -69,6 +69,7 @@ class Stage:
         half_precision: train in bf16 where the CPU has it natively.
         learns: which part of the model has gradients: "model", "encoder" or "decoder".
         embedded: embeddings that the trainer needs beside the pairs.
+        reads: of the fields of a recipe's data those that not every stage reads, and this one does.
         needs_teacher: a recipe without `teacher` is refused.
         rows: (dataset, data_args, config) -> the rows that the stage trains on; None takes all.
         build: (model_args, config, **what the trainer takes) -> trainer, for stages whose model is not an encoder with
@@ -89,6 +90,7 @@ class Stage:
     half_precision: bool = True
     learns: str = "model"
     embedded: Embedded | None = None
+    reads: tuple[str, ...] = ()
     needs_teacher: bool = False
     rows: Callable[..., Any] | None = None
     build: Callable[..., Any] | None = None

@@ -14,6 +14,7 @@ from transformers import HfArgumentParser
 from ...languages import language
 from ...modeling.precision_echo import bf16_is_faster
 from ...utils.did_you_mean import did_you_mean
+from ..core.base import UNREAD
 from ..core.model_shape import check_shape
 from ..table import STAGES
 
@@ -140,6 +141,11 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
         raise ValueError(f"{path}: field {renamed[0]!r} is now called {RENAMED_FIELDS[renamed[0]]!r}")
     null = {name: None for name, value in values.items() if value is None and name in _optional(kinds)}
     values = null | checked_fields(path, {name: value for name, value in values.items() if name not in null}, known)
+    for name in sorted(unread_fields(stage) & set(values)):
+        if values[name] != known[name].default:
+            readers = ", ".join(other for other in STAGES if name in STAGES[other].reads)
+            advice = f"stages that read it: {readers}" if readers else "no stage does (batches: max_tokens, max_rows)"
+            raise ValueError(f"{path}: stage {stage!r} does not read {name}; {advice}")
     rows = STAGES[stage].data
     grouped = [name for name in ("language_batches", "neighbour_groups") if values.get(name)]
     if grouped and rows:
@@ -164,6 +170,12 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     fast = values["use_cpu"] and STAGES[stage].half_precision and bf16_is_faster()
     native = {"bf16": fast and not values.get("fp16")}
     return stage, *_parsed(path, kinds, native | defaults_for_log(values) | values), values
+
+
+def unread_fields(stage: str | None) -> set[str]:
+    """Fields that a recipe of the stage could have, and that would change nothing."""
+    some = {name for other in STAGES.values() for name in other.reads}
+    return UNREAD | some - set(STAGES[stage].reads if stage in STAGES else some)
 
 
 def _optional(kinds: tuple) -> set[str]:

@@ -20,6 +20,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
 from ...utils.files import check_output, write_whole
 from ...utils.hub import snapshot
+from .recipe import unread_fields
 
 logger = logging.getLogger(__name__)
 
@@ -253,6 +254,7 @@ def check_output_folder(out: Path) -> None:
 def _settings(run: Mapping[str, Any], free: set[str]) -> dict:
     """What decides the result, of a run and of the runs that it started from (of which no setting is free)."""
     values = BEFORE | run["values"]
+    free = free | unread_fields(run.get("stage"))
     plateau = values.get("lr_scheduler_type") == "reduce_lr_on_plateau"
     if LENGTH <= free and not (values["load_best_model_at_end"] or plateau):
         free = free | MEASURED

@@ -11,7 +11,7 @@ from ...utils.did_you_mean import did_you_mean
 from ..operations.table import OPERATIONS
 from ..table import STAGES
 from .operation import is_operation, read_operation
-from .recipe import DataArguments, ModelArguments, find_recipes, read_recipe, read_values
+from .recipe import DataArguments, ModelArguments, find_recipes, read_recipe, read_values, unread_fields
 
 
 def output_dir(path: Path, overrides: dict[str, Any] | None = None) -> str:
@@ -22,14 +22,15 @@ def output_dir(path: Path, overrides: dict[str, Any] | None = None) -> str:
 
 
 def step_fields(path: Path) -> set[str]:
-    """The fields that a recipe may have, by its stage or operation."""
+    """The fields that a recipe may have, and that its stage or operation reads."""
     values = read_values(path)
     if "operation" in values:
         operation = OPERATIONS.get(str(values["operation"]))  # whatever the file holds there
         return set(operation.fields()) if operation else set()
-    stage = STAGES.get(str(values.get("stage")))
+    name = str(values.get("stage"))
+    stage = STAGES.get(name)
     kinds = (ModelArguments, DataArguments, *((stage.config,) if stage else ()))
-    return {f.name for kind in kinds for f in fields(kind) if f.init} | {"stage"}
+    return {f.name for kind in kinds for f in fields(kind) if f.init} - unread_fields(name) | {"stage"}
 
 
 def known_overrides(path: Path, overrides: dict[str, Any]) -> dict[str, Any]:

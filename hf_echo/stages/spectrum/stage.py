@@ -28,6 +28,7 @@ def spectrum_stage(
         config,
         trainer,
         embedded=EMBEDDED,
+        reads=("teacher",),
         build=build,
         data=DOCUMENTS,
         check_shape=check_shape,

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.recipe import STAGES, _checked, find_recipes, read_recipe
+from hf_echo.stages.run.steps import known_overrides
 from hf_echo.stages.run.training import train_recipe
 
 from ...toy import SHAPE
@@ -58,13 +59,29 @@ from ...toy import SHAPE
         ({"shape": SHAPE | {"rms_norm_eps": "a"}}, "shape: .*rms_norm_eps"),
         ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),
         ({"optim": "adamm"}, "adamm"),
+        (
+            {"temperature": 0.6},
+            "stage 'seq2seq' does not read temperature; stages that read it: distillation, extension",
+        ),
+        ({"rule_negatives": 3}, "does not read rule_negatives; stages that read it: hard_negatives$"),
+        (
+            {"per_device_train_batch_size": 9},
+            r"does not read per_device_train_batch_size; no stage does \(batches: max_",
+        ),
+        ({"label_smoothing_factor": 0.1}, "stage 'seq2seq' does not read label_smoothing_factor; no stage does"),
         ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),
         ({"dev_data": {"a": 5}}, "dev_data.a is 5; it must be the path of a file"),
         ({"dev_data": {"a": {"path": "b"}}}, "dev_data.a is {'path': 'b'}; it must be the path of a file"),
         ({"stage": "contrastive", "margin_space": "cosin"}, "margin_space is 'cosin'; it must be one of cosine, logit"),
         ({"stage": "contrastive", "logit_scale": 0}, "logit_scale must be above 0 and finite, not 0"),
-        ({"stage": "token", "similarity_scale": -1}, "similarity_scale must be above 0 and finite, not -1"),
-        ({"stage": "extension", "new_logit_scale": math.nan}, "new_logit_scale must be above 0 and finite, not nan"),
+        (
+            {"stage": "token", "teacher": "t", "similarity_scale": -1},
+            "similarity_scale must be above 0 and finite, not -1",
+        ),
+        (
+            {"stage": "extension", "teacher": "t", "new_logit_scale": math.nan},
+            "new_logit_scale must be above 0 and finite, not nan",
+        ),
         ({"stage": "hard_negatives", "max_negatives": 0}, "max_negatives must be at least 1, not 0"),
         ({"stage": "hard_negatives", "gamma": 1.5}, "gamma must be from 0 to 1, not 1.5"),
         ({"stage": "static", "gamma": -0.5}, "gamma must be from 0 to 1, not -0.5"),
@@ -110,6 +127,12 @@ def test_dev_data_that_cannot_be_measured_are_refused_before_training(recipe, pl
     with pytest.raises(ValueError, match=f"{message}$"):
         train_recipe(path)
     assert not (place / "a" / "recipe.json").exists()
+
+
+def test_overrides_of_a_folder_reach_the_steps_that_read_them(recipe, place):
+    paths = [recipe("1_a"), recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={})]
+    assert [list(known_overrides(path, {"guide": "x", "seed": 3})) for path in paths] == [["seed"], ["guide", "seed"]]
+    assert read_recipe(paths[0], {"guide": None})[2].guide is None  # what changes nothing is not refused
 
 
 # Evaluation and log
@@ -216,7 +239,7 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
         ({"dev_data": {"toy": "no/dev.parquet"}}, "dev_data.toy: .*no/dev.parquet"),
         ({"model_name_or_path": "no/base/here"}, "model_name_or_path: no folder no/base/here"),
         ({"static_embeddings": "no/static/here"}, "static_embeddings: no folder no/static/here"),
-        ({"teacher": "no/teacher/here"}, "teacher: no folder"),
+        ({"stage": "distillation", "teacher": "no/teacher/here"}, "teacher: no folder"),
         ({"output_dir": "FILE"}, "output_dir: .*is a file"),
     ],
 )
