@@ -38,7 +38,7 @@ class SonarTokenizer(EchoTokenizer):
         if lang is None or isinstance(lang, str):
             lang = [lang] * len(texts)
         if len(lang) != len(texts):
-            raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one a text")
+            raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one for each text")
         check_texts(texts)
         for code in set(lang):
             self._language_id(code)

@@ -15,7 +15,7 @@ from .core.translation import TranslationConfig, TranslationTrainer
 
 @dataclass
 class ContrastiveConfig(TranslationConfig):
-    """OS 5: 10k steps, lr 3e-4, 6k tokens a device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
+    """OS 5: 10k steps, lr 3e-4, 6k tokens per device, m 0.3, scale 100, r 0.5, alpha 0.05, beta 1."""
 
     learning_rate: float = field(default=3e-4, metadata={"help": "AdamW's initial learning rate"})
     max_tokens: int = field(

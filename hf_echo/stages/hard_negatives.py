@@ -14,13 +14,13 @@ from .core.stage import Embedded, Stage, guide
 
 @dataclass
 class HardNegativesConfig(ContrastiveConfig):
-    """OS 5: 15k steps, lr 1e-5, 5 negatives, 1.2k tokens a device, gamma 0.8."""
+    """OS 5: 15k steps, lr 1e-5, 5 negatives, 1.2k tokens per device, gamma 0.8."""
 
     learning_rate: float = field(default=1e-5, metadata={"help": "AdamW's initial learning rate"})
     max_tokens: int = field(
         default=1200, metadata={"help": "padded tokens of a batch on one device, all sides together"}
     )
-    max_negatives: int = field(default=5, metadata={"help": "hard negatives a source sentence"})
+    max_negatives: int = field(default=5, metadata={"help": "hard negatives of each source sentence"})
     gamma: float = field(default=0.8, metadata={"help": "weight of the hard negatives in OS Eq. 5"})
 
     def __post_init__(self):
@@ -68,7 +68,10 @@ class HardNegativesTrainer(ContrastiveTrainer):
 
 
 def rows_with_negatives(dataset: Any, data_args: Any, args: HardNegativesConfig) -> Any:
-    """The rows that have hard negatives, in the data or made by rule for English targets (`rule_negatives`)."""
+    """All rows; with `rule_negatives` those into English for which the rules make hard negatives.
+
+    These replace the hard negatives of the data.
+    """
     if not data_args.rule_negatives:
         return dataset
     from ..synthesis import hard_negatives_for

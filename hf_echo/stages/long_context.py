@@ -12,7 +12,7 @@ from .core.text import TextConfig
 
 @dataclass
 class LongContextConfig(TextConfig):
-    """OS 10.2: 9k steps, 128 pairs a batch, lr 1e-5, 900 steps of warm-up, scale 20."""
+    """OS 10.2: 9k steps, 128 pairs in a batch, lr 1e-5, 900 steps of warm-up, scale 20."""
 
     learning_rate: float = field(default=1e-5, metadata={"help": "AdamW's initial learning rate"})
     warmup_steps: float = field(default=900, metadata={"help": "steps of linear warm-up"})

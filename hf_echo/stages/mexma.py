@@ -1,7 +1,7 @@
 """MEXMA: align sentences, and predict masked tokens of one language with the sentence vector of the other.
 
-One encoder makes four passes a step: both texts of a pair, clean and masked. Every row of the paper's ablation (Table
-11) is a switch, as is the contrastive alignment of Table 6; `MexmaConfig` names them.
+One encoder makes four passes in each step: both texts of a pair, clean and masked. Every row of the paper's ablation
+(Table 11) is a switch, as is the contrastive alignment of Table 6; `MexmaConfig` names them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MexmaConfig(ClsConfig):
         if not self.unmasking_weight and self.alignment == "masked":
             raise ValueError("alignment=masked needs masked texts: set unmasking_weight above 0, or alignment=clean")
         if self.koleo_weight and self.max_rows == 1:
-            raise ValueError("koleo_weight needs at least two pairs a batch: set max_rows above 1, or koleo_weight=0")
+            raise ValueError("koleo_weight needs at least two pairs per batch: set max_rows above 1, or koleo_weight=0")
 
 
 class Mexma(ClsModel):
@@ -95,7 +95,7 @@ class Mexma(ClsModel):
     ) -> dict[str, torch.Tensor]:
         """`source`, `target`: (n, d) clean embeddings; `masked_source`, `masked_target`; and the unmasking losses.
 
-        Not symmetric: only the loss `unmasking`, of one masked text a pair with the other's embedding.
+        Not symmetric: only the loss `unmasking`, of one masked text of each pair with the embedding of the other text.
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         if not symmetric:

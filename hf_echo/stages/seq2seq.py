@@ -10,7 +10,7 @@ from .core.translation import TranslationConfig, TranslationTrainer, require_tra
 
 @dataclass
 class Seq2SeqConfig(TranslationConfig):
-    """OS 5: 100k steps, lr 4e-4, 2k warm-up, 8192 tokens a device."""
+    """OS 5: 100k steps, lr 4e-4, 2k warm-up, 8192 tokens per device."""
 
     def __post_init__(self):
         super().__post_init__()

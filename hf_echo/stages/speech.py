@@ -31,7 +31,7 @@ AUDIO_INPUTS = ("input_values", "input_features")
 
 @dataclass
 class SpeechConfig(CoreConfig):
-    """OS 5: Adam, 8k steps of warm-up, lr 1e-4, 200k steps, 13.3 hours a step; what is printed nowhere is ours."""
+    """OS 5: Adam, 8k steps of warm-up, lr 1e-4, 200k steps, 13.3 hours per step; what is printed nowhere is ours."""
 
     max_seconds: float = field(default=120.0, metadata={"help": "padded seconds of audio of a batch on one device"})
     max_rows: int | None = field(default=None, metadata={"help": "rows of a batch on one device, no limit by default"})

@@ -238,6 +238,6 @@ def size(config: EchoSpeechConfig, args: Any) -> dict[str, Any]:
     seconds = args.max_seconds * args.world_size * args.gradient_accumulation_steps
     return {
         "parameters": parameters,
-        "batches": {"seconds a device": args.max_seconds, "hours a step": seconds / 3600},
+        "batches": {"seconds per device": args.max_seconds, "hours per step": seconds / 3600},
         "memory_gib": memory(parameters["total"], parameters["total"]),
     }

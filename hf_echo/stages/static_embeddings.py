@@ -64,7 +64,7 @@ class StaticEmbeddings(nn.Module):
 
     @torch.no_grad()
     def weighted(self) -> torch.Tensor:
-        """(vocab, dim), all folded into one vector a token."""
+        """(vocab, dim), all folded into one vector per token."""
         return self.vectors(torch.arange(len(self.log_weight), device=self.log_weight.device))
 
 

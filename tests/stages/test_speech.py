@@ -296,7 +296,7 @@ def test_recipes_of_the_package_are_described(monkeypatch, tmp_path):
         assert all("train_data" in line or "dev_data" in line for line in report["problems"])
     report = dry_run(large[0], journey=large)
     assert report["parameters"]["audio"] == pytest.approx(3.05e9, rel=0.03)
-    assert report["batches"]["hours a step"] * 128 == pytest.approx(13.3, abs=0.01)
+    assert report["batches"]["hours per step"] * 128 == pytest.approx(13.3, abs=0.01)
 
 
 def test_steps_of_speech_whisper_follow_each_other(monkeypatch, tmp_path):

@@ -46,7 +46,8 @@ def write_speech_encoder(
     with write_folder(out) as folder:
         model.save_pretrained(folder)
         extractor.save_pretrained(folder)
-        settings = {"embedding_size": embedding_size, "pooler_layers": pooler_layers, "seed": seed, "licence": licence}
+        settings = {"embedding_size": embedding_size, "pooler_layers": pooler_layers, "pooler_heads": pooler_heads}
+        settings |= {"seed": seed, "licence": licence}
         write_lineage(folder, operation, settings, parents={"source": source}, output_dir=out)
         write_checkpoint_card(folder)
     return Path(out)

@@ -228,7 +228,7 @@ class CoreTrainer(Trainer):
         self._tokens += self.count_tokens(inputs)
         parts, weights = self.loss_parts(model, inputs)
         if self.args.world_size > 1:  # ranks hold different numbers of items; a mean is over all of them
-            # One exchange a part: which sizes are equal may differ between ranks, and all must take part in each.
+            # One exchange per part: which sizes are equal may differ between ranks, and all must take part in each.
             device, rows, sizes = inputs["index"].device, len(inputs["index"]), self.part_sizes(inputs)
             parts = {name: part * rank_weight(sizes.get(name, rows), device) for name, part in parts.items()}
         for name, part in parts.items():

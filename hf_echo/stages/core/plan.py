@@ -79,10 +79,10 @@ def with_total(parameters: dict[str, int]) -> dict[str, int]:
 
 def batches(args: Any) -> dict[str, int]:
     return {
-        "tokens a device": args.max_tokens,
+        "tokens per device": args.max_tokens,
         "devices": args.world_size,
         "accumulation": args.gradient_accumulation_steps,
-        "tokens a step": args.max_tokens * args.world_size * args.gradient_accumulation_steps,
+        "tokens per step": args.max_tokens * args.world_size * args.gradient_accumulation_steps,
     }
 
 

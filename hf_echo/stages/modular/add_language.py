@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class LanguageTraining:
-    """How a language is trained: the settings of the paper (B.2), which names no learning rate for the MLM."""
+    """How a language is trained: as in the paper (B.2), except `mlm_learning_rate`, which it does not name."""
 
     vocab_size: int = field(default=50_048, metadata={"help": "tokens of the language's vocabulary"})
     mlm_steps: int = field(default=200_000, metadata={"help": "steps of masked language modelling"})

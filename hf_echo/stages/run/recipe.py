@@ -55,7 +55,7 @@ class DataArguments:
     dev_data: dict = field(default_factory=dict, metadata={"help": "name: n-way file, or 'builtin'"})
     rule_negatives: int = field(default=0, metadata={"help": "hard negatives by rule for each English target"})
     rule_negatives_limit: int | None = field(default=None, metadata={"help": "on this many pairs, chosen by the seed"})
-    dev_negatives: int = field(default=5, metadata={"help": "hard negatives a dev sentence for xsim++, 0 for none"})
+    dev_negatives: int = field(default=5, metadata={"help": "hard negatives per dev sentence for xsim++, 0 for none"})
     guide: str | None = field(default=None, metadata={"help": "SentenceTransformer or Echo checkpoint for OS Eq. 3"})
     language_batches: bool = field(
         default=False,

@@ -319,7 +319,7 @@ def test_dry_run_of_large(recipe, monkeypatch):
     assert memory["weights"] == pytest.approx(4 * parts["total"] / 2**30)
     assert memory["gradients and AdamW"] == pytest.approx(3 * memory["weights"])
     assert memory["total"] == pytest.approx(sum(v for k, v in memory.items() if k != "total"))
-    assert report["steps"] == 100_000 and report["batches"]["tokens a step"] == 8192 and "data" not in report
+    assert report["steps"] == 100_000 and report["batches"]["tokens per step"] == 8192 and "data" not in report
 
 
 def test_dry_run_of_other_stages(recipe, place, toy):
