@@ -296,9 +296,8 @@ def test_package_recipes_are_valid():
         (read_operation if is_operation(path) else read_recipe)(path)
 
 
-def test_dry_run_of_large(recipe, monkeypatch):
+def test_dry_run_of_large(recipe):
     """No data, no tokenizer, no weights: sizes of OS section 5 from the shape of OS Table 36."""
-    monkeypatch.setattr("hf_echo.stages.run.data.load_parallel", None)
     steps = dict(max_steps=100_000, learning_rate=4e-4, warmup_steps=2000, max_tokens=8192)
     path = recipe("large", train_data="corpus/of/200/languages", vocab_size=256_232, shape=LARGE, **steps)
     report = dry_run(path)
