@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ..modeling import EchoEncoder
+from .rewrite import scale_layers
 
 RMS = 4.0  # of scaled vectors; the largest value of the format is 448
 FORMAT = torch.float8_e4m3fn
@@ -29,9 +30,7 @@ def scale_tokens(encoder: EchoEncoder) -> float:
     vectors = encoder.embed_tokens.weight
     scale = 2.0 ** math.floor(math.log2(RMS / float(vectors.float().square().mean().sqrt())))
     vectors.mul_(scale)
-    for layer in encoder.layers:
-        layer.self_attn.o_proj.weight.mul_(scale)
-        layer.mlp.down_proj.weight.mul_(scale)
+    scale_layers(encoder, scale)
     if not encoder.config.final_norm:
         encoder.projection.weight.div_(scale)
     return scale

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..modeling import EchoEncoder
-from .rewrite import encoder_of, open_checkpoint, open_text_or_speech, save_changed
+from .rewrite import encoder_of, open_checkpoint, open_text_or_speech, save_changed, scale_layers
 
 
 def interpolate_layers(encoder: EchoEncoder, share: float) -> EchoEncoder:
@@ -26,10 +26,7 @@ def interpolate_layers(encoder: EchoEncoder, share: float) -> EchoEncoder:
     check_share(share)
     if not len(encoder.layers):
         raise ValueError("this encoder is static embeddings: it has no layers to interpolate with")
-    with torch.no_grad():
-        for layer in encoder.layers:
-            layer.self_attn.o_proj.weight.mul_(share)
-            layer.mlp.down_proj.weight.mul_(share)
+    scale_layers(encoder, share)
     return encoder
 
 

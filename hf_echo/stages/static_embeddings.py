@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..checkpoints.rewrite import scale_layers
 from ..data.collators import TranslationCollator
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation
 
@@ -142,9 +143,7 @@ def start_from_static(model: EchoForTranslation, static: EchoEncoder) -> EchoFor
         lift = max(1.0, LEAST_RMS / float(vectors.square().mean().sqrt()))
         encoder.embed_tokens.weight.copy_(vectors * lift)
         encoder.projection.weight.copy_(static.projection.weight / lift)
-        for layer in encoder.layers:
-            layer.self_attn.o_proj.weight.zero_()
-            layer.mlp.down_proj.weight.zero_()
+        scale_layers(encoder, 0)
         vectors = vectors[: model.config.decoder.vocab_size]
         if decoder.embed_tokens.weight.shape == vectors.shape:
             unit = F.normalize(vectors, dim=1) * model.config.initializer_range * vectors.shape[1] ** 0.5

@@ -19,9 +19,13 @@ def embeddings(encoder, tokenizer):
         return encoder.eval()(**tokenizer(TEXTS, padding=True, return_tensors="pt")).sentence_embedding.float()
 
 
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("final_norm", [False, True])
-def test_scaling_changes_no_embedding(toy, toy_tokenizer, final_norm):
-    encoder = toy.make_model(toy_tokenizer, final_norm=final_norm).encoder
+def test_scaling_changes_no_embedding(toy, toy_tokenizer, final_norm, bias):
+    encoder = toy.make_model(toy_tokenizer, final_norm=final_norm, attention_bias=bias, mlp_bias=bias).encoder
+    for name, weight in encoder.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(weight, std=0.02)
     before = embeddings(encoder, toy_tokenizer)
     scale = scale_tokens(encoder)
     assert scale > 1 and 2 <= float(encoder.embed_tokens.weight.detach().square().mean().sqrt()) <= 4

@@ -63,6 +63,22 @@ def test_one_layer_is_scaled_exactly(toy, toy_tokenizer):
     np.testing.assert_allclose(half, (whole + static) / 2, atol=1e-6)
 
 
+def test_biases_are_scaled_with_the_weights(toy, toy_tokenizer):
+    """The same as to scale the output of each branch."""
+    torch.manual_seed(2)
+    model = toy.make_model(toy_tokenizer, **AS_STATIC, attention_bias=True, mlp_bias=True, num_hidden_layers=2).eval()
+    for weight in model.encoder.layers.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    branches = [linear for layer in model.encoder.layers for linear in (layer.self_attn.o_proj, layer.mlp.down_proj)]
+    hooks = [linear.register_forward_hook(lambda module, inputs, output: 0.25 * output) for linear in branches]
+    want = vectors(model, toy_tokenizer)
+    for hook in hooks:
+        hook.remove()
+    np.testing.assert_allclose(
+        vectors_of(interpolate_layers(model.encoder, 0.25), model, toy_tokenizer), want, atol=1e-5
+    )
+
+
 def test_checkpoint(model, toy_tokenizer, tmp_path, run):
     """The folder of the command opens, its decoder untouched, and says what was done."""
     source, out = tmp_path / "in", tmp_path / "out"

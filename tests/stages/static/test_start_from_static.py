@@ -19,9 +19,13 @@ STATIC = dict(hidden_size=16, embedding_size=16, head_dim=8, pooling="mean", fin
 TEXTS = ["un chat rouge dort.", "", "one two <SEP> nine", "Кот!  спит", "zebra 12 ∑ éèê 猫", "a" * 40]
 
 
-def test_start_from_static(static, toy, toy_tokenizer):
+@pytest.mark.parametrize("bias", [False, True])
+def test_start_from_static(static, toy, toy_tokenizer, bias):
     """Before a step is trained the encoder is the static, for any text; each layer can learn."""
-    model = toy.make_model(toy_tokenizer, **STATIC)
+    model = toy.make_model(toy_tokenizer, **STATIC, attention_bias=bias, mlp_bias=bias)
+    for name, weight in model.encoder.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(weight)
     teacher = static_encoder(static, toy_tokenizer)
     assert start_from_static(model, teacher) is model
     rng = np.random.default_rng(0)
