@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..modeling import EchoEncoder, EchoSpeechEncoder
 from .interpolate import check_share, interpolate_weights
-from .rewrite import open_text_or_speech, save_changed
+from .rewrite import open_both, open_text_or_speech, save_changed
 
 PARTS = ("model", "encoder", "decoder")
 
@@ -21,7 +21,7 @@ def average_checkpoints(
     """Save (1 - share) * model + share * other in `out`, with the tokenizer or feature extractor of `model`.
 
     Args:
-        model, other: folders of encoders, training checkpoints or speech encoders of the same shape.
+        model, other: folders of encoders, training checkpoints, releases or speech encoders of the same shape.
         share: weight of `other`, 0..1.
         part: "model" averages all weights; "encoder" or "decoder" only these, the rest is that of `model`.
 
@@ -31,7 +31,7 @@ def average_checkpoints(
     check_share(share)
     if part not in PARTS:
         raise ValueError(f"part must be one of {', '.join(PARTS)}, not {part!r}")
-    opened, second = open_text_or_speech(model), open_text_or_speech(other)
+    opened, second = open_both(model, other) if part == "model" else map(open_text_or_speech, (model, other))
     sides = [_part(opened, part, model), _part(second, part, other)]
     if type(sides[0]) is not type(sides[1]):
         speech = EchoSpeechEncoder in map(type, sides)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..modeling import EchoEncoder
-from .rewrite import encoder_of, open_checkpoint, open_text_or_speech, save_changed, scale_layers
+from .rewrite import encoder_of, open_both, open_checkpoint, save_changed, scale_layers
 
 
 def interpolate_layers(encoder: EchoEncoder, share: float) -> EchoEncoder:
@@ -63,7 +63,7 @@ def interpolate_checkpoint(
     """Take a point between a checkpoint's start (share 0) and the checkpoint itself (share 1); save it in `out`.
 
     Args:
-        model: folder of an encoder or a training checkpoint; with `start`, of a speech encoder too.
+        model: folder of an encoder, a training checkpoint or a release; with `start`, of a speech encoder too.
         start: the checkpoint before finetuning, of the same shape. Without it, the start is the model without its
             layers: only their outputs are scaled (:func:`interpolate_layers`).
     """
@@ -72,7 +72,7 @@ def interpolate_checkpoint(
         opened = open_checkpoint(model)
         interpolate_layers(encoder_of(opened), share)
     else:
-        opened = open_text_or_speech(model)
-        interpolate_weights(opened, open_text_or_speech(start), 1 - share)
+        opened, before = open_both(model, start)
+        interpolate_weights(opened, before, 1 - share)
     parents = {"model": model} | ({"start": start} if start else {})
     return save_changed(opened, out, "interpolate", {"share": share}, parents=parents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,17 +10,21 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoTokenizer
+from transformers.utils import has_file
 
 from ..inference.encode import opening
 from ..inference.encode_speech import open_extractor
 from ..modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoSpeechConfig, EchoSpeechEncoder
+from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 from ..utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
 
+logger = logging.getLogger(__name__)
+
 
 def open_checkpoint(model: str | Path) -> EchoEncoder | EchoForTranslation:
-    """An encoder or a training checkpoint in fp32; an operation changes it in place.
+    """An encoder, a training checkpoint or a release, in fp32; an operation changes it in place.
 
     Raises:
         FileNotFoundError: no such folder or Hub name.
@@ -38,10 +43,32 @@ def open_text_or_speech(model: str | Path) -> EchoEncoder | EchoForTranslation |
         if isinstance(config, EchoSpeechConfig):
             kind = EchoSpeechEncoder
         elif isinstance(config, EchoConfig):
-            kind = EchoEncoder if config.decoder is None else EchoForTranslation
+            kind = EchoEncoder if config.decoder is None and not is_release(place) else EchoForTranslation
         else:
             raise ValueError(f"{model} is a model of type {config.model_type!r}, not an Echo checkpoint")
         return kind.from_pretrained(place, dtype=torch.float32).eval()
+
+
+def is_release(name: str | Path) -> bool:
+    """Whether a folder or Hub name has its decoder in a folder of its own."""
+    with opening(name) as place:
+        return has_file(place, f"{DECODER_FOLDER}/config.json")
+
+
+def leave_decoder_out(name: str | Path, opened: EchoForTranslation, reason: str) -> EchoEncoder:
+    """The encoder of a release, with a warning."""
+    logger.warning("the decoder of %s is left out: %s", name, reason)
+    return opened.encoder
+
+
+def open_both(model: str | Path, other: str | Path) -> list[EchoEncoder | EchoForTranslation | EchoSpeechEncoder]:
+    """Two checkpoints to mix. A decoder that only one of them has, and as a release, is left out."""
+    names, opened = (model, other), [open_text_or_speech(model), open_text_or_speech(other)]
+    for own, partner in ((0, 1), (1, 0)):
+        if isinstance(opened[own], EchoForTranslation) and isinstance(opened[partner], EchoEncoder):
+            if is_release(names[own]):
+                opened[own] = leave_decoder_out(names[own], opened[own], f"{names[partner]} has none to mix it with")
+    return opened
 
 
 def encoder_of(model: EchoEncoder | EchoForTranslation) -> EchoEncoder:
@@ -69,17 +96,23 @@ def save_changed(
 ) -> Path:
     """Save a model with the tokenizer or the feature extractor of its first parent and its lineage.
 
-    A speech encoder keeps what its parents say about their recordings. The folder is written whole.
+    A release stays one, with its decoder. A speech encoder keeps what its parents say about their recordings. The
+    folder is written whole.
     """
     out, first, heard = Path(out), next(iter(parents.values())), {}
+    save = changed.save_pretrained
     if isinstance(changed, EchoSpeechEncoder):
+        if is_release(first):
+            logger.warning("the decoder of %s is left out: hf-echo release --decoder adds it again", first)
         processor = open_extractor(first)
         heard = merge_speech_data(read_speech_data(name) for name in parents.values())
     else:
         with opening(first) as place:
             processor = AutoTokenizer.from_pretrained(place)
+        if isinstance(changed, EchoForTranslation) and is_release(first):
+            save = changed.save_release
     with write_folder(out) as folder:
-        changed.save_pretrained(folder)
+        save(folder)
         processor.save_pretrained(folder)
         write_speech_data(folder, heard)
         write_lineage(folder, operation, values, parents=parents, data=data, results=results, output_dir=out)
@@ -96,12 +129,15 @@ def rewrite_checkpoint(
     data: Mapping[str, str | Path | None] | None = None,
     results: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Open an encoder or a training checkpoint, `change` its encoder in place, and save it in another folder.
+    """Open a checkpoint (encoder, training or release), `change` its encoder in place, and save it in another folder.
 
-    A decoder is kept as it is: it has to be finetuned on the new space. `operation`, `values`, `data` (the files that
-    `change` reads) and `results` (with the seconds of the change) go into the lineage, see `hf_echo.utils.lineage`.
+    The decoder of a training checkpoint is kept as it is: it has to be finetuned on the new space. That of a release,
+    which is there to be used, is left out. `operation`, `values`, `data` (the files that `change` reads) and `results`
+    (with the seconds of the change) go into the lineage, see `hf_echo.utils.lineage`.
     """
     opened, start = open_checkpoint(model), time.time()
+    if is_release(model):
+        opened = leave_decoder_out(model, opened, f"it does not read the space that {operation} makes")
     change(encoder_of(opened))
     results = {**(results or {}), "seconds": round(time.time() - start, 1)}
     return save_changed(opened, out, operation, values, parents={"model": model}, data=data, results=results)

@@ -89,9 +89,9 @@ def whiten_encoder(
 
 
 def whiten_checkpoint(model: str | Path, nway: str, out: str | Path, *, shrinkage: float = 1.0) -> Path:
-    """`whiten_encoder` on an encoder or a training checkpoint, saved with its tokenizer in another folder.
+    """`whiten_encoder` on an encoder, a training checkpoint or a release, saved with its tokenizer in another folder.
 
-    A decoder is kept as it is: it has to be finetuned on the new space.
+    What becomes of a decoder: see `rewrite_checkpoint`.
 
     Args:
         nway: file of sentences in all languages, as `hf_echo.data.load_nway` reads it.

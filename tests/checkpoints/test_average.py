@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from torch import nn
@@ -70,6 +72,50 @@ def test_encoders_alone(two, tmp_path):
         average_checkpoints(a, b, tmp_path / "none", part="decoder")
     with pytest.raises(ValueError, match="is an encoder without a decoder: give part=encoder"):
         average_checkpoints(a, two[1], tmp_path / "none")
+
+
+@pytest.fixture
+def releases(two, toy_tokenizer, tmp_path):
+    """The same two models as releases."""
+    folders = [tmp_path / "a_release", tmp_path / "b_release"]
+    for source, folder in zip(two, folders):
+        EchoForTranslation.from_pretrained(source).save_release(folder)
+        toy_tokenizer.save_pretrained(folder)
+    return folders
+
+
+@pytest.mark.parametrize("part", ["model", "encoder", "decoder"])
+def test_releases_are_averaged_with_their_decoders(two, releases, tmp_path, part, caplog):
+    """As their training checkpoints are, and the result is a release."""
+    want = weights(average_checkpoints(*two, tmp_path / "training", 0.3, part=part))
+    out = average_checkpoints(*releases, tmp_path / "out", 0.3, part=part)
+    found = weights(out)
+    assert (out / "decoder" / "model.safetensors").is_file() and EchoEncoder.from_pretrained(out).config.decoder is None
+    assert found.keys() == want.keys() and all(np.array_equal(found[name], want[name]) for name in want)
+    assert "left out" not in caplog.text
+
+
+def test_releases_are_interpolated_with_their_decoders(two, releases, tmp_path):
+    want = weights(interpolate_checkpoint(two[1], tmp_path / "training", 0.25, start=two[0]))
+    found = weights(interpolate_checkpoint(releases[1], tmp_path / "out", 0.25, start=releases[0]))
+    assert found.keys() == want.keys() and all(np.array_equal(found[name], want[name]) for name in want)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_decoder_that_one_release_alone_has_is_left_out(releases, tmp_path, order, caplog):
+    shutil.rmtree(releases[1] / "decoder")
+    one, other = (releases[i] for i in order)
+    a, b = weights(one, EchoEncoder), weights(other, EchoEncoder)
+    made = {
+        "average": average_checkpoints(one, other, tmp_path / "average"),
+        "interpolate": interpolate_checkpoint(one, tmp_path / "interpolate", start=other),
+    }
+    for name, out in made.items():
+        assert not (out / "decoder").exists(), name
+        found = weights(out, EchoEncoder)
+        assert all(np.allclose(found[name], (a[name] + b[name]) / 2, atol=1e-6) for name in a)
+    lines = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert lines == [f"the decoder of {releases[0]} is left out: {releases[1]} has none to mix it with"] * 2
 
 
 def test_what_it_refuses(two, toy, toy_tokenizer, tmp_path):

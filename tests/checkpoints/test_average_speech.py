@@ -74,6 +74,14 @@ def test_recordings_of_both_are_named_once(two, tmp_path):
     assert merge_speech_data([{}, {}]) == {}
 
 
+def test_the_decoder_of_a_release_is_left_out(two, toy, toy_tokenizer, tmp_path, caplog):
+    toy.make_model(toy_tokenizer).decoder.save_pretrained(two[0] / "decoder")
+    out = average_checkpoints(*two, tmp_path / "out")
+    assert not (out / "decoder").exists()
+    said = f"the decoder of {two[0]} is left out: hf-echo release --decoder adds it again"
+    assert [record.getMessage() for record in caplog.records].count(said) == 1
+
+
 def test_recipe_and_card(two, tmp_path):
     """The operation of a recipe writes the card; a later recipe's dry run starts from the planned folder."""
     average = {"operation": "average", "model": str(two[0]), "other": str(two[1])}

@@ -106,6 +106,18 @@ def test_an_encoder_alone(model, toy_tokenizer, tmp_path):
     assert torch.equal(again.layers[0].mlp.down_proj.weight, want)
 
 
+def test_a_release_keeps_its_decoder(model, toy_tokenizer, tmp_path):
+    model.save_release(tmp_path / "in")
+    toy_tokenizer.save_pretrained(tmp_path / "in")
+    interpolate_checkpoint(tmp_path / "in", tmp_path / "out", 0.25)
+    again = EchoForTranslation.from_pretrained(tmp_path / "out").eval()
+    want = vectors_of(interpolate_layers(model.encoder, 0.25), model, toy_tokenizer)
+    np.testing.assert_allclose(vectors(again, toy_tokenizer), want, atol=1e-6)
+    for name, weight in again.decoder.state_dict().items():
+        assert torch.equal(weight, model.decoder.state_dict()[name]), name
+    assert (tmp_path / "out" / "decoder").is_dir()
+
+
 def test_what_it_refuses(model, toy_tokenizer):
     for share in (-0.1, 1.5):
         with pytest.raises(ValueError, match=f"share must be between 0 and 1, not {share}"):

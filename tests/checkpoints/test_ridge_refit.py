@@ -17,7 +17,7 @@ from hf_echo.checkpoints.ridge_refit import NormalEquations, ridge_refit_encoder
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.evaluation import xsim
 from hf_echo.inference import encode, load_encoder
-from hf_echo.modeling import EchoConfig, EchoEncoder
+from hf_echo.modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from hf_echo.stages import static_encoder
 from hf_echo.stages.operations.ridge_refit import pair_batches, ridge_refit_on_pairs
 from hf_echo.stages.static_embeddings import StaticCollator, StaticEmbeddings
@@ -258,6 +258,23 @@ def test_batches_hold_every_pair_once(words):
         for place, i in enumerate(batch["index"].tolist()):
             expected = tokenizer(rows["source"][i], lang="fra_Latn")["input_ids"]
             assert texts[place].tolist() == expected
+
+
+def test_a_release_loses_its_decoder(folder, words, toy, caplog):
+    """Its encoder is refitted as without the decoder."""
+    pairs, tokenizer = words
+    static = AutoModel.from_pretrained(folder / "static")
+    flat = dict(num_hidden_layers=0, pooling="mean", final_norm=False)
+    model = EchoForTranslation.from_parts(static, toy.make_model(tokenizer, **flat).decoder)
+    model.save_release(folder / "release")
+    tokenizer.save_pretrained(folder / "release")
+    options = dict(step=0.5, language_drop=0)
+    for name in ("static", "release"):
+        ridge_refit_on_pairs(folder / name, str(folder / "pairs.parquet"), folder / f"{name}_out", **options)
+    want, found = (AutoModel.from_pretrained(folder / f"{name}_out") for name in ("static", "release"))
+    assert torch.equal(found.embed_tokens.weight, want.embed_tokens.weight)
+    assert not (folder / "release_out" / "decoder").exists()
+    assert "release is left out: it does not read the space that ridge_refit makes" in caplog.text
 
 
 def test_command(folder, run, refused):

@@ -159,6 +159,19 @@ def test_a_training_checkpoint_keeps_its_decoder(toy, toy_tokenizer, nway, sente
     assert json.loads((tmp_path / "new" / "recipe.json").read_text())["from"] is None
 
 
+def test_a_release_loses_its_decoder(toy, toy_tokenizer, nway, sentences, tmp_path, caplog):
+    """It would write other words from the new space."""
+    old = toy.make_model(toy_tokenizer).eval()
+    old.save_release(tmp_path / "old")
+    toy_tokenizer.save_pretrained(tmp_path / "old")
+    whiten_checkpoint(tmp_path / "old", str(nway), tmp_path / "new")
+    assert not (tmp_path / "new" / "decoder").exists()
+    before, after = (encode(m, toy_tokenizer, *sentences) for m in (old, AutoModel.from_pretrained(tmp_path / "new")))
+    np.testing.assert_allclose(after, before @ matrix_of(before, toy, 1.0).T, rtol=1e-3, atol=1e-3)
+    said = f"the decoder of {tmp_path / 'old'} is left out: it does not read the space that whiten makes"
+    assert [record.getMessage() for record in caplog.records].count(said) == 1
+
+
 def test_command(run, source, nway, sentences, tmp_path):
     code, _, err = run(source, nway, tmp_path / "a", "--shrinkage", 2)
     assert code == 0 and "whitened" in err

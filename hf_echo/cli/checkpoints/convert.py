@@ -66,7 +66,7 @@ def convert_static(
     "whiten", **example("hf-echo convert whiten outputs/nano/0_static nway.parquet outputs/white", folder=True)
 )
 def convert_whiten(
-    source: Annotated[str, typer.Argument(help="Encoder or training checkpoint: folder.")],
+    source: Annotated[str, typer.Argument(help="Encoder, training checkpoint or release: folder.")],
     nway: Annotated[str, typer.Argument(help="Sentences in all languages: a file with id, lang, text.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
     shrinkage: Annotated[float, typer.Option(help="Regularisation: a larger value changes less.")] = 1.0,
@@ -85,7 +85,7 @@ def convert_whiten(
     **example("hf-echo convert interpolate outputs/echo-nano/14_layers outputs/interpolated --share 0.5", folder=True),
 )
 def convert_interpolate(
-    source: Annotated[str, typer.Argument(help="Encoder or training checkpoint: folder.")],
+    source: Annotated[str, typer.Argument(help="Encoder, training checkpoint or release: folder.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new checkpoint.")],
     share: Annotated[float, typer.Option(help="0 is the start, 1 the checkpoint unchanged.")] = 0.5,
     start: Annotated[
