@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 from ..modeling.configuration_echo import EchoConfig, EchoDecoderConfig
 from ..modeling.modeling_echo import EchoForTranslation
 from ..modeling.tokenization_echo import BOS, EOS, EchoTokenizer
+from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 from ..utils.sources import locate, read_pretrained
 from .pruning.shapes import FIELDS
@@ -59,7 +60,7 @@ def convert_llama(
 
     Args:
         source: a folder, a Hub name, or a GGUF file (its blocks are unpacked).
-        out: folder to save the training checkpoint in; None saves nothing.
+        out: folder to save the training checkpoint in, whole or not at all; None saves nothing.
         cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" at random (ECHO 4.1),
             "zero" as "copy" but with output 0: the decoder starts as the language model, which Spectrum needs, where
             only cross-attention learns (docs/trials/spectrum.md).
@@ -92,8 +93,6 @@ def convert_llama(
 
     model = EchoForTranslation.from_pretrained(None, config=config, state_dict=state, dtype=loaded_dtype)
     if out is not None:
-        model.save_pretrained(out)
-        tokenizer.save_pretrained(out)
         values = dict(
             embedding_size=embedding_size,
             pooling=pooling,
@@ -102,7 +101,10 @@ def convert_llama(
             max_length=max_length,
             dtype=str(loaded_dtype),
         )
-        write_lineage(out, "llama", values, parents={"source": source})
+        with write_folder(out) as folder:
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            write_lineage(folder, "llama", values, parents={"source": source}, output_dir=out)
     return model, tokenizer
 
 

@@ -243,6 +243,25 @@ def test_reload_from_disk_is_equal(source, tmp_path, cross_attention):
     assert loaded.model_max_length == 512
 
 
+def test_a_failed_conversion_leaves_nothing(plain, tmp_path, monkeypatch):
+    """An earlier conversion stays; another folder is not written to."""
+    convert_llama(plain, out := tmp_path / "out", embedding_size=48)
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("a")
+    with pytest.raises(ValueError, match="letters is not empty and holds no checkpoint of hf-echo"):
+        convert_llama(plain, tmp_path / "letters")
+
+    def full(*args, **kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("hf_echo.modeling.EchoTokenizer.save_pretrained", full)
+    for place in (out, tmp_path / "new"):
+        with pytest.raises(OSError, match="no space left"):
+            convert_llama(plain, place, embedding_size=32)
+    assert AutoModel.from_pretrained(out).config.embedding_size == 48
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["letters", "out"]
+
+
 def test_generates_from_texts(plain):
     model, tokenizer = convert_llama(plain)
     batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
