@@ -18,7 +18,7 @@ from torch import nn
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ..utils.folders import write_folder
-from ..utils.hub import snapshot
+from ..utils.hub import packaged_model, snapshot
 from ..utils.lineage import write_lineage
 from ..vocabulary.auxiliary import auxiliary_vectors
 from ..vocabulary.initialise import TokenMatch, check_method, initialise
@@ -65,15 +65,24 @@ def swap_vocabulary(
 
     Raises:
         ValueError: a tokenizer that is not byte-level BPE or lacks a special token; a model whose rows are not those
-            of the old tokenizer; a configuration that names a token that the new tokenizer does not have.
+            of the old tokenizer, or whose decoder knows only the first tokens; a configuration that names a token that
+            the new tokenizer does not have.
     """
     check_method(method, auxiliary is not None)
     match, mapping = match_vocabularies(old_tokenizer, new_tokenizer)
     tables = _tables(model)
-    for name, module in tables.items():
-        if not 0 <= module.weight.shape[0] - match.old_size < _MULTIPLE:
+    for name, module in tables.items():  # the encoder's first
+        rows = module.weight.shape[0]
+        if name.startswith("decoder.") and rows < match.old_size:
+            layers = model.config.num_hidden_layers
             raise ValueError(
-                f"{name} has {module.weight.shape[0]} rows, but the old tokenizer {match.old_size} tokens: "
+                f"the decoder knows only the first {rows} of {match.old_size} tokens, and a new tokenizer has others "
+                "there: swap the encoder alone and train a decoder on it (the encoder: hf-echo prune MODEL OUT "
+                f"--shape num_hidden_layers={layers} --decoder drop)"
+            )
+        if not 0 <= rows - match.old_size < _MULTIPLE:
+            raise ValueError(
+                f"{name} has {rows} rows, but the old tokenizer {match.old_size} tokens: "
                 "give the tokenizer that the model was trained with"
             )
     roles = {f"{role}_token_id": getattr(new_tokenizer, f"{role}_token_id") for role in ROLES}
@@ -144,7 +153,7 @@ def _read_vocabulary(tokenizer, which: str) -> _Vocabulary:
 
 
 def _tables(model) -> dict[str, nn.Module]:
-    """Every matrix with a row a token, by name."""
+    """Every matrix with one row per token, by name."""
     if isinstance(model, EchoEncoder):
         return {"embed_tokens": model.embed_tokens}
     if isinstance(model, EchoDecoder):
@@ -218,7 +227,7 @@ def swap_checkpoint(
     Optimizer, scheduler and trainer state are left behind: they belong to the old matrices.
 
     Args:
-        model: folder of the checkpoint, or a version on the Hub (org/name@v1.2.0).
+        model: folder of the checkpoint, a version on the Hub (org/name@v1.2.0), or a model of the package.
         tokenizer: folder or version of a tokenizer, or its tokenizer.json. Another kind of tokenizer is wrapped as an
             EchoTokenizer, with the bos and eos of the old tokenizer if it has them.
         out: another folder.
@@ -230,17 +239,19 @@ def swap_checkpoint(
         FileNotFoundError: no checkpoint or no tokenizer there.
         ValueError: `out` is the checkpoint itself; what `swap_vocabulary` refuses.
     """
-    folder, out = Path(snapshot(model)), Path(out)
+    folder, out = Path(snapshot(packaged_model(str(model)))), Path(out)
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} holds no config.json; give the folder of a checkpoint")
     if out.resolve() == folder.resolve():
         raise ValueError(f"{out} is the checkpoint itself: the swapped model needs a folder of its own")
     check_method(method, auxiliary is not None)
     old = EchoTokenizer.from_pretrained(folder)
-    new = _tokenizer_like(old, snapshot(tokenizer))
+    new = _tokenizer_like(old, snapshot(packaged_model(str(tokenizer))))
     release = (folder / "decoder").is_dir()
-    whole = release or EchoConfig.from_pretrained(folder).decoder is not None
-    swapped = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype="auto")
+    config = EchoConfig.from_pretrained(folder)
+    whole = release or config.decoder is not None
+    # In the dtype of its file: "auto" would be fp32 where bf16 is slow, and the result would depend on the machine.
+    swapped = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype=config.dtype or "auto")
     swap_vocabulary(swapped, old, new, method=method, auxiliary=auxiliary, seed=seed)
     file = auxiliary if isinstance(auxiliary, (str, Path)) else None
     parents, settings = {"model": model, "tokenizer": tokenizer}, {"method": method, "seed": seed}

@@ -127,7 +127,7 @@ def tour() -> None:
 
 @commands.command(**example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release", folder=True))
 def release(
-    checkpoint: Annotated[Path, typer.Argument(help="Training checkpoint: folder, or org/name@v1.2.0.")],
+    checkpoint: Annotated[str, typer.Argument(help="Training checkpoint: folder, org/name@v1.2.0 or echo-nano.")],
     out: Annotated[Path, typer.Argument(help="Output folder of the release.")],
     dtype: Annotated[str, typer.Option(help="Precision of the saved weights: fp32 or bf16 (half the size).")] = "fp32",
     decoder: Annotated[

@@ -200,7 +200,7 @@ def train(
     "swap", **example("hf-echo vocabulary swap outputs/echo outputs/tokenizer outputs/echo-256k", folder=True)
 )
 def swap(
-    model: Annotated[str, typer.Argument(help="Echo checkpoint or release: folder, or org/name@v1.2.0.")],
+    model: Annotated[str, typer.Argument(help="Echo checkpoint or release: folder, org/name@v1.2.0 or echo-nano.")],
     tokenizer: Annotated[str, typer.Argument(help="New tokenizer: folder, tokenizer.json or org/name@v1.2.0.")],
     out: Annotated[Path, typer.Argument(help="Output folder of the new checkpoint.")],
     init: Annotated[

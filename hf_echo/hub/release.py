@@ -41,7 +41,7 @@ def release_checkpoint(
     """Write the release of a training checkpoint, with a card written from the lineage, or its own if that was changed.
 
     Args:
-        model: folder of the training checkpoint.
+        model: folder of the training checkpoint or of another release, or a model of the package.
         dtype: fp32 or bf16, of the saved weights.
         token_dtype: "fp8" stores the token vectors of encoder and decoder in 8 bits (float8_e4m3fn). They load in the
             dtype of the other weights. Cosine to the embeddings before: about 0.9995.

@@ -18,7 +18,6 @@ from ..data.speech import audio_pieces, read_audio
 from ..data.speech.batches import audio_length
 from ..modeling import EchoSpeechEncoder
 from ..modeling.modeling_echo_base import check_finite
-from ..utils.hub import snapshot
 from .encode import opening, pick_device, pick_dtype
 
 MAX_SECONDS = {"cpu": 60.0}  # padded seconds of a batch; other devices take ten times as much
@@ -28,7 +27,8 @@ LONGEST = 30.0  # seconds that an encoder reads at once
 def is_speech(name: str | Path) -> bool:
     """Whether a checkpoint is a speech encoder."""
     try:
-        return AutoConfig.from_pretrained(snapshot(name)).model_type == "echo_speech"
+        with opening(name) as place:
+            return AutoConfig.from_pretrained(place).model_type == "echo_speech"
     except (OSError, ValueError, KeyError):
         return False
 

@@ -206,6 +206,13 @@ def test_evaluate_translation(run, files, model, toy, toy_trained, toy_tokenizer
 # release, convert, train
 
 
+def test_release_of_the_packaged_model_by_name(run, tmp_path):
+    code, _, err = run("release", "echo-nano", tmp_path / "release")
+    assert code == 0, err
+    have, want = (load_translator(name, dtype="fp32")[0].state_dict() for name in (tmp_path / "release", "echo-nano"))
+    assert have.keys() == want.keys() and all(torch.equal(have[name], weight) for name, weight in want.items())
+
+
 def test_release(run, toy_folders, toy_trained, tmp_path):
     code, _, err = run("release", toy_folders["training"], tmp_path / "release")
     assert code == 0 and "SentenceTransformer" in err
@@ -324,7 +331,7 @@ def one_line(err: str) -> str:
         ("train nano/1_seq2seq max_steps", "'max_steps' is not an override; write key=value"),
         ("train nano/1_seq2seq max_step=3", "unknown field 'max_step'; did you mean 'max_steps'?"),
         ("train nano/1_seq2seq --dry-run shape.hidden_sizes=3", "unknown shape field 'hidden_sizes'"),
-        ("release ./nothing out", "no folder nothing; give a checkpoint's folder"),
+        ("release ./nothing out", "no folder ./nothing; give a checkpoint's folder"),
         ("release M M", "is an input too"),
         ("convert llama ./nothing out", "nothing"),
         ("convert damp a b --share 0.2", "`hf-echo convert damp` is now `hf-echo convert interpolate`"),

@@ -1,7 +1,7 @@
 """Prune the folder of a checkpoint: open it, measure, prune, swap the tokenizer, save.
 
-The result has the layout of the source (training checkpoint, release or encoder). Its configuration names the source
-under `pruned_from`. Optimizer and trainer state are not copied.
+The result has the layout (training checkpoint, release or encoder) and the dtype of the source. Its configuration names
+the source under `pruned_from`. Optimizer and trainer state are not copied.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...utils.folders import write_folder
-from ...utils.hub import snapshot
+from ...utils.hub import packaged_model, snapshot
 from ...utils.lineage import write_lineage
 from ..swap_tokenizer import swap_checkpoint
 from .importance import carried_by_weights, carried_on_texts
@@ -43,7 +45,7 @@ def prune_checkpoint(
     """Prune the encoder of a checkpoint (OS 4.8), and its decoder where asked.
 
     Args:
-        model: folder of a training checkpoint, a release or an encoder.
+        model: folder of a training checkpoint, a release or an encoder, or a model of the package.
         out: another folder.
         size: one of Table 36 (large ... xtiny), "nano", or "half" (at most half of the encoder's parameters).
         shape: fields that differ from the size's, or without a size from the source's, see `shapes.FIELDS`.
@@ -62,14 +64,14 @@ def prune_checkpoint(
         FileNotFoundError: no checkpoint or no tokenizer there.
         ValueError: an impossible shape, an unknown option, or `out` is the checkpoint itself.
     """
-    folder, out = Path(snapshot(model)), Path(out)
+    folder, out = Path(snapshot(packaged_model(str(model)))), Path(out)
     config = _check(folder, out, importance, texts, decoder, tokenizer)
     asked, shape = dict(shape or {}), resolve_shape(config, size, shape)
     release = (folder / "decoder").is_dir()
     whole = release or config.decoder is not None
     if decoder == "prune" and not whole:
         raise ValueError(f"{folder} holds an encoder only: there is no decoder to prune")
-    source = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype="auto").eval()
+    source = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype=torch.float32).eval()
     if whole and decoder == "prune":
         _check_decoder(source.decoder.config, shape)
     old_tokenizer = EchoTokenizer.from_pretrained(folder)
@@ -82,6 +84,7 @@ def prune_checkpoint(
         carried = carried_by_weights(source.encoder if whole else source)
         carried |= carried_by_weights(source.decoder) if decoder == "prune" else {}
     pruned = prune(source, shape, carried=carried, decoder=decoder, first_dimensions=importance == "principal")
+    pruned.to(config.dtype)  # measured and cut in fp32, saved in the dtype of the source on any machine
     layers = layers_to_keep(config.num_hidden_layers, shape["num_hidden_layers"])
     before = {name: getattr(config, name) for name in FIELDS}
     note = {"model": str(model), "shape": before, "layers": layers, "importance": importance}

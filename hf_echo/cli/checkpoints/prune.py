@@ -17,7 +17,7 @@ commands = typer.Typer()
     **example("hf-echo prune outputs/echo outputs/echo-tiny --size tiny --tokenizer outputs/tokenizer-32k", folder=True)
 )
 def prune(
-    model: Annotated[str, typer.Argument(help="Echo checkpoint or release: folder, or org/name@v1.2.0.")],
+    model: Annotated[str, typer.Argument(help="Echo checkpoint or release: folder, org/name@v1.2.0 or echo-nano.")],
     out: Annotated[Path, typer.Argument(help="Output folder of the smaller model.")],
     size: Annotated[
         str | None, typer.Option(help="large, medium, small, tiny or xtiny (OS Table 36), nano, or half.")

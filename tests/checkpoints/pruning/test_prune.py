@@ -7,10 +7,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, pipeline
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+import hf_echo
 from hf_echo.checkpoints.pruning.importance import carried_by_weights, carried_on_texts
 from hf_echo.checkpoints.pruning.prune import prune, rotary_pairs
 from hf_echo.checkpoints.pruning.shapes import (
@@ -299,6 +301,28 @@ def test_result_opens_in_every_way(run, toy_folders, toy_trained, toy, toy_token
     if decoder == "keep":
         have, old = loaded.decoder.state_dict(), toy_trained.decoder.state_dict()
         assert all(torch.equal(have[name], old[name]) for name in old)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("decoder", ["keep", "prune"])
+def test_dtype_is_the_source_s_on_every_processor(run, model, toy_tokenizer, tmp_path, monkeypatch, fast, decoder):
+    model.to(torch.bfloat16).save_release(tmp_path / "half")
+    toy_tokenizer.save_pretrained(tmp_path / "half")
+    monkeypatch.setattr("hf_echo.modeling.precision_echo.bf16_is_faster", lambda device="cpu": fast)
+    code, _, _ = run(tmp_path / "half", tmp_path / "small", "--shape", "intermediate_size=12", "--decoder", decoder)
+    assert code == 0
+    for part in ("", "decoder"):
+        weights = load_file(tmp_path / "small" / part / "model.safetensors")
+        assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
+        assert json.loads((tmp_path / "small" / part / "config.json").read_text())["dtype"] == "bfloat16"
+
+
+def test_packaged_model_by_name(run, tmp_path):
+    """A shape that is the source's changes no weight."""
+    code, _, _ = run("echo-nano", tmp_path / "out", "--shape", "num_hidden_layers=2", "--decoder", "drop")
+    assert code == 0
+    have, want = (EchoEncoder.from_pretrained(place) for place in (tmp_path / "out", hf_echo.pretrained("echo-nano")))
+    assert all(torch.equal(weight, want.state_dict()[name]) for name, weight in have.state_dict().items())
 
 
 def test_new_tokenizer(run, toy_folders, toy, tmp_path):
