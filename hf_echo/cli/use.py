@@ -15,6 +15,13 @@ from .common import AnyModel, Audio, Dtype, Executor, OnLong, Resume, Translator
 commands = typer.Typer()
 
 
+def check_reads_text(model: str) -> None:
+    from ..inference.encode_speech import is_speech
+
+    if is_speech(model):
+        raise ValueError(f"{model} reads audio, not text: give --audio, and audio files instead of texts")
+
+
 @commands.command(**example("hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy"))
 def encode(
     source: Annotated[
@@ -51,6 +58,7 @@ def encode(
         write_embeddings(out, [files], [vectors])
         rows, width = vectors.shape
     else:
+        check_reads_text(model)
         rows, width = encode_file(
             source,
             out,
@@ -96,6 +104,8 @@ def translate(
 
     if decoder is not None and not audio:
         raise ValueError("--decoder belongs to --audio: a text model has its own decoder")
+    if not audio:
+        check_reads_text(model)
     inputs: Any = None if audio else read_lines(source)
     translator, tokenizer = inference.load_translator(decoder or model, dtype=dtype)
     if audio:

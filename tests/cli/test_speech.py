@@ -84,6 +84,12 @@ def test_translate(space, vectors, run, release):
     assert own.splitlines() == want[2:3]
 
 
+def test_a_speech_encoder_reads_no_text(refused, space, release, tmp_path):
+    for words in (["translate", "-"], ["encode", "-", tmp_path / "out.npy"]):
+        for model in (release, space / "speech"):
+            refused(f"{model} reads audio, not text: give --audio", *words, "--model", model)
+
+
 def test_pipeline(space, vectors, release):
     translator = pipeline("sonar-translation", model=str(release), device="cpu")
     want = translate(*load_translator(space / "text", dtype="fp32"), vectors, target_lang="fra_Latn")
