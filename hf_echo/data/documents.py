@@ -138,7 +138,7 @@ class TokenizedDocuments:
     """Windows of documents as token ids: a long document is several windows of at most `max_sentences`.
 
     A row is a dict: ``index``, ``first`` (number of its first sentence among all), ``sentences`` (ids of each),
-    ``keys`` (equal for equal texts), and of fine-tuning rows ``task, question, choices, answer`` as texts.
+    ``keys`` (equal for equal texts), ``lang``, and of fine-tuning rows ``task, question, choices, answer`` as texts.
     """
 
     def __init__(self, documents: Dataset, tokenizer: Any, *, max_sentences: int, max_length: int):
@@ -147,7 +147,7 @@ class TokenizedDocuments:
         numbers: dict[str, int] = {}
         self.keys = np.array([numbers.setdefault(text, len(numbers)) for text in sentences], np.int64)
         self.languages = sorted(set(documents["lang"]))
-        self.tasks = documents.select_columns(list(TASK_COLUMNS))
+        self.tasks = documents.select_columns(["lang", *TASK_COLUMNS])
         starts, first = [], 0
         for number, row in enumerate(documents["sentences"]):
             for start in range(0, len(row), max_sentences):

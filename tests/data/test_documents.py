@@ -73,4 +73,5 @@ def test_windows_and_flat_sentences(tmp_path):
     assert rows[1]["sentences"][0].tolist() == [ord(c) for c in "One"]  # cut to three tokens
     assert rows[0]["keys"][0] == rows[1]["keys"][0] != rows[0]["keys"][1]  # equal texts
     assert rows[2]["question"] == "How many?" and rows[0]["question"] is None
+    assert [row["lang"] for row in rows] == ["eng_Latn", "eng_Latn", "fra_Latn"]
     assert rows.tokens().tolist() == [6, 3, 3] and rows.languages == ["eng_Latn", "fra_Latn"]

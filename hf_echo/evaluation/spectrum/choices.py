@@ -32,14 +32,14 @@ class Choice:
 
     Attributes:
         sentences: the document; one element where segmentation is unreliable (the paper does not cut SIB-200).
-        prompt: English text in front of the options; empty for a plain continuation.
+        prompt: English text in front of the options, or its ids; empty for a plain continuation.
         options: English texts.
         answer: number of the right one.
     """
 
     sentences: list[str]
     lang: str
-    prompt: str
+    prompt: str | Sequence[int]
     options: list[str]
     answer: int
 
@@ -71,8 +71,10 @@ def choice_accuracy(
             document = model.encode_document([torch.as_tensor(rows) for rows in np.split(np.asarray(vectors), ends)])
             options = [[[*ids, end] for ids in tokenizer.text_ids(list(choice.options))] for choice in part]
             prompts = [
-                [start, *tokenizer.text_ids([choice.prompt])[0]] if choice.prompt else model.config.prompt_ids
-                for choice in part
+                [start, *(tokenizer.text_ids([given])[0] if isinstance(given, str) else given)]
+                if given
+                else model.config.prompt_ids
+                for given in (choice.prompt for choice in part)
             ]
             chosen = model.score_options(document, options, prompts, mean=mean).argmin(1).tolist()
             right += sum(c == choice.answer for c, choice in zip(chosen, part, strict=True))

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...languages import language
+
 SYSTEMS = (
     "You are a helpful assistant",
     "You read documents carefully and answer briefly.",
@@ -39,6 +41,8 @@ TARGETS = {
     "both": ("Output the correct option by writing both the ID and the answer text.",),
 }
 
+SPECIAL = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
+
 
 class Prompt(NamedTuple):
     """What is asked, and what is to be written.
@@ -52,14 +56,14 @@ class Prompt(NamedTuple):
     options: list[str]
 
 
-def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator, *, language: str = "English") -> Prompt:
-    """One of the product of templates.
+def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator) -> Prompt:
+    """One of the product of templates. Some name the document's language.
 
     Args:
-        row: `task`, `question`, `choices`, `answer`, as in `hf_echo.data.documents`.
+        row: `lang`, `task`, `question`, `choices`, `answer`, as in `hf_echo.data.documents`.
 
     Raises:
-        ValueError: the row has no answer, or one that is not among its choices.
+        ValueError: the row has no answer, or one that is not among its choices; an unknown language.
     """
     answer, choices = row.get("answer"), list(row.get("choices") or [])
     if not answer:
@@ -70,7 +74,8 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator, *, language: s
     def pick(templates: Sequence[str]) -> str:
         return templates[int(rng.integers(len(templates)))]
 
-    parts = [pick(TASKS).format(task=row.get("task") or DEFAULT_TASK, language=language)]
+    name = language(row["lang"]).name
+    parts = [pick(TASKS).format(task=row.get("task") or DEFAULT_TASK, language=name)]
     if row.get("question"):
         parts.append(pick(QUESTIONS).format(question=row["question"]))
     options = [answer]
@@ -88,12 +93,23 @@ def draw_prompt(row: Mapping[str, Any], rng: np.random.Generator, *, language: s
     return Prompt(pick(SYSTEMS), "\n\n".join(parts), answer, options)
 
 
-def written_prompt(prompt: Prompt, tokenizer: Any) -> str:
-    """The text that the decoder reads: the Llama 3 template where the tokenizer has its tokens, else plain lines."""
-    if "<|start_header_id|>" in tokenizer.get_vocab():
-        return (
-            f"<|start_header_id|>system<|end_header_id|>\n\n{prompt.system}<|eot_id|>"
-            f"<|start_header_id|>user<|end_header_id|>\n\n{prompt.user}<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n"
-        )
-    return f"{prompt.system}\n\n{prompt.user}\n\nAnswer: "
+def written_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
+    """Ids that the decoder reads after its start token.
+
+    The template of Llama 3 (Figure 7) where the tokenizer has its special tokens, else plain lines. A special token
+    that a text spells is text.
+    """
+    header, end_of_header, end_of_turn = map(tokenizer.backend_tokenizer.token_to_id, SPECIAL)
+    if header is None:
+        return tokenizer.text_ids([f"{prompt.system}\n\n{prompt.user}\n\nAnswer: "])[0]
+    ids = []
+    for role, text in (("system", prompt.system), ("user", prompt.user), ("assistant", "")):
+        ids += [header, *_exact_ids(tokenizer, role), end_of_header, *_exact_ids(tokenizer, f"\n\n{text}"), end_of_turn]
+    return ids[:-1]
+
+
+def _exact_ids(tokenizer: Any, text: str) -> list[int]:
+    """Ids of a text as it stands: `text_ids` would strip it and put a space in front."""
+    backend = tokenizer.backend_tokenizer
+    words = backend.pre_tokenizer.pre_tokenize_str(text)
+    return [token.id for word, _ in words for token in backend.model.tokenize(word)]

@@ -9,7 +9,6 @@ import numpy as np
 from ...modeling.packing_spectrum import PackedDocument, Segment
 from .base import SpectrumStageConfig, SpectrumTrainer
 from .parts import load_spectrum
-from .prefix import prompt_ids
 from .prompts import draw_prompt, written_prompt
 from .stage import spectrum_stage
 
@@ -36,7 +35,7 @@ class TasksTrainer(SpectrumTrainer):
 
     def document(self, row, vectors, rng) -> PackedDocument:
         prompt = draw_prompt(row, rng)
-        start = prompt_ids(self.spectrum, self.tokenizer, written_prompt(prompt, self.tokenizer))
+        start = [self.spectrum.start_token_id, *written_prompt(prompt, self.tokenizer)]
         target = self.tokenizer.text_ids([prompt.target])[0][: self.args.max_target]
         segment = Segment([*start, *target, self.spectrum.decoder.eos_token_id], len(start), len(vectors) + 1)
         return PackedDocument(vectors, prefix=len(vectors), segments=[segment])

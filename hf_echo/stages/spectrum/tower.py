@@ -79,7 +79,8 @@ class TowerTrainer(SpectrumTrainer):
         return {"next_embedding": loss}, {"next_embedding": 1.0}
 
     def measure(self, model, dev_sets: Mapping[str, DevDocuments], *, prefix="eval", tables=None):
-        """{"eval_NAME_next_sentence_error": percent of sentences that are not found among those not read yet}."""
+        """{"eval_NAME_next_sentence_error": percent of places where the next sentence is not found among the others of
+        its document, "eval_next_sentence_error": mean over the sets}; see `next_sentence_retrieval`."""
         metrics: dict[str, float] = {}
         for name, dev in dev_sets.items():
             ends = np.cumsum([len(row) for row in dev.rows["sentences"]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -120,6 +122,8 @@ def test_choices_are_those_of_the_model_alone():
         right.append(int(np.argmin(losses) == choice.answer))
     assert [row["accuracy"] for row in table.rows] == [50 * (right[0] + right[1]), 100 * right[2]]
     assert [row["count"] for row in table.rows] == [2, 1] and table.rows[0]["chance"] == pytest.approx(100 / 3)
+    as_ids = [replace(choice, prompt=Letters().text_ids([choice.prompt])[0]) for choice in choices]
+    assert choice_accuracy(model, Letters(), embed, as_ids).rows == table.rows
     with pytest.raises(ValueError, match="no questions"):
         choice_accuracy(model, Letters(), embed, [])
 
