@@ -142,7 +142,7 @@ def count(
 )
 def extend(
     tokenizer: Annotated[
-        str, typer.Argument(help="Byte-level BPE tokenizer: folder, tokenizer.json, GGUF or Hub name.")
+        str, typer.Argument(help="Byte-level BPE tokenizer: folder, tokenizer.json, GGUF, Hub name or echo-nano.")
     ],
     out: Annotated[Path, typer.Argument(help="Output folder of the extended tokenizer.")],
     counts: Counts,
@@ -201,7 +201,9 @@ def train(
 )
 def swap(
     model: Annotated[str, typer.Argument(help="Echo checkpoint or release: folder, org/name@v1.2.0 or echo-nano.")],
-    tokenizer: Annotated[str, typer.Argument(help="New tokenizer: folder, tokenizer.json or org/name@v1.2.0.")],
+    tokenizer: Annotated[
+        str, typer.Argument(help="New tokenizer: folder, tokenizer.json, org/name@v1.2.0 or echo-nano.")
+    ],
     out: Annotated[Path, typer.Argument(help="Output folder of the new checkpoint.")],
     init: Annotated[
         str,
@@ -229,7 +231,9 @@ def swap(
 def report(
     tokenizers: Annotated[
         list[str],
-        typer.Argument(help="Tokenizers: folder, tokenizer.json, GGUF or Hub name. The first is the baseline."),
+        typer.Argument(
+            help="Tokenizers: folder, tokenizer.json, GGUF, Hub name or echo-nano. The first is the baseline."
+        ),
     ],
     data: Annotated[list[Path], typer.Option(help="Table with the columns lang and text; repeatable.")],
     split: Annotated[str | None, typer.Option(help="Use only this split of the data. Default: all.")] = None,

@@ -88,8 +88,8 @@ def extend_tokenizer(
     )
     if given < n_merges:
         raise ValueError(
-            f"the counts allow {given} new tokens, not {n_merges}: ask for {given}, count more text, or lower"
-            f" min_count (now {min_count})"
+            f"the counts allow {given} new tokens, not {n_merges}: ask for {given} or count more text"
+            f" (pairs seen fewer than {min_count} times are not merged)"
         )
     return backend if isinstance(tokenizer, Tokenizer) else _dressed(tokenizer, backend)
 

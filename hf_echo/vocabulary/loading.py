@@ -6,15 +6,17 @@ from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from ..utils.hub import packaged_model
 from ..utils.sources import locate, read_pretrained
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
-    """Open a fast tokenizer from a folder, a tokenizer.json, a GGUF file or a Hub name.
+    """Open a fast tokenizer from a folder, a tokenizer.json, a GGUF file, a Hub name or a model of the package.
 
     Raises:
         FileNotFoundError: there is no tokenizer at `source`. ValueError: it is not a tokenizer, or not a fast one.
     """
+    source = packaged_model(str(source))
     path = Path(source)
     if path.is_file() and path.suffix == ".json":
         try:

@@ -54,8 +54,8 @@ def train_from_counts(
     tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, max_token_bytes, progress)
     if (size := len(tokenizer)) < vocab_size:
         raise ValueError(
-            f"the counts allow a vocabulary of {size}, not {vocab_size}: ask for {size}, count more text, or lower"
-            f" min_count (now {min_count})"
+            f"the counts allow a vocabulary of {size}, not {vocab_size}: ask for {size} or count more text"
+            f" (pairs seen fewer than {min_count} times are not merged)"
         )
     return tokenizer
 

@@ -214,6 +214,19 @@ def test_bad_recipes(tmp_path, monkeypatch):
         read_recipe("nono", "extend", ["merges"])
 
 
+def test_packaged_model_by_name(run, counts, tmp_path):
+    code, out, err = run("report", "echo-nano", "--data", tmp_path / "dev.tsv")
+    assert code == 0 and "echo-nano" in out, err
+    code, out, err = run("extend", "echo-nano", tmp_path / "new", "--counts", counts, "--merges", 3)
+    assert code == 0 and json.loads(out)["tokens"] == json.loads(out)["old_tokens"] + 3, err
+
+
+def test_too_few_words(run, counts, tmp_path):
+    """The advice is one that the command can follow: it has no option for pairs."""
+    code, _, err = run("train", tmp_path / "t", "--counts", counts, "--vocab-size", 900)
+    assert code == 2 and "count more text (pairs seen fewer than 2 times are not merged)" in err.splitlines()[-1]
+
+
 # Bad input
 
 
@@ -240,6 +253,9 @@ def test_bad_input(run, refused, counts, old, texts, tmp_path):
     refused("'ell_Grek' is not LANGUAGE=FACTOR", "train", new, "--counts", counts, "--vocab-size", 300, *weight)
     refused("deu_Latn", "train", new, "--counts", counts, "--vocab-size", 300, "--language-weight", "deu_Latn=2")
     refused("20", "train", new, "--counts", counts, "--vocab-size", 20)
+    rare = ("--vocab-size", 300, "--min-count", 99)
+    refused("no word was seen 99 times: lower the smallest count", "train", new, "--counts", counts, *rare)
+    refused("kind is 'web'", "count", texts[0], "--out", tmp_path / "c.parquet", "--kind", "web")
     refused("holds no config.json", "swap", tmp_path, old, new)
     refused("nowhere", "report", tmp_path / "nowhere", "--data", dev)
     refused("no.tsv", "report", old, "--data", tmp_path / "no.tsv")

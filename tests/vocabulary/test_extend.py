@@ -335,7 +335,7 @@ def test_not_byte_level(kind):
         (
             {" xyz": 2, " q": 1},
             {"n_merges": 9},
-            "the counts allow 3 new tokens, not 9: ask for 3, count more text",
+            "the counts allow 3 new tokens, not 9: ask for 3 or count more text",
         ),
         ({" xyz": 0}, {"n_merges": 1, "min_count": 0}, "the counts allow 0 new tokens, not 1"),
     ],

@@ -144,7 +144,7 @@ def _check(folder: Path, out: Path, importance: str, texts, decoder: str, tokeni
             if importance in MEASURED
             else f"texts are for importance {' and '.join(MEASURED)}, and it is {importance!r}"
         )
-    if tokenizer is not None and not Path(snapshot(tokenizer)).exists():
+    if tokenizer is not None and not Path(snapshot(packaged_model(str(tokenizer)))).exists():
         raise FileNotFoundError(f"no tokenizer at {tokenizer}; give its folder, or a tokenizer.json")
     config = EchoConfig.from_pretrained(folder)
     if config.model_type != EchoConfig.model_type:

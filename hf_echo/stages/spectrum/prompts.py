@@ -105,7 +105,7 @@ def written_prompt(prompt: Prompt, tokenizer: Any) -> list[int]:
     ids = []
     for role, text in (("system", prompt.system), ("user", prompt.user), ("assistant", "")):
         ids += [header, *_exact_ids(tokenizer, role), end_of_header, *_exact_ids(tokenizer, f"\n\n{text}"), end_of_turn]
-    return ids[:-1]
+    return ids[:-1]  # the model writes the end of its own turn
 
 
 def _exact_ids(tokenizer: Any, text: str) -> list[int]:

@@ -151,17 +151,18 @@ class WordCounts:
         for lang, weight in weights.items():
             if lang not in sizes:
                 raise ValueError(
-                    f"language_weights has {lang!r}, which {self.path} does not have: count text in it or leave it out"
+                    f"a weight is given for {lang!r}, which {self.path} does not have: count text in this language or "
+                    "leave the weight out"
                 )
             if not 0 <= weight < math.inf:
-                raise ValueError(f"language_weights: {lang} has weight {weight}; it must be a number >= 0")
+                raise ValueError(f"the language {lang} has weight {weight}; it must be a number >= 0")
         sizes = {lang: size for lang, size in sizes.items() if weights.get(lang, 1) > 0}
         if empty := [lang for lang, size in sizes.items() if size <= 0]:
             raise ValueError(
-                f"{self.path}: {empty[0]} is empty (no characters): give it text, or the weight 0 in language_weights"
+                f"{self.path}: {empty[0]} is empty (no characters): give it text, or the language weight 0"
             )
         if not sizes:
-            raise ValueError(f"{self.path}: language_weights leaves no language: give one a weight above 0")
+            raise ValueError(f"{self.path}: every language has weight 0: give one a weight above 0")
         shares = unimax(sizes, max_upsampling=max_upsampling, top_n=top_n)
         weighted = {lang: share * weights.get(lang, 1) for lang, share in shares.items()}
         total = math.fsum(weighted.values())
@@ -199,7 +200,7 @@ class WordCounts:
         words = summed(self._weighted(shares, min_count), "frequency")
         frequency = words["frequency"].to_numpy()
         if not len(frequency):
-            raise ValueError(f"{self.path}: no word was seen min_count={min_count} times; lower it")
+            raise ValueError(f"{self.path}: no word was seen {min_count} times: lower the smallest count of a word")
         whole = np.floor(frequency * (total / frequency.sum()) + 0.5).astype(np.int64)
         words = pa.table({"word": words["word"], "count": whole}).filter(pa.array(whole > 0))
         words = in_order(words)

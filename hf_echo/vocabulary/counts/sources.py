@@ -109,7 +109,7 @@ def open_sources(sources: Any, kind: str | None, lang: str | None, split: str | 
 
 def _open_source(source: Source, number: int) -> Iterator[Opened]:
     if source.kind not in (None, *KINDS):
-        raise ValueError(f"kind={source.kind!r} must be one of {', '.join(KINDS)}")
+        raise ValueError(f"kind is {source.kind!r}; it must be one of {', '.join(KINDS)}")
     if source.lang is not None and (reason := code_error(source.lang)):
         raise ValueError(reason)
     if not isinstance(source.data, (str, os.PathLike)):

@@ -66,7 +66,7 @@ def test_an_error_keeps_what_was_counted(corpus, tmp_path):
     ("options", "message"),
     [
         ({"pattern": "gpt2"}, "pattern='gpt2' must be one of llama3, echo"),
-        ({"kind": "web"}, "kind='web' must be one of parallel, monolingual"),
+        ({"kind": "web"}, "kind is 'web'; it must be one of parallel, monolingual"),
         ({"processes": 0}, "processes=0"),
         ({"lang": "french"}, "unknown language code 'french'"),
         ({"on_bad_row": "ignore"}, "on_bad_row='ignore'"),
