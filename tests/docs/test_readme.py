@@ -229,10 +229,29 @@ def test_commands_exist(name):
         check_command(line)
 
 
-@pytest.mark.parametrize("document", ["results.md", "paper-map.md"])
+@pytest.mark.parametrize("document", ["results.md", "paper-map.md", "speech.md", "spectrum.md"])
 def test_commands_of_the_docs_exist(document):
-    for line in documented((ROOT / "docs" / document).read_text(encoding="utf-8")):
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    for line in commands(text) + documented(text):
         check_command(line)
+
+
+def in_comments(text: str) -> list[str]:
+    """Every command on a comment line of its own, as `#   hf-echo ...` or `# then: hf-echo ...`; `\\` continues it."""
+    text = re.sub(r"\\\n# +", "", text)
+    found = re.findall(r"^# +(?:\w+: )?((?:hf-echo|python|torchrun) .+)$", text, flags=re.MULTILINE)
+    return [re.split(r"\s+(?:#|\()", line)[0] for line in found]
+
+
+def test_commands_in_comments_of_recipes_exist():
+    for file in (ROOT / "train_scripts" / "recipes").rglob("*.yaml"):
+        for line in in_comments(file.read_text(encoding="utf-8")):
+            (check_command if line.startswith("hf-echo ") else check_other_command)(line)
+
+
+def test_commands_in_comments_are_found():
+    text = "#   hf-echo prune A B \\\n#     --size half   # why\n# then: hf-echo train my\nstage: x  # hf-echo x\n"
+    assert in_comments(text) == ["hf-echo prune A B --size half", "hf-echo train my"]
 
 
 def check_other_command(line: str) -> None:
