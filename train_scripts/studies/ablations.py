@@ -3,8 +3,8 @@
     python train_scripts/studies/ablations.py --out outputs/ablations --seeds 2
     python train_scripts/studies/ablations.py --out outputs/ablations --tables margin pooling
 
-Rows, steps and the paper's figures stand in recipes/ablations.yaml. A row that is the same in two tables is trained
-once; what is finished is not trained again. Writes results.json and table.md in the output folder.
+recipes/ablations.yaml has the rows, steps and the paper's figures. A row that is the same in two tables is trained
+once, and a finished row is not trained again. Writes results.json and table.md in the output folder.
 """
 
 from __future__ import annotations

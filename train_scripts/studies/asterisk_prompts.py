@@ -2,7 +2,7 @@
 
     apt-get install asterisk-core-sounds-{en,es,fr}-wav
     python train_scripts/studies/asterisk_prompts.py outputs/speech/real
-    hf-echo evaluate speech --model outputs/speech-nano/5_speech --data outputs/speech/real/prompts.tsv
+    hf-echo evaluate speech --model outputs/speech-nano/7_speech --data outputs/speech/real/prompts.tsv
 
 Writes a table of audio, text, lang, english, source and speaker, one row per prompt of at least three words. The
 English of a Spanish or French prompt is the English prompt of the same name. One speaker per language, 8 kHz. These

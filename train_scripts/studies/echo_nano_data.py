@@ -2,8 +2,8 @@
 
     python train_scripts/studies/echo_nano_data.py CORPORA outputs/echo-nano/data
 
-Writes, as nano_real_data.py does: dev_flores, dev_ntrex, dev_bible, dev_tatoeba, nway.parquet, and of
-recipes/echo_nano_dev.yaml
+Writes dev_flores, dev_ntrex, dev_bible, dev_tatoeba and nway.parquet as nano_real_data.py does, for the parts and
+languages of recipes/echo_nano_dev.yaml, and
     dev_everyday.parquet    n-way table of everyday sentences, split by a hash of the English side
     dev_wmt.parquet         news (research use: for measuring only)
     train.parquet           all pairs, with English and without

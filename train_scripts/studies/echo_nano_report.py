@@ -2,10 +2,10 @@
 
     python train_scripts/studies/echo_nano_report.py outputs/echo-nano/data hf_echo/pretrained/echo-nano CHECKPOINT
 
-The dev sets are those of echo_nano_data.py. Percent wrong, X to English; the same text counts as right. Each language
-is searched among as many English sentences as every other: its own and, where it has fewer, further ones of the set.
-The mean is over languages with at least 20 sentences; that of a length over sentences. A language that a model was not
-trained on is read with the prompt of no language.
+The dev sets are those of echo_nano_data.py. Figures are percent wrong, X to English; an equal text counts as right.
+Each language is searched among the same number of English sentences: its own and, if it has fewer, others of the set.
+Means are over languages with at least 20 sentences; means by length are over sentences. A language that a model was not
+trained on is read with the prompt "Unspecified language".
 """
 
 from __future__ import annotations

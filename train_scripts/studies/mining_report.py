@@ -2,11 +2,11 @@
 
     python train_scripts/studies/mining_report.py CORPORA outputs/nano-real/data MODEL --out outputs/mining
 
-For each language two pairs of collections, one to choose the threshold on and one to measure. The right pairs are of
-nano-real's dev parts; the others are of the training files of the same corpora (a sentence beside a translation of
-something else), so the models know them, as half of pairs that are not there to be found. An English sentence of the
-collection is linked with no foreign one of it, directly or through another translation; paraphrases that nobody
-linked remain, and count as errors. MODEL is a folder, a name on the Hub, or minilm.
+Each language has two pairs of collections: the threshold is chosen on one and the figures are measured on the other.
+The right pairs come from nano-real's dev parts. The other sentences come from the training text of the same corpora,
+each without its translation, so nano-real has seen them in training. The corpora link none of these English sentences
+with a foreign one of the collection, directly or through another translation; paraphrases that they do not link count
+as errors. MODEL is a folder, a name on the Hub, or minilm.
 """
 
 from __future__ import annotations

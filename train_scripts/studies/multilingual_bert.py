@@ -3,11 +3,10 @@
     python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/studies/multilingual_bert.py outputs/nano-real/data outputs/multilingual-bert
 
-Three layers of 192 dimensions and 16,000 tokens, from random weights, on English and seven languages: the defaults of
-the options. Each step has a
-softmax over the pairs of the batch (mean of the states, scale 20, both directions), and masked language modelling of
-every other text. Writes a folder that AutoModel opens. With --cls the states of CLS have the same softmax, so that
-methods with either pooling can start here (side_by_side.py).
+By default three layers of 192 dimensions and 16,000 tokens, from random weights, on English and seven languages. Each
+step has a softmax over the pairs of the batch (mean of the states, scale 20, both directions), and masked language
+modelling of every other text. Writes a folder that AutoModel opens. With --cls the states of CLS have the same softmax,
+so that methods with either pooling can start here (side_by_side.py).
 """
 
 from __future__ import annotations

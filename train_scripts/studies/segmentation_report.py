@@ -3,8 +3,8 @@
     python train_scripts/studies/segmentation_report.py CORPORA --out outputs/segmentation.json
     python train_scripts/studies/segmentation_report.py CORPORA --model sat-12l-sm
 
-Documents are 3 to 8 sentences in the order of the table, the same in every language; what FLORES and NTREX call a
-sentence is now and then two, which costs every segmenter the same few points of precision.
+Documents are 3 to 8 sentences in the order of the table, the same in every language. Some "sentences" of FLORES and
+NTREX are two, which costs every segmenter the same few points of precision.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python train_scripts/studies/segmenter.py outputs/sat --model segment-any-text/sat-12l-sm --data a.jsonl
 
 Data: JSON lines of `lang`, `text`, `ends`, as hf_echo.data.segmentation.segmentation_examples makes them with a
-translator. Without --data they are made of the built-in corpus, which translates itself, and without --model a small
-SaT is made from nothing. Trainer and loss are in hf_echo/stages/segmenter.py.
+translator. Without --data they are made of the built-in corpus, which has its own translations; without --model a small
+SaT starts from random weights. Trainer and loss are in hf_echo/stages/segmenter.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         outputs/spectrum-nano/4_tasks
     hf-echo data speech outputs/spectrum/topics_eng_Latn.txt outputs/spectrum/spoken --lang eng_Latn --measure
     python train_scripts/studies/spectrum_topics.py outputs/spectrum outputs/spectrum-nano/4_tasks \\
-        --spoken outputs/spectrum/spoken --speech outputs/speech-nano/2_speech
+        --spoken outputs/spectrum/spoken --speech outputs/speech-nano/7_speech
 
 Accuracy in percent on the dev sentences of SIB (spectrum_data.py): the topic with the lowest negative log likelihood
 after a prompt of fine-tuning without choices. The last row is a logistic regression on the same English embeddings,

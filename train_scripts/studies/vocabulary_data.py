@@ -4,7 +4,7 @@
     hf-echo vocabulary count outputs/vocabulary/data/*.parquet --out outputs/vocabulary/counts.parquet
 
 Parallel text (pairs with English): NTREX, FLORES (SIB) and localisation. Monolingual text (lang, text): the Bibles. The
-parts that recipes/nano_real_dev.yaml keeps for measuring are left out, and every text that stands in one of them.
+parts that recipes/nano_real_dev.yaml keeps for measuring are left out, and every text that occurs in one of them.
 """
 
 from __future__ import annotations
