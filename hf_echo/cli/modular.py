@@ -47,9 +47,9 @@ def add(
     parallel: Annotated[Path | None, typer.Option(help="Translations from the pivot language: alignment.")] = None,
     vocab_size: Annotated[int, typer.Option(help="Tokens of the new vocabulary.")] = 50_048,
     mlm_steps: Annotated[int, typer.Option(help="Steps of masked language modelling.")] = 200_000,
-    mlm_learning_rate: Annotated[float, typer.Option(help="Its learning rate.")] = 1e-4,
+    mlm_learning_rate: Annotated[float, typer.Option(help="Learning rate of masked language modelling.")] = 1e-4,
     epochs: Annotated[float, typer.Option(help="Passes over the sentence pairs.")] = 1.0,
-    learning_rate: Annotated[float, typer.Option(help="Of the sentence and alignment adapters.")] = 2e-5,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate of the sentence and alignment adapters.")] = 2e-5,
     batch_size: Annotated[int, typer.Option(help="Texts or pairs in a batch.")] = 128,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
@@ -83,10 +83,10 @@ def remove(language: Language, model: Modular) -> None:
 def card(
     model: Modular,
     license: Annotated[
-        str | None, typer.Option(help="Licence identifier of the Hub. Default: that of the card which is there.")
+        str | None, typer.Option(help="Licence identifier of the Hub. Default: that of the existing card.")
     ] = None,
 ) -> None:
-    """Write README.md of a modular encoder: its languages, parts and data. It replaces the one that is there."""
+    """Write README.md of a modular encoder: its languages, parts and data. It replaces the existing one."""
     from ..cards.model_card import write_checkpoint_card
     from ..stages.modular.folder import check_modular
 

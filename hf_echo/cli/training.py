@@ -28,12 +28,14 @@ def train(
     recipe: Annotated[str, typer.Argument(help="A YAML file, a folder of them, or a name such as nano or large.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="key=value, any field of the recipe; in a folder, of the steps that have it."),
+        typer.Argument(help="key=value, any field of the recipe; in a folder, of each step that has it."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print sizes, steps, memory and problems; make nothing.")
     ] = False,
-    fresh: Annotated[bool, typer.Option(help="Do it again although it is finished.")] = False,
+    fresh: Annotated[
+        bool, typer.Option(help="Start over: repeat finished steps, and drop the checkpoints of stopped ones.")
+    ] = False,
     changed_data: Annotated[
         bool, typer.Option("--changed-data", help="Continue a run although its data have changed since.")
     ] = False,

@@ -249,6 +249,21 @@ def test_commands_in_comments_of_recipes_exist():
             (check_command if line.startswith("hf-echo ") else check_other_command)(line)
 
 
+def test_outputs_of_recipes_are_those_of_today():
+    """`outputs/FOLDER/3_step` in the docs, in examples of commands and in studies is the output of a recipe."""
+    recipes = ROOT / "train_scripts" / "recipes"
+    converted = ("0_whisper", "0_wav2vec2", "7_tiny")  # other commands make these
+    files = [
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "train_scripts" / "studies").glob("*.py"),
+        *recipes.rglob("*.yaml"),
+    ]
+    for file in [ROOT / "README.md", *files]:
+        for folder, step in re.findall(r"outputs/([\w-]+)/(\d+_\w+)", file.read_text(encoding="utf-8")):
+            if (recipes / folder).is_dir() and step not in converted:
+                assert (recipes / folder / f"{step}.yaml").is_file(), f"{file.name}: outputs/{folder}/{step}"
+
+
 def test_commands_in_comments_are_found():
     text = "#   hf-echo prune A B \\\n#     --size half   # why\n# then: hf-echo train my\nstage: x  # hf-echo x\n"
     assert in_comments(text) == ["hf-echo prune A B --size half", "hf-echo train my"]

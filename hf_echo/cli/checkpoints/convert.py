@@ -23,7 +23,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-commands = typer.Typer(cls=Group, help="Make an Echo checkpoint from another model.", no_args_is_help=True, **PLAIN)
+commands = typer.Typer(cls=Group, help="Make a checkpoint from another model.", no_args_is_help=True, **PLAIN)
 
 
 @commands.command(
@@ -38,7 +38,7 @@ def convert_llama(
         str, typer.Option(help="copy (of self-attention), random, or zero (copy with output 0, for Spectrum).")
     ] = "copy",
 ) -> None:
-    """An encoder-decoder from a language model: bidirectional encoder, decoder with cross-attention (OS 4.2)."""
+    """Make an encoder-decoder from a language model: bidirectional encoder, decoder with cross-attention (OS 4.2)."""
     from ...cards.model_card import write_checkpoint_card
     from ...checkpoints import convert_llama as run
 
@@ -105,7 +105,7 @@ def convert_interpolate(
 @commands.command(
     "ridge-refit",
     **example(
-        "hf-echo convert ridge-refit outputs/echo-nano/04_whiten train.parquet outputs/refit --step 0.7", folder=True
+        "hf-echo convert ridge-refit outputs/echo-nano/03_whiten train.parquet outputs/refit --step 0.7", folder=True
     ),
 )
 def convert_ridge_refit(

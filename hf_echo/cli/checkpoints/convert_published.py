@@ -51,7 +51,7 @@ def convert_sonar(
         typer.Option("--license", help="Licence of the weights. Default: that of a port's README, or cc-by-nc-4.0."),
     ] = None,
 ) -> None:
-    """SONAR's text encoder and decoder without fairseq2: sentence-transformers opens OUT, without remote code."""
+    """Convert SONAR's text encoder and decoder: sentence-transformers opens OUT, without fairseq2 or remote code."""
     from ...checkpoints import convert_sonar as run
 
     run(encoder, out, tokenizer=tokenizer, decoder=decoder, licence=license)
@@ -65,7 +65,7 @@ def convert_sonar_speech(
     heads: PoolerHeads = 16,
     license: Licence = "cc-by-nc-4.0",
 ) -> None:
-    """SONAR's speech encoder of a language, without fairseq2: AutoModel and sentence-transformers open OUT."""
+    """Convert SONAR's speech encoder of a language: AutoModel and sentence-transformers open OUT, without fairseq2."""
     from ...checkpoints import convert_sonar_speech as run
 
     run(file, out, heads=heads, licence=license)
@@ -83,7 +83,7 @@ def convert_mexma(
         typer.Option("--license", help="Licence of the weights, for the card; by default what MODEL's README says."),
     ] = None,
 ) -> None:
-    """MEXMA with its tokenizer and CLS pooling: sentence-transformers opens OUT."""
+    """Add MEXMA's tokenizer and CLS pooling to its weights: sentence-transformers opens OUT."""
     from ...checkpoints import convert_mexma as run
 
     run(model, out, tokenizer=tokenizer, licence=license)
@@ -95,7 +95,7 @@ def convert_blaser(
     out: Annotated[Path, typer.Argument(help="Folder of the model.")],
     license: Licence = "cc-by-nc-4.0",
 ) -> None:
-    """BLASER 2.0, which scores translations from SONAR embeddings: AutoModel and --blaser open OUT."""
+    """Convert BLASER 2.0, which scores translations from SONAR embeddings: AutoModel and --blaser open OUT."""
     from ...checkpoints import convert_blaser as run
 
     run(file, out, licence=license)
@@ -116,7 +116,7 @@ def convert_wav2vec2(
     heads: Annotated[int, typer.Option(help="Attention heads of the audio model, for a file.")] = 16,
     license: LicenceOfSource = None,
 ) -> None:
-    """A speech encoder from a pretrained audio model; its attention pooling is new: train it with stage `speech`."""
+    """Make a speech encoder from a pretrained audio model; train its new attention pooling with stage `speech`."""
     from ...checkpoints import convert_wav2vec2 as run
 
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
@@ -135,7 +135,7 @@ def convert_whisper(
     pooler_heads: PoolerHeads = 8,
     license: LicenceOfSource = None,
 ) -> None:
-    """A speech encoder from Whisper's encoder; its attention pooling is new: train it with stage `speech`."""
+    """Make a speech encoder from Whisper's encoder; train its new attention pooling with stage `speech`."""
     from ...checkpoints import convert_whisper as run
 
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)

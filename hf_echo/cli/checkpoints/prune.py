@@ -33,14 +33,14 @@ def prune(
     ] = "weight",
     calibration: Annotated[Path | None, typer.Option(help="For activation and principal: texts, one per line.")] = None,
     lang: Annotated[str | None, typer.Option(help="Language of these texts. Default: unspecified.")] = None,
-    decoder: Annotated[str, typer.Option(help="keep it as it is, prune it to the same shape, or drop it.")] = "keep",
+    decoder: Annotated[str, typer.Option(help="keep (as it is), prune (to the same shape) or drop.")] = "keep",
     tokenizer: Annotated[
         str | None,
         typer.Option(help="Move the smaller model onto this tokenizer: folder, tokenizer.json or org/name@v1.2.0."),
     ] = None,
     report: Json = None,
 ) -> None:
-    """Structured pruning (OS 4.8): fewer layers, heads and units, the same embedding size."""
+    """Make an encoder smaller (structured pruning, OS 4.8): fewer layers, heads and units, the same embedding size."""
     from ...cards.model_card import write_checkpoint_card
     from ...checkpoints.pruning.prune_checkpoint import prune_checkpoint
     from ...checkpoints.pruning.shapes import read_shape

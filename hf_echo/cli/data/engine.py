@@ -99,7 +99,9 @@ def sample(
     _tell(run(recipe, out, executor=executor_named(executor), **options))
 
 
-@commands.command(**example("hf-echo data calibrate dev_flores.parquet --model outputs/nano-real/3 --out flores.json"))
+@commands.command(
+    **example("hf-echo data calibrate dev.parquet --model outputs/nano-real/2_contrastive --out dev.json")
+)
 def calibrate(
     paths: Annotated[list[str], typer.Argument(help="Clean parallel or n-way data: files, folders or Hub datasets.")],
     model: Model,
