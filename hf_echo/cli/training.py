@@ -17,7 +17,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where checkpoints, release and results.json go.")] = Path("outputs/demo"),
     fresh: Annotated[bool, typer.Option(help="Train again although stages are finished.")] = False,
 ) -> None:
-    """Train stages 1 to 3 at nano size on the built-in corpus, then embed, search and translate with the result."""
+    """Train stages 0 to 3 at nano size on the built-in corpus, then embed, search and translate with the result."""
     from .demo import run_demo
 
     run_demo(out, fresh=fresh)
