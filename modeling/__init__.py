@@ -1,4 +1,5 @@
-"""Code that a checkpoint needs to run; it is pushed to the Hub and needs only torch and transformers.
+"""Code that a checkpoint needs to run; it is pushed to the Hub. Text needs only torch and transformers,
+audio also soundfile and soxr, SentenceTransformer its own package.
 
 Importing this folder registers its classes with transformers; hf_echo/__init__.py registers the configurations.
 """

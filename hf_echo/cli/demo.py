@@ -1,4 +1,4 @@
-"""`make demo`: train stages 1 to 3 at nano size on the built-in corpus, then use the result in three ways."""
+"""`make demo`: train stages 0 to 3 at nano size on the built-in corpus, then use the result in three ways."""
 
 from __future__ import annotations
 

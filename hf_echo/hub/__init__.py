@@ -1,4 +1,4 @@
-"""For the Hub: metrics of the `evaluate` library, cards, datasets, the demo Space."""
+"""For the Hub: push, releases, collections, metrics of the `evaluate` library, the demo Space."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pairs of two collections of embeddings by margin score (Artetxe and Schwenk 2019; LASER's mine_bitexts).
 
 Input: embeddings; output: row numbers and scores. This module does not read the texts. The margins are those of
-`evaluation.xsim`. Candidate pairs by `retrieval`:
+`evaluation.retrieval.xsim`. Candidate pairs by `retrieval`:
     forward       each source with its best target
     backward      each target with its best source
     intersection  pairs that are both

@@ -1,1 +1,1 @@
-"""Converters of published checkpoints: SONAR, MEXMA, BLASER."""
+"""Converters of published checkpoints: SONAR, MEXMA, BLASER, Whisper, wav2vec 2.0."""

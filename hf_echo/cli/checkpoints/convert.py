@@ -1,4 +1,4 @@
-"""hf-echo convert: an Echo checkpoint from another model."""
+"""hf-echo convert: a checkpoint of this package from another model."""
 
 from __future__ import annotations
 

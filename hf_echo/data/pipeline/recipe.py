@@ -6,7 +6,7 @@
         side: corpus
         except: {provenance: [dictionary]}
       - keep: {target_lang: [eng_Latn]} # or drop; base, natural and code stand for their languages
-      - score: outputs/nano-real/3      # a step that fills a column; the caller of `read_recipe` supplies its maker
+      - score: outputs/nano/release      # a step that fills a column; the caller of `read_recipe` supplies its maker
     sampling: {method: temperature, exponent: 0.6, rows: 1000000}
     out: {shards: 4}
 

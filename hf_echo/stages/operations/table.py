@@ -1,8 +1,8 @@
 """All operations on checkpoints that a recipe can name: `operation: whiten`. Their settings, and what carries them out.
 
-An operation makes one checkpoint from others without training. A new operation is a function that writes its folder
-whole with its lineage, a dataclass of settings and one line in OPERATIONS. Settings are recorded in the lineage under
-the same names: so a finished operation is recognised.
+An operation makes one checkpoint from others. Only `add_language` trains. A new operation is a function that
+writes its folder whole with its lineage, a dataclass of settings and one line in OPERATIONS. The lineage records the
+settings under the same names: so a finished operation is recognised.
 """
 
 from __future__ import annotations

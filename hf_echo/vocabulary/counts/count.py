@@ -1,4 +1,4 @@
-"""Count the words of corpora, by language and kind of text, into one file (`counts_file.WordCounts`).
+"""Count the words of corpora, by language and kind of text, into one file (`file.WordCounts`).
 
 The main process reads blocks of rows; worker processes split and count. A finished shard of blocks is stored next to
 `out`, and an interrupted count resumes after it. Neither the corpora nor the tables have to fit into memory: the tables

@@ -160,7 +160,7 @@ def _sides(part: formats.Part, lang: str | None) -> tuple[tuple[Side, ...], str]
 def _open_text(path: Path, source: Source) -> Opened:
     lang = source.lang or next((p for p in path.name.split(".")[:-1] if not code_error(p) and "_" in p), None)
     if lang is None:
-        raise ValueError(f"{path}: unknown language: name the file like fra_Latn.txt, or give lang")
+        raise ValueError(f"{path}: unknown language: name the file like fra_Latn.txt, or give its language")
     kind = source.kind or "monolingual"
     sides = (Side("text", None, lang),)
     return Opened(

@@ -1,6 +1,6 @@
 """Tables (word, count): sum, sort, and write as one Parquet file with at least one row group per language and kind.
 
-`counts_file` describes the file."""
+`file.py` describes the file."""
 
 from __future__ import annotations
 

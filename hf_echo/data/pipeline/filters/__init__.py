@@ -4,10 +4,9 @@ A filter is a small frozen dataclass of plain fields: it can be pickled, and bui
 Its methods show its kind:
 
 1. Row filter: ``keep(table) -> bool array (rows,)``. Each row is judged alone.
-2. Key filter: ``keys(table) -> uint64 array (rows, k)``. A row stays only if no earlier KEPT row has one of its keys,
-in
-   the order of the input. Column i is compared with column i only, unless the filter's attribute ``shared_keys`` is
-   true (then all columns are compared). Key 0 means "no key".
+2. Key filter: ``keys(table) -> uint64 array (rows, k)``. A row stays only if no earlier KEPT row has one of its
+   keys, in the order of the input. Column i is compared with column i only, unless the filter's attribute
+   ``shared_keys`` is true (then all columns are compared). Key 0 means "no key".
 3. Group cap: ``groups(table) -> string array (rows,)``, ``rank(table) -> float array (rows,)`` and a field ``limit``.
    The ``limit`` highest ranks of each group stay (ties: the earliest row). A null group means "no group": the row
    stays.
