@@ -90,7 +90,8 @@ def _documents(files: list[str], stamps: list, segmenter: str, limit: int | None
         content = next((name for name in ("sentences", "text") if name in part.columns), None)
         if content is None or "lang" not in part.columns:
             raise ValueError(f"{file}: documents need the columns sentences (or text) and lang; found {part.columns}")
-        wanted = [name for name in (content, "lang", *TASK_COLUMNS) if name in part.columns]
+        names = (content, "lang", *TASK_COLUMNS)
+        wanted = [name for name in names if name in part.columns or part.open_ended]
         for block in part.read(wanted):
             if block.bad:
                 line, reason = block.bad[0]

@@ -29,13 +29,14 @@ from ..utils.text import BOM, why_not_text
 
 BLOCK = 10_000
 SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".po")
+NO_OBJECT = "not a JSON object"
 OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string at these
 MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
 
 class Block(NamedTuple):
     columns: Mapping[str, Sequence | pa.Array | pa.ChunkedArray]
-    lines: Sequence[int]  # line number of each row, from 1; the row number in Parquet and on the Hub
+    lines: Sequence[int]  # line of each row, from 1; its number in Parquet, in a JSON array and on the Hub
     bad: list[tuple[int, str]]  # (line, reason) of lines that are not rows
 
 
@@ -52,6 +53,7 @@ class Part(NamedTuple):
     columns: list[str]
     read: Callable[[Sequence[str]], Iterator[Block]]  # names of the wanted columns -> blocks
     identity: tuple  # changes with the content
+    open_ended: bool = False  # later rows may have columns that the first block lacks; `read` takes any name
 
 
 def suffix_of(path: Path) -> str | None:
@@ -71,7 +73,7 @@ def open_file(
     ``without_header``, and the first line is a row.
 
     Raises:
-        ValueError: an unknown suffix, or an empty first line.
+        ValueError: an unknown suffix, an empty first line, or JSON without a single object.
     """
     suffix = suffix_of(path)
     stat = path.stat()
@@ -93,10 +95,21 @@ def open_file(
         return Part(str(path), names, partial(_read_parquet, path), identity)
     if suffix == ".po":
         return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), identity)
+    if suffix == ".json" and _holds_array(path):
+        rows, _, bad = _objects(list(enumerate(_read_array(path), 1)))
+        return Part(str(path), _columns_of(path, rows, bad), partial(_read_json_array, path), identity)
     with open_lines(path) as file:  # JSON lines have the columns that the first block uses
-        rows, _, _ = _parse_json(list(islice(enumerate(file, 1), BLOCK)))
-    columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
-    return Part(str(path), columns, partial(_read_jsonl, path), identity)
+        head = list(islice(enumerate(file, 1), BLOCK))
+    rows, _, bad = _parse_json(head)
+    columns = _columns_of(path, rows, bad)
+    return Part(str(path), columns, partial(_read_jsonl, path), identity, open_ended=len(head) == BLOCK)
+
+
+def _columns_of(path: Path, rows: list[dict], bad: list[tuple[int, str]]) -> list[str]:
+    if not rows:
+        where = f"{path}:{bad[0][0]}: {bad[0][1]}" if bad else f"{path}: no row"
+        raise ValueError(f"{where}; write one JSON object per line, or in a .json file one array of objects")
+    return list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
 
 
 def open_hub(label: str, dataset: Any) -> Part:
@@ -134,7 +147,7 @@ def open_lines(path: Path) -> Iterator[BinaryIO]:
         ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a damaged .gz file.
     """
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             head = file.peek(1 << 16)
             if reason := why_not_text(head):
                 raise ValueError(f"{path}: {reason}")
@@ -222,8 +235,42 @@ def _parse_json(lines: list[tuple[int, bytes]]) -> tuple[list[dict], list[int], 
                 rows.append(row)
                 numbers.append(number)
             else:
-                bad.append((number, "not a JSON object"))
+                bad.append((number, NO_OBJECT))
     return rows, numbers, bad
+
+
+def _holds_array(path: Path) -> bool:
+    with open_lines(path) as file:
+        return file.peek(1 << 16).lstrip()[:1] == b"["
+
+
+def _read_array(path: Path) -> list:
+    """The entries of a file with one JSON array, all in memory."""
+    with open_lines(path) as file:
+        data = file.read()
+    try:
+        return json.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {_not_utf8(error)}") from None
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}"
+        raise ValueError(f"{where}: not a valid JSON array ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        reason = next(iter(str(error).splitlines()), "too deep")
+        raise ValueError(f"{path}: not a valid JSON array ({reason})") from None
+
+
+def _objects(entries: Sequence[tuple[int, Any]]) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
+    good = [(number, entry) for number, entry in entries if isinstance(entry, dict)]
+    bad = [(number, NO_OBJECT) for number, entry in entries if not isinstance(entry, dict)]
+    return [row for _, row in good], [number for number, _ in good], bad
+
+
+def _read_json_array(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+    entries = enumerate(_read_array(path), 1)
+    while block := list(islice(entries, BLOCK)):
+        rows, numbers, bad = _objects(block)
+        yield Block({name: [_dig(row, name) for row in rows] for name in wanted}, numbers, bad)
 
 
 def _dig(row: Mapping[str, Any], name: str) -> Any:

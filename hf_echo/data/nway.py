@@ -74,7 +74,7 @@ def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=No
         if mapping is None:
             wanted = id_column or f"an id ({', '.join(ID_ALIASES)})"
             raise ValueError(f"{part.label} has no columns {wanted}, lang and text; found: {', '.join(part.columns)}")
-        plans.append(Plan(part, mapping, split if "split" in part.columns else None))
+        plans.append(Plan.of(part, mapping, split))
     bad = BadRows(on_bad_row)
     tables = checked_tables(plans, _Unique(), bad, limit=limit)
     key = ("nway", [(p.part.identity, p.mapping, p.split) for p in plans], on_bad_row, limit)

@@ -48,9 +48,10 @@ def load_parallel(
     The columns hard_negatives (list of texts) and quality are added if the data have them.
 
     Args:
-        path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .json with one object per line,
-            .parquet, .po); a folder of such files; or the name of a dataset on the Hub. A table with the columns
-            id (verse_id, index_id), lang, text is n-way, and its pairs are formed (`hf_echo.data.nway`).
+        path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .parquet, .po, or .json with one object
+            per line or one array of objects); a folder of such files; or the name of a dataset on the Hub. A table
+            with the columns id (verse_id, index_id), lang, text is n-way, and its pairs are formed
+            (`hf_echo.data.nway`).
         source_lang, target_lang: for all rows, if the file has no column for it. With both, a TSV file of two
             columns needs no header.
         columns: schema name -> name in the file, for names other than the usual ones (src/tgt,
@@ -188,7 +189,7 @@ def _plan(
     for part in parts:
         given = [c for c in constants if c != "provenance"]
         mapping = schema.find_columns(part.columns, columns, constants=given, where=part.label)
-        plans.append(Plan(part, mapping, split if "split" in part.columns else None))
+        plans.append(Plan.of(part, mapping, split, ("provenance", *schema.OPTIONAL)))
     return plans, [c for c in schema.OPTIONAL if any(c in plan.mapping for plan in plans)]
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import hf_echo
 
 from ..utils.files import write_whole
-from .formats import SUFFIXES, Part, suffix_of
+from .formats import BLOCK, SUFFIXES, Block, Part, suffix_of
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
@@ -37,11 +37,22 @@ Convert = Callable[[Mapping[str, Any]], tuple[pa.Table, list[tuple[int, str]]]]
 
 
 class Plan(NamedTuple):
-    """One part, the file's column for each schema column, and the required value of its column ``split``."""
+    """One part, the file's column for each schema column, and the required value of its column ``split``.
+
+    ``late``: columns that would have been read if they were in the first block; later rows must not have them.
+    """
 
     part: Part
     mapping: dict[str, str]
     split: str | None = None
+    late: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, part: Part, mapping: dict[str, str], split: str | None, optional: Sequence[str] = ()) -> Plan:
+        """``optional``: schema columns that a file may lack."""
+        names = [*(name for name in optional if name not in mapping), *(["split"] if split is not None else [])]
+        late = [name for name in names if name not in part.columns] if part.open_ended else []
+        return cls(part, mapping, split if "split" in part.columns else None, late)
 
 
 class BadRows:
@@ -123,8 +134,9 @@ def checked_tables(
     If bad rows are errors, streaming raises at the first block with one.
     """
     good, splits = 0, set()
-    for part, mapping, split in plans:
-        for block in part.read(list({*mapping.values(), *(["split"] if split is not None else [])})):
+    for part, mapping, split, late in plans:
+        for block in part.read(list({*mapping.values(), *(["split"] if split is not None else []), *late})):
+            _refuse_late(part, block, late)
             columns, lines = {name: block.columns[found] for name, found in mapping.items()}, block.lines
             if split is not None:
                 values = as_list(block.columns["split"])
@@ -152,6 +164,16 @@ def checked_tables(
         where = plans[0].part.label if len(plans) == 1 else f"{plans[0].part.label} and {len(plans) - 1} more"
         held = f" of split {split!r}; the column split holds {', '.join(sorted(map(str, splits)))}" if splits else ""
         raise ValueError(f"{where}: no good row{held}")
+
+
+def _refuse_late(part: Part, block: Block, late: Sequence[str]) -> None:
+    for name in late:
+        for line, value in zip(block.lines, block.columns[name]):
+            if value is not None:
+                raise ValueError(
+                    f"{part.label}:{line}: the column {name!r} begins here, but the first {BLOCK:,} rows decide which "
+                    f'columns are read; write "{name}": null into one of them'
+                )
 
 
 def as_list(values: Any) -> list:

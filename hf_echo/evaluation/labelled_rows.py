@@ -26,6 +26,7 @@ def read_rows(path: Path, needed: Sequence[str], optional: Sequence[str] | None 
     if missing := [name for name in needed if name not in part.columns]:
         raise ValueError(f"{path} has no column {', '.join(missing)}; found: {', '.join(part.columns)}")
     wanted = [name for name in part.columns if optional is None or name in (*needed, *optional)]
+    wanted += [name for name in optional or () if part.open_ended and name not in wanted]
     for block in part.read(wanted):
         if block.bad:
             raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")

@@ -30,7 +30,7 @@ ROWS = [
 
 def write(path, rows=ROWS):
     """The rows in the format that the suffix names."""
-    name = path.name
+    name = path.name.lower()
     if name.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist(rows), path)
         return path
@@ -48,7 +48,7 @@ def tsv(path, *lines):
     return path
 
 
-KINDS = ["c.tsv", "c.tsv.gz", "c.jsonl", "c.jsonl.gz", "c.json", "c.parquet"]
+KINDS = ["c.tsv", "c.tsv.gz", "c.jsonl", "c.jsonl.gz", "c.json", "c.parquet", "C.TSV", "c.tsv.GZ", "C.JSON"]
 FRENCH = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
 
 
@@ -151,6 +151,38 @@ def test_bad_lines_of_json(tmp_path, line, reason):
         load_parallel(path, **FRENCH)
     assert f"corpus.jsonl:3: {reason}" in str(error.value)
     assert len(load_parallel(path, on_bad_row="skip", **FRENCH)) == 2
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_json_array_of_objects(tmp_path, streaming):
+    (tmp_path / "c.json").write_text(json.dumps(ROWS, indent=2), encoding="utf-8-sig")
+    assert list(load_parallel(tmp_path / "c.json", streaming=streaming)) == ROWS
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('[{"source": "un"},\n {"source" "deux"}]', r"c.json:2: not a valid JSON array \(.* at column 12"),
+        ('[1, {"source": "un", "target": "one"}]', "c.json:1: not a JSON object"),
+        ('[[{"source": "un"}]]', "c.json:1: not a JSON object; write one JSON object per line, or"),
+        ('{\n"source": "un",\n"target": "one"}', "c.json:1: not valid JSON .*; write one JSON object per line, or"),
+        ("", "c.json: no row; write one JSON object per line"),
+    ],
+)
+def test_json_files_of_another_shape(tmp_path, text, message):
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_parallel(tmp_path / "c.json", **FRENCH)
+
+
+@pytest.mark.parametrize("column, value", [("quality", 0.5), ("hard_negatives", ["two"]), ("split", "dev")])
+def test_a_column_that_begins_after_the_first_block_is_named(tmp_path, column, value):
+    rows = [{"source": "un", "target": "one"}] * (BLOCK + 1)
+    path = write(tmp_path / "c.jsonl", [*rows, {**rows[0], "note": "any"}, {**rows[0], column: value}])
+    with pytest.raises(ValueError, match=rf"c.jsonl:{BLOCK + 3}: the column '{column}' begins here"):
+        load_parallel(path, **FRENCH)
+    path = write(tmp_path / "c.jsonl", [{**rows[0], column: None}, *rows, {**rows[0], column: value}])
+    assert len(load_parallel(path, split=None, **FRENCH)) == BLOCK + 3
 
 
 def test_bad_rows_of_parquet_are_counted_by_row(tmp_path):

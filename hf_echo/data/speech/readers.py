@@ -107,7 +107,8 @@ def _from_tables(files: list[Path], bad: BadRows, limit: int | None, columns, co
         folders = [file.parent / place for place in audio_folders(file)]
         folders = [folder for folder in folders if folder.is_dir()]
         read = partial(_read_located, part, mapping["audio"], folders, extra)
-        plans.append(Plan(part._replace(read=read), mapping | {name: name for name in extra}))
+        optional = [name for name in OPTIONAL if name not in constants]
+        plans.append(Plan.of(part._replace(read=read), mapping | {name: name for name in extra}, None, optional))
         identities.append((part.identity, sorted(mapping.items()), [(str(f), f.stat().st_mtime_ns) for f in folders]))
     optional = [c for c in OPTIONAL if c in constants or any(c in plan.mapping for plan in plans)]
     convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
