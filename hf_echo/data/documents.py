@@ -15,8 +15,8 @@ import numpy as np
 from datasets import Dataset, Features, Value
 from datasets.exceptions import DatasetGenerationError
 
-from ..languages import language
 from .formats import open_file
+from .schema import check_language, check_text
 from .segmentation import rule_segmenter, trimmed
 from .tables import list_files
 from .tokenized import Ragged
@@ -65,22 +65,27 @@ def load_documents(path: str | os.PathLike, *, segmenter: str = "rules", limit: 
 
 def check_document(row: dict[str, Any]) -> str | None:
     """Why a row is not a document; None if it is one."""
-    sentences = row["sentences"]
-    if not isinstance(sentences, (list, np.ndarray)) or not all(isinstance(text, str) for text in sentences):
-        return "sentences must be a list of texts"
+    sentences, choices = row["sentences"], row["choices"]
+    if not isinstance(sentences, (list, np.ndarray)):
+        return f"sentences is {_shown(sentences)}, not a list of texts (one long text goes into the column text)"
     if not len(sentences):
         return "the document has no sentences"
     if len(sentences) > MAX_SENTENCES:
-        return f"the document has {len(sentences):,} sentences, the limit is {MAX_SENTENCES:,}: split it"
-    if any(not text.strip() for text in sentences):
-        return "a sentence is empty"
-    if row["choices"] and row["answer"] not in row["choices"]:
-        return f"the answer {row['answer']!r} is not among its choices"
-    try:
-        language(row["lang"])
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return None
+        return f"the document has {len(sentences):,} sentences, the limit is {MAX_SENTENCES:,}"
+    if not isinstance(choices, (list, np.ndarray)):
+        return f"choices is {_shown(choices)}, not a list of texts"
+    texts = [(f"sentence {number}", text) for number, text in enumerate(sentences, 1)]
+    texts += [(f"choice {number}", text) for number, text in enumerate(choices, 1)]
+    texts += [(name, row[name]) for name in ("task", "question", "answer") if row[name] not in (None, "")]
+    if reason := next(filter(None, (check_text(name, text) for name, text in texts)), None):
+        return reason
+    if len(choices) and row["answer"] not in choices:
+        return f"the answer {_shown(row['answer'])} is not among its choices: {', '.join(choices)}"
+    return check_language("lang", row["lang"])
+
+
+def _shown(value: Any) -> str:
+    return "missing" if value is None else f"{value!r:.40}"
 
 
 def _documents(files: list[str], stamps: list, segmenter: str, limit: int | None) -> Iterator[dict[str, Any]]:
@@ -89,7 +94,8 @@ def _documents(files: list[str], stamps: list, segmenter: str, limit: int | None
         part = open_file(Path(file))
         content = next((name for name in ("sentences", "text") if name in part.columns), None)
         if content is None or "lang" not in part.columns:
-            raise ValueError(f"{file}: documents need the columns sentences (or text) and lang; found {part.columns}")
+            found = ", ".join(part.columns)
+            raise ValueError(f"{file}: documents need the columns sentences (or text) and lang; found: {found}")
         names = (content, "lang", *TASK_COLUMNS)
         wanted = [name for name in names if name in part.columns or part.open_ended]
         for block in part.read(wanted):
@@ -103,10 +109,12 @@ def _documents(files: list[str], stamps: list, segmenter: str, limit: int | None
                     "sentences": row[content]
                 }
                 row["choices"] = row["choices"] or []
-                if content == "text" and isinstance(row["sentences"], str):
-                    row["sentences"] = _sentences(row["sentences"], row["lang"], segmenter)
-                if reason := check_document(row):
-                    raise ValueError(f"{file}:{line}: {reason}")
+                reason = None
+                if content == "text":
+                    reason = check_text("text", row["sentences"]) or check_language("lang", row["lang"])
+                    row["sentences"] = [] if reason else _sentences(row["sentences"], row["lang"], segmenter)
+                if reason := reason or check_document(row):
+                    raise ValueError(f"{file}:{line}: {reason}; correct the document or leave it out")
                 yield row
                 count += 1
                 if limit is not None and count >= limit:

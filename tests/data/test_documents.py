@@ -7,6 +7,7 @@ import json
 import pytest
 
 from hf_echo.data.documents import TokenizedDocuments, flat_sentences, load_documents
+from hf_echo.data.formats import BLOCK
 
 ROWS = [
     {"sentences": ["One.", "Two.", "One."], "lang": "eng_Latn"},
@@ -36,6 +37,9 @@ def test_a_text_is_cut_by_rules_or_not_at_all(tmp_path):
     file = write(tmp_path / "a.jsonl", [{"text": "It rains. He sleeps.", "lang": "eng_Latn"}])
     assert load_documents(file)["sentences"] == [["It rains.", "He sleeps."]]
     assert load_documents(file, segmenter="none")["sentences"] == [["It rains. He sleeps."]]
+    write(tmp_path / "b.jsonl", [{"text": None, "lang": "eng_Latn"}])
+    with pytest.raises(ValueError, match="b.jsonl:1: text is missing"):
+        load_documents(tmp_path / "b.jsonl")
     with pytest.raises(ValueError, match="segmenter must be"):
         load_documents(file, segmenter="sat")
 
@@ -45,8 +49,13 @@ def test_a_text_is_cut_by_rules_or_not_at_all(tmp_path):
     [
         ({"sentences": []}, r"a.jsonl:2: the document has no sentences"),
         ({"sentences": ["x"] * 10_001}, r"a.jsonl:2: the document has 10,001 sentences, the limit is 10,000"),
-        ({"sentences": ["x", " "]}, "a sentence is empty"),
-        ({"sentences": "x"}, "sentences must be a list of texts"),
+        ({"sentences": ["x", " "]}, "a.jsonl:2: sentence 2 is empty; correct the document or leave it out"),
+        ({"sentences": ["x", 5]}, "a.jsonl:2: sentence 2 is not text but int"),
+        ({"sentences": ["x\ud800"]}, "a.jsonl:2: sentence 1 is not UTF-8"),
+        ({"sentences": "x"}, r"a.jsonl:2: sentences is 'x', not a list of texts \(one long text"),
+        ({"sentences": ["x"], "choices": "ab", "answer": "a"}, "a.jsonl:2: choices is 'ab', not a list of texts"),
+        ({"sentences": ["x"], "question": 5}, "a.jsonl:2: question is not text but int"),
+        ({"sentences": ["x"], "lang": None}, "a.jsonl:2: lang is missing; correct"),
         ({"sentences": ["x"], "choices": ["a"], "answer": "b"}, "answer 'b' is not among its choices"),
         ({"sentences": ["x"], "lang": "xx"}, "xx"),
     ],
@@ -56,8 +65,13 @@ def test_bad_rows_are_one_line(tmp_path, row, message):
         load_documents(write(tmp_path / "a.jsonl", [ROWS[0], {"lang": "eng_Latn"} | row]))
 
 
+def test_columns_that_begin_after_the_first_block_are_kept(tmp_path):
+    documents = load_documents(write(tmp_path / "a.jsonl", [ROWS[0]] * BLOCK + [ROWS[1]]))
+    assert documents[BLOCK]["answer"] == "1" and documents[0]["answer"] is None
+
+
 def test_files_that_hold_no_documents(tmp_path):
-    with pytest.raises(ValueError, match="documents need the columns sentences"):
+    with pytest.raises(ValueError, match=r"a.jsonl: documents need the columns .*; found: source, lang"):
         load_documents(write(tmp_path / "a.jsonl", [{"source": "a", "lang": "eng_Latn"}]))
     with pytest.raises(FileNotFoundError):
         load_documents(tmp_path / "none")
