@@ -91,7 +91,7 @@ def mine(
         dedup=dedup,
         model=model,
         k=k,
-        margin=None if margin == "cosine" else margin,
+        margin=margin,
         retrieval=retrieval,
         threshold=threshold,
         index=index,

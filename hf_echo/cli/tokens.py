@@ -113,7 +113,7 @@ def _train_and_test(shape, columns, train, test, public_set, path, train_lang, l
             raise ValueError(
                 "give --train and --test (two files of rows) or --set (a public set, --path for a local copy)"
             )
-        first, second = ([row for _, row in read_rows(file, columns, ["lang"])] for file in (train, test))
+        first, second = ([row for _, row in read_rows(file, columns, ["lang"], tsv=False)] for file in (train, test))
         return first, second
     if train is not None or test is not None:
         raise ValueError(f"--set {public_set} has its own rows: leave --train and --test out")

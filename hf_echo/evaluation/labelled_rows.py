@@ -6,22 +6,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data.formats import Block, open_file
+from ..data.formats import Block, open_file, suffix_of
 from ..data.tables import as_list
 
 Check = Callable[[Mapping[str, Any], str], dict[str, Any]]
 
 
-def read_rows(path: Path, needed: Sequence[str], optional: Sequence[str] | None = None) -> Iterator[tuple[int, dict]]:
+def read_rows(
+    path: Path, needed: Sequence[str], optional: Sequence[str] | None = None, *, tsv: bool = True
+) -> Iterator[tuple[int, dict]]:
     """Yield (line or row number, row) of a Parquet, JSONL or TSV file.
 
     Rows have the columns `needed` and, if `optional` is given, those of `optional`; otherwise all columns.
 
+    Args:
+        tsv: False refuses TSV files, for columns of lists or numbers.
+
     Raises:
         FileNotFoundError: the file does not exist. ValueError: a missing column, an unreadable line.
     """
+    fix = f"give a {'Parquet, JSONL or TSV' if tsv else 'Parquet or JSONL'} file with {', '.join(needed)}"
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; give a Parquet, JSONL or TSV file with {', '.join(needed)}")
+        raise FileNotFoundError(f"no file {path}; {fix}")
+    if not tsv and (suffix_of(path) or "").startswith(".tsv"):
+        raise ValueError(f"{path}: the fields of a TSV file are text, not lists or numbers; {fix}")
     part = open_file(path)
     if missing := [name for name in needed if name not in part.columns]:
         raise ValueError(f"{path} has no column {', '.join(missing)}; found: {', '.join(part.columns)}")

@@ -1,9 +1,13 @@
-"""Group the rows of an n-way table (id, lang, text) by language and id."""
+"""Group the rows of an n-way table (id, lang, text) by language and id; leave out languages without common ids."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import logging
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 
 def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hashable, str]]:
@@ -26,3 +30,31 @@ def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hasha
             )
         texts[lang][key] = text
     return texts
+
+
+def measurable_pairs(
+    texts: Mapping[str, Mapping[Hashable, str]], pairs: Sequence[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """(pairs of languages with an id in common, one reason for each other two languages); warns once about those.
+
+    Raises:
+        ValueError: no pair, or none with an id in common, or a language without rows.
+    """
+    for lang in dict.fromkeys(lang for pair in pairs for lang in pair):
+        if lang not in texts:
+            raise ValueError(f"no rows in {lang!r}: found {', '.join(map(str, texts)) or 'no rows'}")
+    good = [(a, b) for a, b in pairs if not texts[a].keys().isdisjoint(texts[b])]
+    alone = {frozenset(pair) for pair in set(pairs) - set(good)}
+    named = [" and ".join(f"{lang!r} ({len(texts[lang])} rows)" for lang in sorted(pair)) for pair in alone]
+    skipped = sorted(f"{names} have no id in common" for names in named)
+    if not good:
+        raise ValueError(skipped[0] if skipped else f"only rows in {', '.join(texts)}: give another language too")
+    if skipped:
+        warn_once(f"not measured: {'; '.join(skipped[:5])}{f'; and {len(skipped) - 5} more' * (len(skipped) > 5)}")
+    return good, skipped
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Log a warning. A training run or a report measures one table many times, and warns the first time."""
+    logger.warning(message)

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from ..search.checks import refuse_broken
 from ..utils.files import write_whole
-from .nway_texts import texts_by_language
+from .nway_texts import measurable_pairs, texts_by_language
 from .results import Result, Table
 
 # (texts of a language, or their embeddings (n, d); source_lang; target_lang) -> translations
@@ -130,32 +130,30 @@ def evaluate_translation(
         blaser: as from `blaser_scorer`; adds the column blaser.
         score_options: of `translation_scores` (bleu_tokenizer, spbleu, timeout).
 
-    A direction uses the sentences that both languages have (`count`).
+    A direction uses the sentences that both languages have (`count`). Two languages without a common sentence are left
+    out with one warning, and named in the note `not_measured`.
 
     Returns:
         Table with direction, source_lang, target_lang and the fields of `TranslationResult`; the mean over directions.
 
     Raises:
-        ValueError: missing columns, two texts for one id and language, an unknown direction or language, two languages
-            without a common sentence, embeddings of wrong number or with NaN or zero rows, a translator that loses
-            sentences.
+        ValueError: missing columns, two texts for one id and language, an unknown direction or language, no two
+            languages with a common sentence, embeddings of wrong number or with NaN or zero rows, a translator that
+            loses sentences.
     """
     if direction not in DIRECTIONS:
         raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(DIRECTIONS)}")
     texts = texts_by_language(rows)
     langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
-    for code in (target_lang, *langs):
-        if code not in texts:
-            raise ValueError(f"no rows in {code!r}: found {', '.join(map(str, texts)) or 'no rows'}")
+    if target_lang not in texts:
+        raise ValueError(f"no rows in {target_lang!r}: found {', '.join(map(str, texts)) or 'no rows'}")
+    pairs, skipped = measurable_pairs(texts, _directions(langs, target_lang, direction))
     if embeddings is not None:
-        embeddings = {
-            code: _checked_embeddings(embeddings, code, texts[code]) for code in _sources(langs, target_lang, direction)
-        }
+        sources = dict.fromkeys(source for source, _ in pairs)
+        embeddings = {code: _checked_embeddings(embeddings, code, texts[code]) for code in sources}
     results = []
-    for source, target in tqdm(_directions(langs, target_lang, direction), desc="Translation", disable=not progress):
+    for source, target in tqdm(pairs, desc="Translation", disable=not progress):
         ids = [i for i in texts[source] if i in texts[target]]
-        if not ids:
-            raise ValueError(f"{source} and {target} have no id in common")
         originals, references = ([texts[code][i] for i in ids] for code in (source, target))
         if embeddings is None:
             inputs = originals
@@ -173,7 +171,8 @@ def evaluate_translation(
             row["blaser"] = blaser(originals, hypotheses, references, source, target)
         results.append(row)
     extra = [name for name, scorer in (("comet", comet), ("blaser", blaser)) if scorer is not None]
-    notes = {"direction": direction, "from": "texts" if embeddings is None else "embeddings"}
+    notes: dict[str, Any] = {"direction": direction, "from": "texts" if embeddings is None else "embeddings"}
+    notes |= {"not_measured": skipped} if skipped else {}
     return Table(results, notes=notes).with_average(["chrf", "spbleu", "bleu", *extra])
 
 
@@ -219,10 +218,6 @@ def _directions(langs: Sequence[str], target: str, direction: str) -> list[tuple
         return [(a, b) for a in every for b in every if a != b]
     to = [(code, target) for code in langs] if direction in ("to", "both") else []
     return to + ([(target, code) for code in langs] if direction in ("from", "both") else [])
-
-
-def _sources(langs: Sequence[str], target: str, direction: str) -> list[str]:
-    return list(dict.fromkeys(source for source, _ in _directions(langs, target, direction)))
 
 
 def _checked_embeddings(embeddings: Mapping[str, Any], lang: str, texts: Mapping[Any, str]) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..search.blocks import BLOCK, Best, Blocks, search_both, search_folder
 from ..search.faiss_index import index_neighbours
-from ..search.margin import MARGINS, best_by_margin
+from ..search.margin import best_by_margin, checked_margin
 from ..utils.executors import LocalExecutor, RayExecutor
 
 RETRIEVALS = ("max", "forward", "backward", "intersection")
@@ -59,7 +59,7 @@ def mine(
         x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), or lists of arrays that
             follow one another (shards). Only `block` rows of a side are read at a time.
         k: neighbours each way, for the margin and as candidates; fewer if there are fewer rows.
-        margin: "ratio", "distance" or None (the cosine itself).
+        margin: "ratio", "distance" or "cosine".
         retrieval: "max", "forward", "backward" or "intersection".
         threshold: pairs below it are dropped; `best_threshold` finds one.
         index: None searches exactly, block by block; a faiss index_factory string ("SQ8", "IVF1024,Flat",
@@ -73,12 +73,8 @@ def mine(
     Raises:
         ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
     """
-    if margin not in MARGINS:
-        raise ValueError(f"margin is {margin!r}, must be 'ratio', 'distance' or None")
-    if retrieval not in RETRIEVALS:
-        raise ValueError(f"retrieval is {retrieval!r}, must be one of {', '.join(RETRIEVALS)}")
-    if k < 1 or block < 1:
-        raise ValueError(f"k is {k} and block {block}, must be at least 1")
+    check_options(k=k, margin=margin, retrieval=retrieval, block=block)
+    margin = checked_margin(margin)
     x, y = Blocks(x, block, "x"), Blocks(y, block, "y")
     if x.width != y.width:
         raise ValueError(f"x has {x.width} dimensions and y {y.width}: they must come from one model")
@@ -96,6 +92,21 @@ def mine(
         backward = index_neighbours(Best(y, k, folder), x, index, executor=executor)
     found = _retrieve(best_by_margin(forward, backward, margin), best_by_margin(backward, forward, margin), retrieval)
     return found if threshold is None else found.above(threshold)
+
+
+def check_options(
+    *, k: int = 4, margin: str | None = "ratio", retrieval: str = "max", block: int = BLOCK, **others: Any
+) -> None:
+    """Check the options of `mine` without embeddings.
+
+    Raises:
+        ValueError: unknown margin or retrieval, k < 1, block < 1.
+    """
+    checked_margin(margin)
+    if retrieval not in RETRIEVALS:
+        raise ValueError(f"retrieval is {retrieval!r}; it must be one of {', '.join(RETRIEVALS)}")
+    if k < 1 or block < 1:
+        raise ValueError(f"k is {k} and block {block}; both must be at least 1")
 
 
 def _retrieve(there: tuple, back: tuple, retrieval: str) -> MinedPairs:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..evaluation.results import Result
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output, write_whole
-from .bitext import mine
+from .bitext import check_options, mine
 from .lines import TextLines
 from .shards import ABOUT, SHARD, Encode, encode_to_shards, work_folder
 
@@ -81,6 +81,7 @@ def mine_files(
     Raises:
         FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
     """
+    check_options(**options)
     check_output(out, [source, target])
     work = work_folder(out, work)
     if fresh:

@@ -7,15 +7,21 @@ with audio, text, lang is speech. Any other file, and every bad row, is an error
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..data.formats import open_file
 from ..data.nway import find_nway_columns
 from ..data.speech import load_speech
+from ..evaluation.labelled_rows import read_rows
 from ..evaluation.tokens.alignment_data import AlignedPair, load_alignment
 from ..synthesis import hard_negatives_for
+
+logger = logging.getLogger(__name__)
 
 ALIGNMENT = {"src_tokens", "tgt_tokens", "alignment"}
 SPEECH = {"audio", "text", "lang"}
@@ -60,6 +66,7 @@ class ReportData:
     alignments: dict[str, list[AlignedPair]]
     fingerprints: dict[str, list]
     target_lang: str
+    skipped: list[str] = field(default_factory=list)  # what is not measured, with the reason
     speech: dict[str, Any] = field(default_factory=dict)  # speech datasets
 
     @property
@@ -73,21 +80,21 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
     Args:
         max_negatives: most rule-based hard negatives per target sentence (English only).
 
+    A language without a sentence in common with the target is left out with a warning, and listed in `skipped`.
+
     Raises:
         FileNotFoundError: no folder, no Parquet file in it, no n-way table among them.
-        ValueError: a file of another shape; an empty cell, or two texts for one id and language (with file, row and
-            language); a table without the target language or without another language.
+        ValueError: a damaged file or one of another shape; an empty cell, or two texts for one id and language (with
+            file, row and language); a table without the target language or without another language.
     """
-    import pyarrow.parquet as parquet
-
     folder = Path(folder)
-    files = sorted(folder.glob("*.parquet"))
+    files = sorted(file for file in folder.glob("*") if file.suffix.lower() == ".parquet")
     if not files:
         problem = "has no *.parquet file" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(f"{folder} {problem}; give a folder of n-way tables with id, lang, text")
     data = ReportData({}, {}, {}, target_lang)
     for file in files:
-        columns = parquet.read_schema(file).names
+        columns = list(dict.fromkeys(name.partition(".")[0] for name in open_file(file).columns))
         if set(columns) >= ALIGNMENT:
             data.alignments[file.stem] = load_alignment(file)
             data.fingerprints[file.stem] = _fingerprint(file)
@@ -95,7 +102,7 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
             data.speech[file.stem] = load_speech(file)
             data.fingerprints[file.stem] = _fingerprint(file)
         elif mapping := find_nway_columns(columns):
-            data.tables[file.stem] = _nway(file, mapping["id"], columns, target_lang, max_negatives)
+            data.tables[file.stem] = _nway(file, mapping["id"], columns, target_lang, max_negatives, data.skipped)
         else:
             raise ValueError(
                 f"{file} is neither an n-way table (id, lang, text) nor word alignment ({', '.join(sorted(ALIGNMENT))}"
@@ -110,13 +117,13 @@ def _fingerprint(file: Path) -> list:
     return [str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]
 
 
-def _nway(file: Path, id_column: str, columns: list[str], target_lang: str, max_negatives: int) -> NwayTable:
-    import pyarrow.parquet as parquet
-
+def _nway(
+    file: Path, id_column: str, columns: list[str], target_lang: str, max_negatives: int, skipped: list[str]
+) -> NwayTable:
     wanted = [id_column, "lang", "text", *(c for c in ("category", "split") if c in columns)]
     parts: dict[bool, list[dict]] = {True: [], False: []}
     seen: dict[tuple, int] = {}
-    for number, row in enumerate(parquet.read_table(file, columns=wanted).to_pylist(), 1):
+    for number, row in read_rows(file, wanted, ()):
         row["id"] = row.pop(id_column)
         where = f"{file}, row {number} ({row['lang']})"
         for name in ("id", "lang", "text"):
@@ -138,6 +145,15 @@ def _nway(file: Path, id_column: str, columns: list[str], target_lang: str, max_
             f"{file} needs {target_lang!r} and another language{outside}; found {', '.join(langs) or 'no rows'}"
         )
     own = {row["id"]: row["text"] for row in rows if row["lang"] == target_lang}
+    common = {row["lang"] for row in rows if row["id"] in own}
+    counts = Counter(row["lang"] for row in rows if row["lang"] not in common)
+    if alone := [f"{lang} ({count} rows)" for lang, count in counts.items()]:
+        reason = f"no sentence in {target_lang} has the id of a sentence in {', '.join(alone)}"
+        if common == {target_lang}:
+            raise ValueError(f"{file}: {reason}")
+        skipped.append(f"{file.name}: {reason}")
+        logger.warning("left out: %s", skipped[-1])
+        rows = [row for row in rows if row["lang"] in common]
     candidates = (
         hard_negatives_for(list(own.values()), max_negatives) if target_lang.startswith("eng") else [[]] * len(own)
     )

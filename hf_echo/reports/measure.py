@@ -82,7 +82,7 @@ def measure(
         "main": main,
         "models": [{"label": model.label, "about": model.about} for model in models],
         "sets": {name: _describe(table, data.target_lang) for name, table in data.tables.items()},
-        "skipped": [],
+        "skipped": [f"all models: {reason}" for reason in data.skipped],
     }
     for name in (
         "xsim",
@@ -140,13 +140,8 @@ def _on(function: Callable, subject: Any) -> Callable:
 
 
 def _xsim(table: NwayTable, result, model, encode, data, cache, examples) -> None:
-    table_of_langs = evaluate_xsim(
-        encode,
-        table.rows,
-        target_lang=data.target_lang,
-        negatives=table.negatives or None,
-        same_text_is_right=True,
-    )
+    negatives = table.negatives or None
+    table_of_langs = evaluate_xsim(encode, table.rows, target_lang=data.target_lang, negatives=negatives)
     result["xsim"].setdefault(table.name, {})[model.label] = _plain(table_of_langs)
     result["groups"].setdefault(table.name, {})[model.label] = {by: grouped(table_of_langs, by).rows for by in GROUPS}
 
@@ -160,9 +155,7 @@ def _families(table: NwayTable, result, model, encode, data, cache, examples) ->
             f"more than {MOST_FOR_PAIRS}",
         )
         return
-    all_pairs = evaluate_xsim(
-        encode, table.rows, target_lang=data.target_lang, direction="all", same_text_is_right=True
-    )
+    all_pairs = evaluate_xsim(encode, table.rows, target_lang=data.target_lang, direction="all")
     cells: dict[tuple[str, str], list[float]] = {}
     for row in all_pairs.rows:
         cells.setdefault((_family(row["lang"]), _family(row["target_lang"])), []).append(row["xsim"])
@@ -199,11 +192,12 @@ def _space(table: NwayTable, result, model, encode, data, cache, examples) -> No
         return
     ids = table.common
     if len(ids) < FEWEST_ROWS:
+        fewest = min(table.langs, key=lambda lang: len(table.texts[lang]))
         _skip(
             result,
             model,
-            f"geometry, singular values and map: {table.file} has {len(ids)} sentences in all "
-            f"languages, fewer than {FEWEST_ROWS}",
+            f"geometry, singular values and map: {table.file} has {len(ids)} sentences in all languages, fewer than "
+            f"{FEWEST_ROWS}; {fewest} has {len(table.texts[fewest])}",
         )
         return
     parts = {lang: encode([table.texts[lang][key] for key in ids], lang) for lang in table.langs}

@@ -225,6 +225,13 @@ def test_from_embeddings_of_the_common_sentences(offline):
     assert [row["chrf"] for row in table.rows] == [100, 100] and table.notes["from"] == "embeddings"
 
 
+def test_a_language_without_common_sentences_is_left_out_and_named(offline):
+    rows = [*NWAY, {"id": 9, "lang": "ita_Latn", "text": "ita alone"}]
+    table = evaluate_translation(by_rule, rows, spbleu=False)
+    assert table.rows == evaluate_translation(by_rule, NWAY, spbleu=False).rows
+    assert table.notes["not_measured"] == ["'eng_Latn' (3 rows) and 'ita_Latn' (1 rows) have no id in common"]
+
+
 def test_comet_is_a_callable_and_an_extra(offline, monkeypatch):
     def length_ratio(sources, hypotheses, references):
         return float(len(sources) + sum(map(len, hypotheses)) / sum(map(len, references)))

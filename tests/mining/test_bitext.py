@@ -28,7 +28,9 @@ def brute_force(x, y, k, margin, retrieval):
 
     def score(i, j):
         mean = (np.mean(cosine[i, near[i]]) + np.mean(cosine[near_back[j], j])) / 2
-        return {"ratio": cosine[i, j] / mean, "distance": cosine[i, j] - mean, None: cosine[i, j]}[margin]
+        return {"ratio": cosine[i, j] / mean, "distance": cosine[i, j] - mean, "cosine": cosine[i, j]}[
+            margin or "cosine"
+        ]
 
     forward = [(i, max(near[i], key=lambda j: score(i, j))) for i in range(len(x))]
     backward = [(max(near_back[j], key=lambda i: score(i, j)), j) for j in range(len(y))]
@@ -51,7 +53,7 @@ def brute_force(x, y, k, margin, retrieval):
 
 
 @pytest.mark.parametrize("retrieval", RETRIEVALS)
-@pytest.mark.parametrize("margin", ["ratio", "distance", None])
+@pytest.mark.parametrize("margin", ["ratio", "distance", "cosine", None])
 @pytest.mark.parametrize("k", [2, 4])
 def test_equals_the_definition(retrieval, margin, k):
     x, y, _ = collections()

@@ -209,12 +209,33 @@ def test_the_command(folder, model, tmp_path, monkeypatch, capfd):
         ([{"id": "1", "lang": "eng_Latn", "text": " "}], r"odd.parquet, row 1 \(eng_Latn\): text is empty"),
         ([{"id": "1", "lang": "fra_Latn", "text": "a"}], r"odd.parquet needs 'eng_Latn'.*found fra_Latn"),
         ([{"id": "1", "lang": "eng_Latn", "text": "a"}] * 2, r"row 2 \(eng_Latn\): id '1' .* in row 1"),
+        (
+            [{"id": "1", "lang": "eng_Latn", "text": "a"}, {"id": "2", "lang": "fra_Latn", "text": "b"}],
+            r"odd.parquet: no sentence in eng_Latn has the id of a sentence in fra_Latn \(1 rows\)",
+        ),
         ([{"a": 1}], "neither an n-way table .* nor word alignment .*found: a"),
     ],
 )
 def test_rows_that_cannot_be_used(tmp_path, rows, words):
     with pytest.raises(ValueError, match=words):
         reports.read_folder(write(tmp_path, "odd", rows))
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "odd.PARQUET").write_bytes(b"PAR1 no more")
+    with pytest.raises(ValueError, match="odd.PARQUET: not a Parquet file, or an incomplete one"):
+        reports.read_folder(tmp_path)
+
+
+def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy, caplog):
+    rows = [*toy.nway_rows(), {"id": 1000, "lang": "deu_Latn", "text": "Ein Hund."}]
+    data = reports.read_folder(write(tmp_path / "data", "few", rows))
+    reason = "few.parquet: no sentence in eng_Latn has the id of a sentence in deu_Latn (1 rows)"
+    assert caplog.messages == [f"left out: {reason}"]
+    model = reports.ReportModel("plain", lambda texts, lang: np.eye(len(texts), 8) + 1, "plain-1")
+    measured = reports.measure([model], data, tmp_path / "cache", progress=False)
+    assert [row["lang"] for row in measured["xsim"]["few"]["plain"]["rows"]] == ["fra_Latn", "rus_Cyrl"]
+    assert measured["geometry"] and f"all models: {reason}" in measured["skipped"]
 
 
 def small(tmp_path, toy):

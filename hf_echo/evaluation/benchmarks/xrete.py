@@ -129,7 +129,7 @@ def _scores(encode: Encode, task: Task, rows: Iterable[dict[str, Any]]) -> dict[
     scores = {}
     for pair, of_pair in by_pair.items():
         other = next((code for code in pair if code != "eng_Latn"), pair[0])
-        table = evaluate_xsim(encode, pairs_as_nway(of_pair), source_langs=[other], same_text_is_right=True)
+        table = evaluate_xsim(encode, pairs_as_nway(of_pair), source_langs=[other])
         scores[other] = 100 - table.rows[0]["xsim"]
     return scores
 

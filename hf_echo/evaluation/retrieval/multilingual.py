@@ -15,8 +15,8 @@ from tqdm.auto import tqdm
 
 from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
-from ...search.margin import MARGINS
-from ..nway_texts import texts_by_language
+from ...search.margin import checked_margin
+from ..nway_texts import measurable_pairs, texts_by_language, warn_once
 from ..results import Table
 from .xsim import text_groups, xsim
 from .xsimpp import xsimpp
@@ -32,9 +32,9 @@ def evaluate_xsim(
     source_langs: Sequence[str] | None = None,
     direction: str = "to",
     negatives: Mapping[Hashable, Sequence[str | tuple[str, str]]] | None = None,
-    margin: str | None = None,
+    margin: str | None = "cosine",
     k: int = 4,
-    same_text_is_right: bool = False,
+    same_text_is_right: bool = True,
     progress: bool = False,
 ) -> Table:
     """Measure xsim (and xsim++) of the languages of an n-way table.
@@ -48,22 +48,23 @@ def evaluate_xsim(
         negatives: id -> hard negatives of its target sentence: texts, or (text, kind) as
             `hf_echo.synthesis.rule_based_hard_negatives` returns them. Adds the xsimpp columns; needs "to".
         margin, k: as in `xsim`.
-        same_text_is_right: count a candidate with the same text as correct (`gold` of `xsim`). The papers do not.
+        same_text_is_right: count a candidate with the same text as correct (`gold` of `xsim`), as LASER's xsim does.
 
     The candidates of a language are the sentences that both languages have (`count`). A smaller `count` makes the
-    search easier, so compare languages of equal count. The average is over rows.
+    search easier, so compare languages of equal count. Two languages without a common sentence are left out with one
+    warning, and named in the note `not_measured`. The average is over rows.
 
     Returns:
-        Table with columns lang ("all": also target_lang), count, xsim in percent and, with negatives, xsimpp, pool,
-        xsimpp_errors/KIND (numbers of errors). In "from", lang is the language of the candidates.
+        Table with columns lang ("all": also target_lang), count, xsim in percent and, with negatives, xsimpp, pool
+        (both None where no sentence has negatives), xsimpp_errors/KIND (numbers of errors). In "from", lang is the
+        language of the candidates.
 
     Raises:
-        ValueError: a missing column, two texts for one id and language, no target sentences, a language without a
+        ValueError: a missing column, two texts for one id and language, no target sentences, no language with a
             sentence in common with the target, an encoder that loses rows or returns NaN or zero embeddings,
             negatives in another direction than "to".
     """
-    if margin not in MARGINS:
-        raise ValueError(f"margin is {margin!r}; it must be None, 'ratio' or 'distance'")
+    margin = checked_margin(margin)
     if direction not in DIRECTIONS:
         raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(DIRECTIONS)}")
     if negatives is not None and direction != "to":
@@ -72,13 +73,13 @@ def evaluate_xsim(
     if target_lang not in texts:
         raise ValueError(f"no rows in {target_lang!r}, the target: found {', '.join(map(str, texts)) or 'no rows'}")
     langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
+    pairs, skipped = measurable_pairs(texts, _pairs(langs, target_lang, direction))
     space = _Space(encode, texts, keep=[target_lang] if direction != "all" else [target_lang, *langs])
     _ = space[target_lang]  # first, so that a broken model fails early
     hard = None if negatives is None else _Negatives(encode, negatives, list(texts[target_lang]), target_lang)
     options = {"margin": margin, "k": k}
 
     table = []
-    pairs = _pairs(langs, target_lang, direction)
     for source, target in tqdm(pairs, desc="xsim", unit="pair", disable=not progress):
         ids, x, y = space.common(source, target, target if direction != "from" else source)
         gold = text_groups([texts[target][i] for i in ids]) if same_text_is_right else None
@@ -87,14 +88,17 @@ def evaluate_xsim(
         if direction == "all":
             row["target_lang"] = target
         row |= {"count": plain.count, "xsim": plain.error_rate}
-        if hard is not None:
-            vectors, owner, kind = hard.of(ids, source)
+        if hard is not None and not hard.any_of(ids):
+            warn_once(f"xsim++ of {source!r} is not measured: its {len(ids)} sentences have no hard negatives")
+            row |= {"xsimpp": None, "pool": None}
+        elif hard is not None:
+            vectors, owner, kind = hard.of(ids)
             with_negatives = xsimpp(x, y, vectors, owner, negative_kind=kind, gold=gold, **options)
             row |= {"xsimpp": with_negatives.error_rate, "pool": with_negatives.pool}
             row |= {f"xsimpp_errors/{kind}": number for kind, number in with_negatives.errors_by_kind.items()}
         table.append(row)
     notes = {"target_lang": target_lang, "direction": direction, **options}
-    notes["same_text_is_right"] = same_text_is_right
+    notes |= {"same_text_is_right": same_text_is_right} | ({"not_measured": skipped} if skipped else {})
     return Table(table, notes=notes).with_average(["xsim"] if negatives is None else ["xsim", "xsimpp"])
 
 
@@ -123,11 +127,7 @@ class _Space:
 
     def common(self, source: str, target: str, order: str) -> tuple[list[Hashable], Any, Any]:
         """(ids that both languages have, in the order of language `order`; x; y)"""
-        source_texts, target_texts = self.texts.get(source, {}), self.texts.get(target, {})
-        ids = [key for key in self.texts.get(order, {}) if key in source_texts and key in target_texts]
-        if not ids:
-            lang, texts, other = (target, target_texts, source) if order == source else (source, source_texts, target)
-            raise ValueError(f"{lang!r} has {len(texts)} sentences, but none has an id of {other!r}")
+        ids = [key for key in self.texts[order] if key in self.texts[source] and key in self.texts[target]]
         return ids, self.rows(source, ids), self.rows(target, ids)
 
     def rows(self, lang: str, ids: list[Hashable]) -> Any:
@@ -146,11 +146,12 @@ class _Negatives:
         owners = [f"hard negative of {key}" for key, _, _ in self.flat]
         self.vectors = _encode(encode, [text for _, text, _ in self.flat], lang, owners)
 
-    def of(self, ids: list[Hashable], lang: str) -> tuple[Any, np.ndarray, list[str]]:
+    def any_of(self, ids: list[Hashable]) -> bool:
+        return not {key for key, _, _ in self.flat}.isdisjoint(ids)
+
+    def of(self, ids: list[Hashable]) -> tuple[Any, np.ndarray, list[str]]:
         place = {key: i for i, key in enumerate(ids)}
         chosen = [at for at, (key, _, _) in enumerate(self.flat) if key in place]
-        if not chosen:
-            raise ValueError(f"no negatives for the {len(ids)} sentences of {lang!r}; give at least one")
         owner = np.array([place[self.flat[at][0]] for at in chosen])
         return self.vectors[np.array(chosen)], owner, [self.flat[at][2] for at in chosen]
 

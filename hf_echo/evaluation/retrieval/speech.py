@@ -15,7 +15,7 @@ import numpy as np
 
 from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
-from ...search.margin import best_matches
+from ...search.margin import best_matches, checked_margin
 from ...synthesis import hard_negatives_for
 from ..results import Table
 from ..translation import translation_scores
@@ -53,7 +53,7 @@ def evaluate_speech(
     negatives: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     translate: Translate | None = None,
     unheard: Collection[str] | None = None,
-    margin: str | None = None,
+    margin: str | None = "cosine",
     k: int = 4,
 ) -> SpeechReport:
     """Measure a speech encoder.
@@ -101,7 +101,7 @@ def evaluate_speech(
     for lang in dict.fromkeys(langs):
         by_lang[lang] = np.flatnonzero(langs == lang)
 
-    options, encode = {"margin": margin, "k": k}, _remembered(encode)
+    options, encode = {"margin": checked_margin(margin), "k": k}, _remembered(encode)
     wrong: dict[str, np.ndarray] = {name: np.full(len(rows), np.nan) for name in ("xsim", "xsimpp", "own_xsim")}
     table = []
     for lang, places in by_lang.items():

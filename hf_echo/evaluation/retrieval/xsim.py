@@ -4,10 +4,10 @@ Contract: embeddings in, an XsimResult out.
 
 Scores, with a the cosine of x_i and y_j, m the mean cosine of a row to its k nearest neighbours on the other side, and
 b = (m(x_i) + m(y_j)) / 2 (Artetxe and Schwenk 2019):
-    margin None        a            OS 6.1, best of all rows
+    margin "cosine"    a            OS 6.1, best of all rows
     margin "ratio"     a / b        LASER's default, used by MEXMA
     margin "distance"  a - b
-With a margin, only the k nearest y of x_i are candidates, as in LASER's xsim.py.
+With ratio and distance, only the k nearest y of x_i are candidates, as in LASER's xsim.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...search.margin import best_matches
+from ...search.margin import best_matches, checked_margin
 from ..results import Result
 
 
@@ -30,20 +30,20 @@ class XsimResult(Result):
     errors: int
     count: int
     predictions: np.ndarray
-    margin: str | None
+    margin: str
     k: int
 
 
-def xsim(x: Any, y: Any, *, margin: str | None = None, k: int = 4, gold: Any = None) -> XsimResult:
+def xsim(x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any = None) -> XsimResult:
     """Percentage of rows x[i] whose best scoring row of y is not y[i].
 
     Args:
         x: (n, d) embeddings of the sentences; numpy, torch or scipy sparse, any real dtype, any scale.
         y: (n, d) embeddings of the translations: x[i] translates y[i].
-        margin: None, "ratio" or "distance".
-        k: neighbours in the margin, at most the number of rows. Ignored without a margin.
+        margin: "cosine" (also None), "ratio" or "distance".
+        k: neighbours in the margin, at most the number of rows. Cosines have none.
         gold: (n,) group of each row of y, such as `text_groups` of the texts; a prediction in the same group is
-            correct, so that copies of a sentence are not errors. Default: only y[i] is correct, as in the papers.
+            correct, so that copies of a sentence are not errors. Default: only y[i] is correct.
 
     Equal scores go to the lowest index (`neighbours`). Empty rows of a sparse matrix have cosine 0 to every row.
 
@@ -51,6 +51,7 @@ def xsim(x: Any, y: Any, *, margin: str | None = None, k: int = 4, gold: Any = N
         ValueError: x and y differ in rows or dimensions; empty input; a NaN, infinite or zero row; unknown margin;
             k < 1; wrong length of gold.
     """
+    margin = checked_margin(margin)
     check_pairs(x, y)
     predictions = best_matches(x, y, margin, k)
     right = same_group(predictions, gold, len(predictions))

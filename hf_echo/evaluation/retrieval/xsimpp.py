@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...search.margin import best_matches
+from ...search.margin import best_matches, checked_margin
 from ..results import Result
 from .xsim import check_pairs, same_group
 
@@ -36,7 +36,7 @@ class XsimppResult(Result):
     pool: int
     errors_by_kind: dict[str, int]
     predictions: np.ndarray
-    margin: str | None
+    margin: str
     k: int
 
 
@@ -47,7 +47,7 @@ def xsimpp(
     negative_owner: Any,
     *,
     negative_kind: Sequence[str] | None = None,
-    margin: str | None = None,
+    margin: str | None = "cosine",
     k: int = 4,
     gold: Any = None,
 ) -> XsimppResult:
@@ -65,6 +65,7 @@ def xsimpp(
         ValueError: as `xsim`; no negatives; an owner outside y; a length other than M; a kind with the name
             "other" or "other_negative".
     """
+    margin = checked_margin(margin)
     check_pairs(x, y)
     count, total = y.shape[0], negatives.shape[0]
     owner = np.asarray(negative_owner.cpu() if isinstance(negative_owner, torch.Tensor) else negative_owner)

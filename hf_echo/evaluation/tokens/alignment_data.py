@@ -78,7 +78,7 @@ def load_alignment(path: str | Path, *, split: str | None = None, limit: int | N
     """
     path = Path(path)
     pairs, taken = [], Counter()
-    for line, row in read_rows(path, COLUMNS, OPTIONAL):
+    for line, row in read_rows(path, COLUMNS, OPTIONAL, tsv=False):
         if split is not None and "split" not in row:
             raise ValueError(f"{path} has no column split; leave out split {split!r}")
         langs = row.get("src_lang"), row.get("tgt_lang")

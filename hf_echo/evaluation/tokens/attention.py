@@ -192,7 +192,7 @@ def compare_poolings(
     source: tuple[np.ndarray, np.ndarray],
     target: tuple[np.ndarray, np.ndarray],
     *,
-    margin: str | None = None,
+    margin: str | None = "cosine",
     k: int = 4,
 ) -> PoolingResult:
     """Compare xsim with trained and uniform pooling. `source`, `target`: from `both_poolings`, parallel rows.

@@ -41,18 +41,12 @@ def evaluate_sets(
     embed = getattr(model, "embed_texts", None) or (lambda texts, lang: encode(model, tokenizer, texts, lang))
     metrics: dict[str, float] = {}
     for name, dev in dev_sets.items():
-        table = evaluate_xsim(
-            embed,
-            dev.rows,
-            target_lang=dev.target_lang,
-            negatives=dev.negatives,
-            same_text_is_right=True,
-        )
+        table = evaluate_xsim(embed, dev.rows, target_lang=dev.target_lang, negatives=dev.negatives)
         if tables is not None:
             tables[name] = table
         average = table.average
         for measure in ("xsim", "xsimpp"):
-            if measure in average:
+            if average.get(measure) is not None:
                 metrics[f"{prefix}_{name}_{measure}"] = average[measure]
     model.train(was_training)
     for measure in ("xsim", "xsimpp"):

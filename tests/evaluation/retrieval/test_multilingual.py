@@ -8,6 +8,7 @@ from datasets import Dataset
 
 from hf_echo.data import load_nway
 from hf_echo.evaluation import Table, evaluate_xsim, grouped, pairs_as_nway, text_groups, xsim, xsimpp
+from hf_echo.evaluation.nway_texts import warn_once
 from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
 
 ENGLISH = {
@@ -45,7 +46,7 @@ NEGATIVES = {
 
 
 def test_each_row_is_what_xsim_and_xsimpp_say():
-    table = evaluate_xsim(encode, ROWS, negatives=NEGATIVES, margin="ratio", k=2)
+    table = evaluate_xsim(encode, ROWS, negatives=NEGATIVES, margin="ratio", k=2, same_text_is_right=False)
     assert [row["lang"] for row in table.rows] == ["fra_Latn", "deu_Latn"]
     for row, ids in zip(table.rows, ("1234", "12345"), strict=True):
         lang = row["lang"]
@@ -95,12 +96,13 @@ def test_target_and_negatives_are_encoded_once():
     assert calls == [("eng_Latn", 5), ("eng_Latn", 4), ("fra_Latn", 4), ("deu_Latn", 5)]
 
 
-def test_same_text_is_right_only_when_asked():
+def test_the_same_text_is_right_unless_refused():
     def exact(texts, lang):
         return np.stack([vector(t.split(":")[-1]) for t in texts])
 
-    assert evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"]).rows[0]["xsim"] == 20.0
-    assert evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"], same_text_is_right=True).rows[0]["xsim"] == 0.0
+    assert evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"]).rows[0]["xsim"] == 0.0
+    by_id = evaluate_xsim(exact, ROWS, source_langs=["deu_Latn"], same_text_is_right=False)
+    assert by_id.rows[0]["xsim"] == 20.0
     assert text_groups(list(ENGLISH.values())).tolist() == [0, 1, 2, 3, 0]
 
 
@@ -158,34 +160,47 @@ def test_a_real_sentence_transformer():
     [
         ([{"id": 1, "language": "x", "text": "t"}], {}, "no column 'lang'.*found id, language, text"),
         ([], {}, "no rows in 'eng_Latn', the target: found no rows"),
+        (ROWS[:5], {}, "only rows in eng_Latn: give another language too"),
         (nway("fra_Latn"), {}, "found fra_Latn"),
         (ROWS + ROWS[:1], {}, "id '1' has two texts in 'eng_Latn'"),
-        (ROWS, {"source_langs": ["ita_Latn"]}, "'ita_Latn' has 0 sentences"),
+        (ROWS, {"source_langs": ["ita_Latn"]}, "no rows in 'ita_Latn': found eng_Latn, fra_Latn, deu_Latn"),
         (
             ROWS[:1] + nway("fra_Latn", "23"),
             {},
-            "'fra_Latn' has 2 sentences, but none has an id of 'eng_Latn'",
+            r"'eng_Latn' \(1 rows\) and 'fra_Latn' \(2 rows\) have no id in common",
         ),
         (ROWS, {"negatives": {"77": ["x"]}}, "negatives has 1 ids, but none is an id of the 5"),
-        (
-            ROWS[:5] + nway("fra_Latn", "24"),
-            {"negatives": NEGATIVES},
-            "no negatives for the 2 sentences of 'fra_Latn'",
-        ),
         (ROWS, {"margin": "absolute"}, "margin is 'absolute'"),
         (ROWS, {"direction": "both"}, "direction is 'both'; it must be one of to, from, all"),
         (ROWS, {"direction": "from", "negatives": NEGATIVES}, "direction is 'from'; with negatives"),
-        (
-            ROWS[:2] + nway("fra_Latn", "12") + nway("deu_Latn", "45"),
-            {"direction": "all"},
-            "but none has an id of",
-        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(rows, options, words):
     with pytest.raises(ValueError, match=words) as error:
         evaluate_xsim(encode, rows, **options)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("direction", ["to", "from", "all"])
+def test_a_language_without_common_sentences_is_left_out_and_named(direction, caplog):
+    rows = ROWS[:3] + nway("fra_Latn", "123") + nway("deu_Latn", "45")
+    warn_once.cache_clear()
+    for _ in range(2):
+        table = evaluate_xsim(encode, rows, direction=direction)
+    without = evaluate_xsim(encode, [row for row in rows if row["lang"] != "deu_Latn"], direction=direction)
+    assert table.rows == without.rows and table.average == without.average
+    reason = "'deu_Latn' (2 rows) and 'eng_Latn' (3 rows) have no id in common"
+    assert reason in table.notes["not_measured"] and "not_measured" not in without.notes
+    assert len(caplog.messages) == 1 and reason in caplog.messages[0]
+
+
+def test_a_language_without_hard_negatives_has_no_xsimpp(caplog):
+    warn_once.cache_clear()
+    table = evaluate_xsim(encode, ROWS[:5] + nway("fra_Latn", "24") + nway("deu_Latn", "1234"), negatives=NEGATIVES)
+    french, german = table.rows
+    assert (french["count"], french["xsimpp"], french["pool"]) == (2, None, None)
+    assert german["xsimpp"] == table.average["xsimpp"] and german["pool"] == 7
+    assert caplog.messages == ["xsim++ of 'fra_Latn' is not measured: its 2 sentences have no hard negatives"]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
@@ -214,7 +229,7 @@ def vectors_of(lang, ids):
 
 
 def test_from_the_target_searches_each_language():
-    table = evaluate_xsim(encode, ROWS, direction="from", margin="ratio", k=2)
+    table = evaluate_xsim(encode, ROWS, direction="from", margin="ratio", k=2, same_text_is_right=False)
     for row, (lang, ids) in zip(table.rows, [("fra_Latn", "1234"), ("deu_Latn", "12345")], strict=True):
         found = xsim(vectors_of("eng_Latn", ids), vectors_of(lang, ids), margin="ratio", k=2)
         assert row == {"lang": lang, "count": len(ids), "xsim": found.error_rate}
@@ -224,7 +239,7 @@ def test_from_the_target_searches_each_language():
 def test_all_pairs_as_rows():
     calls = []
     counted = lambda texts, lang: calls.append(lang) or encode(texts, lang)  # noqa: E731
-    table = evaluate_xsim(counted, ROWS, direction="all")
+    table = evaluate_xsim(counted, ROWS, direction="all", same_text_is_right=False)
     assert sorted(calls) == ["deu_Latn", "eng_Latn", "fra_Latn"]  # each language once
     assert len(table.rows) == 6
     for row in table.rows:

@@ -63,7 +63,7 @@ def test_without_margin_it_is_the_largest_cosine():
     cosine = (x / np.linalg.norm(x, axis=1, keepdims=True)) @ (y / np.linalg.norm(y, axis=1, keepdims=True)).T
     result = xsim(x, y)
     np.testing.assert_array_equal(result.predictions, cosine.argmax(1))
-    assert (result.count, result.margin) == (300, None)
+    assert (result.count, result.margin) == (300, "cosine")
     assert result.errors == (cosine.argmax(1) != np.arange(300)).sum() > 0
 
 
@@ -76,7 +76,7 @@ def test_known_rates():
     assert xsim(eye[:1], eye[:1], margin="ratio", k=4).error_rate == 0.0  # fewer rows than k
 
 
-@pytest.mark.parametrize("margin", [None, "ratio", "distance"])
+@pytest.mark.parametrize("margin", [None, "cosine", "ratio", "distance"])
 def test_order_and_scale_of_rows_do_not_matter(margin):
     x, y = pairs(120, 0.3)
     rng = np.random.default_rng(3)
@@ -117,7 +117,7 @@ def test_torch_and_sparse_input():
     np.testing.assert_array_equal(as_sparse.predictions, expected)
 
 
-@pytest.mark.parametrize("margin", [None, "ratio", "distance"])
+@pytest.mark.parametrize("margin", [None, "cosine", "ratio", "distance"])
 def test_zero_rows_are_refused_and_empty_sparse_rows_count(margin):
     """A dense zero row is a broken embedding; an empty sparse row is a text without known features."""
     x, y = np.eye(5), np.eye(5)

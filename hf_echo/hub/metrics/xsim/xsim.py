@@ -14,7 +14,7 @@ INPUTS = """
 Args:
     predictions: source embeddings, a list of n vectors.
     references: embeddings of their translations, row i translates row i.
-    margin: None (cosine), "ratio" or "distance". k: neighbours of the margin.
+    margin: "cosine", "ratio" or "distance". k: neighbours of the margin.
 Returns:
     xsim: percent of wrong nearest neighbours; errors, count.
 Example:
@@ -34,6 +34,6 @@ class Xsim(evaluate.Metric):
             features=datasets.Features({"predictions": vector, "references": vector}),
         )
 
-    def _compute(self, predictions, references, margin=None, k=4):
+    def _compute(self, predictions, references, margin="cosine", k=4):
         result = xsim(np.asarray(predictions), np.asarray(references), margin=margin, k=k)
         return {"xsim": result.error_rate, "errors": result.errors, "count": result.count}

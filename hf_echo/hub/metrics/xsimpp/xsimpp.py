@@ -17,7 +17,7 @@ Args:
     negatives: embeddings of the altered references, all in one list.
     negative_owner: for each of them, the row of its reference (from 0).
     negative_kind: for each of them, its kind ("number", "entity" ...); counts errors by kind.
-    margin: None (cosine), "ratio" or "distance". k: neighbours of the margin.
+    margin: "cosine", "ratio" or "distance". k: neighbours of the margin.
 Returns:
     xsimpp: percent of wrong nearest neighbours; errors, count, pool (all candidates), errors_by_kind.
 """
@@ -33,7 +33,7 @@ class Xsimpp(evaluate.Metric):
             features=datasets.Features({"predictions": vector, "references": vector}),
         )
 
-    def _compute(self, predictions, references, negatives, negative_owner, negative_kind=None, margin=None, k=4):
+    def _compute(self, predictions, references, negatives, negative_owner, negative_kind=None, margin="cosine", k=4):
         result = xsimpp(
             np.asarray(predictions),
             np.asarray(references),
