@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,8 +56,14 @@ Dtype = Annotated[
 OUTPUTS = ("out", "report", "json", "markdown", "plot")
 
 
+# `on_bad_row='skip'` or `lang=` in an error message: an argument of Python, as the functions of the package name it.
+ARGUMENT = re.compile(r"\b([a-z_]+)=('[^']*'|\w+)?")
+
+
 class Command(TyperCommand):
-    """A command that checks its outputs before it runs: no output is an input, and each is writable."""
+    """A command that checks its outputs before it runs: no output is an input, and each is writable.
+
+    Its errors name options where the functions of the package name arguments."""
 
     folder = False  # whether `out` is a folder
 
@@ -69,12 +77,43 @@ class Command(TyperCommand):
             return super().invoke(ctx)
         except EOFError as error:  # typer would print "Aborted!"
             raise ValueError(f"a file ends too early: {error}") from error
+        except ValueError as error:
+            if len(error.args) == 1 and isinstance(error.args[0], str):
+                error.args = (self._with_options(error.args[0]),)
+            raise
+
+    def _with_options(self, message: str) -> str:
+        options = {parameter.name: parameter.opts[0] for parameter in self.params if parameter.opts[0].startswith("-")}
+
+        def option(found: re.Match[str]) -> str:
+            name, value = found[1], (found[2] or "").strip("'")
+            return f"{options[name]} {value}".rstrip() if name in options else found[0]
+
+        if "skip_bad" in options:
+            message = message.replace("on_bad_row='skip'", options["skip_bad"])
+        return ARGUMENT.sub(option, message)
 
 
 class FolderCommand(Command):
     """A command whose `out` is a folder."""
 
     folder = True
+
+
+def refuse_given(context: typer.Context, names: Collection[str], reason: str) -> None:
+    """Refuse options of the command line that would be ignored.
+
+    Args:
+        names: of parameters.
+        reason: the rest of the message after the option.
+
+    Raises:
+        ValueError: the command line has one of them.
+    """
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"{parameter.opts[0]} {reason}")
 
 
 def _paths(value: Any) -> list[str | Path]:

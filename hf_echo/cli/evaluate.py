@@ -10,7 +10,7 @@ import typer
 from ..utils.files import load_npy
 from ..utils.text import read_lines
 from . import analyse, evaluate_speech, tokens
-from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, print_report
+from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, print_report, refuse_given
 
 commands = typer.Typer(
     help="Measure a model: xsim, xsim++, translation, speech, word alignment, probes, geometry, cost.",
@@ -34,6 +34,7 @@ SourceLang = Annotated[str | None, typer.Option(help="Language of --source.")]
     ),
 )
 def evaluate_xsim(
+    context: typer.Context,
     model: AnyModel,
     source: Annotated[Path | None, typer.Option(help="Query texts, one per line.")] = None,
     target: Annotated[Path | None, typer.Option(help="Translations, line by line: the candidates.")] = None,
@@ -42,9 +43,7 @@ def evaluate_xsim(
     target_lang: Annotated[
         str | None, typer.Option(help="Language of --target, or the pivot language of --data.")
     ] = "eng_Latn",
-    margin: Annotated[
-        str | None, typer.Option(help="Margin score: ratio or distance. Default: cosine (OS 6.1).")
-    ] = None,
+    margin: Annotated[str, typer.Option(help="Score of a candidate: cosine (OS 6.1), ratio or distance.")] = "cosine",
     k: Annotated[int, typer.Option(min=1, help="Number of neighbours for the margin.")] = 4,
     hard_negatives: Annotated[
         bool, typer.Option(help="Also report xsim++, with rule-based hard negatives (English targets).")
@@ -57,11 +56,16 @@ def evaluate_xsim(
     split: Split = None,
     out: Json = None,
 ) -> None:
-    """Measure xsim: the percentage of sentences whose nearest candidate is not their translation."""
+    """Measure xsim: the percentage of sentences whose nearest candidate is not their translation.
+
+    A candidate with the same text as the translation is right, as in `hf-echo report`."""
     from ..data import load_nway
     from ..evaluation.groups import GROUPS
     from ..inference.any_encoder import any_encoder
+    from ..search.margin import checked_margin
 
+    checked_margin(margin)
+    _refuse_other_way(context, data)
     if data is not None and source is None and target is None:
         groups = group or []
         if unknown := [name for name in groups if name not in GROUPS[:3]]:
@@ -77,8 +81,16 @@ def evaluate_xsim(
     print_report({"model": model} | report, out)
 
 
+def _refuse_other_way(context: typer.Context, data: Path | None) -> None:
+    """Refuse options of --data with --source, and the other way round."""
+    if data is None:
+        refuse_given(context, ("direction", "group", "split"), "needs --data; leave it out for --source and --target")
+    else:
+        refuse_given(context, ("source_lang",), "is the language of --source; leave it out for --data")
+
+
 def _xsim_of_lines(open_model, source, target, langs, hard_negatives, margin, k) -> dict:
-    from ..evaluation import xsim, xsimpp
+    from ..evaluation import text_groups, xsim, xsimpp
     from ..search.checks import refuse_broken
 
     sources, targets = read_lines(source), read_lines(target)
@@ -88,12 +100,13 @@ def _xsim_of_lines(open_model, source, target, langs, hard_negatives, margin, k)
     x, y = encoder(sources, langs[0]), encoder(targets, langs[1])
     for vectors, file, lang in ((x, source, langs[0]), (y, target, langs[1])):
         refuse_broken(vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})")
-    result = xsim(x, y, margin=margin, k=k)
+    options = {"margin": margin, "k": k, "gold": text_groups(targets)}
+    result = xsim(x, y, **options)
     report = {"source_lang": langs[0], "target_lang": langs[1], **result.to_row()}
     if hard_negatives:
         flat = _hard_negatives(targets, target)
         owners, texts, kinds = zip(*flat, strict=True)
-        hard = xsimpp(x, y, encoder(list(texts), langs[1]), list(owners), negative_kind=list(kinds), margin=margin, k=k)
+        hard = xsimpp(x, y, encoder(list(texts), langs[1]), list(owners), negative_kind=list(kinds), **options)
         report["xsimpp"] = hard.to_row()
     return report
 
@@ -134,6 +147,7 @@ def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
     **example("hf-echo evaluate translation --model M --source a.txt --source-lang fra_Latn --target b.txt"),
 )
 def evaluate_translation(
+    context: typer.Context,
     model: Translator,
     source: Annotated[
         Path | None, typer.Option(help="Texts, one per line, or embeddings (.npy), one row per text.")
@@ -168,10 +182,11 @@ def evaluate_translation(
     from .. import inference
     from ..evaluation import blaser_scorer, comet_scorer, translation_scores
 
+    _refuse_other_way(context, data)
     tables = data is not None and source is None and target is None
     if not tables and (data is not None or source is None or target is None):
         raise ValueError("give --source and --target, two files of lines, or --data, one table")
-    from_embeddings = source is not None and source.suffix == ".npy"
+    from_embeddings = source is not None and source.suffix.lower() == ".npy"
     if comet and from_embeddings:
         raise ValueError(f"--comet needs source texts, but --source {source} holds embeddings: leave --comet out")
     if blaser and from_embeddings:

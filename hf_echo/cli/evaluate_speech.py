@@ -44,7 +44,7 @@ def speech(
         list[str] | None,
         typer.Option(help="Language without speech in training; repeatable. Default: those the model does not name."),
     ] = None,
-    margin: Annotated[str | None, typer.Option(help="Margin score: ratio or distance. Default: cosine.")] = None,
+    margin: Annotated[str, typer.Option(help="Score of a candidate: cosine, ratio or distance.")] = "cosine",
     k: Annotated[int, typer.Option(min=1, help="Number of neighbours for the margin.")] = 4,
     on_bad_row: Annotated[str, typer.Option(help="For bad rows and unusable audio: error or skip.")] = "error",
     out: Json = None,
@@ -58,7 +58,9 @@ def speech(
     from ..inference.any_encoder import any_encoder
     from ..inference.encode_speech import encode_speech, load_speech_encoder, open_extractor
     from ..languages import find_language
+    from ..search.margin import checked_margin
 
+    checked_margin(margin)
     rate = open_extractor(speech_model).sampling_rate  # before weights are loaded, so that bad data are named early
     rows = load_speech(data, lang=lang, split=split, on_bad_row=on_bad_row, limit=limit)
     skipped = 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..utils.executors import executor_named
-from .common import DEFAULT_MODEL, AnyModel, Executor, Json, Resume, example, print_report
+from .common import DEFAULT_MODEL, AnyModel, Executor, Json, Resume, example, print_report, refuse_given
 
 if TYPE_CHECKING:
     from ..inference.any_encoder import NamedEncoder
@@ -20,6 +20,7 @@ commands = typer.Typer()
     **example("hf-echo mine fr.txt en.txt --model M --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv")
 )
 def mine(
+    context: typer.Context,
     source: Annotated[Path, typer.Argument(help="Sentences, one per line.")],
     target: Annotated[Path, typer.Argument(help="Sentences in the other language, one per line, in any order.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="TSV file of score, source and target, best first.")],
@@ -32,7 +33,7 @@ def mine(
     retrieval: Annotated[
         str, typer.Option(help="Pairs to keep: max, forward, backward or intersection of both directions.")
     ] = "max",
-    margin: Annotated[str, typer.Option(help="Margin score: ratio, distance or cosine.")] = "ratio",
+    margin: Annotated[str, typer.Option(help="Score of a pair: cosine, ratio or distance.")] = "ratio",
     k: Annotated[
         int, typer.Option(min=1, help="Number of neighbours per sentence: for the margin, and as candidates.")
     ] = 4,
@@ -62,6 +63,8 @@ def mine(
     """Mine pairs of translations from two files by margin score. A stopped run resumes."""
     from ..mining import mine_files
 
+    if not audio:
+        refuse_given(context, ("text_model",), "needs --audio; the encoder of two text files is --model")
     if audio_target and not audio:
         raise ValueError("--audio-target needs --audio: for text and speech, give the list of audio files as SOURCE")
     for path in (source, target):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .common import Json, Model, example, print_report
+from .common import Json, Model, example, print_report, refuse_given
 
 
 def add_to(commands: typer.Typer) -> None:
@@ -82,6 +82,7 @@ def probe_command(shape: str) -> Callable[..., None]:
     """The command that evaluates rows of this shape ("tagging" or "wic") with a linear probe on a frozen encoder."""
 
     def command(
+        context: typer.Context,
         model: Model,
         train: Train = None,
         test: Test = None,
@@ -94,6 +95,8 @@ def probe_command(shape: str) -> Callable[..., None]:
     ) -> None:
         from ..inference import load_encoder
 
+        if public_set is None:
+            refuse_given(context, ("path", "train_lang", "lang"), "needs --set; leave it out for --train and --test")
         measure = import_module(f"hf_echo.evaluation.tokens.{shape}")
         evaluate = getattr(measure, f"evaluate_{shape}")
         rows = _train_and_test(shape, measure.COLUMNS, train, test, public_set, path, train_lang, lang)
@@ -109,10 +112,8 @@ def _train_and_test(shape, columns, train, test, public_set, path, train_lang, l
     from ..evaluation.labelled_rows import read_rows
 
     if public_set is None:
-        if train is None or test is None or path is not None:
-            raise ValueError(
-                "give --train and --test (two files of rows) or --set (a public set, --path for a local copy)"
-            )
+        if train is None or test is None:
+            raise ValueError("give --train and --test (two files of rows) or --set (a public set)")
         first, second = ([row for _, row in read_rows(file, columns, ["lang"], tsv=False)] for file in (train, test))
         return first, second
     if train is not None or test is not None:

@@ -67,5 +67,5 @@ def bad_file(reason: str, on_bad: str) -> None:
         ValueError: `on_bad` is "error".
     """
     if on_bad == "error":
-        raise ValueError(f"{reason}; correct it, or skip it with on_bad='skip' (--on-bad skip)")
+        raise ValueError(f"{reason}; correct it, or skip it with on_bad='skip'")
     logger.warning("skipped %s", reason)

@@ -18,7 +18,18 @@ import pyarrow as pa
 
 from . import schema
 from .formats import BLOCK, open_file
-from .tables import BadRows, Plan, checked_tables, list_files, to_dataset, to_stream
+from .tables import (
+    SPLIT_WORDS,
+    BadRows,
+    Plan,
+    as_list,
+    check_split,
+    checked_tables,
+    list_files,
+    split_in_name,
+    to_dataset,
+    to_stream,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
@@ -62,9 +73,35 @@ def load_nway(
     if not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     parts = [open_file(f) for f in list_files(Path(path), split)]
-    if Path(path).is_file() and split not in (None, "train") and "split" not in parts[0].columns:
-        raise ValueError(f"{path} has no column split; leave out split {split!r}")
+    if Path(path).is_file():
+        check_split(Path(path), parts[0], split)
     return read_nway(parts, id_column, split, on_bad_row, limit)
+
+
+def dev_split(path: str | os.PathLike) -> str | None:
+    """The split of a file or folder to measure a model in training on: dev, or the only one beside train.
+
+    None: the data have no splits, or train alone.
+
+    Raises:
+        FileNotFoundError: the path does not exist.
+        ValueError: there are several splits beside train, and none is dev.
+    """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path}: no such file or folder")
+    splits: set[str] = set()
+    for file in list_files(Path(path), None):
+        part = open_file(file)
+        if "split" in part.columns:
+            values = (value for block in part.read(["split"]) for value in as_list(block.columns["split"]))
+            splits.update(value for value in values if isinstance(value, str))
+        elif Path(path).is_dir():
+            splits.add(split_in_name(file.relative_to(path)) or "train")
+    others = sorted(splits - {"train"})
+    dev = [name for name in others if SPLIT_WORDS.get(name) == "validation"]
+    if len(others) > 1 and len(dev) != 1:
+        raise ValueError(f"{path} has the splits {', '.join(sorted(splits))}: say which one with split=")
+    return next(iter(dev or others), None)
 
 
 def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=None) -> Dataset:

@@ -17,7 +17,7 @@ from hf_echo.languages import language
 from ..utils.hub import out_of_reach, split_revision
 from . import nway, schema
 from .formats import BLOCK, Part, open_file, open_hub, suffix_of
-from .tables import BadRows, Convert, Plan, checked_tables, list_files, to_dataset, to_stream
+from .tables import BadRows, Convert, Plan, check_split, checked_tables, list_files, to_dataset, to_stream
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -79,6 +79,8 @@ def load_parallel(
     constants = _constants(given, limit)
     label, is_here = str(path_or_name), Path(path_or_name).exists()
     parts = _open(label, columns, constants, split, name, streaming)
+    if Path(label).is_file():
+        check_split(Path(label), parts[0], split)
     of_files = split if is_here else None  # the Hub has already selected the split
     if columns is None and all(_is_nway(part, options.get("id_column")) for part in parts):
         _only(options, NWAY_OPTIONS, f"{label} is an n-way table")

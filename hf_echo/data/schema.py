@@ -85,7 +85,7 @@ def find_columns(
     pair = next((p for p in pairs if set(p) <= set(found)), None)
     if pair is None:
         missing = " and ".join(side for side in ("source", "target") if side not in columns)
-        fix = "name them with columns={'source': ..., 'target': ...}"
+        fix = "rename them, or name them with columns={'source': ..., 'target': ...}"
         raise ValueError(f"{where} has no columns for {missing}; {listing}; {fix}")
     mapping["source"], mapping["target"] = pair
     for i, side in enumerate(("source_lang", "target_lang")):

@@ -102,7 +102,7 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     files = sorted(f for f in path.rglob("*") if f.is_file() and suffix_of(f) and not _hidden(f.relative_to(path)))
     if not files:
         raise FileNotFoundError(f"{path}: no file of a known type in this folder ({', '.join(SUFFIXES)})")
-    names = {f: _split_in_name(f.relative_to(path)) for f in files}
+    names = {f: split_in_name(f.relative_to(path)) for f in files}
     if split is None or not any(names.values()):
         return files
     chosen = [f for f in files if (names[f] or "train") == SPLIT_WORDS.get(split, split)]
@@ -112,11 +112,22 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     return chosen
 
 
+def check_split(file: Path, part: Part, split: str | None) -> None:
+    """Refuse a split of a file that has neither a column `split` nor the split in its name; all such rows are train."""
+    if (
+        split in (None, "train")
+        or "split" in part.columns
+        or split_in_name(Path(file.name)) == SPLIT_WORDS.get(split, split)
+    ):
+        return
+    raise ValueError(f"{file} has no column split; leave out split={split!r}")
+
+
 def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _split_in_name(path: Path) -> str | None:
+def split_in_name(path: Path) -> str | None:
     words = re.split(r"[^a-z]+", str(path).lower())
     return next((SPLIT_WORDS[word] for word in reversed(words) if word in SPLIT_WORDS), None)
 

@@ -268,7 +268,7 @@ def test_bad_documents_are_named(tmp_path, caplog):
     assert "other.parquet: no column 'text'; found: body" in log
     assert "lines.jsonl:2: not valid JSON" in log and "lines.jsonl:3: text must be a string, not int" in log
     for name in ("cut.parquet", "other.parquet", "lines.jsonl", "latin.tex"):
-        with pytest.raises(ValueError, match=rf"{name}.*--on-bad skip"):
+        with pytest.raises(ValueError, match=rf"{name}.*on_bad='skip'"):
             list(read_documents([tmp_path / name], progress=False))
 
 

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from hf_echo.data import load_nway, load_parallel, nway_pairs
+from hf_echo.data.nway import dev_split
+from hf_echo.stages.run.data import load_dev_sets
+from hf_echo.stages.run.recipe import DataArguments
 
 LANGUAGES = ["eng_Latn", "fra_Latn", "deu_Latn", "rus_Cyrl"]
 
@@ -190,3 +193,34 @@ def test_missing_file_and_columns(tmp_path):
     with pytest.raises(ValueError, match=r"has no columns an id \(id, .*\), lang and text; found: key, lang, text"):
         load_nway(path)
     assert load_nway(path, "key")["id"][:] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("splits", "chosen"),
+    [(["train", "dev", "test"], "dev"), (["train", "validation"], "validation"), (["train", "test"], "test")]
+    + [(["train"], None), ([], None)],
+)
+def test_a_dev_set_is_the_dev_split(tmp_path, caplog, splits, chosen):
+    header = "id\tlang\ttext" + "\tsplit" * bool(splits)
+    rows = [f"{i}\t{lang}\tx{i}" for i in range(6) for lang in ("fra_Latn", "eng_Latn")]
+    lines = [f"{row}\t{splits[i // 2 % len(splits)]}" if splits else row for i, row in enumerate(rows)]
+    (tmp_path / "n.tsv").write_text("\n".join([header, *lines]) + "\n")
+    assert dev_split(tmp_path / "n.tsv") == chosen
+    own = load_dev_sets(DataArguments(dev_data={"d": str(tmp_path / "n.tsv")}, dev_negatives=0))["d"].rows
+    assert own["text"][:] == load_nway(tmp_path / "n.tsv", split=chosen)["text"][:]
+    assert len(own) == (12 if chosen is None else 12 // len(splits))
+    assert any(f"dev_data.d: the {len(own)} rows of split {chosen!r}" in m for m in caplog.messages) == bool(chosen)
+    if "train" in splits:
+        given = {"d": {"path": str(tmp_path / "n.tsv"), "split": "train"}}
+        assert "x0" in load_dev_sets(DataArguments(dev_data=given, dev_negatives=0))["d"].rows["text"][:]
+
+
+def test_several_splits_without_dev_are_refused_and_file_names_count(tmp_path):
+    (tmp_path / "n.tsv").write_text("id\tlang\ttext\tsplit\n1\tfra_Latn\tun\ta\n1\teng_Latn\tone\tb\n")
+    with pytest.raises(ValueError, match="n.tsv has the splits a, b: say which one with split="):
+        dev_split(tmp_path / "n.tsv")
+    for name in ("train", "dev"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "n.tsv").write_text("id\tlang\ttext\n1\tfra_Latn\tun\n1\teng_Latn\tone\n")
+    (tmp_path / "n.tsv").unlink()
+    assert dev_split(tmp_path) == "validation" and len(load_nway(tmp_path, split="validation")) == 2

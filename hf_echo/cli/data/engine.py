@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -114,7 +115,7 @@ def calibrate(
         str | None, typer.Option(help="BLASER 2.0 qe model whose scores replace cosines: folder or Hub name.")
     ] = None,
 ) -> None:
-    """Compute mean and standard deviation of the scores of clean pairs, by direction (OS 3.5)."""
+    """Compute mean and standard deviation of the scores of clean pairs, of all splits, by direction (OS 3.5)."""
     from ...data.pipeline.filters.threshold import calibrate as fit
     from ...data.pipeline.sources import read_unit, units_of
     from ...data.tables import BadRows
@@ -123,7 +124,7 @@ def calibrate(
 
     scorer = BlaserScorer(blaser, model) if blaser else EchoScorer(model)
     options = {"direction": direction} if direction else {}
-    units = units_of([{"path": path, "label": path, **options} for path in paths])
+    units = units_of([{"path": path, "label": path, "split": None, **options} for path in paths])
     threshold = fit((table for unit in units for table in read_unit(unit, BadRows("error"))), scorer)
     with write_whole(out) as unfinished:
         threshold.save(unfinished)
@@ -134,6 +135,9 @@ def calibrate(
 def stats(
     paths: Annotated[list[str], typer.Argument(help="Files, folders or Hub datasets of parallel rows.")],
     column: Columns = None,
+    split: Annotated[
+        str | None, typer.Option(help="Count only this split (by file name, column or on the Hub). Default: all.")
+    ] = None,
     report: Json = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
     executor: Executor = "local",
@@ -142,7 +146,11 @@ def stats(
     """Count pairs, directions, languages and characters by provenance (as in OS Table 34)."""
     from ...data.pipeline import collect_statistics
 
-    statistics = collect_statistics(paths, executor=executor_named(executor), on_bad_row=on_bad_row, **_columns(column))
+    options = {"split": split, "on_bad_row": on_bad_row, **_columns(column)}
+    try:
+        statistics = collect_statistics(paths, executor=executor_named(executor), **options)
+    except ValueError as error:
+        raise ValueError(_with_column_options(str(error))) from None
     if markdown is not None:
         with write_whole(markdown) as unfinished:
             unfinished.write_text(statistics.to_markdown(), encoding="utf-8")
@@ -188,6 +196,13 @@ def _columns(given: list[str] | None) -> dict:
             raise ValueError(f"--column {item!r} must be NAME=COLUMN, such as source=src")
         (constants if name.endswith("_lang") and is_language(value) else columns)[name] = value
     return {**constants, **({"columns": columns} if columns else {})}
+
+
+def _with_column_options(message: str) -> str:
+    """The message with --column in place of Python's `columns=`, `source_lang=` and `target_lang=`."""
+    message = re.sub(r"\b(\w+_lang)=('(\w+)'|)", r"--column \1=\3", message)
+    columns = re.compile(r"columns=\{(.*?)\}")
+    return columns.sub(lambda found: re.sub(r"'(\w+)': \.\.\.(,?)", r"--column \1=COLUMN", found[1]), message)
 
 
 def _tell(done) -> None:

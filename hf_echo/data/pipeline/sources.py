@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..formats import BrokenFile, open_file
+from ..formats import BrokenFile, Part, open_file
 from ..nway import find_nway_columns
 from ..readers import looks_like_file, parallel_tables
-from ..tables import BadRows, list_files
+from ..tables import BadRows, check_split, list_files
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,10 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
         path = Path(source["path"])
         if not path.exists() and source["path"] != "builtin" and looks_like_file(source["path"]):
             raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
-        files = list_files(path, arguments.get("split", "train")) if path.exists() else []
+        split = arguments.get("split", "train")
+        files = list_files(path, split) if path.exists() else []
+        if path.is_file() and (part := _readable(path)):
+            check_split(path, part, split)
         together = arguments.get("limit") is not None or any(map(_is_nway, files))
         identity = tuple((str(f.resolve()), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
         if not files or together:
@@ -65,10 +68,16 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
 
 
 def _is_nway(path: Path) -> bool:
+    part = _readable(path)
+    return part is not None and find_nway_columns(part.columns) is not None
+
+
+def _readable(path: Path) -> Part | None:
+    """The file, or None if it is damaged; `read_unit` says so."""
     try:
-        return find_nway_columns(open_file(path).columns) is not None
+        return open_file(path)
     except (ValueError, *UNREADABLE):
-        return False
+        return None
 
 
 def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:

@@ -96,16 +96,22 @@ def collect_statistics(
 ) -> Statistics:
     """Count the pairs of files, folders and Hub datasets (everything that `load_parallel` reads).
 
+    Args:
+        arguments: of `load_parallel`; without `split` all rows count.
+
     Raises:
         FileNotFoundError: a source does not exist.
-        ValueError: bad rows.
+        ValueError: bad rows, or no row at all.
     """
-    sources = [{"path": str(path), "label": str(path), **arguments} for path in paths]
+    sources = [{"path": str(path), "label": str(path), "split": None, **arguments} for path in paths]
     units, totals = units_of(sources), Counter()
     for _, counts in (executor or LocalExecutor()).map(partial(count_unit, on_bad_row=on_bad_row), units, "Counting"):
         for key, values in counts.items():
             for name, value in zip(("pairs", "source", "target"), values):
                 totals[key, name] += value
+    if not totals:
+        held = f" of split {arguments['split']!r}" if arguments.get("split") else ""
+        raise ValueError(f"{', '.join(map(str, paths))}: no good row{held}")
     order = {name: i for i, name in enumerate(PROVENANCES)}
     keys = sorted({key for key, _ in totals}, key=lambda key: (order[key[0]], *key))
     return Statistics(tuple(Direction(*key, *(totals[key, n] for n in ("pairs", "source", "target"))) for key in keys))

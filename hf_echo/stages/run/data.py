@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ...data import load_nway, load_parallel
 from ...data.batch_groups import language_groups, neighbour_groups
+from ...data.nway import dev_split
 from ...data.tokenized import TokenizedParallel, tokenize_parallel
 from ...inference.any_encoder import any_encoder
 from ...inference.embedding_store import LiveRows, frozen_embeddings
@@ -20,6 +22,8 @@ from ..core.stage import Rows, Stage, load_with
 from .model import load_tokenizer
 from .recipe import DataArguments, ModelArguments
 from .record import data_fingerprint
+
+logger = logging.getLogger(__name__)
 
 
 def load_pairs(args: DataArguments) -> Dataset:
@@ -36,7 +40,7 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
 
             rows, negatives = dev_set(max_negatives=args.dev_negatives)
         else:
-            rows, negatives = load_nway(source), None
+            rows, negatives = _dev_rows(name, source), None
             if args.dev_negatives:
                 from ...synthesis import hard_negatives_for
 
@@ -46,6 +50,21 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
         dev_sets[name] = DevSet(rows, negatives or None)
         check_dev_set(source, dev_sets[name])
     return dev_sets
+
+
+def _dev_rows(name: str, given: Any) -> Dataset:
+    """Rows of a dev set: a path, or a mapping with path and split; without split `dev_split` chooses it."""
+    options = dict(given) if isinstance(given, dict) else {"path": given}
+    if not options.get("path") or options.keys() - {"path", "split"}:
+        raise ValueError(f"dev_data.{name} is {given!r}: give a path, or a mapping with path and split")
+    try:
+        split = options["split"] if "split" in options else dev_split(options["path"])
+    except ValueError as error:
+        raise ValueError(f"dev_data.{name}: {error} (dev_data: {{{name}: {{path: ..., split: ...}}}})") from None
+    rows = load_nway(options["path"], split=split)
+    if split is not None:
+        logger.warning("dev_data.%s: the %d rows of split %r of %s", name, len(rows), split, options["path"])
+    return rows
 
 
 def data_fingerprints(pairs: Dataset, dev_sets: dict[str, DevSet]) -> dict[str, str]:

@@ -52,7 +52,7 @@ class DataArguments:
     source_languages: list[str] = field(
         default_factory=list, metadata={"help": "train on rows from these languages only"}
     )
-    dev_data: dict = field(default_factory=dict, metadata={"help": "name: n-way file, or 'builtin'"})
+    dev_data: dict = field(default_factory=dict, metadata={"help": "name: n-way file, {path, split}, or 'builtin'"})
     rule_negatives: int = field(default=0, metadata={"help": "hard negatives by rule for each English target"})
     rule_negatives_limit: int | None = field(default=None, metadata={"help": "on this many pairs, chosen by the seed"})
     dev_negatives: int = field(default=5, metadata={"help": "hard negatives per dev sentence for xsim++, 0 for none"})

@@ -62,6 +62,16 @@ def test_stats_of_columns_under_other_names(run, files):
     assert code == 0 and "| primary | 1 | 1 | 1 | 1 | 1 | 1 |" in out
 
 
+def test_stats_of_all_splits_or_one(run, refused, files):
+    table = pq.read_table("pairs.parquet")
+    splits = pa.array(["dev" if i < 5 else "train" for i in range(len(table))])
+    pq.write_table(table.append_column("split", splits), "split.parquet")
+    for chosen, pairs in (((), 40), (("--split", "dev"), 5), (("--split", "train"), 35)):
+        code, out, _ = run("stats", "split.parquet", *chosen)
+        assert code == 0 and f"| total | {pairs} |" in out
+    refused("split.parquet: no good row of split 'test'", "stats", "split.parquet", "--split", "test")
+
+
 def test_calibrate(run, files, monkeypatch):
     monkeypatch.setattr("hf_echo.inference.scorer.EchoScorer", lambda model: lambda *c: [len(s) / 100 for s in c[0]])
     code, out, _ = run("calibrate", "pairs.parquet", "--model", "m", "--out", "x/c.json")
@@ -74,5 +84,10 @@ def test_errors_are_one_line(refused, files):
     refused("unknown --executor 'rey'; choose local or ray", "filter", "r.yaml", "--out", "o", "--executor", "rey")
     refused("nothing.parquet: no such file", "stats", "nothing.parquet")
     refused("must be NAME=COLUMN", "stats", "pairs.parquet", "--column", "x")
+    refused("pairs.parquet has no column split; leave out --split dev", "stats", "pairs.parquet", "--split", "dev")
+    (files / "c.tsv").write_text("a\tb\nun\tone\n")
+    refused("name them with --column source=COLUMN --column target=COLUMN", "stats", "c.tsv")
+    names = ("--column", "source=a", "--column", "target=b")
+    refused("pass --column source_lang=fra_Latn or --column source_lang=COLUMN", "stats", "c.tsv", *names)
     (files / "bad.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\na\tb\tfra_Latn\n")
     refused("bad.tsv:2: 3 fields instead of 4", "sample", "bad.tsv", "--out", "o")

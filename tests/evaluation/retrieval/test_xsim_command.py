@@ -57,7 +57,7 @@ def test_split_chooses_rows(run, table, toy_folders):
         counts[split] = json.loads(out)["rows"][0]["count"]
     assert counts[None] == counts["test"] + counts["train"] and min(counts.values()) > 0
     code, _, err = run("--model", model, "--data", table, "--split", "test")
-    assert code == 2 and "nway.tsv has no column split; leave out split 'test'" in err
+    assert code == 2 and "nway.tsv has no column split; leave out --split test" in err
     code, _, err = run("--model", "no/model", "--data", table, "--group", "foo")
     assert code == 2 and "--group is 'foo'; it must be one of script, family, resource" in err
 
@@ -85,9 +85,33 @@ def test_what_is_refused(run, table, toy_folders):
         ),
         (["--data", table, "--direction", "up"], "nway.tsv: direction is 'up'"),
         (["--data", table.parent / "no.tsv"], "no.tsv"),
+        (["--data", table, "--margin", "absolute"], "margin is 'absolute'; it must be one of cosine, ratio, distance"),
+        (["--data", table, "--source-lang", "fra_Latn"], "--source-lang is the language of --source"),
+        (["--source", table, "--target", table, "--direction", "to"], "--direction needs --data"),
+        (["--source", table, "--target", table, "--group", "script"], "--group needs --data"),
+        (["--source", table, "--target", table, "--split", "dev"], "--split needs --data"),
     ):
         code, _, err = run("--model", model, *arguments)
         assert code == 2 and words in err, err
+
+
+def test_lines_and_a_table_give_one_figure(run, toy, toy_folders, tmp_path):
+    """Equal texts are right in both, as in a report: half of the sentences are a copy of another."""
+    french, english = ([toy.say(m, lang) for m in toy.split("dev")[:8]] * 2 for lang in ("fra_Latn", "eng_Latn"))
+    for name, texts in (("a.txt", french), ("b.txt", english)):
+        (tmp_path / name).write_text("\n".join(texts) + "\n", encoding="utf-8")
+    rows = [
+        f"{i}\t{lang}\t{text}"
+        for lang, texts in (("fra_Latn", french), ("eng_Latn", english))
+        for i, text in enumerate(texts)
+    ]
+    (tmp_path / "n.tsv").write_text("\n".join(["id\tlang\ttext", *rows]) + "\n", encoding="utf-8")
+    options = ("--model", toy_folders["release"], "--hard-negatives")
+    lines = ("--source", tmp_path / "a.txt", "--source-lang", "fra_Latn", "--target", tmp_path / "b.txt")
+    (code, out, err), (_, of_table, _) = run(*options, *lines), run(*options, "--data", tmp_path / "n.tsv")
+    assert code == 0, err
+    report, row = json.loads(out), json.loads(of_table)["rows"][0]
+    assert report["error_rate"] == row["xsim"] < 50 and report["xsimpp"]["error_rate"] == row["xsimpp"]
 
 
 def test_a_broken_embedding_names_file_and_line(run, tmp_path, monkeypatch):

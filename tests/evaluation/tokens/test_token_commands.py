@@ -123,6 +123,7 @@ def test_slots_of_massive(toy_folders, tmp_path):
         (("wic", "--set", "wic", "--test", "a.jsonl"), "--set wic has its own rows"),
         (("wic", "--train", "none.jsonl", "--test", "none.jsonl"), "no file none.jsonl; give a Parquet"),
         (("tagging", "--set", "panx", "--path", "none"), "no file or folder none"),
+        (("wic", "--train", "a.tsv", "--test", "a.tsv", "--lang", "fra_Latn"), "--lang needs --set"),
     ],
 )
 def test_errors_are_one_line(refused, arguments, message):
@@ -133,3 +134,6 @@ def test_rows_of_another_shape(refused, tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"tokens": ["a"], "labels": ["O"]}))
     files = ("--train", tmp_path / "a.jsonl", "--test", tmp_path / "a.jsonl")
     refused("a.jsonl has no column tags; found: tokens, labels", "tagging", "--model", "m", *files)
+    (tmp_path / "a.tsv").write_text("tokens\ttags\na\tO\n")
+    files = ("--train", tmp_path / "a.tsv", "--test", tmp_path / "a.tsv")
+    refused("a.tsv: the fields of a TSV file are text, not lists or numbers", "tagging", "--model", "m", *files)

@@ -237,6 +237,7 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
         ({"train_data": "BAD"}, "train_data: .*bad.tsv"),
         ({"data_options": {"colums": {}}}, "train_data: .*unknown option 'colums'"),
         ({"dev_data": {"toy": "no/dev.parquet"}}, "dev_data.toy: .*no/dev.parquet"),
+        ({"dev_data": {"toy": {"file": "x"}}}, "dev_data.toy is .*: give a path, or a mapping with path and split"),
         ({"model_name_or_path": "no/base/here"}, "model_name_or_path: no folder no/base/here"),
         ({"static_embeddings": "no/static/here"}, "static_embeddings: no folder no/static/here"),
         ({"stage": "distillation", "teacher": "no/teacher/here"}, "teacher: no folder"),
