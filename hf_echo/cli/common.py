@@ -85,6 +85,9 @@ class Command(TyperCommand):
     def _with_options(self, message: str) -> str:
         options = {parameter.name: parameter.opts[0] for parameter in self.params if parameter.opts[0].startswith("-")}
 
+        if "on_bad" in options:
+            options["on_bad_row"] = options["on_bad"]
+
         def option(found: re.Match[str]) -> str:
             name, value = found[1], (found[2] or "").strip("'")
             return f"{options[name]} {value}".rstrip() if name in options else found[0]

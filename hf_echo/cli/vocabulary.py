@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..utils.files import write_whole
+from ..utils.files import read_yaml, write_whole
 from .common import PLAIN, example, print_report
 
 commands = typer.Typer(help="Tokenizers: count words, extend, train, swap, compare.", no_args_is_help=True, **PLAIN)
@@ -26,17 +26,12 @@ def read_recipe(recipe: str, command: str, options: list[str]) -> dict[str, Any]
     Raises:
         FileNotFoundError: the recipe does not exist. ValueError: it is for another command or has an unknown field.
     """
-    import yaml
-
     folder = Path(__file__).parents[1] / "recipes" / "vocabulary"
     path = next((p for p in (Path(recipe), folder / f"{recipe}.yaml") if p.is_file()), None)
     if path is None:
         known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
         raise FileNotFoundError(f"no recipe {recipe!r}; give a YAML file or one of {known}")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise ValueError(f"{path} must be a mapping of `field: value` lines, not a {type(values).__name__}")
     if values.pop("command", None) != command:

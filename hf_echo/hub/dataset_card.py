@@ -1,12 +1,16 @@
 """Push a parallel dataset to the Hub as a version, with a card made from its statistics.
 
 The pushed folder is the output of `hf-echo data filter` (data/, stats.json, counts.json, recipe.yaml); a tag names the
-version. Statistics, splits and columns are those of the files at the time of the push, whoever changed them.
+version. Statistics, splits and columns are those of the files at the time of the push, whoever changed them. The last
+lines of a card hold a digest of its text; if somebody changed the text since, it stays.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +18,19 @@ from typing import Any
 from hf_echo.data.pipeline import Statistics, collect_statistics
 from hf_echo.languages import language
 
+from ..cards.stamp import MARK, NEW, stamp
 from ..cards.template import render
-from ..utils.files import write_whole
+from ..utils.files import read_json, read_text, write_whole
 from .language_groups import group_by_language, shared_groups
 from .push import push
+from .upload_checks import card_data
+
+logger = logging.getLogger(__name__)
 
 TEMPLATE = "dataset.md.j2"
 KNOWN_COLUMNS = {"source", "target", "source_lang", "target_lang", "provenance", "hard_negatives", "quality"}
+OF_FILES = ("configs", "language", "size_categories")  # fields of the header that the files decide
+DIGEST = re.compile(r"\n<!-- hf-echo card: (\w+) -->\n?")
 SIZES = (
     (10**3, "n<1K"),
     (10**4, "1K<n<10K"),
@@ -38,6 +48,7 @@ def write_card(
 ) -> Path:
     """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads, and its stats.json.
 
+    A card that is there keeps the header fields that the files do not decide, and its text if somebody changed that.
     Every file is read, so that the figures are those of the files. Each folder in data/ (`group_by_language`), and
     each script and family of several folders (`shared_groups`), becomes a configuration; `default` has all files.
 
@@ -68,13 +79,42 @@ def write_card(
         table=statistics.to_markdown(),
         total=statistics.rows()[-1],
         steps=counts["steps"] if counts else [],
-        recipe=recipe.read_text(encoding="utf-8").strip() if recipe.exists() else "",
+        recipe=read_text(recipe).strip() if recipe.exists() else "",
         columns=columns,
         others={name: kind for name, kind in columns.items() if name not in KNOWN_COLUMNS},
     )
-    path = folder / "README.md"
-    path.write_text(text, encoding="utf-8")
+    path, text = folder / "README.md", f"{text.rstrip()}\n\n<!-- hf-echo card: {_digest(text)} -->\n"
+    if path.is_file():
+        given = {"pretty_name": title, "license": license}
+        text = _with_edits(folder, text, {name: value for name, value in given.items() if value})
+    with write_whole(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
     return path
+
+
+def _with_edits(folder: Path, text: str, given: Mapping[str, str]) -> str:
+    """The new card with what somebody wrote into the old one."""
+    from huggingface_hub import RepoCard
+
+    header, path = card_data(folder), folder / "README.md"
+    new, old = RepoCard(text), RepoCard(read_text(path))
+    for name, value in header.items():
+        if name not in (*OF_FILES, *given):
+            new.data[name] = value
+    mark = DIGEST.search(old.text)
+    if mark is None or mark[1] != _digest(old.text):
+        logger.warning(
+            "%s is not as hf-echo wrote it: its text and figures stay; delete it to have it written again", path
+        )
+        new.text = old.text
+    return str(new)
+
+
+def _digest(card: str) -> str:
+    """Of the text under the header, without the repository and version of a push."""
+    text = re.sub(r"\A\s*---\n.*?\n---\n", "", card, flags=re.DOTALL)
+    text = DIGEST.sub("", MARK.sub("", stamp(text, *NEW)))
+    return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
 def push_dataset(
@@ -148,4 +188,4 @@ def _columns(files: list[Path]) -> dict[str, str]:
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return read_json(path) if path.exists() else None

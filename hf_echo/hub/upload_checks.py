@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..utils.files import read_json, read_text
 from ..utils.hub import auto_map_names
 
 KINDS = ("model", "dataset", "space")
@@ -111,7 +111,7 @@ def card_data(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        return RepoCard(file.read_text(encoding="utf-8"), ignore_metadata_errors=False).data.to_dict()
+        return RepoCard(read_text(file), ignore_metadata_errors=False).data.to_dict()
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"README.md: the metadata is not YAML: {' '.join(str(error).split())}") from None
 
@@ -178,7 +178,7 @@ def _modular_problems(folder: Path) -> Iterator[str]:
 
 def _read(file: Path) -> Any:
     """Content of a JSON file; empty where there is none."""
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return read_json(file) if file.is_file() else {}
 
 
 def _code_files(config: Path) -> set[str]:

@@ -53,8 +53,42 @@ def write_json(path: str | Path, value: Any) -> None:
         unfinished.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        ValueError: it is not UTF-8.
+    """
+    data = Path(path).read_bytes()
+    try:
+        return data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+
+
 def read_json(path: str | Path) -> Any:
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno})") from None
+
+
+def read_yaml(path: str | Path, loader: Any = None) -> Any:
+    """The content of a YAML file.
+
+    Args:
+        loader: class of `yaml`; None is `SafeLoader`.
+
+    Raises:
+        ValueError: it is not YAML, or not UTF-8.
+    """
+    import yaml
+
+    try:
+        return yaml.load(read_text(path), loader or yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
 
 
 def write_array(path: str | Path, array: np.ndarray) -> None:

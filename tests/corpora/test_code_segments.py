@@ -301,4 +301,4 @@ def test_command(run, refused, tmp_path):
     refused("no file or folder", "code", tmp_path / "none", "-l", "ruby", "--out", out)
     refused("has no file with suffix .go", "code", tmp_path, "-l", "go", "--out", out)
     refused("no grammar for 'perl'", "code", tmp_path, "-l", "perl", "--out", out)
-    refused("on_bad='no'", "code", good, "-l", "ruby", "--out", out, "--on-bad", "no")
+    refused("--on-bad no must be", "code", good, "-l", "ruby", "--out", out, "--on-bad", "no")

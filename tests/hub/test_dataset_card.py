@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from hf_echo.cards.stamp import stamp
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, run
 from hf_echo.hub.dataset_card import push_dataset, write_card
 from hf_echo.hub.language_groups import group_by_language, group_of, shared_groups
@@ -53,6 +54,27 @@ def test_card(folder):
     assert "| primary | 7 | 2 | 2 | 1 | 14 | 14 |" in body and "| code to text | 3 | 1 | 1 | 1 | 6 | 6 |" in body
     assert "| sources | 10 | 10 |" in body and "sources: [p]" in body
     assert "`quality`" in body and "`hard_negatives`" not in body
+
+
+def test_text_by_hand_stays_and_the_header_follows_the_files(folder, caplog):
+    card = write_card(folder, version="1.0", license="mit")
+    once = card.read_text()
+    card.write_text(stamp(once, "me/pairs", "v1.0").replace("- parallel-corpus\n", "- parallel-corpus\n- mine\n"))
+    (folder / "data/train-00001-of-00002.parquet").unlink()
+    text = write_card(folder, version="1.1").read_text()  # what a push changed is not an edit
+    assert "5 pairs of sentences" in text and "10 pairs" not in text and "Version 1.1" in text
+    header = yaml.safe_load(text.split("---\n")[1])
+    assert header["license"] == "mit" and "mine" in header["tags"] and not caplog.messages
+    card.write_text(text + "\nMade by hand in a week.\n")
+    group_by_language(folder)
+    text = write_card(folder, version="1.2", license="cc0-1.0").read_text()
+    assert text.endswith("Made by hand in a week.\n") and "Version 1.1" in text
+    header = yaml.safe_load(text.split("---\n")[1])
+    assert header["license"] == "cc0-1.0" and {"default", "fra_Latn"} <= {c["config_name"] for c in header["configs"]}
+    assert "README.md is not as hf-echo wrote it: its text and figures stay" in caplog.text
+    card.write_text("---\nlicense: [\n---\n")
+    with pytest.raises(ValueError, match="README.md: the metadata is not YAML"):
+        write_card(folder)
 
 
 def test_wrong_folder_and_version(folder, tmp_path):

@@ -329,3 +329,10 @@ def test_a_licence_is_written_at_the_push(model):
     assert list(upload_problems(model, "model")) == []
     text = (model / "README.md").read_text()
     assert "license: mit" in text and "- fra" in text and "# Model\n\nText." in text
+
+
+@pytest.mark.parametrize("file", ["config.json", "modules.json", "tokenizer_config.json"])
+def test_a_broken_configuration_is_named(model, file):
+    write(model, file, '{"model_type": "echo",')
+    with pytest.raises(ValueError, match=rf"{file}:1: not valid JSON"):
+        push(model, "tester/refused", version="1.0", kind="model")

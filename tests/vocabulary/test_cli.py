@@ -205,8 +205,9 @@ def test_bad_recipes(tmp_path, monkeypatch):
         "merges: 4": "must have the line `command: extend`",
         "- a": "must be a mapping of `field: value` lines, not a list",
         "a: [": "is not YAML",
+        "a: é": "r.yaml:1: not UTF-8",
     }.items():
-        path.write_text(text)
+        path.write_text(text, encoding="latin-1")
         with pytest.raises(ValueError, match=message) as error:
             read_recipe(str(path), "extend", ["merges"])
         assert "\n" not in str(error.value)
@@ -233,7 +234,7 @@ def test_too_few_words(run, counts, tmp_path):
 def test_bad_input(run, refused, counts, old, texts, tmp_path):
     new, dev = tmp_path / "new", tmp_path / "dev.tsv"
     refused("no such file", "count", tmp_path / "no.tsv", "--out", tmp_path / "c.parquet")
-    refused("pattern='gpt'", "count", texts[0], "--out", tmp_path / "c.parquet", "--pattern", "gpt")
+    refused("--pattern gpt must be", "count", texts[0], "--out", tmp_path / "c.parquet", "--pattern", "gpt")
     refused("no.parquet", "extend", old, new, "--counts", tmp_path / "no.parquet", "--merges", 3)
     refused("give either --merges or --vocab-size", "extend", old, new, "--counts", counts)
     refused("vocab_size 261 must be above the 261", "extend", old, new, "--counts", counts, "--vocab-size", 261)

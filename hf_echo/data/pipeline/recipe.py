@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import yaml
 
 from hf_echo.languages import LANGUAGES, language
 
 from ...utils.did_you_mean import did_you_mean
+from ...utils.files import read_text, read_yaml
 from ..readers import BUILTIN_OPTIONS, NWAY_OPTIONS
 
 METHODS = ("natural", "temperature", "two_step", "unimax")
@@ -166,11 +166,7 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
         one.
     """
     path = _find(str(path))
-    text = path.read_text(encoding="utf-8")
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise ValueError(f"{path} must be a mapping of `field: value` lines, not {type(values).__name__}")
     check_fields(values, RECIPE_FIELDS, str(path))
@@ -184,7 +180,7 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
         [_step(value, makers or {}, f"{path}: step {i}") for i, value in enumerate(values.get("steps") or [], 1)],
         make(Sampling, values["sampling"], f"{path}: sampling") if values.get("sampling") else None,
         make(Output, values.get("out") or {}, f"{path}: out"),
-        text,
+        read_text(path),
     )
 
 

@@ -14,6 +14,7 @@ from transformers import HfArgumentParser
 from ...languages import language
 from ...modeling.precision_echo import bf16_is_faster
 from ...utils.did_you_mean import did_you_mean
+from ...utils.files import read_yaml
 from ..core.base import UNREAD
 from ..core.model_shape import check_shape
 from ..table import STAGES
@@ -199,10 +200,7 @@ def read_values(path: Path, overrides: dict[str, Any] | None = None) -> dict[str
     Raises:
         ValueError: not a YAML mapping, or an override inside a field that is not a mapping.
     """
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    values = read_yaml(path, _Loader) or {}
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold `field: value` lines, not a {type(values).__name__}")
     for key, value in (overrides or {}).items():

@@ -236,4 +236,4 @@ def test_command(folder, tmp_path, run, refused):
     report = json.loads(out)
     assert code == 0 and report["languages"] == 13 and set(report["pairs"]["train"]) == {"eng_Latn", "fra_Latn"}
     refused("no file or folder", "bible", tmp_path / "none", "--out", tmp_path / "x")
-    refused("on_bad_row='sometimes'", "bible", folder, "--out", tmp_path / "x", "--on-bad", "sometimes")
+    refused("--on-bad sometimes is not", "bible", folder, "--out", tmp_path / "x", "--on-bad", "sometimes")

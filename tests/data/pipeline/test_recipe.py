@@ -167,3 +167,9 @@ def test_score_fills_quality(monkeypatch):
     )
     assert Score("m").add(table)["quality"].to_pylist() == [0.2, 0.9]
     assert Score("m", again=True).add(table)["quality"].to_pylist() == [0.2, pytest.approx(0.3)]
+
+
+def test_a_recipe_that_is_not_utf8_is_named(tmp_path):
+    (tmp_path / "r.yaml").write_bytes("sources: [a]\nsteps: [é]\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="r.yaml:2: not UTF-8"):
+        read_recipe(tmp_path / "r.yaml")

@@ -227,10 +227,11 @@ def test_a_checkpoint_adds_the_languages_that_its_encoder_learns(
         ("- a\n", "must hold `field: value` lines, not a list"),
         ("", "stage is None"),
         ("5: a\nb: c\nstage: seq2seq", "unknown field '5'"),
+        ("a: é", "bad.yaml:1: not UTF-8"),
     ],
 )
 def test_wrong_files(place, text, message):
-    (place / "bad.yaml").write_text(text)
+    (place / "bad.yaml").write_text(text, encoding="latin-1")
     with pytest.raises(ValueError, match=message) as error:
         read_recipe(place / "bad.yaml")
     assert "\n" not in str(error.value)
