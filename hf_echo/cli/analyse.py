@@ -9,7 +9,7 @@ import typer
 
 from ..utils.files import write_whole
 from ..utils.text import read_lines
-from .common import AnyModel, Json, example, packaged_model, print_report
+from .common import AnyModel, Json, example, packaged_model, print_report, refuse_given
 
 
 def add_to(commands: typer.Typer) -> None:
@@ -56,6 +56,7 @@ def geometry(
 
 
 def cost(
+    context: typer.Context,
     model: Annotated[
         str | None,
         typer.Option(
@@ -95,8 +96,8 @@ def cost(
             speed = None  # FLOPs need the configuration only, not the weights
             typer.echo(f"speed not measured: {str(error).splitlines()[0]}", err=True)
         report["speed"] = speed and {"texts": str(texts or "builtin"), "lang": lang, **speed}
-    elif texts is not None:
-        raise ValueError(f"--texts {texts} needs a model to measure: give --model")
+    else:
+        refuse_given(context, ("texts", "lang", "tokens", "rounds"), "needs a model to measure: give --model")
     if model is None or plot is not None:
         grid = flops.cost_grid()
         report["grid"] = {
@@ -144,7 +145,7 @@ def _rows_of_languages(path: Path) -> list[dict]:
 
     from ..evaluation.labelled_rows import read_rows
 
-    if path.suffix != ".json":
+    if path.suffix.lower() != ".json":
         return [{name: _number(value) for name, value in row.items()} for _, row in read_rows(path, ["lang"])]
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; give the JSON of hf-echo evaluate xsim --data, or a table")

@@ -83,17 +83,19 @@ class Command(TyperCommand):
             raise
 
     def _with_options(self, message: str) -> str:
-        options = {parameter.name: parameter.opts[0] for parameter in self.params if parameter.opts[0].startswith("-")}
-
+        names = {parameter.name: parameter.opts[0] for parameter in self.params}
+        options = {name: option for name, option in names.items() if option.startswith("-")}
         if "on_bad" in options:
             options["on_bad_row"] = options["on_bad"]
+        if "skip_bad" in options:
+            message = message.replace("on_bad_row='skip'", options["skip_bad"])
+        elif "on_bad_row" not in options and "overrides" not in names:  # this command cannot skip bad rows
+            message = message.replace(" or pass on_bad_row='skip'", "")
 
         def option(found: re.Match[str]) -> str:
             name, value = found[1], (found[2] or "").strip("'")
             return f"{options[name]} {value}".rstrip() if name in options else found[0]
 
-        if "skip_bad" in options:
-            message = message.replace("on_bad_row='skip'", options["skip_bad"])
         return ARGUMENT.sub(option, message)
 
 

@@ -73,7 +73,8 @@ def open_file(
     ``without_header``, and the first line is a row.
 
     Raises:
-        ValueError: an unknown suffix, an empty first line, or JSON without a single object.
+        ValueError: an unknown suffix, an empty first line, column names that are quoted or appear twice, or JSON
+            without a single object.
     """
     suffix = suffix_of(path)
     stat = path.stat()
@@ -87,11 +88,14 @@ def open_file(
             raise ValueError(f"{path}: the first line is empty; it should name the columns or hold the first row")
         columns = first.decode(errors="replace").split("\t")
         header = is_header(columns)
+        if header:
+            _check_header(path, columns)
         columns = columns if header else list(without_header)
         return Part(str(path), columns, partial(_read_tsv, path, columns, header), identity)
     if suffix == ".parquet":
         with _parquet_errors(path):
             names = flat_names(pq.read_schema(path))
+        _check_header(path, names)
         return Part(str(path), names, partial(_read_parquet, path), identity)
     if suffix == ".po":
         return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), identity)
@@ -110,6 +114,14 @@ def _columns_of(path: Path, rows: list[dict], bad: list[tuple[int, str]]) -> lis
         where = f"{path}:{bad[0][0]}: {bad[0][1]}" if bad else f"{path}: no row"
         raise ValueError(f"{where}; write one JSON object per line, or in a .json file one array of objects")
     return list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    for name in names:
+        if len(name) > 1 and name[0] == name[-1] == '"':
+            raise ValueError(f"{path}: the column name {name} has quotes; write the file without quotes")
+        if name and names.count(name) > 1:
+            raise ValueError(f"{path}: the column name {name!r} appears twice; rename one")
 
 
 def open_hub(label: str, dataset: Any) -> Part:

@@ -73,8 +73,7 @@ def load_nway(
     if not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     parts = [open_file(f) for f in list_files(Path(path), split)]
-    if Path(path).is_file():
-        check_split(Path(path), parts[0], split)
+    check_split(Path(path), parts, split)
     return read_nway(parts, id_column, split, on_bad_row, limit)
 
 
@@ -109,8 +108,10 @@ def read_nway(parts, id_column=None, split="train", on_bad_row="error", limit=No
     for part in parts:
         mapping = find_nway_columns(part.columns, id_column)
         if mapping is None:
-            wanted = id_column or f"an id ({', '.join(ID_ALIASES)})"
-            raise ValueError(f"{part.label} has no columns {wanted}, lang and text; found: {', '.join(part.columns)}")
+            wanted = id_column or f"id (or {', '.join(ID_ALIASES[1:])})"
+            raise ValueError(
+                f"{part.label} needs the columns {wanted}, lang and text; found: {', '.join(part.columns)}"
+            )
         plans.append(Plan.of(part, mapping, split))
     bad = BadRows(on_bad_row)
     tables = checked_tables(plans, _Unique(), bad, limit=limit)

@@ -79,8 +79,8 @@ def load_parallel(
     constants = _constants(given, limit)
     label, is_here = str(path_or_name), Path(path_or_name).exists()
     parts = _open(label, columns, constants, split, name, streaming)
-    if Path(label).is_file():
-        check_split(Path(label), parts[0], split)
+    if is_here:
+        check_split(Path(label), parts, split)
     of_files = split if is_here else None  # the Hub has already selected the split
     if columns is None and all(_is_nway(part, options.get("id_column")) for part in parts):
         _only(options, NWAY_OPTIONS, f"{label} is an n-way table")

@@ -112,15 +112,13 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     return chosen
 
 
-def check_split(file: Path, part: Part, split: str | None) -> None:
-    """Refuse a split of a file that has neither a column `split` nor the split in its name; all such rows are train."""
-    if (
-        split in (None, "train")
-        or "split" in part.columns
-        or split_in_name(Path(file.name)) == SPLIT_WORDS.get(split, split)
-    ):
+def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
+    """Refuse a split of a file or folder that has neither a column `split` nor file names with this split."""
+    if split in (None, "train") or any("split" in part.columns for part in parts):
         return
-    raise ValueError(f"{file} has no column split; leave out split={split!r}")
+    names = [Path(path.name)] if path.is_file() else [Path(part.label).relative_to(path) for part in parts]
+    if SPLIT_WORDS.get(split, split) not in map(split_in_name, names):
+        raise ValueError(f"{path} has no column split; leave out split={split!r}")
 
 
 def _hidden(path: Path) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..data.formats import open_file
 from ..data.nway import find_nway_columns
+from ..data.schema import check_text
 from ..data.speech import load_speech
 from ..evaluation.labelled_rows import read_rows
 from ..evaluation.tokens.alignment_data import AlignedPair, load_alignment
@@ -127,8 +128,9 @@ def _nway(
         row["id"] = row.pop(id_column)
         where = f"{file}, row {number} ({row['lang']})"
         for name in ("id", "lang", "text"):
-            if row[name] is None or not str(row[name]).strip():
-                raise ValueError(f"{where}: {name} is empty; leave the row out or fill it")
+            value = row[name] if name != "id" or row[name] is None else str(row[name])
+            if reason := check_text(name, value):
+                raise ValueError(f"{where}: {reason}; leave the row out or correct it")
         train = row.pop("split", None) == "train"
         if "category" in row and row["category"] is None:
             raise ValueError(f"{where}: category is empty; leave the row out or fill it")

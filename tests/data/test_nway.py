@@ -190,7 +190,7 @@ def test_missing_file_and_columns(tmp_path):
     with pytest.raises(FileNotFoundError, match="no.tsv: no such file or folder"):
         load_nway(tmp_path / "no.tsv")
     path = write(tmp_path / "c.tsv", [("key", "lang", "text"), ("1", "fra_Latn", "un")])
-    with pytest.raises(ValueError, match=r"has no columns an id \(id, .*\), lang and text; found: key, lang, text"):
+    with pytest.raises(ValueError, match=r"needs the columns id \(or .*\), lang and text; found: key, lang, text"):
         load_nway(path)
     assert load_nway(path, "key")["id"][:] == ["1"]
 

@@ -286,6 +286,11 @@ def test_splits_by_file_name_and_by_column(tmp_path):
         assert sources(path_or_name=path, split=None) == ["s0", "s1", "s2", "s3"]
         with pytest.raises(ValueError, match="no good row of split 'test'; the column split holds dev, train"):
             sources(path_or_name=path, split="test")
+    (tmp_path / "plain").mkdir()
+    write(tmp_path / "plain" / "c.tsv")
+    for path in (tmp_path / "plain", tmp_path / "plain" / "c.tsv"):
+        with pytest.raises(ValueError, match="has no column split; leave out split='dev'"):
+            load_parallel(path, split="dev")
 
 
 def test_limit_counts_good_rows_and_reads_no_further(tmp_path):
@@ -370,6 +375,17 @@ def test_unreadable_files(tmp_path):
     (tmp_path / "c.parquet").write_text("no")
     with pytest.raises(ValueError, match="c.parquet: not a Parquet file, or an incomplete one"):
         load_parallel(tmp_path / "c.parquet")
+    for header, reason in (
+        ('"src"\t"tgt"\tx', 'name "src" has quotes'),
+        ("src\ttgt\tsrc", "'src' appears twice"),
+    ):
+        tsv(tmp_path / "c.tsv", header, "un\tone\tdeux")
+        with pytest.raises(ValueError, match=f"c.tsv: the column .*{reason}"):
+            load_parallel(tmp_path / "c.tsv", **FRENCH)
+    columns = [pa.array(["un"])] * 3
+    pq.write_table(pa.table(columns, names=["src", "tgt", "src"]), tmp_path / "c.parquet")
+    with pytest.raises(ValueError, match="c.parquet: the column name 'src' appears twice"):
+        load_parallel(tmp_path / "c.parquet", **FRENCH)
     (tmp_path / "c.tsv").write_text("")
     with pytest.raises(ValueError, match="c.tsv: the first line is empty"):
         load_parallel(tmp_path / "c.tsv")

@@ -207,6 +207,7 @@ def test_the_command(folder, model, tmp_path, monkeypatch, capfd):
     ("rows", "words"),
     [
         ([{"id": "1", "lang": "eng_Latn", "text": " "}], r"odd.parquet, row 1 \(eng_Latn\): text is empty"),
+        ([{"id": "1", "lang": "eng_Latn", "text": 5}], r"odd.parquet, row 1 \(eng_Latn\): text is not text but int"),
         ([{"id": "1", "lang": "fra_Latn", "text": "a"}], r"odd.parquet needs 'eng_Latn'.*found fra_Latn"),
         ([{"id": "1", "lang": "eng_Latn", "text": "a"}] * 2, r"row 2 \(eng_Latn\): id '1' .* in row 1"),
         (

@@ -201,7 +201,7 @@ def _columns(given: list[str] | None) -> dict:
 def _with_column_options(message: str) -> str:
     """The message with --column in place of Python's `columns=`, `source_lang=` and `target_lang=`."""
     message = re.sub(r"\b(\w+_lang)=('(\w+)'|)", r"--column \1=\3", message)
-    columns = re.compile(r"columns=\{(.*?)\}")
+    message, columns = message.replace("columns= ", "--column "), re.compile(r"columns=\{(.*?)\}")
     return columns.sub(lambda found: re.sub(r"'(\w+)': \.\.\.(,?)", r"--column \1=COLUMN", found[1]), message)
 
 

@@ -118,5 +118,5 @@ def _mine(mining: Callable, pairs: str, model: str, out: Path, report: Path | No
 
 
 def _parquet(out: Path) -> None:
-    if out.suffix != ".parquet":
+    if out.suffix.lower() != ".parquet":
         raise ValueError(f"{out}: the file name must end in .parquet")

@@ -56,20 +56,16 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
             raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
         split = arguments.get("split", "train")
         files = list_files(path, split) if path.exists() else []
-        if path.is_file() and (part := _readable(path)):
-            check_split(path, part, split)
-        together = arguments.get("limit") is not None or any(map(_is_nway, files))
+        parts = list(filter(None, map(_readable, files)))
+        if parts:
+            check_split(path, parts, split)
+        together = arguments.get("limit") is not None or any(find_nway_columns(part.columns) for part in parts)
         identity = tuple((str(f.resolve()), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
         if not files or together:
             units.append((source["path"], source["label"], arguments, identity))
         else:
             units += [(str(f), source["label"], arguments, (known,)) for f, known in zip(files, identity)]
     return [Unit(number, *unit) for number, unit in enumerate(units)]
-
-
-def _is_nway(path: Path) -> bool:
-    part = _readable(path)
-    return part is not None and find_nway_columns(part.columns) is not None
 
 
 def _readable(path: Path) -> Part | None:

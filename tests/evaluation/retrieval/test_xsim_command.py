@@ -75,7 +75,8 @@ def test_a_full_disk_loses_no_result(tmp_path, monkeypatch, capsys):
 
 
 def test_what_is_refused(run, table, toy_folders):
-    model = toy_folders["release"]
+    model, double = toy_folders["release"], table.with_name("double.tsv")
+    double.write_text("id\tlang\ttext\n0\teng_Latn\tone\n0\teng_Latn\ttwo\n")
     for arguments, words in (
         ([], "give --source and --target, two files of lines, or --data, one table"),
         (["--data", table, "--source", table], "give --source and --target"),
@@ -85,6 +86,7 @@ def test_what_is_refused(run, table, toy_folders):
         ),
         (["--data", table, "--direction", "up"], "nway.tsv: direction is 'up'"),
         (["--data", table.parent / "no.tsv"], "no.tsv"),
+        (["--data", double], "double.tsv:3: a second row for id '0' in eng_Latn (1 bad row; correct them)"),
         (["--data", table, "--margin", "absolute"], "margin is 'absolute'; it must be one of cosine, ratio, distance"),
         (["--data", table, "--source-lang", "fra_Latn"], "--source-lang is the language of --source"),
         (["--source", table, "--target", table, "--direction", "to"], "--direction needs --data"),
