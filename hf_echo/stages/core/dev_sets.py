@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...evaluation import evaluate_xsim
-from ...evaluation.nway_texts import texts_by_language
+from ...evaluation.nway_texts import measurable_pairs, texts_by_language
 from ...inference.encode import encode
 
 
@@ -20,15 +20,13 @@ class DevSet:
     target_lang: str = "eng_Latn"
 
 
-def check_dev_set(source: str, dev: DevSet) -> None:
-    """Raises ValueError where the first evaluation would: a language has no sentence to compare with the target's."""
+def check_dev_set(name: str, dev: DevSet) -> None:
+    """Raises ValueError where the first evaluation would, and warns of languages that it leaves out."""
     texts = texts_by_language(dev.rows)
-    target = texts.pop(dev.target_lang, {})
-    if not target or not texts:
-        found = ", ".join(dict.fromkeys(dev.rows["lang"])) or "no rows"
-        raise ValueError(f"{source}: xsim needs rows in {dev.target_lang} and in another language; it holds {found}")
-    if alone := [lang for lang, own in texts.items() if not own.keys() & target.keys()]:
-        raise ValueError(f"{source}: no id of {alone[0]} is one of {dev.target_lang}: translations have the same id")
+    try:
+        measurable_pairs(texts, [(lang, dev.target_lang) for lang in texts if lang != dev.target_lang])
+    except ValueError as error:
+        raise ValueError(f"dev_data.{name}: {error}") from None
 
 
 def evaluate_sets(

@@ -48,7 +48,7 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
                 made = hard_negatives_for(list(english.values()), args.dev_negatives)
                 negatives = {key: found for key, found in zip(english, made) if found}
         dev_sets[name] = DevSet(rows, negatives or None)
-        check_dev_set(source, dev_sets[name])
+        check_dev_set(name, dev_sets[name])
     return dev_sets
 
 

@@ -152,7 +152,8 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     if grouped and rows:
         raise ValueError(f"{path}: {grouped[0]} groups text pairs, and stage {stage} reads other rows: leave it out")
     for name, source in (values.get("dev_data") or {}).items():
-        if not isinstance(source, str) and not (isinstance(source, dict) and rows and rows.dev_options):
+        options = isinstance(source, dict) and (rows is None or rows.dev_options)
+        if not isinstance(source, str) and not options:
             raise ValueError(f"{path}: dev_data.{name} is {source!r}; it must be the path of a file")
     if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("static_embeddings")):
         raise ValueError(f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near")
