@@ -45,6 +45,13 @@ def test_equal_rows_are_finite_and_a_step_spreads_near_rows():
     assert koleo_loss(near - 1e-3 * gradient) < before
 
 
+@pytest.mark.parametrize("rows", [6, 60])
+def test_neighbours_among_nearly_equal_rows(rows):
+    """Their cosines are 1 - 1e-7, which float32 cannot tell apart."""
+    x = 1 + 1e-3 * torch.randn(rows, 64, generator=torch.Generator().manual_seed(2))
+    assert koleo_loss(x).item() == pytest.approx(by_hand(x.double().numpy()), abs=1e-3)
+
+
 def test_half_precision_is_computed_in_float32():
     x = torch.randn(8, 16, generator=torch.Generator().manual_seed(1)).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
