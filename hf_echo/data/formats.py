@@ -253,7 +253,7 @@ def _parse_json(lines: list[tuple[int, bytes]]) -> tuple[list[dict], list[int], 
 
 def _holds_array(path: Path) -> bool:
     with open_lines(path) as file:
-        return file.peek(1 << 16).lstrip()[:1] == b"["
+        return next((line.lstrip() for line in file if line.strip()), b"").startswith(b"[")
 
 
 def _read_array(path: Path) -> list:
