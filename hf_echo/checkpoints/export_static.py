@@ -19,7 +19,6 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from ..inference.encode import opening
 from ..modeling import EchoConfig
 from ..utils.folders import write_folder
-from ..utils.hub import packaged_model
 from ..utils.lineage import write_lineage
 
 WEIGHTS = "model.safetensors"
@@ -37,7 +36,7 @@ def export_static(model: str | Path, out: str | Path) -> Path:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
-    model, out = packaged_model(str(model)), Path(out)
+    model, out = str(model), Path(out)
     with opening(model) as place:
         config = AutoConfig.from_pretrained(place)
     if not isinstance(config, EchoConfig) or config.pooling != "mean" or config.final_norm:

@@ -18,7 +18,7 @@ from torch import nn
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ..utils.folders import write_folder
-from ..utils.hub import packaged_model, snapshot
+from ..utils.hub import snapshot
 from ..utils.lineage import write_lineage
 from ..vocabulary.auxiliary import auxiliary_vectors
 from ..vocabulary.initialise import TokenMatch, check_method, initialise
@@ -239,14 +239,14 @@ def swap_checkpoint(
         FileNotFoundError: no checkpoint or no tokenizer there.
         ValueError: `out` is the checkpoint itself; what `swap_vocabulary` refuses.
     """
-    folder, out = Path(snapshot(packaged_model(str(model)))), Path(out)
+    folder, out = Path(snapshot(model)), Path(out)
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder} holds no config.json; give the folder of a checkpoint")
     if out.resolve() == folder.resolve():
         raise ValueError(f"{out} is the checkpoint itself: the swapped model needs a folder of its own")
     check_method(method, auxiliary is not None)
     old = EchoTokenizer.from_pretrained(folder)
-    new = _tokenizer_like(old, snapshot(packaged_model(str(tokenizer))))
+    new = _tokenizer_like(old, snapshot(tokenizer))
     release = (folder / "decoder").is_dir()
     config = EchoConfig.from_pretrained(folder)
     whole = release or config.decoder is not None

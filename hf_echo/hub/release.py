@@ -21,7 +21,7 @@ from ..inference.encode import pick_dtype
 from ..inference.translate import load_translator
 from ..utils.did_you_mean import did_you_mean
 from ..utils.folders import write_folder
-from ..utils.hub import packaged_model, snapshot
+from ..utils.hub import snapshot
 from ..utils.lineage import FILE, write_lineage
 
 CODE = ("carried", "installed")
@@ -79,7 +79,7 @@ def release_checkpoint(
 
 def copy_own_card(model: str | Path, folder: Path) -> None:
     """Copy the card of a checkpoint where somebody changed it; one that was only written from its lineage is not."""
-    place = Path(snapshot(packaged_model(str(model))))
+    place = Path(snapshot(model))
     card = place / "README.md"
     if card.exists() and (not (place / FILE).exists() or card.read_text(encoding="utf-8") != checkpoint_card(place)):
         shutil.copy(card, folder / "README.md")

@@ -19,7 +19,6 @@ from ..evaluation.tokens.token_states import owners, token_states
 from ..inference import encode, load_translator, translate
 from ..languages import LANGUAGES, find_language
 from ..search import margin_scores, nearest_neighbours
-from ..utils.hub import packaged_model
 from . import space_html as html
 
 MAX_CHARACTERS = 20_000  # of one field: a page for everybody must not be blocked by one visitor
@@ -48,7 +47,7 @@ class SpaceViews:
         Raises:
             FileNotFoundError: there is no such model. ValueError: the two models have embeddings of different sizes.
         """
-        self.translator, self.tokenizer = load_translator(packaged_model(model), device="cpu")
+        self.translator, self.tokenizer = load_translator(model, device="cpu")
         self.encoder = self.translator.encoder
         self.speech_encoder: Any = None
         if speech:

@@ -26,7 +26,7 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import check_texts
-from ..utils.hub import out_of_reach, packaged_model, remote_modules, snapshot, warn_unpinned
+from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,6 @@ def opening(name_or_path: str | Path):
     Raises:
         FileNotFoundError: no such folder or Hub name. ValueError: a damaged checkpoint.
     """
-    name_or_path = packaged_model(str(name_or_path)) if isinstance(name_or_path, str) else name_or_path
     name = snapshot(name_or_path)
     is_path = isinstance(name_or_path, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1
     if is_path and not Path(name).exists():

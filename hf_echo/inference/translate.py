@@ -91,6 +91,8 @@ def translate(
         inputs = (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()
     if isinstance(inputs, np.ndarray):
         _check_embeddings(inputs, model.config.embedding_size)
+    elif "text" not in getattr(model, "input_modalities", ("text",)):
+        raise ValueError("this model reads audio, not text: give the embeddings that encode_speech makes of the audio")
     if not model.bottleneck:
         if isinstance(inputs, np.ndarray):
             raise ValueError("the decoder of this stage-1 checkpoint reads tokens, not sentence embeddings: give texts")

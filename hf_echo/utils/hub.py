@@ -59,7 +59,9 @@ def split_revision(name: str | Path) -> tuple[str, str | None]:
 
 
 def snapshot(name: str | Path, kind: str = "model") -> str:
-    """The folder of one version: "org/name@v1.2.0" is downloaded whole; every other name is returned as it is.
+    """The folder of one version ("org/name@v1.2.0" is downloaded whole) or of a model of the package ("echo-nano").
+
+    Every other name is returned as it is.
 
     Weights, decoder, tokenizer and code come from the same commit. What is in the cache is not downloaded again.
 
@@ -71,7 +73,7 @@ def snapshot(name: str | Path, kind: str = "model") -> str:
     """
     repo, revision = split_revision(name)
     if revision is None:
-        return str(name)
+        return packaged_model(name) if kind == "model" and isinstance(name, str) else str(name)
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
 

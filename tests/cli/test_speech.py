@@ -88,6 +88,8 @@ def test_a_speech_encoder_reads_no_text(refused, space, release, tmp_path):
     for words in (["translate", "-"], ["encode", "-", tmp_path / "out.npy"]):
         for model in (release, space / "speech"):
             refused(f"{model} reads audio, not text: give --audio", *words, "--model", model)
+    with pytest.raises(ValueError, match="reads audio, not text: give the embeddings that encode_speech makes"):
+        translate(*load_translator(release), ["Bonjour"], "fra_Latn")
 
 
 def test_pipeline(space, vectors, release):

@@ -1,7 +1,7 @@
 """What the models of spectrum-nano can do on news documents, for docs/trials/spectrum.md.
 
     python train_scripts/studies/spectrum_report.py outputs/spectrum outputs/spectrum-nano
-    python train_scripts/studies/spectrum_report.py outputs/spectrum outputs/smollm2 --rebuild outputs/smollm2/rebuild
+    python train_scripts/studies/spectrum_report.py outputs/spectrum outputs/smollm2 --rebuild outputs/smollm2/1_rebuild
 
 Prints next-sentence retrieval, the negative log likelihood of a document's text given its own embeddings, those of
 another document and none, and BLEU of documents rebuilt from their embeddings. Embeddings are of five languages, the

@@ -16,7 +16,7 @@ import torch
 
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
 from ...utils.folders import write_folder
-from ...utils.hub import packaged_model, snapshot
+from ...utils.hub import snapshot
 from ...utils.lineage import write_lineage
 from ..swap_tokenizer import swap_checkpoint
 from .importance import carried_by_weights, carried_on_texts
@@ -64,7 +64,7 @@ def prune_checkpoint(
         FileNotFoundError: no checkpoint or no tokenizer there.
         ValueError: an impossible shape, an unknown option, or `out` is the checkpoint itself.
     """
-    folder, out = Path(snapshot(packaged_model(str(model)))), Path(out)
+    folder, out = Path(snapshot(model)), Path(out)
     config = _check(folder, out, importance, texts, decoder, tokenizer)
     asked, shape = dict(shape or {}), resolve_shape(config, size, shape)
     release = (folder / "decoder").is_dir()
@@ -144,7 +144,7 @@ def _check(folder: Path, out: Path, importance: str, texts, decoder: str, tokeni
             if importance in MEASURED
             else f"texts are for importance {' and '.join(MEASURED)}, and it is {importance!r}"
         )
-    if tokenizer is not None and not Path(snapshot(packaged_model(str(tokenizer)))).exists():
+    if tokenizer is not None and not Path(snapshot(tokenizer)).exists():
         raise FileNotFoundError(f"no tokenizer at {tokenizer}; give its folder, or a tokenizer.json")
     config = EchoConfig.from_pretrained(folder)
     if config.model_type != EchoConfig.model_type:
