@@ -123,7 +123,7 @@ def test_named_columns_go_before_the_usual_names():
 @pytest.mark.parametrize(
     ("found", "columns", "constants", "message"),
     [
-        (["a", "b"], None, (), "no columns for source and target; found: a, b; name them"),
+        (["a", "b"], None, (), "no columns for source and target; found: a, b; rename them"),
         (["a", "b"], {"source": "c"}, (), "no column 'c' (named for source); found: a, b"),
         (
             ["a", "b"],

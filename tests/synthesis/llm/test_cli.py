@@ -169,7 +169,7 @@ def test_dry_run_asks_nothing(run, server, tables, tmp_path):
         ("back-translate in.jsonl o.jsonl --column source", "in.jsonl:1: language: python is not eng_Latn"),
         ("describe in.jsonl o.jsonl --column code", "in.jsonl has no column of texts (code); found: source"),
         ("describe bad.jsonl o.jsonl", "bad.jsonl:2: not valid JSON"),
-        ("describe in.jsonl o.jsonl --on-fail never", "on_fail='never' must be 'skip' or 'stop'"),
+        ("describe in.jsonl o.jsonl --on-fail never", "--on-fail never must be 'skip' or 'stop'"),
         ("describe in.jsonl o.jsonl --few-shots none.yaml", "no file none.yaml"),
         ("back-translate text.jsonl o.jsonl --to xx", "unknown language 'xx'"),
         ("negatives none.tsv o.jsonl", "none.tsv: no such file"),
