@@ -38,6 +38,17 @@ def check_shape(shape: dict[str, Any]) -> None:
     new_config(shape, _NoTokenizer())
 
 
+def check_same_shape(shape: dict[str, Any], config: Any, name: str) -> None:
+    """Raises ValueError where `shape` is not that of the checkpoint `name`, which a run starts from and keeps."""
+    for field, wanted in shape.items():
+        of, own = (getattr(config, "decoder", None), OF_DECODER[field]) if field in OF_DECODER else (config, field)
+        found = getattr(of, own, wanted)
+        if isinstance(wanted, (bool, int, float, str)) and found != wanted:
+            raise ValueError(
+                f"shape.{field} is {wanted!r}, but {name} has {found!r}: leave shape out, or name another start"
+            )
+
+
 def check_activations(shape: dict[str, Any], of: str = "shape") -> None:
     """Raises ValueError for an activation function that transformers does not know.
 

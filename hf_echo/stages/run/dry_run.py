@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ...inference.encode import opening
 from ...utils.hub import packaged_model
+from ..core.model_shape import check_same_shape
 from ..core.plan import ECHO, size_of_echo
 from ..core.stage import Rows
 from ..table import STAGES
@@ -120,6 +121,8 @@ def dry_run(
     declared = STAGES[stage]
     try:
         config = declared.plan(model_args, args, start)
+        if model_args.model_name_or_path:
+            check_same_shape(model_args.shape, config, model_args.model_name_or_path)
         if config is not None and declared.size:
             report |= declared.size(config, args)
         elif config is not None and config.decoder is not None:
@@ -146,7 +149,8 @@ def _data(rows: Rows, args) -> dict[str, Any]:
         except (OSError, ValueError) as error:
             found["problems"].append(f"train_data: {_line(error)}")
     for name, source in args.dev_data.items():
-        if not _is_here(str(source)) and _hub_name(str(source)):
+        place = str(source.get("path", "") if isinstance(source, dict) else source)
+        if not _is_here(place) and _hub_name(place):
             continue
         try:
             rows.load_dev(type(args)(dev_data={name: source}, dev_negatives=0))

@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 from datasets import Dataset, concatenate_datasets
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
+from ...inference.encode import opening
 from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation
 from ...utils.hub import snapshot
 from ..core.base import CoreTrainer
-from ..core.model_shape import new_config
+from ..core.model_shape import check_same_shape, new_config
 from ..core.stage import Stage
 from ..static_embeddings import start_from_static
 from .recipe import ModelArguments
@@ -44,6 +45,13 @@ def build_trainer(
     if any(parameter.requires_grad for parameter in model.encoder.parameters()):
         model.config.languages = model.encoder.config.languages = sorted({*(model.config.languages or []), *languages})
     return trainer
+
+
+def check_start(name: str, shape: dict[str, Any]) -> None:
+    """Raises ValueError for a `shape` that the checkpoint does not have, or where there is no checkpoint."""
+    with opening(name) as place:
+        config = AutoConfig.from_pretrained(place)
+    check_same_shape(shape, config, name)
 
 
 def load_model(args: ModelArguments, tokenizer: Any, languages: list[str]) -> EchoForTranslation:

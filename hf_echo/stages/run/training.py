@@ -20,7 +20,7 @@ from ..core.base import CoreTrainer
 from ..core.stage import Rows, Stage
 from ..table import STAGES
 from .data import data_fingerprints, embedded_sides, groups_of, rows_of, training_rows
-from .model import build_trainer
+from .model import build_trainer, check_start
 from .recipe import DataArguments, read_recipe
 from .record import (
     check_data,
@@ -67,6 +67,8 @@ def train_recipe(
         logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
         return _results(out)
     resume = checkpoint_to_resume(out, run, before, fresh)
+    if model_args.model_name_or_path and model_args.shape:
+        check_start(model_args.model_name_or_path, model_args.shape)
     set_seed(args.seed)
     with args.main_process_first(desc="data"):  # the other processes find the caches
         loaded, dev_sets = rows.load(data_args), rows.load_dev(data_args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -196,6 +197,19 @@ def test_languages_of_static_embeddings_stay_known(recipe, place):
     for name in "12":
         config = AutoConfig.from_pretrained(place / name)
         assert config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"], name
+
+
+def test_a_shape_that_the_start_does_not_have_is_refused(recipe, place, toy, toy_tokenizer):
+    """It would be ignored: the checkpoint has the shape that it has."""
+    toy.make_model(toy_tokenizer).save_pretrained(place / "start")
+    toy_tokenizer.save_pretrained(place / "start")
+    own = {"model_name_or_path": str(place / "start"), "shape": SHAPE | {"num_hidden_layers": 7}}
+    path = recipe("b", "contrastive", **own)
+    message = f"shape.num_hidden_layers is 7, but {place / 'start'} has {SHAPE['num_hidden_layers']}: leave shape out"
+    assert any(message in problem for problem in dry_run(path)["problems"])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        train_recipe(path)
+    assert "problems" not in dry_run(recipe("c", "contrastive", **own | {"shape": SHAPE}))
 
 
 @pytest.mark.parametrize(
