@@ -29,7 +29,7 @@ class HardNegativesConfig(ContrastiveConfig):
 
 
 def check_hard_negatives(args: Any) -> None:
-    """Raises ValueError for a `gamma` that is no weight, and where no hard negative would be read."""
+    """Raises ValueError for a `gamma` outside 0 to 1, and for fewer than one hard negative."""
     if not 0 <= args.gamma <= 1:
         raise ValueError(f"gamma must be from 0 to 1, not {args.gamma}")
     if args.max_negatives < 1:

@@ -129,7 +129,7 @@ def test_dev_data_choose_the_best_checkpoint(killed, place):
     ],
 )
 def test_weights_without_checkpoints_are_not_replaced(recipe, place, recorded, change, differs):
-    """Of a run that kept none, or of another origin: trained anew only with --fresh."""
+    """Of a run that kept none, or of another origin: it is trained again only with --fresh."""
     path = recipe(**QUICK | {"save_strategy": "no"})
     train_recipe(path)
     before = weights(place / "a")
