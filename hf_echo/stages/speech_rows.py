@@ -163,7 +163,7 @@ def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
 
     Rows that sampling repeats count once.
     """
-    names = [rows[name] if name in rows.column_names else [""] * len(rows) for name in ("lang", "source", "speaker")]
+    names = [rows[name][:] if name in rows.column_names else [""] * len(rows) for name in ("lang", "source", "speaker")]
     paths = (row["path"] or row["bytes"] for row in rows["audio"])
     counted: dict[tuple[str, str], dict[Any, float]] = {}
     voices: dict[tuple[str, str], set[str]] = {}

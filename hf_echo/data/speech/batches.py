@@ -47,8 +47,8 @@ class SpeechRows(torch.utils.data.Dataset):
 
     def __init__(self, rows: Dataset, sampling_rate: int, lengths: np.ndarray, labels: str = "text"):
         self.rows, self.sampling_rate, self.lengths, self.labels = rows, sampling_rate, lengths, labels
-        english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
-        texts = [en or own for en, own in zip(english, rows["text"], strict=True)]
+        english = rows["english"][:] if "english" in rows.column_names else [None] * len(rows)
+        texts = [en or own for en, own in zip(english, rows["text"][:], strict=True)]  # a Column is read row by row
         self.meanings = np.array([_number(text) for text in texts], np.int64)
 
     def __len__(self) -> int:
