@@ -132,10 +132,13 @@ def ease(
     """Explain a score per language from features of languages: boosting, permutation importance (OS Table 17)."""
     from ..evaluation.probes.ease import explain_ease, join_features
 
-    rows = _rows_of_languages(data)
-    if features or group:
-        rows = join_features(rows, target, _rows_of_languages(features) if features else None, group or ())
-    result = explain_ease(rows, target, features=feature or None, folds=folds, repeats=repeats)
+    rows, of_languages = _rows_of_languages(data), _rows_of_languages(features) if features else None
+    try:
+        if features or group:
+            rows = join_features(rows, target, of_languages, group or ())
+        result = explain_ease(rows, target, features=feature or None, folds=folds, repeats=repeats)
+    except ValueError as error:
+        raise ValueError(f"{data}: {error}") from None
     print_report({**result.to_row(), "features": result.to_table().rows}, out)
 
 

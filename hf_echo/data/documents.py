@@ -97,7 +97,8 @@ def _documents(files: list[str], stamps: list, segmenter: str, limit: int | None
             found = ", ".join(part.columns)
             raise ValueError(f"{file}: documents need the columns sentences (or text) and lang; found: {found}")
         names = (content, "lang", *TASK_COLUMNS)
-        wanted = [name for name in names if name in part.columns or part.open_ended]
+        known = {column.partition(".")[0] for column in part.columns}  # an object is refused, not left out
+        wanted = [name for name in names if name in known or part.open_ended]
         for block in part.read(wanted):
             if block.bad:
                 line, reason = block.bad[0]

@@ -119,8 +119,8 @@ def check_row(row: Mapping[str, Any]) -> str | None:
             if reason := check_text("a hard negative", negative):
                 return reason
     quality = row.get("quality")
-    if quality is not None and (not isinstance(quality, (int, float)) or math.isnan(quality)):
-        return f"quality {quality!r} is not a number"
+    if quality is not None and (not isinstance(quality, (int, float)) or not math.isfinite(quality)):
+        return f"quality {quality!r} is not a finite number"
     return None
 
 
@@ -294,7 +294,7 @@ def _numbers(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, d
             number = None if value is None or value == "" else float(value)
         except (TypeError, ValueError):
             number = math.nan
-        if number is not None and math.isnan(number):
+        if number is not None and not math.isfinite(number):
             rejected[i], number = value, None
         numbers.append(number)
     return pa.array(numbers, pa.float64()), rejected

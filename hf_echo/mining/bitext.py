@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..search.blocks import BLOCK, Best, Blocks, search_both, search_folder
-from ..search.faiss_index import index_neighbours
+from ..search.faiss_index import check_index, index_neighbours
 from ..search.margin import best_by_margin, checked_margin
 from ..utils.executors import LocalExecutor, RayExecutor
 
@@ -73,7 +73,7 @@ def mine(
     Raises:
         ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
     """
-    check_options(k=k, margin=margin, retrieval=retrieval, block=block)
+    check_options(k=k, margin=margin, retrieval=retrieval, block=block, index=index)
     margin = checked_margin(margin)
     x, y = Blocks(x, block, "x"), Blocks(y, block, "y")
     if x.width != y.width:
@@ -95,18 +95,26 @@ def mine(
 
 
 def check_options(
-    *, k: int = 4, margin: str | None = "ratio", retrieval: str = "max", block: int = BLOCK, **others: Any
+    *,
+    k: int = 4,
+    margin: str | None = "ratio",
+    retrieval: str = "max",
+    block: int = BLOCK,
+    index: str | None = None,
+    **others: Any,
 ) -> None:
     """Check the options of `mine` without embeddings.
 
     Raises:
-        ValueError: unknown margin or retrieval, k < 1, block < 1.
+        ValueError: unknown margin, retrieval or index, k < 1, block < 1.
     """
     checked_margin(margin)
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval is {retrieval!r}; it must be one of {', '.join(RETRIEVALS)}")
     if k < 1 or block < 1:
         raise ValueError(f"k is {k} and block {block}; both must be at least 1")
+    if index is not None:
+        check_index(index)
 
 
 def _retrieve(there: tuple, back: tuple, retrieval: str) -> MinedPairs:

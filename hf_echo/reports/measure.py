@@ -201,10 +201,14 @@ def _space(table: NwayTable, result, model, encode, data, cache, examples) -> No
         )
         return
     parts = {lang: encode([table.texts[lang][key] for key in ids], lang) for lang in table.langs}
-    geometry = evaluate_geometry(parts)
-    result["geometry"][model.label] = geometry.to_row()
-    curve = geometry.singular_values / geometry.singular_values[0]
-    result["singular_values"][model.label] = [float(f"{value:.4g}") for value in curve]
+    try:
+        geometry = evaluate_geometry(parts)
+    except ValueError as error:  # such as one embedding for all sentences of a language
+        _skip(result, model, f"geometry and singular values: {table.file}: {error}")
+    else:
+        result["geometry"][model.label] = geometry.to_row()
+        curve = geometry.singular_values / geometry.singular_values[0]
+        result["singular_values"][model.label] = [float(f"{value:.4g}") for value in curve]
     result["cosines"][model.label] = negative_cosines(encode, table, data.target_lang)
     result["map"][model.label] = sentence_map(encode, table, data.target_lang)
 

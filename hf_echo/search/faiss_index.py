@@ -32,6 +32,24 @@ TRAINING_ROWS = 262_144  # 1 GiB of 1,024 dimensions
 SHARD_BLOCKS = 16  # blocks of a shard: a million rows
 
 
+WIDTH_TO_TRY = 3840  # many sizes of product quantisers divide it
+
+
+def check_index(index: str) -> None:
+    """Refuse an index that faiss cannot read, before there are embeddings.
+
+    Raises:
+        ImportError: without faiss. ValueError: faiss does not know the index or one of its parameters.
+    """
+    try:
+        with _refusals(index):
+            built = _faiss().index_factory(WIDTH_TO_TRY, index.partition(";")[0], _faiss().METRIC_INNER_PRODUCT)
+            _set_parameters(built, index)
+    except ValueError as error:
+        if "could not" in str(error):  # read it; what depends on the width is refused when the width is known
+            raise
+
+
 def index_neighbours(
     best: Best,
     y: Blocks,

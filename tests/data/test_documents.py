@@ -55,6 +55,7 @@ def test_a_text_is_cut_by_rules_or_not_at_all(tmp_path):
         ({"sentences": "x"}, r"a.jsonl:2: sentences is 'x', not a list of texts \(one long text"),
         ({"sentences": ["x"], "choices": "ab", "answer": "a"}, "a.jsonl:2: choices is 'ab', not a list of texts"),
         ({"sentences": ["x"], "question": 5}, "a.jsonl:2: question is not text but int"),
+        ({"sentences": ["x"], "question": {"text": "?"}}, "a.jsonl:2: question is not text but dict"),
         ({"sentences": ["x"], "lang": None}, "a.jsonl:2: lang is missing; correct"),
         ({"sentences": ["x"], "choices": ["a"], "answer": "b"}, "answer 'b' is not among its choices"),
         ({"sentences": ["x"], "lang": "xx"}, "xx"),

@@ -140,7 +140,8 @@ def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason, streaming):
             '{"source": "un", "target": "one", "hard_negatives": "two"}',
             "hard_negatives is not a list of texts",
         ),
-        ('{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a number"),
+        ('{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a finite number"),
+        ('{"source": "un", "target": "one", "quality": Infinity}', "quality inf is not a finite number"),
         ('{"source": "un", "target": "one", "provenance": "web"}', "provenance 'web' is not one of"),
     ],
 )

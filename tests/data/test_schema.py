@@ -40,7 +40,8 @@ GOOD = {
         ({"provenance": "found it"}, "provenance 'found it' is not one of primary, mined"),
         ({"hard_negatives": "one text"}, "hard_negatives is not a list of texts"),
         ({"hard_negatives": ["ok", " "]}, "a hard negative is empty"),
-        ({"quality": math.nan}, "quality nan is not a number"),
+        ({"quality": math.nan}, "quality nan is not a finite number"),
+        ({"quality": math.inf}, "quality inf is not a finite number"),
     ],
 )
 def test_check_row_names_the_first_thing_that_is_wrong(change, reason):

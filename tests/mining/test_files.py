@@ -125,6 +125,14 @@ def test_workers_write_the_same_file_and_repeat_nothing(files, far_executor, mon
     assert Path("far.tsv").read_bytes() == Path("near.tsv").read_bytes()
 
 
+@pytest.mark.parametrize("index", ["Nonsense", "IVF2,Nonsense", "IVF2,Flat;probes=2"])
+def test_an_unknown_index_is_refused_before_encoding(files, index):
+    pytest.importorskip("faiss")
+    with pytest.raises(ValueError, match=f"index '{index}' is refused by faiss") as error:
+        mine_files(files / "a.txt", files / "b.txt", files / "out.tsv", lambda *_: pytest.fail("encoded"), index=index)
+    assert "\n" not in str(error.value) and not (files / "out.tsv.work").exists()
+
+
 def test_a_cluster_needs_a_folder(far_executor):
     with pytest.raises(ValueError, match="work is None: a search on a cluster needs a folder"):
         mine(np.eye(3), np.eye(3), executor=far_executor)

@@ -239,6 +239,21 @@ def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy
     assert measured["geometry"] and f"all models: {reason}" in measured["skipped"]
 
 
+def test_a_space_whose_geometry_cannot_be_measured(tmp_path, toy):
+    """One embedding for all sentences of a language: no geometry, and the rest of the report."""
+    data = reports.read_folder(write(tmp_path / "data", "few", toy.nway_rows()))
+
+    def encode(texts, lang):
+        return np.ones((len(texts), 8)) if lang == "rus_Cyrl" else np.eye(len(texts), 8) + 1
+
+    measured = reports.measure([reports.ReportModel("flat", encode, "f")], data, tmp_path / "cache", progress=False)
+    assert not measured["geometry"] and not measured["singular_values"] and measured["map"] and measured["cosines"]
+    reason = (
+        "geometry and singular values: few.parquet: all 32 rows of 'rus_Cyrl' are the same: leave this language out"
+    )
+    assert f"flat: {reason}" in measured["skipped"]
+
+
 def small(tmp_path, toy):
     return reports.read_folder(write(tmp_path / "data", "few", toy.nway_rows()))
 

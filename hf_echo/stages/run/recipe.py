@@ -157,6 +157,8 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
             raise ValueError(f"{path}: dev_data.{name} is {source!r}; it must be the path of a file")
     if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("static_embeddings")):
         raise ValueError(f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near")
+    if str(values.get("metric_for_best_model")).endswith("xsimpp") and values.get("dev_negatives") == 0:
+        raise ValueError(f"{path}: metric_for_best_model: xsimpp needs hard negatives; leave dev_negatives=0 out")
     for name in ("source_languages", "base_languages"):
         for code in values.get(name) or []:
             _with_name(f"{path}: {name}", language, code)

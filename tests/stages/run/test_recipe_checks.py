@@ -69,6 +69,10 @@ from ...toy import SHAPE
             r"does not read per_device_train_batch_size; no stage does \(batches: max_",
         ),
         ({"label_smoothing_factor": 0.1}, "stage 'seq2seq' does not read label_smoothing_factor; no stage does"),
+        (
+            {"metric_for_best_model": "xsimpp", "dev_negatives": 0},
+            "metric_for_best_model: xsimpp needs hard negatives; leave dev_negatives=0 out",
+        ),
         ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),
         ({"dev_data": {"a": 5}}, "dev_data.a is 5; it must be the path of a file"),
         ({"stage": "contrastive", "margin_space": "cosin"}, "margin_space is 'cosin'; it must be one of cosine, logit"),
