@@ -70,7 +70,8 @@ def train_recipe(
     if model_args.model_name_or_path and model_args.shape:
         check_start(model_args.model_name_or_path, model_args.shape)
     set_seed(args.seed)
-    with args.main_process_first(desc="data"):  # the other processes find the caches
+    # The other processes, those of other machines too, find the caches: all machines see one cache_dir.
+    with args.main_process_first(local=False, desc="data"):
         loaded, dev_sets = rows.load(data_args), rows.load_dev(data_args)
         run["data"] = data_fingerprints(loaded, dev_sets)
         if resume and not changed_data:
