@@ -30,8 +30,6 @@ class EchoSpeechConfig(PreTrainedConfig):
         pooler_heads: its attention heads.
         pooler_intermediate_size: its feed-forward width.
         pooler_dropout: its dropout.
-        halve_frames_after: layers of Whisper's encoder after which each two frames become their mean; the layers above
-            then read half as many frames, in about half of the time. None: all layers read all frames.
         languages: codes that the model was trained on.
         ctc_characters: characters that a CTC head reads off the frames, in the order of its outputs (0 is the blank);
             None: the model has no CTC head. It is for a warm-up and does not change embeddings.
@@ -47,7 +45,6 @@ class EchoSpeechConfig(PreTrainedConfig):
     pooler_heads: int = 16
     pooler_intermediate_size: int = 4096
     pooler_dropout: float | int = 0.1
-    halve_frames_after: int | None = None
     languages: list[str] | None = None
     ctc_characters: str | None = None
     initializer_range: float = 0.02
@@ -63,7 +60,6 @@ class EchoSpeechConfig(PreTrainedConfig):
         if self.pooler_hidden_size is None:
             self.pooler_hidden_size = self.audio_config.hidden_size
         self.validate_pooler()
-        self.validate_halving()
         if not __name__.startswith("transformers_modules"):  # as in EchoConfig
             kwargs.pop("custom_pipelines", None)
         super().__post_init__(**kwargs)
@@ -75,18 +71,6 @@ class EchoSpeechConfig(PreTrainedConfig):
         if self.pooler_hidden_size % self.pooler_heads:
             raise ValueError(
                 f"pooler_heads={self.pooler_heads} must divide pooler_hidden_size={self.pooler_hidden_size}"
-            )
-
-    def validate_halving(self) -> None:
-        audio = self.audio_config
-        if self.halve_frames_after is None or not isinstance(audio, PreTrainedConfig):
-            return
-        if audio.model_type != WHISPER:
-            raise ValueError(f"halve_frames_after is for Whisper's encoder; the audio model is {audio.model_type}")
-        if not 0 < self.halve_frames_after < audio.encoder_layers:
-            raise ValueError(
-                f"halve_frames_after={self.halve_frames_after} must be from 1 to {audio.encoder_layers - 1}: Whisper's "
-                f"encoder has {audio.encoder_layers} layers"
             )
 
     @property

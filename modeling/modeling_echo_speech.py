@@ -49,8 +49,8 @@ class AttentionPooler(nn.Module):
         return self.layers(query, self.input(frames), memory_key_padding_mask=~frame_mask)[:, 0]
 
 
-def audio_model(config: PreTrainedConfig, halve_frames_after: int | None = None) -> PreTrainedModel:
-    """The audio model of a configuration, with random weights; `halve_frames_after` is for Whisper alone."""
+def audio_model(config: PreTrainedConfig) -> PreTrainedModel:
+    """The audio model of a configuration, with random weights."""
     if config.model_type == CONFORMER:
         from .conformer_echo_speech import FbankConformer
 
@@ -58,7 +58,7 @@ def audio_model(config: PreTrainedConfig, halve_frames_after: int | None = None)
     if config.model_type == WHISPER:
         from .whisper_echo_speech import WhisperAudioEncoder
 
-        return WhisperAudioEncoder(config, halve_frames_after)
+        return WhisperAudioEncoder(config)
     return AutoModel.from_config(config)
 
 
@@ -84,7 +84,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
 
     def __init__(self, config: EchoSpeechConfig):
         super().__init__(config)
-        self.audio = audio_model(config.audio_config, config.halve_frames_after)
+        self.audio = audio_model(config.audio_config)
         self.pooler = AttentionPooler(config)
         self.projection = EchoProjection(config.pooler_hidden_size, config.embedding_size)
         characters = config.ctc_characters

@@ -7,27 +7,16 @@ from __future__ import annotations
 
 import torch
 from torch.nn import functional
-from transformers import WhisperConfig
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
 
 class WhisperAudioEncoder(WhisperEncoder):
-    """The encoder of a `WhisperConfig`; weights have the names of transformers' `WhisperEncoder`.
-
-    Args:
-        halve_frames_after: layers after which each two frames become their mean, so that the layers above read half as
-            many; None: all layers read all frames, as Whisper's own.
-    """
-
-    def __init__(self, config: WhisperConfig, halve_frames_after: int | None = None):
-        super().__init__(config)
-        self.halve_frames_after = halve_frames_after
+    """The encoder of a `WhisperConfig`; weights have the names of transformers' `WhisperEncoder`."""
 
     def forward(self, input_features: torch.Tensor, attention_mask: torch.Tensor | None = None) -> BaseModelOutput:
-        """`last_hidden_state` (batch, frames / 2, or / 4 if they are halved, d_model) of log-mel frames (batch,
-        frames, num_mel_bins).
+        """`last_hidden_state` (batch, frames / 2, d_model) of log-mel frames (batch, frames, num_mel_bins).
 
         Raises:
             ValueError: more frames than Whisper has positions for.
@@ -41,24 +30,15 @@ class WhisperAudioEncoder(WhisperEncoder):
         states = functional.gelu(self.conv1(input_features.transpose(1, 2) * real))
         states = functional.gelu(self.conv2(states * real)).transpose(1, 2)
         states = states + self.embed_positions.weight[: states.shape[1]]
-        real = attention_mask[:, ::2]  # the second convolution joins two frames to one
-        mask = create_bidirectional_mask(config=self.config, inputs_embeds=states, attention_mask=real)
-        for number, layer in enumerate(self.layers):
-            if number == self.halve_frames_after:
-                states = halved(states, real)
-                mask = create_bidirectional_mask(config=self.config, inputs_embeds=states, attention_mask=real[:, ::2])
+        mask = create_bidirectional_mask(
+            config=self.config,
+            inputs_embeds=states,
+            attention_mask=self._get_feature_vector_attention_mask(states.shape[1], attention_mask),
+        )
+        for layer in self.layers:
             states = layer(states, mask)
         return BaseModelOutput(last_hidden_state=self.layer_norm(states))
 
     def _get_feature_vector_attention_mask(self, frames: int, attention_mask: torch.Tensor) -> torch.Tensor:
-        """(batch, frames): every second or fourth frame of the mask."""
-        return attention_mask[:, :: 2 if self.halve_frames_after is None else 4][:, :frames]
-
-
-def halved(states: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
-    """(batch, ceil(frames / 2), width): the mean of each two frames, where `real` (batch, frames) is 1 for both."""
-    first, second = states[:, ::2], states[:, 1::2]
-    both = real[:, 1::2, None].to(states.dtype)
-    if first.shape[1] > second.shape[1]:
-        second, both = functional.pad(second, (0, 0, 0, 1)), functional.pad(both, (0, 0, 0, 1))
-    return torch.where(both > 0, (first + second) / 2, first)
+        """(batch, frames): the second convolution joins two frames to one."""
+        return attention_mask[:, ::2][:, :frames]

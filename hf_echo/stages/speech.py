@@ -26,7 +26,6 @@ from .core.stage import Embedded, Stage
 from .core.stage import teacher as the_teacher
 from .speech_rows import SPEECH, SpeechDev, check_shape, data_table, new_config, plan, selected, size, speech_table
 
-REDRAWN = 50  # steps
 AUDIO_INPUTS = ("input_values", "input_features")
 
 
@@ -110,7 +109,6 @@ class SpeechTrainer(CoreTrainer):
         if size != dim:
             raise ValueError(f"the student's embedding_size is {size}, the teacher's {dim}: one space needs one size")
         self.teacher = teacher
-        self._others: tuple[int, torch.Tensor, torch.Tensor] | None = None
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
         self.frozen = [part for part in model.audio.modules() if _stays(part)]
 
@@ -189,21 +187,11 @@ class SpeechTrainer(CoreTrainer):
         options = dict(logit_scale=self.args.logit_scale, margin=0.0, offset=offset)
         backward = contrastive_loss(target, all_student, exclude=same, **options)
         if self.args.candidates:
-            others, meanings = self.others()
-            all_target = torch.cat([all_target, others.to(all_target)])
-            same = torch.cat([same, own[:, None] == meanings.to(own)[None]], 1)
+            others = torch.randint(len(self.train_dataset), (self.args.candidates,)).to(own.device)
+            all_target = torch.cat([all_target, self.target(others).to(all_target.dtype)])
+            meanings = torch.from_numpy(self.train_dataset.meanings).to(own.device)[others]
+            same = torch.cat([same, own[:, None] == meanings[None]], 1)
         return (contrastive_loss(student, all_target, exclude=same, **options) + backward) / 2
-
-    def others(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """(candidates, d) other texts of the training data, and their meanings; drawn again every `REDRAWN` steps,
-        because reading so many rows from disk takes as long as a step."""
-        number = self.state.global_step // REDRAWN
-        if self._others is None or self._others[0] != number:
-            rng = np.random.default_rng([self.args.seed, self.args.process_index, number])
-            rows = rng.integers(len(self.train_dataset), size=self.args.candidates)
-            meanings = torch.from_numpy(self.train_dataset.meanings[rows])
-            self._others = number, self.target(torch.from_numpy(rows)), meanings
-        return self._others[1:]
 
     def save_model(self, output_dir: str | None = None, *args, **kwargs) -> None:
         """As usual, with what the card says about the data."""

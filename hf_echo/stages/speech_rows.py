@@ -36,7 +36,6 @@ OF_MODEL = (
     "pooler_heads",
     "pooler_intermediate_size",
     "pooler_dropout",
-    "halve_frames_after",
 )
 FEATURES = {"wav2vec2-bert": "log-mel", "whisper": "whisper"}  # by type of audio model; the others read samples
 

@@ -9,13 +9,12 @@ import yaml
 
 from hf_echo.checkpoints import average_checkpoints, interpolate_checkpoint, whiten_checkpoint
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
-from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
+from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.operation import run_operation
 from hf_echo.stages.speech_rows import new_config
 from hf_echo.utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
 
-from .. import whisper_toy
 from ..speech_toy import SHAPE, say
 
 
@@ -73,18 +72,6 @@ def test_recordings_of_both_are_named_once(two, tmp_path):
     }
     assert EchoSpeechEncoder.from_pretrained(out).config.languages == ["eng_Latn", "swh_Latn"]
     assert merge_speech_data([{}, {}]) == {}
-
-
-def test_halved_and_whole_frames_do_not_mix(tmp_path):
-    folders = [tmp_path / "whole", tmp_path / "half"]
-    for folder, after in zip(folders, (None, 1)):
-        audio = whisper_toy.config()
-        config = EchoSpeechConfig(audio_config=audio, embedding_size=8, pooler_heads=4, halve_frames_after=after)
-        EchoSpeechEncoder(config).save_pretrained(folder)
-        EchoAudioFeatureExtractor(features="whisper").save_pretrained(folder)
-    with pytest.raises(ValueError, match="whole and .*half differ in halve_frames_after: None and 1"):
-        average_checkpoints(*folders, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_decoder_of_a_release_is_left_out(two, toy, toy_tokenizer, tmp_path, caplog):

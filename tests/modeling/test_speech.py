@@ -59,36 +59,6 @@ def test_padding_changes_no_embedding_whatever_the_stride():
         np.testing.assert_allclose(embed(speech, [noise(samples), noise(16000)])[0], alone, atol=1e-4)
 
 
-@torch.no_grad()
-def test_halved_frames_are_means_of_two():
-    """Layers above `halve_frames_after` read means of two frames, the last one alone where the number is odd; padding
-    changes nothing."""
-    torch.manual_seed(0)
-    config = EchoSpeechConfig(audio_config=AUDIO["whisper"](), embedding_size=8, pooler_heads=4, halve_frames_after=1)
-    model, extractor = EchoSpeechEncoder(config).eval(), EchoAudioFeatureExtractor(features="whisper")
-    for samples in range(8000, 8640, 160):  # numbers of frames with every remainder of four
-        alone = embed((model, extractor), [noise(samples)])[0]
-        np.testing.assert_allclose(embed((model, extractor), [noise(samples), noise(16000)])[0], alone, atol=1e-4)
-    inputs = extractor([noise(8320)], return_tensors="pt")  # 52 log-mel frames: 26 of the first layer
-    inputs = {"input_features": inputs["input_features"][:, :50]}
-    first: list[torch.Tensor] = []
-    model.audio.layers[0].register_forward_hook(lambda *parts: first.append(parts[2]))
-    output = model(**inputs).last_hidden_state
-    frames = first[0][0].numpy()
-    assert len(frames) == 25 and output.shape[1] == 13
-    means = np.stack([frames[i : i + 2].mean(0) for i in range(0, 25, 2)])
-    want = model.audio.layer_norm(model.audio.layers[1](torch.from_numpy(means)[None], None))
-    torch.testing.assert_close(output, want, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("after", [0, 2])
-def test_halving_between_layers_only(after):
-    with pytest.raises(ValueError, match=f"halve_frames_after={after} must be from 1 to 1: Whisper's encoder has 2"):
-        EchoSpeechConfig(audio_config=AUDIO["whisper"](), pooler_heads=4, halve_frames_after=after)
-    with pytest.raises(ValueError, match="halve_frames_after is for Whisper's encoder; the audio model is wav2vec2"):
-        EchoSpeechConfig(audio_config=AUDIO["samples"](), pooler_heads=4, halve_frames_after=1)
-
-
 def test_padding_changes_no_embedding(speech):
     many = [noise(n, n) for n in (8000, 16000, 23456)]
     alone = np.concatenate([embed(speech, [audio]) for audio in many])

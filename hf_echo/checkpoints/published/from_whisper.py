@@ -49,7 +49,6 @@ def convert_whisper(
     embedding_size: int = 1024,
     pooler_layers: int = 3,
     pooler_heads: int = 8,
-    halve_frames_after: int | None = None,
     licence: str | None = None,
     seed: int = 0,
 ) -> Path:
@@ -60,8 +59,6 @@ def convert_whisper(
             CTranslate2 converted without quantisation.
         embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
         pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
-        halve_frames_after: layers of Whisper after which each two frames become their mean; the layers above then cost
-            half as much. They have to learn it.
         licence: of the weights, for the card; None takes the one in the source folder's README.md.
         seed: of the new weights.
 
@@ -77,8 +74,6 @@ def convert_whisper(
         licence = licence or licence_of(locate(source)[0])
     extractor = EchoAudioFeatureExtractor(features="whisper", num_mel_bins=audio.config.num_mel_bins)
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
-    if halve_frames_after is not None:
-        sizes["halve_frames_after"] = halve_frames_after
     return write_speech_encoder(
         audio, extractor, out, operation="whisper", source=source, licence=licence, seed=seed, **sizes
     )

@@ -25,14 +25,12 @@ def write_speech_encoder(
     pooler_heads: int,
     licence: str | None,
     seed: int,
-    **shape: int | None,
 ) -> Path:
     """Write an EchoSpeechEncoder with `audio`; its pooling has random weights of `seed`.
 
     Args:
         operation: name of the conversion, for the lineage.
         source: what `audio` was read from, for the lineage.
-        shape: more fields of EchoSpeechConfig.
     """
     audio.config._name_or_path = ""  # of the folder on this machine
     torch.manual_seed(seed)
@@ -42,15 +40,14 @@ def write_speech_encoder(
         pooler_layers=pooler_layers,
         pooler_heads=pooler_heads,
         pooler_intermediate_size=4 * audio.config.hidden_size,
-        **shape,
     )
     model = EchoSpeechEncoder(config)
-    model.audio.load_state_dict(audio.state_dict())
+    model.audio = audio
     with write_folder(out) as folder:
         model.save_pretrained(folder)
         extractor.save_pretrained(folder)
         settings = {"embedding_size": embedding_size, "pooler_layers": pooler_layers, "pooler_heads": pooler_heads}
-        settings |= {**shape, "seed": seed, "licence": licence}
+        settings |= {"seed": seed, "licence": licence}
         write_lineage(folder, operation, settings, parents={"source": source}, output_dir=out)
         write_checkpoint_card(folder)
     return Path(out)

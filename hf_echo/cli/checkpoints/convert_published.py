@@ -133,15 +133,11 @@ def convert_whisper(
     embedding_size: EmbeddingSize = 1024,
     pooler_layers: PoolerLayers = 3,
     pooler_heads: PoolerHeads = 8,
-    halve_frames_after: Annotated[
-        int | None,
-        typer.Option(help="Layers after which each two frames become their mean: the layers above cost half as much."),
-    ] = None,
     license: LicenceOfSource = None,
 ) -> None:
     """Make a speech encoder from Whisper's encoder; train its new attention pooling with stage `speech`."""
     from ...checkpoints import convert_whisper as run
 
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
-    run(source, out, halve_frames_after=halve_frames_after, licence=license, **sizes)
+    run(source, out, licence=license, **sizes)
     typer.echo(f"{out}: ready for stage speech (hf-echo train speech-whisper model_name_or_path={out})", err=True)

@@ -104,19 +104,6 @@ def test_lengths_do_not_meet(tmp_path, whisper):
     assert extractor(noise(30), return_tensors="np")["input_features"].shape == (1, 3000, 80)
 
 
-def test_halved_frames(tmp_path, whisper):
-    """The option is in the configuration and the lineage, and Whisper's weights are the same."""
-    whisper.save_pretrained(tmp_path / "source")
-    convert_whisper(tmp_path / "source", tmp_path / "whole", **SMALL)
-    convert_whisper(tmp_path / "source", tmp_path / "half", halve_frames_after=1, **SMALL)
-    (whole, _), (half, extractor) = (load_speech_encoder(tmp_path / name, dtype="fp32") for name in ("whole", "half"))
-    assert whole.config.halve_frames_after is None and half.config.halve_frames_after == 1
-    for name, tensor in whole.state_dict().items():
-        assert torch.equal(half.state_dict()[name], tensor), name
-    assert half(**extractor(noise(0.9), return_tensors="pt")).last_hidden_state.shape[1] == 25  # of 100 log-mel frames
-    assert '"halve_frames_after": 1' in (tmp_path / "half" / "recipe.json").read_text()
-
-
 def test_bad_sources(tmp_path, whisper, refused):
     def save(content: bytes):
         (tmp_path / "source").mkdir(exist_ok=True)
