@@ -73,7 +73,7 @@ def mine(
     Raises:
         ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
     """
-    check_options(k=k, margin=margin, retrieval=retrieval, block=block, index=index)
+    check_options(k=k, margin=margin, retrieval=retrieval, block=block)
     margin = checked_margin(margin)
     x, y = Blocks(x, block, "x"), Blocks(y, block, "y")
     if x.width != y.width:
