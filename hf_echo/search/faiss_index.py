@@ -30,8 +30,6 @@ from .neighbours import Neighbours
 
 TRAINING_ROWS = 262_144  # 1 GiB of 1,024 dimensions
 SHARD_BLOCKS = 16  # blocks of a shard: a million rows
-
-
 WIDTH_TO_TRY = 3840  # many sizes of product quantisers divide it
 
 

@@ -133,14 +133,8 @@ def test_ease_of_languages(run, languages, tmp_path):
 
 def test_ease_says_what_is_wrong(refused, languages, tmp_path):
     data, features = tmp_path / "xsim.json", tmp_path / "features.tsv"
-    refused(
-        f"{data}: group is 'size'; it must be one of script, family, resource",
-        "ease",
-        "--data",
-        data,
-        "--group",
-        "size",
-    )
+    groups = f"{data}: group is 'size'; it must be one of script, family, resource"
+    refused(groups, "ease", "--data", data, "--group", "size")
     refused("no column 'chrf' in the results", "ease", "--data", data, "--group", "script", "--target", "chrf")
     text = features.read_text().splitlines()
     features.write_text("\n".join(text[:-1]))
