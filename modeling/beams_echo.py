@@ -1,8 +1,9 @@
 """Beam search over sentence embeddings: the same tokens as transformers' `generate`, several times as fast.
 
 As in greedy decoding (`generation_echo.py`), cross-attention is one constant per sentence, keys and values have buffers
-of fixed size, and finished sentences leave the batch. The prompt is read once per sentence. A beam whose parent is
-itself does not move in the cache, and the best tokens of a row are found by blocks.
+of fixed size, and finished sentences leave the batch. The beams of a sentence share one cache: it has the prompt once
+and then the beams' tokens of every step. A mask says which of them a beam descends from, so a new parent changes the
+mask and moves no keys or values. The best tokens of a row are found by blocks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import math
 import torch
 
 from .generation_echo import ban_repeated_ngrams, decode_step, drop_rows, empty_cache, prepare, read_prompt
+
+COMPACT = 8  # after this many steps the cache loses the tokens that no beam descends from
+ROWS = 64  # log-probabilities are computed for this many beams at a time
 
 
 def beam_decode(decoder, sentence_embedding: torch.Tensor, prompt_ids: list[int], **options) -> list[list[int]]:
@@ -61,9 +65,11 @@ def beam_candidates(
     offered = min(max(2, 1 + len(start.ends)) * num_beams, decoder.config.vocab_size)
 
     prompt = torch.tensor(prompt_ids, device=device)
-    hidden, cache = _read_prompts(decoder, prompt, start, batch, num_beams)
-    constants = [constant.repeat_interleave(num_beams, 0).unflatten(0, (batch, -1)) for constant in start.constants]
-    position = len(prompt_ids)
+    constants, position = start.constants, len(prompt_ids)  # `position`: filled part of the cache
+    cache = empty_cache(decoder, start, batch, position + max_new_tokens * num_beams)
+    hidden = read_prompt(decoder.model, prompt[None], 0, constants, cache, start.rotary_at(0, position))
+    seen = torch.ones(batch, num_beams, position, dtype=torch.bool, device=device)  # the cached tokens before a beam
+    own = torch.eye(num_beams, dtype=torch.bool, device=device)
     rows = torch.arange(batch, device=device)  # sentence number of each row
     best = torch.full((batch, num_beams, max_new_tokens), -1, device=device)  # tokens of the finished beams
     best_scores = torch.full((batch, num_beams), -torch.inf, device=device)
@@ -72,11 +78,9 @@ def beam_candidates(
     done = written.repeat(1, num_beams, 1)
     done_scores = torch.full((batch, num_beams), -torch.inf, device=device)
     for step in range(max_new_tokens):
-        log_probs = decoder.lm_head(hidden).float().log_softmax(-1)
-        if start.no_repeat_ngram_size:
-            so_far = torch.cat([prompt.expand(len(log_probs), -1), written[..., :step].flatten(0, 1)], 1)
-            ban_repeated_ngrams(log_probs, so_far, start.no_repeat_ngram_size)
-        values, tokens = _best_of_rows(log_probs, offered)
+        logits = decoder.lm_head(hidden.flatten(0, -2))
+        so_far = torch.cat([prompt.expand(len(logits), -1), written[..., :step].flatten(0, 1)], 1)
+        values, tokens = _best_tokens(logits, so_far, start.no_repeat_ngram_size, offered)
         values = values.unflatten(0, (len(rows), -1)) + scores[..., None]
         top, place = values.flatten(1).topk(min(offered, values[0].numel()))
         parents, token = place // offered, tokens.view(len(rows), -1).gather(1, place)
@@ -105,30 +109,20 @@ def beam_candidates(
         best[rows[~stays]], best_scores[rows[~stays]] = done[~stays], done_scores[~stays]
         if not stays.any():
             break
-        state = (rows, parents, written, scores, done, done_scores, *constants)
+        seen = seen if step == 0 else _of_parents(seen, parents)
+        state = (rows, seen, written, scores, done, done_scores, *constants)
         state, cache = drop_rows(stays, state, cache, position)
-        rows, parents, written, scores, done, done_scores, *constants = state
-        if step:  # after the first step all beams of a sentence have the same parent
-            _move_beams(cache, parents, position)
-        flat = [tensor.flatten(0, 1) for tensor in (*constants, *cache)]
-        layers = len(constants)
-        ids = written[..., step].flatten()[:, None]
-        hidden = decode_step(decoder.model, ids, position, flat[:layers], flat[layers:], start.rotary)
-        position += 1
+        rows, seen, written, scores, done, done_scores, *constants = state
+        if (step + 1) % COMPACT == 0:
+            seen, position = _compact(seen, cache)
+        seen = torch.cat([seen, own.expand(len(rows), -1, -1)], 2)
+        rotary = start.rotary_at(len(prompt_ids) + step, 1)
+        hidden = decode_step(decoder.model, written[..., step], position, constants, cache, rotary, seen[:, None])
+        position += num_beams
     ends = set(start.ends.tolist())
     return [
         [[token for token in beam if token >= 0 and token not in ends] for beam in row] for row in best.tolist()
     ], best_scores
-
-
-def _read_prompts(decoder, prompt, start, batch: int, num_beams: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Last states of the prompt, (batch, hidden), and a cache (batch, beams, heads, positions, head_dim)."""
-    small = empty_cache(decoder, start, batch)
-    hidden = read_prompt(decoder.model, prompt[None], 0, start.constants, small, start.rotary)
-    cache = [buffer.unflatten(0, (batch, num_beams)) for buffer in empty_cache(decoder, start, batch * num_beams)]
-    for one, buffer in zip(small, cache, strict=True):
-        buffer[..., : len(prompt), :] = one[:, None, :, : len(prompt)]
-    return hidden, cache
 
 
 def _of_parents(tensor: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
@@ -136,11 +130,29 @@ def _of_parents(tensor: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
     return tensor.gather(1, parents[..., None].expand(-1, -1, tensor.shape[-1]))
 
 
-def _move_beams(cache: list[torch.Tensor], parents: torch.Tensor, position: int) -> None:
-    """Give each beam the keys and values of its parent."""
-    row, beam = (parents != torch.arange(parents.shape[1], device=parents.device)).nonzero(as_tuple=True)
+def _compact(seen: torch.Tensor, cache: list[torch.Tensor]) -> tuple[torch.Tensor, int]:
+    """Move the tokens that a beam descends from to the front of the cache, in place; return their mask and number."""
+    live = seen.any(1)
+    length = int(live.sum(1).max())
+    order = live.sort(dim=1, descending=True, stable=True).indices[:, :length]
+    rows = torch.arange(len(seen), device=seen.device)[:, None]
     for buffer in cache:
-        buffer[row, beam, :, :position] = buffer[row, parents[row, beam], :, :position]
+        buffer[:, :, :length] = buffer[rows, :, order].transpose(1, 2)
+    return seen.gather(2, order[:, None].expand(-1, seen.shape[1], -1)), length
+
+
+def _best_tokens(logits: torch.Tensor, so_far: torch.Tensor, ngram_size: int, k: int) -> list[torch.Tensor]:
+    """The k highest log-probabilities of each beam and their tokens, (beams, k) each.
+
+    They are computed for `ROWS` beams at a time, which fit into the CPU's cache.
+    """
+    parts = []
+    for part, ids in zip(logits.split(ROWS), so_far.split(ROWS), strict=True):
+        log_probs = part.float().log_softmax(-1)
+        if ngram_size:
+            ban_repeated_ngrams(log_probs, ids, ngram_size)
+        parts.append(_best_of_rows(log_probs, k))
+    return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
 
 
 def _best_of_rows(log_probs: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -151,5 +163,6 @@ def _best_of_rows(log_probs: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.
         return best.values, best.indices
     blocks = log_probs.unflatten(-1, (-1, size))
     which = blocks.amax(-1).topk(k).indices
-    values, place = blocks.take_along_dim(which[..., None], dim=1).flatten(1).topk(k)
-    return values, which.gather(1, place // size) * size + place % size
+    values, place = blocks.gather(1, which[..., None].expand(-1, -1, size)).flatten(1).topk(k)
+    block = place // size
+    return values, place + (which.gather(1, block) - block) * size

@@ -47,7 +47,8 @@ def greedy_decode(
     if not (batch := len(sentence_embedding)):
         return []
     start = prepare(decoder, sentence_embedding, prompt_ids, max_new_tokens, eos_token_id, no_repeat_ngram_size)
-    model, constants, cache = decoder.model, start.constants, empty_cache(decoder, start, batch)
+    model, constants = decoder.model, start.constants
+    cache = empty_cache(decoder, start, batch, len(prompt_ids) + max_new_tokens)
     device = sentence_embedding.device
     written = torch.full((batch, max_new_tokens), -1, device=device)
     rows = torch.arange(batch, device=device)  # sentence number of each row of the batch
@@ -55,7 +56,7 @@ def greedy_decode(
     ids, position = prompt, 0  # one row: all rows are equal up to the first constant
     for step in range(max_new_tokens):
         run = decode_step if step else read_prompt
-        hidden = run(model, ids, position, constants, cache, start.rotary)
+        hidden = run(model, ids, position, constants, cache, start.rotary_at(position, ids.shape[1]))
         position += ids.shape[1]
         logits = decoder.lm_head(hidden)
         if start.no_repeat_ngram_size:
@@ -84,6 +85,10 @@ class Start:
     no_repeat_ngram_size: int
     constants: list[torch.Tensor]
     rotary: tuple[torch.Tensor, torch.Tensor]
+
+    def rotary_at(self, position: int, length: int) -> list[torch.Tensor]:
+        """Cosines and sines of `length` tokens from `position`, (1, length, head_dim) each."""
+        return [part[:, position : position + length] for part in self.rotary]
 
 
 def prepare(
@@ -116,9 +121,9 @@ def prepare(
     )
 
 
-def empty_cache(decoder, start: Start, rows: int) -> list[torch.Tensor]:
+def empty_cache(decoder, start: Start, rows: int, positions: int) -> list[torch.Tensor]:
     """Keys and values of each layer in turn, (rows, heads, positions, head_dim), not yet filled."""
-    config, positions = decoder.config, start.rotary[0].shape[1]
+    config = decoder.config
     shape = (rows, config.num_key_value_heads, positions, config.head_dim)
     return [start.constants[0].new_empty(shape) for _ in range(2 * len(start.constants))]
 
@@ -210,30 +215,45 @@ def read_prompt(model, ids, position: int, constants, cache, rotary) -> torch.Te
     return torch.cat([decode_step(model, ids, position, p[:layers], p[layers:], rotary) for p in parts])
 
 
-def decode_step(model, ids, position: int, constants, cache, rotary) -> torch.Tensor:
-    """(batch or 1, new) ids at `position` -> (batch, hidden) normed state of the last token; fills the cache."""
+def decode_step(model, ids, position: int, constants, cache, rotary, mask=None) -> torch.Tensor:
+    """Run the decoder on new tokens and fill the cache.
+
+    Args:
+        ids: (batch or 1, new) tokens.
+        position: place of the first one in the cache.
+        constants, cache: of each layer, see `Start` and `empty_cache`.
+        rotary: cosines and sines of the new tokens, (1, new or 1, head_dim).
+        mask: (batch, 1, new, position + new), true where a new token attends the cache; default: causal.
+
+    Returns:
+        (batch, hidden) normed states of the last token; with a mask (batch, new, hidden) states of all.
+    """
     hidden = model.embed_tokens(ids)
     new = ids.shape[1]
     end = position + new
-    rotary = [part[:, position:end] for part in rotary]
     for layer, constant, keys, values in zip(model.layers, constants, cache[::2], cache[1::2], strict=True):
         attention, normed = layer.self_attn, layer.input_layernorm(hidden)
         keys[:, :, position:end] = _rotate(_heads(attention.k_proj(normed), attention), *rotary)
         values[:, :, position:end] = _heads(attention.v_proj(normed), attention)
-        if layer is model.layers[-1]:  # earlier tokens need only keys and values here
+        if mask is None and layer is model.layers[-1]:  # earlier tokens need only keys and values here
             hidden, normed, *rotary = (part[:, -1:] for part in (hidden, normed, *rotary))
         query = _rotate(_heads(attention.q_proj(normed), attention), *rotary)
-        attended = F.scaled_dot_product_attention(
-            query,
-            keys[: len(query), :, :end],
-            values[: len(query), :, :end],
-            is_causal=query.shape[2] > 1,
-            scale=attention.scaling,
-            enable_gqa=True,
-        )
+        stored = [tensor[: len(query), :, :end] for tensor in (keys, values)]
+        if mask is None and query.shape[2] == 1:
+            attended = _attend_all(query * attention.scaling, *stored)
+        else:
+            attended = F.scaled_dot_product_attention(
+                query, *stored, attn_mask=mask, is_causal=mask is None, scale=attention.scaling, enable_gqa=True
+            )
         hidden = hidden + attention.o_proj(attended.transpose(1, 2).flatten(2)) + constant
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-    return model.norm(hidden[:, -1])
+    return model.norm(hidden[:, -1] if mask is None else hidden)
+
+
+def _attend_all(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Attention of one token, (batch, heads, 1, head_dim), by two products: in bf16 faster than torch's kernel."""
+    heads = query.unflatten(1, (keys.shape[1], -1)).flatten(2, 3)  # (batch, key heads, heads of a key, head_dim)
+    return ((heads @ keys.mT).softmax(-1) @ values).flatten(1, 2)[:, :, None]
 
 
 def _heads(states: torch.Tensor, attention) -> torch.Tensor:
