@@ -44,15 +44,21 @@ COLUMNS = {
 
 
 def processor() -> dict[str, Any]:
-    """Name and instructions of this machine's processor."""
+    """Name and instructions of this machine's processor.
+
+    Linux also gives its family and model: machines that are rented name many kinds alike.
+    """
     import torch
 
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    name = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
-    flags = set((re.search(r"^flags\s*: (.+)$", text, re.MULTILINE) or ["", ""])[1].split())
+    fields = dict(re.findall(r"^([\w ]+?)\s*: (.+)$", text, re.MULTILINE))
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    if "cpu family" in fields:
+        name += f" (family {fields['cpu family']}, model {fields['model']})"
+    flags = set(fields.get("flags", "").split())
     wanted = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
     return {
-        "name": name[1] if name else platform.processor() or platform.machine(),
+        "name": name,
         "instructions": [flag for flag in wanted if flag in flags] or [torch.backends.cpu.get_cpu_capability()],
     }
 
@@ -75,7 +81,7 @@ def translate_ratios(report: Mapping[str, Any], name: str = "greedy decoding") -
 
 
 def file_name(processor: Mapping[str, Any]) -> str:
-    """By name and best instructions: machines that rent processors name many kinds alike."""
+    """By name and best instructions."""
     name = f"{processor['name']} {processor['instructions'][-1]}".lower()
     return re.sub(r"[\W_]+", "-", name).strip("-") + ".json"
 
