@@ -2,6 +2,7 @@
 
 The language comes from `lang=`, from a prompt in front of the text (sentence-transformers), or is "unspecified".
 A special token that is spelled out in a text is treated as text. Texts are never truncated silently (`on_long`).
+Threads may share a tokenizer.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
 from pathlib import Path
+from threading import RLock
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -23,6 +25,19 @@ logger = logging.getLogger(__name__)
 
 CLS, SEP, BOS, EOS, PAD = "<CLS>", "<SEP>", "<s>", "</s>", "<pad>"
 ON_LONG = ("warn", "error", "split")
+
+_backend_lock = RLock()
+
+
+def _alone(method: Callable) -> Callable:
+    """One thread at a time: a call sets truncation, padding and normalizer of the backend, which all calls share."""
+
+    @wraps(method)
+    def call(*args, **kwargs):
+        with _backend_lock:
+            return method(*args, **kwargs)
+
+    return call
 
 
 class EchoBatch(BatchEncoding):
@@ -87,6 +102,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {value!r}")
         self.init_kwargs["on_long"] = value
 
+    @_alone
     def _encode_plus(
         self,
         text,
@@ -140,6 +156,10 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
         return EchoBatch(encoded.data, encoded.encodings)
 
+    @_alone
+    def _decode(self, *args, **kwargs) -> str:
+        return super()._decode(*args, **kwargs)
+
     def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
         if lang is None or isinstance(lang, str):
             lang = [lang] * len(texts)
@@ -154,6 +174,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         ]
         return [prompt for prompt, _ in pairs], [text for _, text in pairs]
 
+    @_alone
     def pair_ids(self, prompts: list[str], texts: list[str]) -> list[list[int]]:
         """Ids of the encoder layout as lists, without truncation or padding; faster than a call.
 
@@ -166,6 +187,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             [*heads[prompt], *ids, self.eos_token_id] for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)
         ]
 
+    @_alone
     def text_ids(self, texts: list[str]) -> list[list[int]]:
         """Ids of the texts alone, without prompts and special tokens."""
         backend = self._bare_backend()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -252,6 +254,28 @@ def test_pair_ids_are_those_of_the_call(tokenizer):
     want = [tokenizer(text, lang=lang).input_ids for text, lang in zip(texts, langs)]
     assert tokenizer.pair_ids(prompts, bodies) == want
     assert tokenizer.pair_ids([], []) == []
+
+
+def test_threads_share_a_tokenizer(own):
+    """Padding, truncation, lists without either, and decoding at the same time."""
+    texts = [f"{text} ٢٣ 42" for text in TEXTS] * 4
+    prompts, bodies = own.with_prompts(texts, "fra_Latn")
+    ids = own(texts[0]).input_ids
+    calls = [
+        lambda: own.pair_ids(prompts, bodies),
+        lambda: own(texts, padding=True).input_ids,
+        lambda: own(texts, truncation=True, max_length=512).input_ids,
+        lambda: own.decode(ids),
+    ]
+    want = [call() for call in calls]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(len(calls)) as pool:
+            for _ in range(50):
+                assert [job.result() for job in [pool.submit(call) for call in calls]] == want
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_options_of_transformers_work(tokenizer):
