@@ -70,8 +70,13 @@ def can_pack(encoder) -> bool:
         and config._attn_implementation == "sdpa"
         and not (config.is_causal or config.output_hidden_states or config.output_attentions)
         and all(_is_plain(layer) for layer in encoder.layers)
-        and not any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in encoder.modules())
+        and not has_hooks(encoder)
     )
+
+
+def has_hooks(model) -> bool:
+    """Whether something acts on the modules' forward passes: FSDP, offload, recorded states."""
+    return any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in model.modules())
 
 
 def _is_plain(layer) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import local
@@ -26,6 +25,7 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import check_texts
+from ..utils.cores import one_per_core
 from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
 
 logger = logging.getLogger(__name__)
@@ -203,18 +203,21 @@ def encode(
 def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.ndarray]:
     """Yield (rows, embedding_size) for each batch of ids, in order.
 
-    Only an Echo model on a CPU uses `PackedEncoder`, one batch per core: matrix products of this size gain less from
-    several cores than batches do.
+    Only an Echo model on a CPU uses `PackedEncoder`, one batch per core.
     """
     encoder = model.encoder if type(model) is EchoForTranslation else model
     tokens = sum(len(ids) for rows in batches for ids in rows)
     if not (type(encoder) is EchoEncoder and can_pack(encoder)) or tokens < MIN_TOKENS:
         yield from (_embed_padded(model, tokenizer, rows) for rows in batches)
-    elif (threads := min(torch.get_num_threads(), len(batches))) < 2:
-        embed = PackedEncoder(encoder).embed
-        yield from (embed(rows).float().numpy() for rows in batches)
     else:
-        yield from _embed_in_threads(encoder, batches, threads)
+        per_thread, first = local(), PackedEncoder(encoder)
+
+        def embed(rows: list[list[int]]) -> np.ndarray:
+            if not hasattr(per_thread, "packed"):
+                per_thread.packed = PackedEncoder(encoder, like=first)
+            return per_thread.packed.embed(rows).float().numpy()
+
+        yield from one_per_core(embed, batches)
 
 
 def _embed_padded(model, tokenizer, rows: list[list[int]]) -> np.ndarray:
@@ -222,25 +225,6 @@ def _embed_padded(model, tokenizer, rows: list[list[int]]) -> np.ndarray:
     mask = None if mask.all() else mask.to(model.device)
     # Call the model, not its encoder: under FSDP only the outermost forward gathers the root's shards.
     return model(ids.to(model.device), attention_mask=mask).sentence_embedding.float().cpu().numpy()
-
-
-def _embed_in_threads(encoder, batches: list[list[list[int]]], threads: int) -> Iterator[np.ndarray]:
-    per_thread, n_threads, first = local(), torch.get_num_threads(), PackedEncoder(encoder)
-
-    def prepare() -> None:
-        torch.set_num_threads(1)  # sets this thread only
-        per_thread.embed = PackedEncoder(encoder, like=first).embed
-
-    @torch.inference_mode()  # inference mode is per thread, too
-    def embed(rows: list[list[int]]) -> np.ndarray:
-        return per_thread.embed(rows).float().numpy()
-
-    pool = ThreadPoolExecutor(threads, initializer=prepare)
-    try:
-        yield from pool.map(embed, batches)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(n_threads)  # the default of new threads
 
 
 def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> Iterator[tuple[int, list[int]]]:

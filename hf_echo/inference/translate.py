@@ -14,8 +14,10 @@ from ..modeling import AutoModelForSonarTranslation, SonarTokenizer
 from ..modeling.generation_echo import check_prompt, check_target_lang, is_echo_decoder
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
 from ..modeling.modeling_sonar import SONAR
+from ..modeling.packed_echo import has_hooks
 from ..modeling.reranking_echo import decode_embeddings
 from ..modeling.translation_echo_speech import SPEECH
+from ..utils.cores import one_per_core
 from .encode import encode, open_tokenizer, opening, padded, pick_device, pick_dtype, pieces_of
 
 
@@ -102,11 +104,11 @@ def translate(
         embeddings, order = inputs, np.arange(len(inputs))
     else:
         embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
-        # Texts of similar length share a batch, so that they end at similar steps.
-        order = np.argsort([len(text) for text in inputs], kind="stable")
-    texts = [""] * len(inputs)
-    for start in tqdm(range(0, len(inputs), batch_size), desc="Translating", disable=not progress):
-        rows = order[start : start + batch_size]
+        # Texts of similar length share a batch, so that they end at similar steps; no core ends with the longest ones.
+        order = np.argsort([-len(text) for text in inputs], kind="stable")
+    batches = [order[start : start + batch_size] for start in range(0, len(inputs), batch_size)]
+
+    def written(rows: np.ndarray) -> list[str]:
         vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(model.device)
         if ours:
             options = dict(max_new_tokens=max_new_tokens, no_repeat_ngram_size=defaults.no_repeat_ngram_size)
@@ -114,8 +116,14 @@ def translate(
             ids = decode_embeddings(model, tokenizer, vectors, target_lang, **options)
         else:
             ids = _generate(model, prompt, beams, max_new_tokens, sentence_embedding=vectors)
-        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
-            texts[row] = text.strip()
+        return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+
+    in_threads = ours and model.device.type == "cpu" and not has_hooks(model)  # FSDP needs one order of calls
+    results = one_per_core(written, batches) if in_threads else map(written, batches)
+    texts = [""] * len(inputs)
+    for rows, found in zip(batches, tqdm(results, "Translating", len(batches), disable=not progress), strict=True):
+        for row, text in zip(rows, found, strict=True):
+            texts[row] = text
     return texts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from threading import Barrier, get_ident
 
 import numpy as np
 import pytest
@@ -61,6 +62,36 @@ def test_beams_are_rows(toy_trained, toy_tokenizer, sentences, monkeypatch, batc
     assert max(seen) == texts_a_batch and sum(seen) == 12
     monkeypatch.undo()
     assert have == one_by_one(toy_trained, toy_tokenizer, texts, langs, **options)
+
+
+def test_a_batch_a_core(toy_trained, toy_tokenizer, sentences, monkeypatch):
+    """Two batches at the same time, each on one core; a model with hooks (FSDP) runs one after the other."""
+    texts, langs, _ = zip(*sentences[:24], strict=True)
+    options = dict(num_beams=2, rerank_weight=1.0, max_new_tokens=20)
+    module = import_module("hf_echo.inference.translate")
+    decode, seen, together = module.decode_embeddings, set(), Barrier(2, timeout=60)
+    one_batch = translate(toy_trained, toy_tokenizer, texts, langs, **options)
+
+    def watched(*args, **kwargs):
+        if not seen:
+            together.wait()  # breaks unless two batches are under way at once
+        seen.add((get_ident(), torch.get_num_threads()))
+        return decode(*args, **kwargs)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        monkeypatch.setattr(module, "decode_embeddings", watched)
+        assert translate(toy_trained, toy_tokenizer, texts, langs, batch_size=8, **options) == one_batch
+        assert {threads for _, threads in seen} == {1} and torch.get_num_threads() == 2
+        seen.clear()
+        together = Barrier(1)
+        hook = toy_trained.register_forward_pre_hook(lambda *_: None)
+        assert translate(toy_trained, toy_tokenizer, texts, langs, batch_size=8, **options) == one_batch
+        assert seen == {(get_ident(), 2)}
+        hook.remove()
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_from_embeddings(toy_trained, toy_tokenizer, sentences):
