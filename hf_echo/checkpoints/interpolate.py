@@ -42,7 +42,9 @@ def interpolate_weights(model: nn.Module, other: nn.Module, share: float) -> nn.
     for name in sorted({*weights, *others}):
         shapes = [tuple(side[name].shape) if name in side else None for side in (weights, others)]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"the two models differ in {name}: {shapes[0] or 'none'} and {shapes[1] or 'none'}")
+            alone = "; operation average with part=encoder takes the encoders alone" if "decoder." in name else ""
+            differ = f"the two models differ in {name}: {shapes[0] or 'none'} and {shapes[1] or 'none'}"
+            raise ValueError(differ + alone)
     for name, weight in weights.items():
         weight.lerp_(others[name].to(weight.dtype), share)
     others = dict(other.named_buffers())

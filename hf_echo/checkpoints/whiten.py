@@ -17,6 +17,7 @@ import torch
 from ..data import load_nway
 from ..inference.any_encoder import any_encoder
 from ..modeling import EchoEncoder
+from ..utils.vectors import unit_length
 from .rewrite import rewrite_checkpoint
 
 ENGLISH = "eng_Latn"
@@ -39,7 +40,7 @@ def noise_covariance(embeddings: Mapping[str, Mapping[str, np.ndarray]], pivot: 
         ids = [i for i in found if i in known]
         if lang == pivot or not ids:
             continue
-        differences = _unit(np.stack([found[i] for i in ids])) - _unit(np.stack([known[i] for i in ids]))
+        differences = unit_length(np.stack([found[i] for i in ids])) - unit_length(np.stack([known[i] for i in ids]))
         total, rows = total + differences.T @ differences, rows + len(ids)
     if not rows:
         raise ValueError(f"no sentence stands in {pivot} and another language")
@@ -108,7 +109,3 @@ def whiten_checkpoint(model: str | Path, nway: str, out: str | Path, *, shrinkag
         {"shrinkage": shrinkage},
         data={"nway": nway},
     )
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -64,7 +64,8 @@ def evaluate_xsim(
     from ..inference.any_encoder import any_encoder
     from ..search.margin import checked_margin
 
-    checked_margin(margin)
+    if checked_margin(margin) == "cosine":
+        refuse_given(context, ("k",), "needs --margin ratio or distance")
     _refuse_other_way(context, data)
     if data is not None and source is None and target is None:
         groups = group or []

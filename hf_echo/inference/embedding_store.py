@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 
 from ..utils.files import write_array, write_whole
 from ..utils.resume import json_once
+from ..utils.vectors import unit_length
 from .embedding_files import encoded, is_sparse, stacked, take_rows
 
 CHUNK = 20_000  # texts encoded between two writes, of training data
@@ -126,7 +127,7 @@ class StoredRows:
         index = self.index[rows]
         found = self.matrix[np.maximum(index, 0)].astype(np.float32, copy=False) * (index >= 0)[:, None]
         if self.normalize:
-            found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+            unit_length(found, out=found)
         return found
 
 

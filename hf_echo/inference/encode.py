@@ -27,6 +27,7 @@ from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F40
 from ..modeling.prompting_echo import check_texts
 from ..utils.cores import one_per_core
 from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
+from ..utils.vectors import unit_length
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +197,7 @@ def encode(
     embeddings = sums / weight[:, None]
     check_finite(torch.from_numpy(embeddings))
     if normalize:
-        embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+        unit_length(embeddings, out=embeddings)
     return embeddings
 
 

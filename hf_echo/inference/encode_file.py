@@ -24,6 +24,7 @@ from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output, write_whole
 from ..utils.fingerprint import fingerprint
 from ..utils.text import BOM, checked_lines, read_lines
+from ..utils.vectors import unit_length
 from .any_encoder import NamedEncoder, is_echo
 from .embedding_files import encode_shards, encoded
 from .encode import opening
@@ -217,7 +218,7 @@ def _encoded(
     before = bar.n if bar is not None else 0
     vectors = encoded(partial(encoder, progress=bar if bar is not None else False), texts, lang)
     if normalize:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        unit_length(vectors, out=vectors)
     if bar is not None:
         bar.update(before + len(texts) - bar.n)
     return vectors

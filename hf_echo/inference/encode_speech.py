@@ -18,6 +18,7 @@ from ..data.speech import audio_pieces, read_audio
 from ..data.speech.batches import audio_length
 from ..modeling import EchoSpeechEncoder
 from ..modeling.modeling_echo_base import check_finite
+from ..utils.vectors import unit_length
 from .encode import opening, pick_device, pick_dtype
 
 MAX_SECONDS = {"cpu": 60.0}  # padded seconds of a batch; other devices take ten times as much
@@ -123,7 +124,7 @@ def encode_speech(
     embeddings = sums / np.maximum(weight, 1e-12)[:, None]
     check_finite(torch.from_numpy(embeddings))
     if normalize:
-        embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+        unit_length(embeddings, out=embeddings)
     return embeddings
 
 

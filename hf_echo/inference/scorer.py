@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..utils.vectors import unit_length
 from .any_encoder import any_encoder
 
 open_encoder = lru_cache(maxsize=2)(any_encoder)
@@ -83,8 +84,7 @@ def embed_columns(encode, columns: Sequence[tuple[Sequence[str], Sequence[str]]]
     for lang, texts in by_lang.items():
         first[lang] = sum(map(len, parts))
         parts.append(np.asarray(encode(list(texts), lang), np.float32))
-    vectors = np.concatenate(parts)
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    vectors = unit_length(np.concatenate(parts))
     return [
         vectors[[first[lang] + by_lang[lang][text] for text, lang in zip(column, langs)]] for column, langs in columns
     ]

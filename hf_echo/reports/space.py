@@ -7,11 +7,11 @@ seed, so that the maps of several models show the same sentences.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import numpy as np
 
 from ..inference.encoders import Encode
+from ..utils.vectors import unit_length
 from .data import NwayTable
 
 ROLES = ("other", "translation", "target", "negative")
@@ -39,7 +39,7 @@ def sentence_map(
     if near:
         vectors.append(encode([text for text, _ in near], target_lang))
         labels += [(ROLES.index("negative"), i) for _, i in near]
-    rows = _unit(np.concatenate(vectors))
+    rows = unit_length(np.concatenate(vectors))
     method, flat = project(rows, seed)
     points = [[round(float(x), 3), round(float(y), 3), *label] for (x, y), label in zip(flat, labels)]
     return {"method": method, "focus": [table.texts[target_lang][key] for key in rich], "points": points}
@@ -51,14 +51,14 @@ def negative_cosines(encode: Encode, table: NwayTable, target_lang: str) -> dict
     ids = [key for key in table.common if table.negatives.get(key)]
     if not ids:
         return {"translations": None, "negatives": None, "nearer": None}
-    target = _unit(encode([table.texts[target_lang][key] for key in ids], target_lang))
+    target = unit_length(encode([table.texts[target_lang][key] for key in ids], target_lang))
     flat = [(i, text) for i, key in enumerate(ids) for text, _ in table.negatives[key]]
     owner = np.array([i for i, _ in flat])
-    negative = (_unit(encode([text for _, text in flat], target_lang)) * target[owner]).sum(1)
+    negative = (unit_length(encode([text for _, text in flat], target_lang)) * target[owner]).sum(1)
     nearest = np.full(len(ids), -np.inf)
     np.maximum.at(nearest, owner, negative)
     cosines = [
-        (_unit(encode([table.texts[lang][key] for key in ids], lang)) * target).sum(1)
+        (unit_length(encode([table.texts[lang][key] for key in ids], lang)) * target).sum(1)
         for lang in table.langs
         if lang != target_lang
     ]
@@ -86,8 +86,3 @@ def project(rows: np.ndarray, seed: int = 0) -> tuple[str, np.ndarray]:
     except ImportError:
         centred = rows - rows.mean(axis=0)
         return "PCA", centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
-
-
-def _unit(rows: np.ndarray | Sequence) -> np.ndarray:
-    rows = np.asarray(rows, dtype=np.float64)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

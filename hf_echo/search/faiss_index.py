@@ -13,6 +13,7 @@ Of faiss's own tools, `IndexShards` keeps all shards open and orders equal score
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -173,7 +174,9 @@ def _refusals(index: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise ValueError(f"index {index!r} is refused by faiss: {str(error).strip().splitlines()[-1]}") from None
+        # "Error in virtual void faiss::... at /.../AutoTune.cpp:624: REASON"
+        reason = re.sub(r"^Error in .* at \S+:\d+: ", "", str(error).strip().splitlines()[-1])
+        raise ValueError(f"index {index!r} is refused by faiss: {reason}") from None
 
 
 def _faiss() -> Any:

@@ -127,6 +127,9 @@ def test_what_it_refuses(two, toy, toy_tokenizer, tmp_path):
     toy_tokenizer.save_pretrained(tmp_path / "wide")
     with pytest.raises(ValueError, match=r"the two models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)"):
         average_checkpoints(two[0], tmp_path / "wide", tmp_path / "out")
+    toy.make_model(toy_tokenizer, decoder={"intermediate_size": 48}).save_pretrained(tmp_path / "wide")
+    with pytest.raises(ValueError, match=r"differ in decoder.*average with part=encoder takes the encoders alone"):
+        interpolate_checkpoint(two[0], tmp_path / "out", start=tmp_path / "wide")
     assert not (tmp_path / "out").exists()
     BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
         tmp_path / "bert"

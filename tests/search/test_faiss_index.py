@@ -142,6 +142,6 @@ def test_a_pickled_collection_holds_file_names(sides, tmp_path):
 @pytest.mark.parametrize("folder", [None, "work"])
 @pytest.mark.parametrize("index", ["Nonsense", "IVF4,Flat;nporbe=3"])
 def test_a_refused_index_is_one_line(sides, tmp_path, folder, index):
-    with pytest.raises(ValueError, match=f"index '{index}' is refused by faiss") as error:
+    with pytest.raises(ValueError, match=f"index '{index}' is refused by faiss: .*could not ") as error:
         search(sides, index, folder and tmp_path / folder)
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and ".cpp" not in str(error.value)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...utils.vectors import unit_length
+
 
 @torch.no_grad()
 def tower_predictions(tower: Any, documents: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -47,7 +49,7 @@ def next_sentence_retrieval(
     for vectors, predicted in zip(documents, predictions, strict=True):
         if vectors.shape != predicted.shape:
             raise ValueError(f"predictions are {predicted.shape} for embeddings of {vectors.shape}")
-        unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        unit = unit_length(vectors)
         for i in range(1, len(vectors) - 1):
             choices = unit[i:] if candidates == "unread" else np.concatenate([unit[i:], unit[: i - 1]])
             queries = {"prediction": predicted[i], "last_sentence": vectors[i - 1], "mean_before": unit[:i].mean(0)}

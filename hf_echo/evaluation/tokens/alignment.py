@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...utils.vectors import unit_length
 from ..results import Result, Table
 from .alignment_data import AlignedPair, Links, read_alignment
 from .token_states import TokenStates, layer_numbers, owners, token_states
@@ -26,7 +27,7 @@ def token_similarity(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
     Itermax multiplies similarities by factors below 1, which needs nonnegative values.
     """
-    x, y = (v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-12) for v in (x, y))
+    x, y = unit_length(x), unit_length(y)
     return (1 + x @ np.swapaxes(y, -1, -2)) / 2
 
 

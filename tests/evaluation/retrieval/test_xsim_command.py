@@ -88,6 +88,7 @@ def test_what_is_refused(run, table, toy_folders):
         (["--data", table.parent / "no.tsv"], "no.tsv"),
         (["--data", double], "double.tsv:3: a second row for id '0' in eng_Latn (1 bad row; correct them)"),
         (["--data", table, "--margin", "absolute"], "margin is 'absolute'; it must be one of cosine, ratio, distance"),
+        (["--data", table, "--k", 3], "--k needs --margin ratio or distance"),
         (["--data", table, "--source-lang", "fra_Latn"], "--source-lang is the language of --source"),
         (["--source", table, "--target", table, "--direction", "to"], "--direction needs --data"),
         (["--source", table, "--target", table, "--group", "script"], "--group needs --data"),
