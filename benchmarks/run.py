@@ -3,8 +3,9 @@
     python benchmarks/run.py [-n 300] [--rounds 3]      # writes benchmarks/machines/PROCESSOR.json
     python benchmarks/run.py --table                    # draws the table of docs/speed.md from these files
 
-Ratios are taken within one run on one thread, by CPU time. Other programs still change them, by up to a third, because
-they share caches and perhaps the core. So start it on a quiet machine; the JSON has the load of the minute before.
+Ratios are taken within one run, on one thread by CPU time and on all cores by wall time. Other programs still change
+them, by up to a third, because they share caches and perhaps the core. So start it on a quiet machine; the JSON has the
+load of the minute before.
 Encoding is compared with sentence-transformers' default on the same model, its padded path in float32, and ("same
 dtype") with that path in the dtype in which the model opens here. Decoding (greedy, four beams) is compared with
 `generate` in float32. A ratio that fell by more than a tenth is named; the exit code is 1 then, and
@@ -89,32 +90,34 @@ def file_name(processor: Mapping[str, Any]) -> str:
 def slower(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """One line per ratio that is less than nine tenths of the last one, or that is missing."""
     lines = []
-    for name, before in old["ratios"].items():
-        now = new["ratios"].get(name)
-        if now is None:
-            lines.append(f"{name}: {before:.2f} before, not measured now")
-        elif now < FALL * before:
-            lines.append(f"{name}: {before:.2f} before, {now:.2f} now")
+    for threads, ratios in old["ratios"].items():
+        for name, before in ratios.items():
+            now = new["ratios"].get(threads, {}).get(name)
+            if now is None or now < FALL * before:
+                after = "not measured now" if now is None else f"{now:.2f} now"
+                lines.append(f"{name}, threads: {threads}: {before:.2f} before, {after}")
     return lines
 
 
 def table(machines: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown, one row per machine."""
+    """Markdown, one row per machine and number of threads."""
     rows = [
-        ["processor", "instructions", "torch", "sentences", *COLUMNS],
-        ["---", "---", "---", *["---:"] * (1 + len(COLUMNS))],
+        ["processor", "instructions", "torch", "sentences", "threads", *COLUMNS],
+        ["---", "---", "---", *["---:"] * (2 + len(COLUMNS))],
     ]
     for machine in machines:
-        ratios = [machine["ratios"].get(key) for key in COLUMNS.values()]
-        rows.append(
-            [
-                machine["processor"]["name"],
-                ", ".join(machine["processor"]["instructions"]),
-                machine["versions"]["torch"],
-                str(machine["sentences"]),
-                *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios),
-            ]
-        )
+        for threads, ratios in machine["ratios"].items():
+            found = [ratios.get(key) for key in COLUMNS.values()]
+            rows.append(
+                [
+                    machine["processor"]["name"],
+                    ", ".join(machine["processor"]["instructions"]),
+                    machine["versions"]["torch"],
+                    str(machine["sentences"]),
+                    threads,
+                    *("" if ratio is None else f"{ratio:.1f}" for ratio in found),
+                ]
+            )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -131,11 +134,18 @@ def read_machines(folder: Path = MACHINES) -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
 
 
-def run(script: str, *options: str) -> dict[str, Any]:
+def measure(threads: int, options: Sequence[str]) -> dict[str, float]:
+    """All ratios with this number of threads."""
+    ratios = encode_ratios(run("encode_speed.py", threads, *options))
+    ratios |= translate_ratios(run("translate_speed.py", threads, *options))
+    return ratios | translate_ratios(run("translate_speed.py", threads, *options, "--beams", "4"), "beam search")
+
+
+def run(script: str, threads: int, *options: str) -> dict[str, Any]:
     """The JSON of another benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "report.json"
-        command = [sys.executable, Path(__file__).parent / script, "--threads", "1", "--json", out, *options]
+        command = [sys.executable, Path(__file__).parent / script, "--threads", str(threads), "--json", out, *options]
         subprocess.run(command, check=True)
         return json.loads(out.read_text(encoding="utf-8"))
 
@@ -154,11 +164,8 @@ def main() -> None:
         old = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         if old and old["sentences"] != args.n:
             parser.error(f"{file} has {old['sentences']} sentences: give -n {old['sentences']}, or delete the file")
-        nano = ["--model", str(hf_echo.pretrained("echo-nano"))]
-        options = ["-n", str(args.n), "--rounds", str(args.rounds)]
-        ratios = encode_ratios(run("encode_speed.py", *nano, *options))
-        ratios |= translate_ratios(run("translate_speed.py", *nano, *options))
-        ratios |= translate_ratios(run("translate_speed.py", *nano, *options, "--beams", "4"), "beam search")
+        options = ["--model", str(hf_echo.pretrained("echo-nano")), "-n", str(args.n), "--rounds", str(args.rounds)]
+        ratios = {str(threads): measure(threads, options) for threads in sorted({1, os.cpu_count() or 1})}
         packages = ("torch", "transformers", "sentence-transformers", "tokenizers", "numpy")
         machine = {
             "processor": processor(),

@@ -25,6 +25,7 @@ from hf_echo.inference import encode, load_translator
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling.beams_echo import beam_decode
 from hf_echo.modeling.generation_echo import greedy_decode
+from hf_echo.utils.cores import one_per_core
 
 
 def arguments() -> argparse.Namespace:
@@ -125,7 +126,9 @@ def main() -> None:
     for _ in range(args.rounds):
         for name, (size, run) in paths.items():
             start = clock()
-            outputs[name] = [ids for vectors in memory.split(size) for ids in run(vectors)]
+            batches = memory.tensor_split(-(-len(memory) // size))
+            done = one_per_core(run, batches) if name.startswith(ours) else map(run, batches)  # as `translate` does
+            outputs[name] = [ids for rows in done for ids in rows]
             best[name] = min(best[name], clock() - start)
     reference, *_ = paths
     written = np.array([len(ids) for ids in outputs[reference]])

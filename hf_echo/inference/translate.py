@@ -71,7 +71,7 @@ def translate(
         rerank_weight: weight of the cosine between the embeddings of a beam and of the sentence; 0 takes the most
             probable beam. None: as the model's generation config says. Only with a bottleneck.
         max_new_tokens: longest translation in tokens.
-        batch_size: decoder rows at a time; each beam is a row.
+        batch_size: most decoder rows at a time; each beam is a row.
         on_long: as in `encode`; not "split" for a stage-1 checkpoint, whose decoder reads tokens.
 
     Raises:
@@ -106,7 +106,7 @@ def translate(
         embeddings = encode(model, tokenizer, inputs, source_lang, on_long=on_long)
         # Texts of similar length share a batch, so that they end at similar steps; no core ends with the longest ones.
         order = np.argsort([-len(text) for text in inputs], kind="stable")
-    batches = [order[start : start + batch_size] for start in range(0, len(inputs), batch_size)]
+    batches = np.array_split(order, -(-len(order) // batch_size))  # equal ones, so that all cores end together
 
     def written(rows: np.ndarray) -> list[str]:
         vectors = torch.from_numpy(np.ascontiguousarray(embeddings[rows], np.float32)).to(model.device)

@@ -47,7 +47,7 @@ def test_untrained_greedy_is_generate(make_untrained, toy_tokenizer, sentences):
     assert len(set(have)) > 5  # of 24 texts; 13 and more over seeds
 
 
-@pytest.mark.parametrize(("batch_size", "texts_a_batch"), [(2, 1), (17, 5), (256, 12)])
+@pytest.mark.parametrize(("batch_size", "texts_a_batch"), [(2, 1), (17, 4), (256, 12)])
 def test_beams_are_rows(toy_trained, toy_tokenizer, sentences, monkeypatch, batch_size, texts_a_batch):
     texts, langs, _ = zip(*sentences[:12], strict=True)
     module = import_module("hf_echo.inference.translate")  # `hf_echo.inference` has the function under this name

@@ -17,19 +17,23 @@ MACHINE = {
     "versions": {"torch": "2.13.0"},
     "sentences": 300,
     "ratios": {
-        "encode, english": 4.0,
-        "encode, mixed": 5.0,
-        "SentenceTransformer, english": 3.0,
-        "greedy decoding": 2.0,
+        "1": {
+            "encode, english": 4.0,
+            "encode, mixed": 5.0,
+            "SentenceTransformer, english": 3.0,
+            "greedy decoding": 2.0,
+        },
+        "2": {"encode, english": 3.0},
     },
 }
 
 
 def test_a_ratio_that_fell_by_more_than_a_tenth_is_named():
-    new = MACHINE | {"ratios": {"encode, english": 3.59, "encode, mixed": 4.51, "greedy decoding": 9.0}}
+    new = MACHINE | {"ratios": {"1": {"encode, english": 3.59, "encode, mixed": 4.51, "greedy decoding": 9.0}}}
     assert run.slower(MACHINE, new) == [
-        "encode, english: 4.00 before, 3.59 now",
-        "SentenceTransformer, english: 3.00 before, not measured now",
+        "encode, english, threads: 1: 4.00 before, 3.59 now",
+        "SentenceTransformer, english, threads: 1: 3.00 before, not measured now",
+        "encode, english, threads: 2: 3.00 before, not measured now",
     ]
     assert run.slower(MACHINE, MACHINE) == []
 
@@ -77,7 +81,8 @@ def test_the_faster_dtype_counts():
 def test_the_table_stands_between_its_marks():
     page = f"# Speed\n{run.BEGIN}\nold\n{run.END}\nthe end\n"
     new = run.with_table(page, [MACHINE])
-    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 4.0 | 5.0 | 3.0 |  |  |  | 2.0 |  |" in new
+    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 1 | 4.0 | 5.0 | 3.0 |  |  |  | 2.0 |  |\n" in new
+    assert "| A chip | avx2, amx_bf16 | 2.13.0 | 300 | 2 | 3.0 |  |  |  |  |  |  |  |\n" in new
     assert "old" not in new and new.endswith("\nthe end\n") and run.with_table(new, [MACHINE]) == new
     with pytest.raises(ValueError, match="the page lacks"):
         run.with_table("# Speed", [MACHINE])
