@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import torch
 
-Batch, Result = TypeVar("Batch"), TypeVar("Result")
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 
 
 def one_per_core(run: Callable[[Batch], Result], batches: Sequence[Batch]) -> Iterator[Result]:
