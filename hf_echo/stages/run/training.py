@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import upload_folder
 from transformers import set_seed
 
 from ...cards.model_card import checkpoint_card, model_card
@@ -132,14 +133,28 @@ def _save(
     written = results | {"tables": by_language}
     codes = getattr(model.config, "languages", None) or languages
     trainer.model_card = model_card(run, codes, written, config=_config(model))
-    if args.push_to_hub and not stage.finished:
-        trainer.push_to_hub(commit_message="Model save", revision=args.hub_revision)
     if trainer.is_world_process_zero():
         write_json(out / "results.json", written)
         counted = {key: results[key] for key in ("seconds", "tokens_per_second") if key in results}
         write_record(out, run | {"results": counted | {"languages": codes}}, finished=True)
         (out / "README.md").write_text(checkpoint_card(out), encoding="utf-8")
+        if args.push_to_hub:
+            _push(trainer)
     return results
+
+
+def _push(trainer: CoreTrainer) -> None:
+    """Upload the folder as it is. `Trainer.push_to_hub` would first save the trained model over the finished one."""
+    trainer._finish_current_push()
+    args = trainer.args
+    upload_folder(
+        repo_id=trainer.hub_model_id,
+        folder_path=args.output_dir,
+        commit_message="End of training",
+        ignore_patterns=["_*", "checkpoint-*"],
+        token=args.hub_token,
+        revision=args.hub_revision,
+    )
 
 
 def _config(model: Any) -> dict[str, Any] | None:
