@@ -57,7 +57,7 @@ _OTHER = """
 always-never everyone>nobody everybody>nobody everything>nothing everywhere>nowhere nobody>everybody
 nothing>everything nowhere>everywhere something>nothing someone>nobody somebody>nobody inside-outside
 above-below before-after after-before with-without near>far_from behind>ahead_of over-under
-upstairs>downstairs together-separately indoors-outdoors yes-no few-many many-few fewer-more more-less
+upstairs>downstairs together-separately indoors-outdoors yes-no few-many many-few fewer>more more-less
 less>more up-down top-bottom left-right front-back despite>because_of including-excluding day-night
 days-nights morning-evening mornings-evenings summer-winter spring-autumn daytime-nighttime sunrise-sunset
 dawn-dusk beginning>end war-peace victory-defeat victories-defeats success-failure successes-failures
