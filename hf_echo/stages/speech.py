@@ -102,6 +102,8 @@ class SpeechTrainer(CoreTrainer):
         teacher: (transcription, English), each ``rows -> (n, d)`` by row of the training data.
     """
 
+    metrics: tuple[str, ...] = ("mse", "xsim", "xsim_english", "ctc")
+
     def __init__(
         self, model: EchoSpeechEncoder, args: SpeechConfig, *, train_dataset: SpeechRows, teacher: Any, **kwargs
     ):
@@ -218,7 +220,7 @@ class SpeechTrainer(CoreTrainer):
                 found["ctc"] = self.dev_ctc(model, dev)
             metrics |= {f"{prefix}_{name}_{measure}": value for measure, value in found.items()}
         model.train(was_training)
-        for measure in ("mse", "xsim", "xsim_english", "ctc"):
+        for measure in self.metrics:
             named = [f"{prefix}_{name}_{measure}" for name in dev_sets]
             if values := [metrics[key] for key in named if key in metrics]:
                 metrics[f"{prefix}_{measure}"] = sum(values) / len(values)

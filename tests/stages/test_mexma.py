@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, get_cosine_schedule_with_warmup
 
 from hf_echo.checkpoints import convert_mexma
 from hf_echo.data.tokenized import tokenize_parallel
@@ -169,6 +169,9 @@ def test_a_batch_of_one_pair_has_no_koleo(make):
 def test_schedule():
     share = warmup_from(0.1, 30, 100)
     assert [share(step) for step in (0, 15, 30, 65, 100)] == pytest.approx([0.1, 0.55, 1.0, 0.5, 0.0])
+    once = get_cosine_schedule_with_warmup(torch.optim.SGD([torch.zeros(1)]), 30, 100, num_cycles=1.5).lr_lambdas[0]
+    share = warmup_from(0.0, 30, 100, num_cycles=1.5)
+    assert [share(step) for step in range(101)] == pytest.approx([once(step) for step in range(101)])
 
 
 def test_schedule_of_the_trainer(make):

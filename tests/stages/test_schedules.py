@@ -54,6 +54,30 @@ def test_schedule_and_optimiser(make_trainer):
     assert all(group["betas"] == (0.9, 0.98) for group in trainer.optimizer.param_groups)
 
 
+def test_settings_that_the_model_or_schedule_does_not_have(make_trainer):
+    trainer = make_trainer("seq2seq", lr_scheduler_type="cosine", lr_scheduler_kwargs={"cycles": 2})
+    with pytest.raises(ValueError, match=r"lr_scheduler_kwargs of cosine: .*unexpected keyword argument 'cycles'"):
+        trainer.train()
+    table, layers = torch.nn.EmbeddingBag(3, 2), trainer.model
+    for fields in ({"neftune_noise_alpha": 5.0}, {"gradient_checkpointing": True}):
+        args = Seq2SeqConfig(output_dir="unused", use_cpu=True, **fields)
+        trainer_module.check_model(layers, args)
+        with pytest.raises(ValueError, match=f"{next(iter(fields))}: the model of this stage has no"):
+            trainer_module.check_model(table, args)
+
+
+def test_settings_of_the_loader(make_trainer):
+    loader = make_trainer(
+        "seq2seq",
+        dataloader_num_workers=1,
+        dataloader_prefetch_factor=3,
+        dataloader_in_order=False,
+        dataloader_multiprocessing_context="spawn",
+    ).get_train_dataloader()
+    assert (loader.prefetch_factor, loader.in_order) == (3, False)
+    assert loader.multiprocessing_context.get_start_method() == "spawn"
+
+
 def test_token_vectors_at_a_rate_of_their_own(make_trainer):
     """Adam's first step is as long as its rate, whatever the gradient."""
     trainer = make_trainer(

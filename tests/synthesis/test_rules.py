@@ -114,7 +114,10 @@ def test_negation_leaves_alone(text):
         ("Good morning, Tom.", []),
         ("He is ten years old.", []),
         ("We began to kiss.", []),
-        ("It was more important than that.", ["It was less important than that.", "It was more unimportant than that."]),
+        (
+            "It was more important than that.",
+            ["It was less important than that.", "It was more unimportant than that."],
+        ),
         ("We need fewer cars than they do.", ["We need more cars than they do."]),
         ("The exam was hard.", ["The exam was easy."]),
         ("The right answer is here.", ["The wrong answer is here.", "The right question is here."]),

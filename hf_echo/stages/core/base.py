@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from ...data.batching import TokenBudgetBatchSampler
 from ...losses import rank_weight, weighted_total
@@ -29,16 +29,24 @@ from .dev_sets import DevSet, evaluate_sets
 # Of transformers' own batches, loss and evaluation, whose place CoreTrainer's take.
 UNREAD = {
     "auto_find_batch_size",
+    "average_tokens_across_devices",
+    "batch_eval_metrics",
     "bf16_full_eval",
     "data_seed",
     "dataloader_drop_last",
     "eval_accumulation_steps",
+    "eval_do_concat_batches",
+    "eval_use_gather_object",
     "fp16_full_eval",
+    "include_for_metrics",
+    "label_names",
     "label_smoothing_factor",
     "length_column_name",
+    "parallelism_config",
     "per_device_eval_batch_size",
     "per_device_train_batch_size",
     "prediction_loss_only",
+    "resume_from_checkpoint",
     "train_sampling_strategy",
 }
 
@@ -61,13 +69,41 @@ class CoreConfig(TrainingArguments):
     def __post_init__(self):
         super().__post_init__()
         self.remove_unused_columns = False
+        if self.gradient_accumulation_steps < 1:
+            raise ValueError(f"gradient_accumulation_steps={self.gradient_accumulation_steps} must be at least 1")
+        if self.max_steps == 0:
+            raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
         for name in (f.name for f in fields(self) if f.name.endswith("_scale")):  # of a cosine in a softmax
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, not {getattr(self, name)}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What training_args.bin holds. The token is a secret, and the file can be pushed."""
+        return self.__dict__ | {"hub_token": None}
+
     def own_learning_rates(self) -> dict[str, float]:
         """{end of a parameter's name: its learning rate}, where it is not the general one."""
         return {}
+
+
+class StepsOfTheRecipe(TrainerCallback):
+    """A resumed run logs, evaluates and saves as its recipe says. Trainer would do it as the checkpoint's did."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        state.compute_steps(args, state.max_steps)
+
+
+def check_model(model: nn.Module, args: CoreConfig) -> None:
+    """Raises ValueError for a setting that needs a method which the model does not have."""
+    if args.gradient_checkpointing and not hasattr(model, "gradient_checkpointing_enable"):
+        raise ValueError("gradient_checkpointing: the model of this stage has no layers; leave it out")
+    if args.neftune_noise_alpha is not None:
+        try:
+            embeddings = model.get_input_embeddings()
+        except (AttributeError, NotImplementedError):
+            embeddings = None
+        if embeddings is None:
+            raise ValueError("neftune_noise_alpha: the model of this stage has no token embeddings; leave it out")
 
 
 class CoreTrainer(Trainer):
@@ -87,6 +123,7 @@ class CoreTrainer(Trainer):
 
     loss_is_scaled_for_ga = False  # losses are means over a batch, whatever keywords the model accepts
     args: Any  # the stage's Config
+    metrics: tuple[str, ...] = ("xsim", "xsimpp")  # of `measure`, one of which chooses the best checkpoint
     model_card: str | None = None  # README.md of a push; transformers' own without
 
     def __init__(
@@ -104,6 +141,7 @@ class CoreTrainer(Trainer):
         self.tokenizer, self.dev_sets, self.groups = tokenizer, dict(dev_sets or {}), groups
         self._parts: dict[str, list[torch.Tensor]] = defaultdict(list)
         self._tokens, self._seconds = 0, 0.0
+        check_model(model, args)
         self.freeze(model, args)
         if args.freeze:
             frozen = [p for name, p in model.named_parameters() if name.startswith(tuple(args.freeze))]
@@ -122,6 +160,7 @@ class CoreTrainer(Trainer):
             processing_class=tokenizer,
             **kwargs,
         )
+        self.add_callback(StepsOfTheRecipe())
 
     # What a stage defines
 
@@ -182,6 +221,9 @@ class CoreTrainer(Trainer):
             batch_sampler=sampler,
             collate_fn=self.data_collator,
             num_workers=args.dataloader_num_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+            multiprocessing_context=args.dataloader_multiprocessing_context if args.dataloader_num_workers else None,
+            in_order=args.dataloader_in_order,
             pin_memory=args.dataloader_pin_memory and torch.cuda.is_available(),
             persistent_workers=args.dataloader_num_workers > 0 and args.dataloader_persistent_workers,
         )
@@ -203,6 +245,17 @@ class CoreTrainer(Trainer):
                     options = {key: value for key, value in group.items() if key not in ("params", "lr")}
                     optimizer.add_param_group({"params": moved, "lr": rate, **options})
         return optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        try:
+            return self.schedule(num_training_steps, optimizer)
+        except TypeError as error:  # an argument that the schedule does not have, or lacks
+            kind = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
+            raise ValueError(f"lr_scheduler_kwargs of {kind}: {error}") from None
+
+    def schedule(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The learning rate schedule; a stage may have its own."""
+        return super().create_scheduler(num_training_steps, optimizer)
 
     def create_model_card(self, *args, **kwargs) -> None:
         if self.model_card is None:

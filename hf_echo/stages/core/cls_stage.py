@@ -44,6 +44,9 @@ class ClsModel(nn.Module):
         super().__init__()
         self.encoder, self.head = encoder, head
 
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.backbone.get_input_embeddings()
+
     def gradient_checkpointing_enable(self, *args: Any, **kwargs: Any) -> None:
         self.encoder.gradient_checkpointing_enable(*args, **kwargs)
 
@@ -79,23 +82,24 @@ class ClsTrainer(CoreTrainer):
         encoder = super().dev_model().encoder
         return encoder.backbone if encoder.is_echo else encoder
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+    def schedule(self, num_training_steps: int, optimizer: Any = None) -> Any:
         args = self.args
-        if self.lr_scheduler is not None or not args.warmup_start or args.lr_scheduler_type != "cosine":
-            return super().create_scheduler(num_training_steps, optimizer)
-        warmup = args.get_warmup_steps(num_training_steps)
-        share = warmup_from(args.warmup_start / args.learning_rate, warmup, num_training_steps)
+        own = args.warmup_start and args.learning_rate and args.lr_scheduler_type == "cosine"
+        if self.lr_scheduler is not None or not own:
+            return super().schedule(num_training_steps, optimizer)
+        warmup, start = args.get_warmup_steps(num_training_steps), args.warmup_start / args.learning_rate
+        share = warmup_from(start, warmup, num_training_steps, **(args.lr_scheduler_kwargs or {}))
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, share)
         return self.lr_scheduler
 
 
-def warmup_from(start: float, warmup: int, total: int):
-    """step -> share of the learning rate: linear from `start` to 1, then a cosine to 0."""
+def warmup_from(start: float, warmup: int, total: int, *, num_cycles: float = 0.5):
+    """step -> share of the learning rate: linear from `start` to 1, then a cosine, to 0 by default."""
 
     def share(step: int) -> float:
         if step < warmup:
             return start + (1 - start) * step / warmup
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, total - warmup))))
+        return 0.5 * (1 + math.cos(2 * math.pi * num_cycles * min(1.0, (step - warmup) / max(1, total - warmup))))
 
     return share
 

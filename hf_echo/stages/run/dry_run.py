@@ -116,7 +116,8 @@ def dry_run(
     """
     own = known_overrides(path, overrides or {}) if journey is not None else overrides
     stage, model_args, data_args, args, values = read_recipe(path, own)
-    report: dict[str, Any] = {"recipe": path.stem, "stage": stage, "steps": args.max_steps}
+    length = {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
+    report: dict[str, Any] = {"recipe": path.stem, "stage": stage, **length}
     start = _Start(path, overrides or {}, journey)
     declared = STAGES[stage]
     try:

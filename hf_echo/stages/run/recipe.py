@@ -157,8 +157,8 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
             raise ValueError(f"{path}: dev_data.{name} is {source!r}; it must be the path of a file")
     if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("static_embeddings")):
         raise ValueError(f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near")
-    if str(values.get("metric_for_best_model")).endswith("xsimpp") and values.get("dev_negatives") == 0:
-        raise ValueError(f"{path}: metric_for_best_model: xsimpp needs hard negatives; leave dev_negatives=0 out")
+    if "metric_for_best_model" in values:
+        check_metric(f"{path}: metric_for_best_model", values, STAGES[stage].trainer.metrics)
     for name in ("source_languages", "base_languages"):
         for code in values.get(name) or []:
             _with_name(f"{path}: {name}", language, code)
@@ -167,7 +167,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     if STAGES[stage].needs_teacher and not values.get("teacher"):
         raise ValueError(f"{path}: teacher is missing: the SentenceTransformer or Echo checkpoint to learn from")
     values.setdefault("use_cpu", not torch.cuda.is_available())
-    values.setdefault("report_to", "none")
+    values["report_to"] = values.get("report_to") or "none"
     check_report_to(f"{path}: report_to", values["report_to"])
     values = defaults_for_evaluation(stage, values) | values
     # Not among the values: a run may resume, and a finished one be recognised, on a machine without it.
@@ -183,11 +183,8 @@ def unread_fields(stage: str | None) -> set[str]:
 
 
 def _optional(kinds: tuple) -> set[str]:
-    """Fields declared as `... | None`. HfArgumentParser takes None out of the types of the fields themselves."""
-    classes = [base for kind in kinds for base in kind.__mro__]
-    return {
-        name for base in classes for name, kind in vars(base).get("__annotations__", {}).items() if "None" in str(kind)
-    }
+    """Fields declared as `... | None`."""
+    return {field.name for kind in kinds for field in fields(kind) if "None" in str(field.type)}
 
 
 def checked_fields(path: Path, values: dict[str, Any], known: dict[str, Field]) -> dict[str, Any]:
@@ -231,7 +228,7 @@ def defaults_for_evaluation(stage: str, values: dict[str, Any]) -> dict[str, Any
     if not values.get("dev_data") or "eval_strategy" in values:
         return {}
     steps, save = values.get("max_steps") or 0, values.get("save_strategy")
-    if save in (None, "steps") and (steps > 0 or values.get("eval_steps") or values.get("save_steps")):
+    if save in (None, "steps", "best") and (steps > 0 or values.get("eval_steps") or values.get("save_steps")):
         every = values.get("eval_steps") or values.get("save_steps") or max(1, min(steps // 10, 1000))
         chosen = {"eval_strategy": "steps", "eval_steps": every, "save_steps": every}
     else:
@@ -251,6 +248,16 @@ def _is_multiple(save: float, evaluate: float) -> bool:
     if isinstance(save, int) and isinstance(evaluate, int):
         return save % evaluate == 0
     return save == evaluate
+
+
+def check_metric(name: str, values: dict[str, Any], metrics: tuple[str, ...]) -> None:
+    """Raises ValueError for a metric that no evaluation gives; its name may start with that of a dev set."""
+    metric = str(values["metric_for_best_model"])
+    known = {f"{start}{one}" for start in ("", *(f"{dev}_" for dev in values.get("dev_data") or {})) for one in metrics}
+    if metric.removeprefix("eval_") not in known:
+        raise ValueError(f"{name} is {metric!r}; it must be one of {', '.join(metrics)}")
+    if metric.endswith("xsimpp") and values.get("dev_negatives") == 0:
+        raise ValueError(f"{name}: xsimpp needs hard negatives; leave dev_negatives=0 out")
 
 
 def check_report_to(name: str, report_to: Any) -> None:
@@ -279,11 +286,15 @@ def _with_name(name: str, check, value: Any) -> None:
 
 def _parsed(path: Path, kinds: tuple, values: dict[str, Any]) -> tuple:
     """The dataclasses, which check their values themselves; transformers' errors on one line."""
+    declared = [(field, field.type) for kind in kinds for field in fields(kind)]
     try:
         return HfArgumentParser(kinds).parse_dict(values)
     except (ValueError, TypeError, KeyError, AttributeError, ImportError, RuntimeError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(text if isinstance(error, ValueError) else f"{path}: {text}") from None
+    finally:  # HfArgumentParser narrows `dict | str | None` to `str` in the fields, which the next recipe has too
+        for field, kind in declared:
+            field.type = kind
 
 
 class _Loader(yaml.SafeLoader):

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import upload_folder
-from transformers import set_seed
+from huggingface_hub import create_repo, upload_folder
+from transformers import TrainingArguments, set_seed
 
 from ...cards.model_card import checkpoint_card, model_card
 from ...data.tokenized import TokenizedParallel
@@ -66,6 +66,8 @@ def train_recipe(
         if before.get("data") and not changed_data:
             check_data(out, run | {"data": _data_of_finished(rows, data_args)}, before)
         logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
+        if args.push_to_hub and args.process_index == 0:
+            _push(args)  # the upload may be what failed; equal files are not uploaded again
         return _results(out)
     resume = checkpoint_to_resume(out, run, before, fresh)
     if model_args.model_name_or_path and model_args.shape:
@@ -106,7 +108,14 @@ def _train(trainer: CoreTrainer, resume: str | None, name: str) -> float:
         trainer._load_from_checkpoint(str(last))  # `train` would take one more step
         trainer.state.best_model_checkpoint = str(last)
     else:
+        if resume and not (Path(resume) / "scheduler.pt").is_file():
+            raise ValueError(
+                f"{resume} holds weights only (save_only_model), so {name} cannot be resumed; --fresh trains it again"
+            )
         trainer.train(resume_from_checkpoint=resume)
+        step, steps = trainer.state.global_step, trainer.state.max_steps
+        if trainer.control.should_training_stop and step < steps:  # SIGTERM with enable_jit_checkpoint
+            raise ValueError(f"{name} was stopped at step {step} of {steps}; the same command resumes it")
     return time.time() - start
 
 
@@ -139,16 +148,17 @@ def _save(
         write_record(out, run | {"results": counted | {"languages": codes}}, finished=True)
         (out / "README.md").write_text(checkpoint_card(out), encoding="utf-8")
         if args.push_to_hub:
-            _push(trainer)
+            trainer._finish_current_push()
+            _push(args)
     return results
 
 
-def _push(trainer: CoreTrainer) -> None:
+def _push(args: TrainingArguments) -> None:
     """Upload the folder as it is. `Trainer.push_to_hub` would first save the trained model over the finished one."""
-    trainer._finish_current_push()
-    args = trainer.args
+    name = args.hub_model_id or Path(args.output_dir).absolute().name
+    repo = create_repo(name, token=args.hub_token, private=args.hub_private_repo, exist_ok=True)
     upload_folder(
-        repo_id=trainer.hub_model_id,
+        repo_id=repo.repo_id,
         folder_path=args.output_dir,
         commit_message="End of training",
         ignore_patterns=["_*", "checkpoint-*"],

@@ -96,6 +96,7 @@ class SpectrumTrainer(CoreTrainer):
         embeddings: (``numbers -> (n, d)``,) of all sentences of the data, and BOE as the last row.
     """
 
+    metrics: tuple[str, ...] = ("nll",)
     train_dataset: TokenizedDocuments
 
     def __init__(

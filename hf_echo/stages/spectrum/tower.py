@@ -41,6 +41,8 @@ class TowerConfig(SpectrumStageConfig):
 class TowerTrainer(SpectrumTrainer):
     """The tower alone, causal; slot i predicts sentence i+1, BOE the first."""
 
+    metrics: tuple[str, ...] = ("next_sentence_error",)
+
     def freeze(self, model, args) -> None:
         model.requires_grad_(True)
 

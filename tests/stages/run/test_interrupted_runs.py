@@ -10,8 +10,9 @@ import pytest
 import torch
 from datasets import Dataset
 from safetensors.torch import load_file
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, TrainerCallback
 
+import hf_echo.stages.run.training as training
 from hf_echo.stages.run.dry_run import dry_run
 from hf_echo.stages.run.record import data_fingerprint
 from hf_echo.stages.run.training import train_recipe
@@ -289,8 +290,51 @@ def test_output_is_tried_before_data_are_read(recipe, place, monkeypatch):  # no
 
 
 def test_secrets_are_not_recorded(recipe, place):  # noqa: F811
-    train_recipe(recipe(hub_token="hf_secret", **QUICK | {"max_steps": 1}))
-    assert not any("hf_secret" in file.read_text(errors="ignore") for file in (place / "a").glob("*.json"))
+    train_recipe(recipe(hub_token="hf_secret", **QUICK | {"max_steps": 2}))
+    files = [file for file in (place / "a").rglob("*") if file.is_file()]
+    assert {"training_args.bin", "optimizer.pt"} <= {file.name for file in files}
+    assert not any(b"hf_secret" in file.read_bytes() for file in files)
+
+
+def test_checkpoints_without_optimizer_are_not_resumed(recipe, place, train_stopped):
+    path = recipe(**QUICK, save_only_model=True)
+    train_stopped(path, 5)
+    with pytest.raises(ValueError, match=r"checkpoint-4 holds weights only \(save_only_model\), .* --fresh trains it"):
+        train_recipe(path)
+    assert json.loads((place / "a" / "recipe.json").read_text())["finished"] is False
+
+
+def test_a_resumed_run_saves_and_logs_as_its_recipe_says(killed, place):
+    path, whole = killed()
+    train_recipe(path, {"save_steps": 1, "logging_steps": 1})
+    assert {"checkpoint-5", "checkpoint-6"} <= {folder.name for folder in (place / "killed").iterdir()}
+    state = json.loads((place / "killed" / "checkpoint-6" / "trainer_state.json").read_text())
+    assert [entry["step"] for entry in state["log_history"] if "loss" in entry][-2:] == [5, 6]
+    assert equal(weights(place / "killed"), whole)
+
+
+def test_a_run_that_a_signal_stopped_is_not_finished(recipe, place, monkeypatch):
+    """As with `enable_jit_checkpoint` and SIGTERM: the callback saves a checkpoint and training returns."""
+
+    class Stopped(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_save = control.should_training_stop = state.global_step == 3
+
+    whole, path = recipe("whole", **QUICK), recipe(**QUICK)
+    train_recipe(whole)
+    build = training.build_trainer
+
+    def stopped(*args, **kwargs):
+        trainer = build(*args, **kwargs)
+        trainer.add_callback(Stopped())
+        return trainer
+
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="a was stopped at step 3 of 6; the same"):
+        patch.setattr(training, "build_trainer", stopped)
+        train_recipe(path)
+    assert json.loads((place / "a" / "recipe.json").read_text())["finished"] is False
+    train_recipe(path)
+    assert equal(weights(place / "a"), weights(place / "whole"))
 
 
 def test_data_fingerprint(toy):

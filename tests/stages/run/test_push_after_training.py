@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from huggingface_hub import snapshot_download
 from hf_echo.stages.run.training import train_recipe
-train_recipe(Path(sys.argv[1]))
+for overrides in ({}, {"push_to_hub": True, "hub_model_id": "tester/run"})[int(sys.argv[3]):]:
+    train_recipe(Path(sys.argv[1]), overrides)
 snapshot_download("tester/run", local_dir=sys.argv[2])
 """
 
@@ -29,8 +30,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.parametrize("stage", ["seq2seq", "static"])
-def test_a_finished_run_is_pushed(recipe, place, tmp_path_factory, stage):
+@pytest.mark.parametrize(("stage", "afterwards"), [("seq2seq", False), ("static", False), ("seq2seq", True)])
+def test_a_finished_run_is_pushed(recipe, place, tmp_path_factory, stage, afterwards):
     """The repository holds the folder of the run: weights as they are saved, figures, card and record."""
     server = runpy.run_path(str(HUB_SERVER))["start"]()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
@@ -40,8 +41,8 @@ def test_a_finished_run_is_pushed(recipe, place, tmp_path_factory, stage):
         "HF_TOKEN": "x",
         "HF_HUB_DISABLE_XET": "1",
     }
-    path = recipe("a", stage, push_to_hub=True, hub_model_id="tester/run", use_cpu=True)
-    command = [sys.executable, "-c", TRAIN, str(path), str(place / "pulled")]
+    path = recipe("a", stage, use_cpu=True)
+    command = [sys.executable, "-c", TRAIN, str(path), str(place / "pulled"), str(int(not afterwards))]
     try:
         done = subprocess.run(command, env=kept | hub, capture_output=True, text=True)
     finally:

@@ -73,6 +73,17 @@ from ...toy import SHAPE
             {"metric_for_best_model": "xsimpp", "dev_negatives": 0},
             "metric_for_best_model: xsimpp needs hard negatives; leave dev_negatives=0 out",
         ),
+        ({"metric_for_best_model": "loss"}, "metric_for_best_model is 'loss'; it must be one of xsim, xsimpp$"),
+        ({"metric_for_best_model": None}, "metric_for_best_model is 'None'; it must be one of xsim, xsimpp$"),
+        ({"metric_for_best_model": "other_xsim"}, "metric_for_best_model is 'other_xsim'"),
+        (
+            {"stage": "spectrum_tower", "teacher": "t", "metric_for_best_model": "xsim"},
+            "be one of next_sentence_error$",
+        ),
+        ({"label_names": ["label"]}, "does not read label_names"),
+        ({"resume_from_checkpoint": "checkpoint-5"}, "does not read resume_from_checkpoint"),
+        ({"gradient_accumulation_steps": -1}, "gradient_accumulation_steps=-1 must be at least 1"),
+        ({"max_steps": 0}, "max_steps is 0; leave it out"),
         ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),
         ({"dev_data": {"a": 5}}, "dev_data.a is 5; it must be the path of a file"),
         ({"stage": "contrastive", "margin_space": "cosin"}, "margin_space is 'cosin'; it must be one of cosine, logit"),
@@ -135,6 +146,16 @@ def test_overrides_of_a_folder_reach_the_steps_that_read_them(recipe, place):
     assert read_recipe(paths[0], {"guide": None})[2].guide is None  # what changes nothing is not refused
 
 
+def test_a_recipe_is_read_again_with_the_same_fields(recipe):
+    """HfArgumentParser changes the types of fields, so a mapping was refused by the second reading in a process."""
+    path = recipe(lr_scheduler_type="cosine", lr_scheduler_kwargs={"num_cycles": 2}, report_to=None)
+    for _ in range(2):
+        args = read_recipe(path)[3]
+        assert args.lr_scheduler_kwargs == {"num_cycles": 2} and args.report_to == []
+    for metric in ("toy_xsimpp", "eval_xsim"):
+        assert read_recipe(recipe(metric_for_best_model=metric))[3].metric_for_best_model == metric
+
+
 # Evaluation and log
 
 
@@ -148,6 +169,7 @@ def test_overrides_of_a_folder_reach_the_steps_that_read_them(recipe, place):
         ({"eval_steps": 20, "save_steps": 50}, ("steps", 20, 50, False)),
         ({"eval_steps": 20, "save_steps": 40}, ("steps", 20, 40, True)),
         ({"save_strategy": "no"}, ("epoch", None, 500, False)),
+        ({"save_strategy": "best"}, ("steps", 100, 100, True)),
         ({"max_steps": -1, "num_train_epochs": 2}, ("epoch", None, 500, True)),
         ({"freeze": ["encoder."]}, ("steps", 100, 100, False)),
         ({"stage": "decoder"}, ("steps", 100, 100, False)),
