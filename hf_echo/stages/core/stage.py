@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .plan import Start, plan_echo
+
+if TYPE_CHECKING:
+    from .base import CoreTrainer
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Stage:
 
     name: str
     config: type
-    trainer: type
+    trainer: type[CoreTrainer]
     half_precision: bool = True
     learns: str = "model"
     embedded: Embedded | None = None
