@@ -10,13 +10,14 @@ Remote code names its classes by this file. Data, losses and training live elsew
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from transformers import Cache
+from transformers import Cache, GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput, can_return_tuple
 
@@ -67,7 +68,6 @@ class EchoForTranslation(EchoPreTrainedModel):
         config.decoder._attn_implementation = config._attn_implementation
         self.encoder = EchoEncoder(config)
         self.decoder = EchoDecoder(config.decoder)
-        self.generation_config = self.decoder.generation_config
         self.post_init()
 
     @property
@@ -92,7 +92,12 @@ class EchoForTranslation(EchoPreTrainedModel):
             refuse_without_config(cls, str(pretrained_model_name_or_path))
             config = EchoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
         if getattr(config, "decoder", None) is not None:
-            return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
+            loaded = super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
+            if pretrained_model_name_or_path is not None:
+                with suppress(OSError):  # earlier checkpoints have none
+                    found = GenerationConfig.from_pretrained(pretrained_model_name_or_path, **hub)
+                    (loaded[0] if isinstance(loaded, tuple) else loaded).generation_config = found
+            return loaded
         if (
             Path(pretrained_model_name_or_path).is_dir()
             and not (Path(pretrained_model_name_or_path) / DECODER_FOLDER).is_dir()
@@ -126,10 +131,39 @@ class EchoForTranslation(EchoPreTrainedModel):
             model = cls(config)
         model.encoder, model.decoder = encoder, decoder
         model.train(encoder.training)
-        model.generation_config = decoder.generation_config
         config.decoder = decoder.config
         model._dtype_was_chosen = encoder._dtype_was_chosen and decoder._dtype_was_chosen
         return model
+
+    @property
+    def generation_config(self) -> GenerationConfig:
+        """The decoder's, which `generate` reads."""
+        return self.decoder.generation_config
+
+    @generation_config.setter
+    def generation_config(self, value: GenerationConfig | None) -> None:
+        if value is not None and "decoder" in self._modules:  # transformers sets one before there is a decoder
+            self.decoder.generation_config = value
+
+    @classmethod
+    def can_generate(cls) -> bool:
+        return False  # by the loop of transformers: `generate` below calls the decoder's
+
+    # peft wraps these, and users of `generate` call the last.
+
+    def prepare_inputs_for_generation(self, *args, **kwargs):
+        return self.decoder.prepare_inputs_for_generation(*args, **kwargs)
+
+    def _prepare_encoder_decoder_kwargs_for_generation(self, *args, **kwargs):
+        return self.decoder._prepare_encoder_decoder_kwargs_for_generation(*args, **kwargs)
+
+    def compute_transition_scores(self, *args, **kwargs):
+        return self.decoder.compute_transition_scores(*args, **kwargs)
+
+    def save_pretrained(self, save_directory, *args, **kwargs) -> None:
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if kwargs.get("is_main_process", True):
+            self.generation_config.save_pretrained(save_directory)
 
     def get_encoder(self, *args, **kwargs):
         return self.encoder
@@ -218,22 +252,37 @@ class EchoForTranslation(EchoPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         *,
         sentence_embedding: torch.FloatTensor | None = None,
+        encoder_outputs: EchoEncoderOutput | None = None,
+        inputs: torch.LongTensor | None = None,
         **kwargs,
     ):
         """Generate as transformers does, from token ids (batch, seq) or from embeddings (batch, embedding_size) alone.
 
         Without `decoder_input_ids`, a decoder of one language writes that language.
 
+        Args:
+            encoder_outputs: of the encoder, if it has already run.
+            inputs: another name of `input_ids`.
+
         Raises:
-            ValueError: no `decoder_input_ids`, and the decoder writes several languages.
+            ValueError: nothing to read, `rerank_weight`, or no `decoder_input_ids` although the decoder writes several
+                languages.
         """
+        if "rerank_weight" in kwargs:
+            raise ValueError("generate does not rerank: use pipeline('sonar-translation') with rerank_weight")
+        input_ids = inputs if input_ids is None else input_ids
+        if encoder_outputs is not None and self.bottleneck:
+            sentence_embedding = encoder_outputs.sentence_embedding
+        states = encoder_outputs.last_hidden_state if encoder_outputs is not None else None
+        rows = next((len(given) for given in (sentence_embedding, states, input_ids) if given is not None), None)
+        if rows is None:
+            raise ValueError("generate needs input_ids, sentence_embedding or encoder_outputs")
         if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
-            rows = next(len(x) for x in (sentence_embedding, input_ids, kwargs.get("inputs")) if x is not None)
             prompt = torch.tensor(self.default_prompt_ids(), device=self.device)
             kwargs["decoder_input_ids"] = prompt.expand(rows, -1)
         if sentence_embedding is not None:
             return self.decoder.generate(sentence_embedding=sentence_embedding, **kwargs)
-        encoded = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
+        encoded = encoder_outputs or self.encoder(input_ids=input_ids, attention_mask=attention_mask)
         if self.bottleneck:
             return self.decoder.generate(sentence_embedding=encoded.sentence_embedding, **kwargs)
         memory = BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
@@ -266,6 +315,12 @@ class EchoForTranslation(EchoPreTrainedModel):
     def _with_prompt(self, labels: torch.LongTensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(batch, target) target tokens -> (decoder input with the prompt, labels shifted against it)."""
         prompt = labels.new_tensor(self.default_prompt_ids()).expand(len(labels), -1)
+        cls_token_id = self.config.cls_token_id
+        if cls_token_id is not None and (labels[:, 0] == cls_token_id).any():  # of tokenizer(..., text_target=...)
+            raise ValueError(
+                "the labels begin with the encoder's prompt: tokenize targets with add_special_tokens=False and append "
+                "tokenizer.eos_token_id"
+            )
         inputs = torch.cat([prompt, labels[:, :-1].clamp(min=0)], dim=1)
         ignored = torch.full_like(prompt[:, :-1], -100)
         return inputs, torch.cat([ignored, labels], dim=1)

@@ -31,6 +31,7 @@ class EchoPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
     _supports_attention_backend = True
 
+    accepts_loss_kwargs = False  # losses are means over a batch: the Trainer divides by its accumulation steps
     _dtype_was_chosen = False
 
     @classmethod
@@ -86,6 +87,15 @@ class EchoPreTrainedModel(PreTrainedModel):
             self.float()
             self.config.dtype = torch.float32
         return super().train(mode)
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        """A Trainer that resumes loads weights, then the optimizer's states in their dtype, then calls `train()`."""
+        if self._dtype_was_chosen and any(
+            weight.dtype == torch.float32 for name, weight in state_dict.items() if name.startswith(prefix)
+        ):
+            self.float()
+            self.config.dtype = torch.float32
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _init_weights(self, module):
         super()._init_weights(module)

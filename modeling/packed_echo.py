@@ -63,6 +63,7 @@ def can_pack(encoder) -> bool:
     return (
         not encoder.training
         and len(encoder.layers) > 0
+        and type(encoder.embed_tokens) is nn.Embedding
         and type(embeddings) is nn.Parameter
         and embeddings.device.type == "cpu"
         and embeddings.dtype in (torch.float32, torch.bfloat16)
@@ -83,6 +84,8 @@ def _is_plain(layer) -> bool:
     if type(layer) is not LlamaDecoderLayer:
         return False
     attention, mlp = layer.self_attn, layer.mlp
+    if any(type(norm) is not LlamaRMSNorm for norm in (layer.input_layernorm, layer.post_attention_layernorm)):
+        return False
     linears = (
         attention.q_proj,
         attention.k_proj,

@@ -106,7 +106,8 @@ class SonarTranslationPipeline(Pipeline):
             kwargs["src_lang"] = src_lang
         if isinstance(inputs, (list, tuple)) and not len(inputs):
             return []
-        return super().__call__([inputs] if isinstance(inputs, (str, dict, bytes)) else inputs, **kwargs)
+        inputs = [inputs] if isinstance(inputs, (str, dict, bytes)) else inputs
+        return super().__call__(list(inputs) if isinstance(inputs, tuple) else inputs, **kwargs)
 
     def preprocess(self, inputs, src_lang=None, on_long=None):
         if isinstance(inputs, dict) and "embedding" in inputs:
@@ -116,6 +117,7 @@ class SonarTranslationPipeline(Pipeline):
         text, lang = (inputs["text"], inputs.get("lang", src_lang)) if isinstance(inputs, dict) else (inputs, src_lang)
         if not isinstance(text, str):
             raise ValueError(f"sonar-translation takes texts or embeddings, not {type(text).__name__}")
+        is_blank = torch.tensor([not text.strip()])
         on_long = on_long or self.tokenizer.on_long
         if on_long == "split" and not self.model.bottleneck:
             raise ValueError("a stage-1 checkpoint reads tokens and cannot join pieces: use on_long='warn' or 'error'")
@@ -123,11 +125,20 @@ class SonarTranslationPipeline(Pipeline):
         if on_long == "split":  # average the pieces here, so that a batch has one row per text
             with torch.inference_mode():
                 embedding = self.model.encoder(**encoded.to(self.device)).sentence_embedding
-            return {"sentence_embedding": embedding.cpu()}
-        return dict(encoded)
+            return {"sentence_embedding": embedding.cpu(), "is_blank": is_blank}
+        return {**encoded, "is_blank": is_blank}
 
     def _forward(self, inputs, tgt_lang="eng_Latn", generate_kwargs=None):
-        options = {"max_new_tokens": 128} | (generate_kwargs or {})
+        is_blank = inputs.pop("is_blank", None)
+        ids = self._translate(inputs, tgt_lang, generate_kwargs)
+        if is_blank is not None:  # the decoder would invent a sentence
+            ids = [[] if blank else row for blank, row in zip(is_blank.tolist(), ids, strict=True)]
+        return {"ids": ids}
+
+    def _translate(self, inputs, tgt_lang, generate_kwargs) -> list[list[int]]:
+        options = dict(generate_kwargs or {})
+        if not {"max_new_tokens", "max_length", "generation_config"} & set(options):
+            options["max_new_tokens"] = 128
         prompt = self.tokenizer.decoder_prompt_ids(tgt_lang)
         check_target_lang(self.model.decoder, tgt_lang)
         bottleneck = self.model.bottleneck
@@ -141,7 +152,7 @@ class SonarTranslationPipeline(Pipeline):
         if embedding is not None:
             inputs = {"sentence_embedding": check_finite(embedding)}
             if set(options) <= OUR_OPTIONS and is_echo_decoder(self.model.decoder):
-                return {"ids": decode_embeddings(self.model, self.tokenizer, **inputs, target_lang=tgt_lang, **options)}
+                return decode_embeddings(self.model, self.tokenizer, **inputs, target_lang=tgt_lang, **options)
         if "rerank_weight" in options:
             raise ValueError(
                 "rerank_weight belongs to an Echo decoder of sentence embeddings, and goes with num_beams and "
@@ -152,7 +163,7 @@ class SonarTranslationPipeline(Pipeline):
         ids = self.model.generate(
             **inputs, decoder_input_ids=torch.tensor([prompt] * rows, device=self.device), **options
         )
-        return {"ids": [row[len(prompt) :].tolist() for row in ids]}
+        return [row[len(prompt) :].tolist() for row in ids]
 
     def postprocess(self, outputs):
         ids = outputs["ids"]

@@ -51,7 +51,14 @@ def write_sentence_transformer_files(
         },
     }
     for name, content in files.items():
+        # SentenceTransformer.save writes its settings (prompts, default prompt, similarity) before its modules.
+        if name == "config_sentence_transformers.json" and _is_of_sentence_transformers(folder / name):
+            continue
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _is_of_sentence_transformers(file: Path) -> bool:
+    return file.is_file() and "__version__" in json.loads(file.read_text(encoding="utf-8"))
 
 
 def write_remote_code(folder: str | Path, *, speech: bool = False) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from pathlib import Path
@@ -25,6 +26,11 @@ logger = logging.getLogger(__name__)
 
 CLS, SEP, BOS, EOS, PAD = "<CLS>", "<SEP>", "<s>", "</s>", "<pad>"
 ON_LONG = ("warn", "error", "split")
+
+# transformers loads remote code without making it an attribute of its package. dill (`Dataset.map(num_proc=2)`) would
+# then copy the classes by value, and with them the lock below, as one that nobody can acquire.
+if __name__.startswith("transformers_modules."):
+    setattr(sys.modules[__package__], __name__.rpartition(".")[2], sys.modules[__name__])
 
 _backend_lock = RLock()
 
@@ -120,6 +126,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if not add_special_tokens or text_pair is not None or is_split_into_words:
             if on_long is not None:
                 raise ValueError("on_long is for plain texts with special tokens, not for pairs or split words")
+            if lang is not None and add_special_tokens:
+                raise ValueError("lang is for plain texts, not for pairs or split words")
             return super()._encode_plus(
                 text,
                 text_pair,

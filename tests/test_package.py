@@ -11,7 +11,7 @@ import tarfile
 import textwrap
 import zipfile
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -279,6 +279,10 @@ def test_sdist_holds_real_files_and_builds_the_same_wheel(built, tmp_path):
 
 
 DISTRIBUTIONS = packages_distributions()
+if sys.version_info < (3, 11):  # there it reads top_level.txt only, which many wheels do not have
+    for package in distributions():
+        for file in package.files or ():
+            DISTRIBUTIONS.setdefault(file.parts[0].removesuffix(".py"), [package.metadata["Name"]])
 # Distributions of import names whose package need not be installed here, and what the code loads by name.
 NOT_INSTALLED = {"comet": "unbabel-comet", "ray": "ray", "umap": "umap-learn", "tomli": "tomli"}
 # Modules of the `evaluate` library (extra metrics), which copies and loads them, and the app of the Space:

@@ -62,6 +62,8 @@ def translate(
 ) -> list[str]:
     """Translate texts, or embeddings (n, embedding_size) from any encoder of the space; keeps the order.
 
+    The translation of an empty text, or of white space, is "".
+
     With a bottleneck, `decode_embeddings` of `modeling/reranking_echo.py` runs: without reranking it gives the same
     tokens as `generate`.
 
@@ -123,7 +125,8 @@ def translate(
     texts = [""] * len(inputs)
     for rows, found in zip(batches, tqdm(results, "Translating", len(batches), disable=not progress), strict=True):
         for row, text in zip(rows, found, strict=True):
-            texts[row] = text
+            if isinstance(inputs, np.ndarray) or inputs[row].strip():
+                texts[row] = text
     return texts
 
 
@@ -162,5 +165,6 @@ def _translate_tokens(
         memory = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
         ids = _generate(model, prompt, num_beams, max_new_tokens, **memory)
         for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
-            out[row] = text.strip()
+            if texts[row].strip():
+                out[row] = text.strip()
     return out

@@ -197,6 +197,7 @@ OTHERS = {
     "float64": lambda e: e.double(),
     "adapter": adapt,
     "bias": lambda e: setattr(e.layers[2].mlp.up_proj, "bias", nn.Parameter(torch.ones(64))),
+    "token embeddings": lambda e: setattr(e, "embed_tokens", type("Scaled", (nn.Embedding,), {})(360, 32)),
     "hook": lambda e: e.layers[1].register_forward_hook(lambda *_: None),
     "offload": lambda e: setattr(e.layers[1], "forward", e.layers[1].forward),
     "causal": lambda e: setattr(e.config, "is_causal", True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -40,15 +41,16 @@ def texts_of(rows):
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])
-def test_all_forms(toy_folders, want, kind):
+def test_all_forms(toy_folders, toy_trained, toy_tokenizer, want, kind):
     have, french = translate_all(str(toy_folders[kind])), want("fra_Latn")
+    vectors = encode(toy_trained, toy_tokenizer, TEXTS, LANGUAGES)
     assert have == {
         "one": french[:1],
         "list": french,
         "mixed": want(LANGUAGES),
         "beams": want("fra_Latn", num_beams=2, max_new_tokens=15),
         "small batches": want(LANGUAGES),
-        "embeddings": want(LANGUAGES),
+        "embeddings": translate(toy_trained, toy_tokenizer, vectors),
         "generator": french,
         "to French": want(LANGUAGES, "fra_Latn", max_new_tokens=7),
     }
@@ -79,7 +81,7 @@ def test_many_rows_keep_their_order(pipe, toy, toy_trained, toy_tokenizer):
         assert texts_of(pipe(sentences, src_lang=langs, batch_size=batch_size)) == expected
     vectors = encode(toy_trained, toy_tokenizer, sentences, langs)
     for rows in (vectors, torch.from_numpy(vectors), vectors.astype(np.float64)):
-        assert texts_of(pipe(rows, batch_size=9)) == expected
+        assert texts_of(pipe(rows, batch_size=9)) == translate(toy_trained, toy_tokenizer, vectors)
     assert texts_of(pipe(vectors[3])) == expected[3:4]
     dicts = [{"text": text, "lang": lang} for text, lang in zip(sentences, langs, strict=True)]
     assert texts_of(list(pipe(row for row in dicts))) == expected
@@ -108,6 +110,25 @@ def test_sampling_goes_through_generate(pipe):
     assert len(found) > 1
 
 
+def test_lengths_of_generate(pipe, toy_tokenizer):
+    """`max_length` counts the prompt; a generation config replaces the model's."""
+    prompt = len(toy_tokenizer.decoder_prompt_ids("eng_Latn"))
+    want = texts_of(pipe(TEXTS, src_lang=LANGUAGES, max_new_tokens=3))
+    assert want != texts_of(pipe(TEXTS, src_lang=LANGUAGES))
+    assert texts_of(pipe(tuple(TEXTS), src_lang=LANGUAGES, max_length=prompt + 3)) == want
+    config = copy.deepcopy(pipe.model.generation_config)
+    config.max_new_tokens = 3
+    assert texts_of(pipe(TEXTS, src_lang=LANGUAGES, generation_config=config)) == want
+
+
+def test_nothing_is_translated_as_nothing(pipe, toy_trained, toy_tokenizer):
+    texts = ["", TEXTS[0], "  \n"]
+    have = texts_of(pipe(texts, src_lang="fra_Latn"))
+    assert have == ["", texts_of(pipe(TEXTS[0], src_lang="fra_Latn"))[0], ""]
+    assert translate(toy_trained, toy_tokenizer, texts, "fra_Latn") == have
+    assert texts_of(pipe("")) == [""]
+
+
 def test_stage_one(toy, toy_tokenizer):
     model = toy.make_model(toy_tokenizer).eval()
     model.bottleneck = False
@@ -116,6 +137,7 @@ def test_stage_one(toy, toy_tokenizer):
     for batch_size in (1, 3):
         have = texts_of(pipe(TEXTS, src_lang=LANGUAGES, batch_size=batch_size, **options))
         assert have == translate(model, toy_tokenizer, TEXTS, LANGUAGES, **options)
+    assert translate(model, toy_tokenizer, [" ", *TEXTS], [None, *LANGUAGES], **options) == ["", *have]
     with pytest.raises(ValueError, match="its decoder reads tokens, not sentence embeddings"):
         pipe(np.ones((2, 32), np.float32))
 

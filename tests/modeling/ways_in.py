@@ -59,7 +59,8 @@ def open_all(name: str, *, save_to: str | None = None, decoder: bool = True, **o
         found = translate(TEXTS, src_lang=LANGUAGES, tgt_lang="eng_Latn", num_beams=2, max_new_tokens=6)
         texts = tokenizer.batch_decode(results["translation"][:, prompt.shape[1] :], skip_special_tokens=True)
         found = [row["translation_text"].strip() for row in found]
-        results["pipeline"] = torch.tensor([a == b.strip() for a, b in zip(found, texts, strict=True)])
+        texts = [found.strip() if text else "" for text, found in zip(TEXTS, texts, strict=True)]
+        results["pipeline"] = torch.tensor([a == b for a, b in zip(found, texts, strict=True)])
     if save_to is not None:
         sentences.save(save_to)
     return results

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -99,10 +99,9 @@ class Asking:
 
 def asks(command: Callable) -> Callable:
     """Decorator: add the options of `Asking` to a command, which receives them as the argument ``asking``."""
-    hints, own = get_type_hints(command, include_extras=True), inspect.signature(command).parameters
-    shared = get_type_hints(Asking, include_extras=True)
-    parameters = [p.replace(annotation=hints[p.name]) for p in own.values() if p.name != "asking"]
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
+    # Not `typing.get_type_hints`: in Python 3.10 it hides the help of an option whose default is None.
+    own, shared = inspect.signature(command, eval_str=True).parameters, inspect.get_annotations(Asking, eval_str=True)
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in own.values() if p.name != "asking"]
     for field in fields(Asking):
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         parameters.append(

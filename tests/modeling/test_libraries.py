@@ -1,0 +1,209 @@
+"""Echo models in the hands of other libraries: Trainer, peft, datasets, sentence-transformers, `generate`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import nn
+from transformers import GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+from hf_echo.inference import translate
+from hf_echo.modeling import EchoEncoder, EchoForTranslation, packed_echo
+from hf_echo.modeling.generation_echo import greedy_decode
+
+from .conftest import LANGUAGES, TEXTS
+
+# Trainer
+
+
+@pytest.fixture
+def train(make_model, tokenizer, tmp_path):
+    """train(rows of a batch, batches of a step) -> log of one step of Seq2SeqTrainer on four pairs."""
+    ids = tokenizer.decoder_prompt_ids("eng_Latn") + tokenizer("one red cat", add_special_tokens=False)["input_ids"]
+    rows = [
+        {
+            "input_ids": tokenizer(text, lang=lang, padding="max_length", max_length=128)["input_ids"],
+            "attention_mask": tokenizer(text, lang=lang, padding="max_length", max_length=128)["attention_mask"],
+            "decoder_input_ids": ids,
+            "labels": [*ids[1:], tokenizer.eos_token_id],
+        }
+        for text, lang in list(zip(TEXTS, LANGUAGES, strict=True))[:4]
+    ]
+
+    def run(rows_of_a_batch: int, batches: int) -> dict[str, float]:
+        args = Seq2SeqTrainingArguments(
+            output_dir=str(tmp_path),
+            per_device_train_batch_size=rows_of_a_batch,
+            gradient_accumulation_steps=batches,
+            max_steps=1,
+            logging_steps=1,
+            use_cpu=True,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+        )
+        trainer = Seq2SeqTrainer(make_model(), args, train_dataset=rows)
+        trainer.train()
+        return trainer.state.log_history[0]
+
+    return run
+
+
+def test_accumulated_batches_have_the_loss_of_one(train):
+    """All targets have the same length, so that the mean of means is the mean."""
+    whole, parts = train(4, 1), train(1, 4)
+    for name in ("loss", "grad_norm"):
+        assert parts[name] == pytest.approx(whole[name], rel=1e-3)
+
+
+def test_weights_of_a_training_in_float32_are_loaded_as_such(make_model, tmp_path):
+    """A Trainer that resumes loads the weights before the optimizer, whose states take their dtype."""
+    model = make_model()
+    model.encoder.save_pretrained(tmp_path)
+    again = EchoEncoder.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    again.load_state_dict(model.encoder.state_dict())
+    assert again.dtype == torch.bfloat16  # as it was asked for
+    again._dtype_was_chosen = True
+    again.load_state_dict(model.encoder.state_dict())
+    assert again.dtype == torch.float32
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), model.encoder.parameters(), strict=True))
+
+
+def test_targets_with_the_prompt_of_the_encoder_are_refused(make_model, tokenizer, batch):
+    model = make_model({"languages": ["eng_Latn"]})
+    model._default_prompt = tokenizer.decoder_prompt_ids("eng_Latn")
+    both = tokenizer(TEXTS, text_target=TEXTS, padding=True, return_tensors="pt")
+    with pytest.raises(ValueError, match="labels begin with the encoder's prompt: .* add_special_tokens=False"):
+        model(**both)
+    ids = tokenizer(TEXTS, add_special_tokens=False, padding=True, return_tensors="pt")["input_ids"]
+    assert model(**batch, labels=ids).loss > 0
+
+
+# generate
+
+
+def test_generation_config_is_saved_and_obeyed(make_model, tokenizer, tmp_path):
+    model = make_model()
+    vectors, prompt = torch.randn(3, 24), torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * 3)
+    assert model.generation_config is model.decoder.generation_config
+    model.generation_config.no_repeat_ngram_size, model.generation_config.num_beams = 3, 2
+    model.save_pretrained(tmp_path / "a")
+    again = EchoForTranslation.from_pretrained(tmp_path / "a")
+    assert (again.generation_config.no_repeat_ngram_size, again.decoder.generation_config.num_beams) == (3, 2)
+    want = model.generate(sentence_embedding=vectors, decoder_input_ids=prompt, max_new_tokens=9)
+    assert torch.equal(again.generate(sentence_embedding=vectors, decoder_input_ids=prompt, max_new_tokens=9), want)
+    (tmp_path / "a" / "generation_config.json").unlink()
+    assert EchoForTranslation.from_pretrained(tmp_path / "a").generation_config.num_beams in (None, 1)
+    start = model.config.decoder.bos_token_id
+    model.generation_config = GenerationConfig(max_new_tokens=2, decoder_start_token_id=start, pad_token_id=0)
+    assert model.generate(sentence_embedding=vectors, decoder_input_ids=prompt).shape[1] == prompt.shape[1] + 2
+
+
+def test_what_generate_reads(model, make_model, tokenizer, batch):
+    prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
+    options = dict(decoder_input_ids=prompt, max_new_tokens=5, do_sample=False)
+    for one in (model, make_model({"bottleneck": False})):
+        want = one.generate(**batch, **options)
+        encoded, mask = one.encoder(**batch), batch["attention_mask"]
+        assert torch.equal(one.generate(inputs=batch["input_ids"], attention_mask=mask, **options), want)
+        assert torch.equal(one.generate(encoder_outputs=encoded, attention_mask=mask, **options), want)
+    with pytest.raises(ValueError, match="generate needs input_ids, sentence_embedding or encoder_outputs"):
+        model.generate(**options)
+    with pytest.raises(ValueError, match="generate does not rerank"):
+        model.generate(**batch, **options, rerank_weight=1.0)
+
+
+# peft
+
+
+@pytest.fixture
+def few_tokens(monkeypatch):
+    monkeypatch.setattr(packed_echo, "MIN_TOKENS", 1)
+
+
+@pytest.mark.parametrize("kind", ["token embeddings", "norms"])
+def test_adapters_that_the_packed_path_does_not_know(model, batch, few_tokens, kind):
+    from peft import LNTuningConfig, LoraConfig, get_peft_model
+
+    if kind == "norms":
+        config = LNTuningConfig(target_modules=["input_layernorm", "post_attention_layernorm"])
+    else:
+        config = LoraConfig(r=4, target_modules=["embed_tokens"])
+    adapted = get_peft_model(model.encoder, config).eval()
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight.add_(torch.randn_like(weight) * 0.3)
+        have = adapted(**batch).sentence_embedding
+    want = adapted(**batch).sentence_embedding.detach()  # with gradients nothing is packed
+    torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5)
+    assert not isinstance(model.encoder.layers[0].input_layernorm, LlamaRMSNorm) or kind == "token embeddings"
+
+
+def test_lora_of_the_whole_model(make_model, tokenizer, batch):
+    from peft import LoraConfig, get_peft_model
+
+    model = make_model()
+    adapted = get_peft_model(model, LoraConfig(r=4, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj", "v_proj"]))
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                weight.normal_()
+    prompt = tokenizer.decoder_prompt_ids("eng_Latn")
+    options = dict(decoder_input_ids=torch.tensor([prompt] * len(TEXTS)), max_new_tokens=6, do_sample=False)
+    ids = adapted.generate(**batch, **options)
+    merged = adapted.merge_and_unload()
+    assert torch.equal(ids, merged.generate(**batch, **options))
+    assert not torch.equal(ids, make_model().generate(**batch, **options))
+    assert isinstance(merged.decoder.lm_head, nn.Linear)
+    with torch.no_grad():
+        vectors = merged.encoder(**batch).sentence_embedding
+    rows = greedy_decode(merged.decoder, vectors, prompt, max_new_tokens=6)
+    assert [row[: len(found)] for row, found in zip(ids[:, len(prompt) :].tolist(), rows, strict=True)] == rows
+    assert translate(merged, tokenizer, TEXTS, LANGUAGES, "eng_Latn", num_beams=1, max_new_tokens=6)
+
+
+# sentence-transformers
+
+
+def test_settings_of_a_sentence_transformer_are_saved(make_model, tokenizer, tmp_path):
+    make_model().encoder.save_pretrained(tmp_path / "a")
+    tokenizer.save_pretrained(tmp_path / "a")
+    options = dict(truncate_dim=8, default_prompt_name="query", similarity_fn_name="dot")
+    model = SentenceTransformer(str(tmp_path / "a"), prompts={"query": "French:\x1f"}, device="cpu", **options)
+    model.save(str(tmp_path / "b"))
+    again = SentenceTransformer(str(tmp_path / "b"), device="cpu")
+    for name in ("truncate_dim", "default_prompt_name", "similarity_fn_name"):
+        assert getattr(again, name) == getattr(model, name) == options[name]
+    assert again.prompts["query"] == "French:\x1f"
+    assert (again.encode(TEXTS) == model.encode(TEXTS)).all()
+
+
+# datasets
+
+MAP = """
+import sys
+from datasets import Dataset
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
+assert type(tokenizer).__module__.startswith("transformers_modules.")
+rows = Dataset.from_dict({"text": ["a cat", "a dog"] * 4})
+rows = rows.map(tokenizer, input_columns="text", batched=True, num_proc=2)
+assert rows["input_ids"][:] == tokenizer(rows["text"][:])["input_ids"]
+"""
+
+
+def test_tokenizer_of_remote_code_in_the_processes_of_a_map(make_model, tokenizer, tmp_path):
+    """Its lock must not be copied into the processes: nobody could acquire the copy."""
+    make_model().encoder.save_pretrained(tmp_path / "a")
+    tokenizer.save_pretrained(tmp_path / "a")
+    command = [sys.executable, "-c", "import sys; sys.modules['hf_echo'] = None\n" + MAP, str(tmp_path / "a")]
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-2000:]
