@@ -315,7 +315,7 @@ def undeclared(folder: Path, core: set[str], extras: set[str], own: set[str]) ->
         optional = optional_imports(ast.parse(path.read_text(encoding="utf-8")))
         for level, name, line in sorted(imports_of(path), key=lambda found: found[2]):
             top = name.split(".")[0]
-            if level or top in sys.stdlib_module_names or top in own:
+            if level or top in {*sys.stdlib_module_names, "tomllib"} or top in own:
                 continue
             may = line in optional or any(map(inside.is_relative_to, LOADED_BY_OTHERS))
             if distribution(top) not in (core | extras if may else core):
