@@ -57,7 +57,7 @@ OUTPUTS = ("out", "report", "json", "markdown", "plot")
 
 
 # `on_bad_row='skip'` or `lang=` in an error message: an argument of Python, as the functions of the package name it.
-ARGUMENT = re.compile(r"\b([a-z_]+)=('[^']*'|\w+)?")
+ARGUMENT = re.compile(r"\b([a-z_]+)=('[^']*'|-?\w+)?")
 
 
 class Command(TyperCommand):

@@ -62,10 +62,13 @@ def evaluate_xsim(
     from ..data import load_nway
     from ..evaluation.groups import GROUPS
     from ..inference.any_encoder import any_encoder
+    from ..languages import find_language
     from ..search.margin import checked_margin
 
     if checked_margin(margin) == "cosine":
         refuse_given(context, ("k",), "needs --margin ratio or distance")
+    if hard_negatives and target_lang not in (None, "eng_Latn") and find_language(target_lang) != "eng_Latn":
+        raise ValueError(f"--hard-negatives are made by rules for English, not for {target_lang}: leave it out")
     _refuse_other_way(context, data)
     if data is not None and source is None and target is None:
         groups = group or []

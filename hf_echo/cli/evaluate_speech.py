@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import DEFAULT_MODEL, Json, example, named_model, packaged_model, print_report
+from .common import DEFAULT_MODEL, Json, example, named_model, packaged_model, print_report, refuse_given
 
 
 def add_to(commands: typer.Typer) -> None:
@@ -17,6 +17,7 @@ def add_to(commands: typer.Typer) -> None:
 
 
 def speech(
+    context: typer.Context,
     speech_model: Annotated[str, typer.Option("--model", "-m", help="Speech encoder: folder or Hub name.")],
     data: Annotated[
         str, typer.Option(help="Speech: a table, Common Voice, FLEURS, Parquet with audio, or a Hub dataset.")
@@ -60,7 +61,8 @@ def speech(
     from ..languages import find_language
     from ..search.margin import checked_margin
 
-    checked_margin(margin)
+    if checked_margin(margin) == "cosine":
+        refuse_given(context, ("k",), "needs --margin ratio or distance")
     rate = open_extractor(speech_model).sampling_rate  # before weights are loaded, so that bad data are named early
     rows = load_speech(data, lang=lang, split=split, on_bad_row=on_bad_row, limit=limit)
     skipped = 0

@@ -65,6 +65,10 @@ def mine(
 
     if not audio:
         refuse_given(context, ("text_model",), "needs --audio; the encoder of two text files is --model")
+    else:
+        refuse_given(context, ("source_lang",), "is for texts; leave it out with --audio")
+    if audio_target:
+        refuse_given(context, ("target_lang", "text_model"), "is for texts; leave it out with --audio-target")
     if audio_target and not audio:
         raise ValueError("--audio-target needs --audio: for text and speech, give the list of audio files as SOURCE")
     for path in (source, target):

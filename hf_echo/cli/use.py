@@ -10,7 +10,7 @@ import typer
 
 from ..utils.executors import executor_named
 from ..utils.text import read_lines
-from .common import AnyModel, Audio, Dtype, Executor, OnLong, Resume, Translator, example
+from .common import AnyModel, Audio, Dtype, Executor, OnLong, Resume, Translator, example, refuse_given
 
 commands = typer.Typer()
 
@@ -24,6 +24,7 @@ def check_reads_text(model: str) -> None:
 
 @commands.command(**example("hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy"))
 def encode(
+    context: typer.Context,
     source: Annotated[
         Path, typer.Argument(help="Texts, one per line; - is standard input. With --audio: audio, or a TSV of paths.")
     ],
@@ -52,6 +53,7 @@ def encode(
     if audio:
         from .speech import encode_audio
 
+        refuse_given(context, ("lang", "max_tokens", "resume"), "is for texts; leave it out with --audio")
         if executor != "local":
             raise ValueError("--audio runs on this machine only: leave --executor out")
         files, vectors = encode_audio(source, model, dtype=dtype, normalize=normalize, on_long=on_long)
@@ -73,6 +75,7 @@ def encode(
 
 @commands.command(**example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn"))
 def translate(
+    context: typer.Context,
     model: Translator,
     target: Annotated[str, typer.Option("--to", help="Language of the translations.")] = "eng_Latn",
     source_lang: Annotated[
@@ -104,7 +107,9 @@ def translate(
 
     if decoder is not None and not audio:
         raise ValueError("--decoder belongs to --audio: a text model has its own decoder")
-    if not audio:
+    if audio:
+        refuse_given(context, ("source_lang",), "is for texts; leave it out with --audio")
+    else:
         check_reads_text(model)
     inputs: Any = None if audio else read_lines(source)
     translator, tokenizer = inference.load_translator(decoder or model, dtype=dtype)

@@ -156,6 +156,7 @@ def extend(
     from ..vocabulary.extend import extend_tokenizer
     from ..vocabulary.loading import load_tokenizer
 
+    _refuse_model(out)
     if (merges is None) == (vocab_size is None):
         raise ValueError("give either --merges or --vocab-size")
     old = load_tokenizer(tokenizer)
@@ -185,6 +186,7 @@ def train(
     """Train a byte-level BPE tokenizer from scratch (as the omnilingual tokenizer of OS 4.1)."""
     from ..vocabulary.train import train_from_counts
 
+    _refuse_model(out)
     pattern, words = balanced_counts(counts, pattern, top_languages, max_upsampling, language_weight, min_count)
     new = train_from_counts(words, vocab_size, n_reserved=reserved, pattern=pattern, max_length=max_length)
     new.save_pretrained(out)
@@ -269,3 +271,9 @@ def report(
 def write(path: Path, text: str) -> None:
     with write_whole(path) as unfinished:
         unfinished.write_text(text + "\n", encoding="utf-8")
+
+
+def _refuse_model(out: Path) -> None:
+    """Raises ValueError for the folder of a model, whose embeddings belong to its own tokenizer."""
+    if (out / "config.json").exists() or (out / "modules.json").exists():
+        raise ValueError(f"{out} holds a model: name another folder, and give the model the tokenizer with swap")

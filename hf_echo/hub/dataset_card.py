@@ -22,7 +22,7 @@ from ..cards.stamp import MARK, NEW, stamp
 from ..cards.template import render
 from ..utils.files import read_json, read_text, write_whole
 from .language_groups import group_by_language, shared_groups
-from .push import push
+from .push import push, tag_of
 from .upload_checks import card_data
 
 logger = logging.getLogger(__name__)
@@ -54,8 +54,9 @@ def write_card(
 
     Raises:
         FileNotFoundError: the folder has no data/*.parquet.
-        ValueError: the files differ in their columns, or rows are bad.
+        ValueError: the files differ in their columns, rows are bad, or the version is not a version.
     """
+    tag_of(version)  # raises, before the files are read
     folder = Path(folder)
     files = sorted(folder.glob("data/**/*.parquet"))
     if not files:

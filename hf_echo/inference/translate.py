@@ -90,6 +90,8 @@ def translate(
     if rerank_weight and not ours:
         raise ValueError("rerank_weight needs an Echo decoder of sentence embeddings")
     beams = num_beams if num_beams is not None else defaults.num_beams or 1
+    if rerank_weight and beams == 1:
+        raise ValueError("rerank_weight= chooses among beams, and num_beams=1 gives one: give more beams")
     batch_size = max(1, batch_size // beams)
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()

@@ -11,6 +11,7 @@ Input: embeddings; output: row numbers and scores. This module does not read the
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,7 +74,7 @@ def mine(
     Raises:
         ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
     """
-    check_options(k=k, margin=margin, retrieval=retrieval, block=block)
+    check_options(k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold)
     margin = checked_margin(margin)
     x, y = Blocks(x, block, "x"), Blocks(y, block, "y")
     if x.width != y.width:
@@ -101,18 +102,21 @@ def check_options(
     retrieval: str = "max",
     block: int = BLOCK,
     index: str | None = None,
+    threshold: float | None = None,
     **others: Any,
 ) -> None:
     """Check the options of `mine` without embeddings.
 
     Raises:
-        ValueError: unknown margin, retrieval or index, k < 1, block < 1.
+        ValueError: unknown margin, retrieval or index, k < 1, block < 1, a threshold that is not a number.
     """
     checked_margin(margin)
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval is {retrieval!r}; it must be one of {', '.join(RETRIEVALS)}")
     if k < 1 or block < 1:
         raise ValueError(f"k is {k} and block {block}; both must be at least 1")
+    if threshold is not None and math.isnan(threshold):
+        raise ValueError("threshold is nan; give a number, or none")
     if index is not None:
         check_index(index)
 

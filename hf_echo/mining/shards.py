@@ -92,6 +92,8 @@ def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, mod
     """
     note = folder / ABOUT
     there = read_json(note) if note.exists() else None
+    if there is None and folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"{folder} holds other files than embeddings of hf-echo mine: name another folder with --work")
     # In the language of the first run: another language alone does not make another model.
     asked = lang if there is None else there["lang"]
     probe = np.asarray(encode([PROBE], asked), dtype=np.float64).ravel()

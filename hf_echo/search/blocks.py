@@ -220,7 +220,7 @@ def exact_neighbours(forward: Best, backward: Best, bar: tqdm | None = None) -> 
         for j in range(len(y)):
             if forward.done[i] <= j or backward.done[j] <= i:
                 rows, columns = x.read_block(i) if rows is None else rows, y.read_block(j)
-                there, back = mutual_neighbours(rows, columns, min(k, len(rows), len(columns)))
+                there, back = mutual_neighbours(rows, columns, min(k, len(columns)), min(k, len(rows)))
                 if forward.done[i] == j:  # a killed run may have written this block and not the other side's
                     forward.add(i, there, j * y.block)
                 if backward.done[j] == i:

@@ -63,14 +63,18 @@ def nearest_neighbours(x: Any, y: Any, k: int, *, memory: int = MEMORY) -> Neigh
     return _neighbours(search(x, _beside(y, x), k, None, memory)[0])
 
 
-def mutual_neighbours(x: Any, y: Any, k: int, *, memory: int = MEMORY) -> tuple[Neighbours, Neighbours]:
+def mutual_neighbours(
+    x: Any, y: Any, k: int, k_back: int | None = None, *, memory: int = MEMORY
+) -> tuple[Neighbours, Neighbours]:
     """(neighbours of x in y, neighbours of y in x) from one pass over the products: what margin scores need.
 
-    As `nearest_neighbours`; k may not exceed the smaller of n and m.
+    As `nearest_neighbours`; k may not exceed the rows of y, and k_back (default: k) those of x.
     """
     x, y = unit_rows(x, "x"), unit_rows(y, "y")
-    _check(x, y, k, min(x.shape[0], y.shape[0]), memory)
-    forward, backward = search(x, _beside(y, x), k, k, memory)
+    k_back = k if k_back is None else k_back
+    _check(x, y, k, y.shape[0], memory)
+    _check(x, y, k_back, x.shape[0], memory)
+    forward, backward = search(x, _beside(y, x), k, k_back, memory)
     return _neighbours(forward), _neighbours(backward)
 
 

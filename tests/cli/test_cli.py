@@ -326,6 +326,14 @@ def one_line(err: str) -> str:
         ("translate --model ENCODER --to eng_Latn a.txt", "holds an encoder only"),
         ("evaluate xsim --model M --source a.txt --target short.txt", "a.txt has 32 lines and"),
         ("evaluate xsim --model M --source a.txt --target b.txt --margin squared", "margin"),
+        (
+            "evaluate xsim --model M --source b.txt --target a.txt --target-lang fra_Latn --hard-negatives",
+            "--hard-negatives are made by rules for English, not for fra_Latn",
+        ),
+        (
+            "translate --model M --num-beams 1 --rerank-weight 2 a.txt",
+            "--rerank-weight chooses among beams, and --num-beams 1 gives one",
+        ),
         ("evaluate translation --model M --source a.txt --target short.txt", "line i must translate line i"),
         ("train no_such_recipe", "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of"),
         ("train nano/1_seq2seq max_steps", "'max_steps' is not an override; write key=value"),

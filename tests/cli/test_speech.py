@@ -190,6 +190,14 @@ def test_refusals(space, refused, run, tmp_path):
     refused("without decoder/: add", "translate", "--audio", space / "0.flac", *speech)
     refused("--decoder belongs to --audio", "translate", "--decoder", "x", space / "files.tsv", *text)
     files = space / "files.tsv"
+    for option, value in (("--lang", "fra_Latn"), ("--max-tokens", 3), ("--fresh", None)):
+        words = [option] if value is None else [option, value]
+        refused("is for texts; leave it out with --audio", "encode", "--audio", files, out, *speech, *words)
+    refused("--from is for texts", "translate", "--audio", files, *speech, "--from", "fra_Latn")
+    both = ("mine", "--audio", files, files, "-o", out, *speech)
+    refused("is for texts; leave it out with --audio", *both, "--source-lang", "fra_Latn")
+    refused("leave it out with --audio-target", *both, "--audio-target", "--text-model", space / "text")
+    refused("needs --margin ratio or distance", "evaluate", "speech", *speech, "--k", 2, "--data", files)
     refused("--audio-target needs --audio", "mine", "--audio-target", files, files, "-o", out, *speech)
     refused("of a speech encoder", "release", space / "text", tmp_path / "r", "--decoder", "x")
     nano = str(hf_echo.pretrained("echo-nano"))

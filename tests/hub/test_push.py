@@ -290,6 +290,9 @@ def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
     code, out, err = hf_echo_cli("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
     assert code == 2 and "problem: README.md is missing" in err
     write(model, "README.md", "---\nlanguage: fra\n---\n# Model\n")
+    for name in ("me", "me/x/y"):
+        code, _, err = hf_echo_cli("push", str(model), name, "--version", "1.2.0", "--dry-run")
+        assert code == 2 and f"problem: {name} is not the name of a repository" in err
     command = ("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
     assert "license is missing" in hf_echo_cli(*command)[2]
     before = (model / "README.md").read_text()

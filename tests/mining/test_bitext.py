@@ -140,6 +140,7 @@ def test_faiss_flat_equals_the_exact_search_and_inverted_lists_come_near():
         ([np.eye(3), np.eye(2)], np.eye(3), {}, r"parts of x differ in dimensions: \[2, 3\]"),
         (np.eye(3), np.eye(3), {"margin": "absolute"}, "margin is 'absolute'"),
         (np.eye(3), np.eye(3), {"retrieval": "both"}, "retrieval is 'both'"),
+        (np.eye(3), np.eye(3), {"threshold": float("nan")}, "threshold is nan"),
         (np.eye(3), np.eye(3), {"k": 0}, "k is 0"),
     ],
 )

@@ -29,9 +29,9 @@ def searches(monkeypatch):
     """Counts the blocks that are searched."""
     calls, real = [], blocks.mutual_neighbours
 
-    def counted(rows, columns, k):
+    def counted(rows, columns, *k):
         calls.append((len(rows), len(columns)))
-        return real(rows, columns, k)
+        return real(rows, columns, *k)
 
     monkeypatch.setattr(blocks, "mutual_neighbours", counted)
     return calls
@@ -66,6 +66,27 @@ def test_killed_at_any_write_and_run_again(sides, searches, tmp_path, monkeypatc
     assert len(searches) == 12 - writes // 2  # the block in whose middle it died once more
     assert found.pairs() == want.pairs()
     np.testing.assert_array_equal(found.scores, want.scores)
+
+
+@pytest.mark.parametrize("margin", ["ratio", "distance", "cosine"])
+@pytest.mark.parametrize("block", [22, 20, 19, 13, 1])  # 23 and 38 rows: last blocks of fewer rows than k
+def test_blocks_do_not_change_the_result(sides, margin, block):
+    want, found = (mine(*sides, k=4, block=size, margin=margin) for size in (1000, block))
+    assert found.pairs() == want.pairs()
+    np.testing.assert_allclose(found.scores, want.scores, rtol=1e-6)
+
+
+def test_files_of_others_in_the_work_folder_stay(tmp_path):
+    """A folder of texts could be adopted as that of the embeddings, and --fresh would delete it."""
+    (tmp_path / "work" / "source").mkdir(parents=True)
+    texts = tmp_path / "work" / "source" / "a.txt"
+    texts.write_text("u v w\nx y z\n")
+    for fresh in (False, True):
+        with pytest.raises(ValueError, match="source holds (other files than|no) embeddings of hf-echo"):
+            mine_files(
+                texts, texts, tmp_path / "o.tsv", lambda *_: np.ones((1, 2)), work=tmp_path / "work", fresh=fresh
+            )
+    assert list(texts.parent.iterdir()) == [texts]
 
 
 def test_what_is_another_search_and_what_is_not(sides, searches, tmp_path):

@@ -85,6 +85,14 @@ def test_extend(run, counts, old, tmp_path):
     assert AutoTokenizer.from_pretrained(tmp_path / "same").get_vocab() == after.get_vocab()
 
 
+def test_the_folder_of_a_model_is_refused(refused, counts, old, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    refused("model holds a model", "extend", old, tmp_path / "model", "--counts", counts, "--merges", 20)
+    refused("model holds a model", "train", tmp_path / "model", "--counts", counts, "--vocab-size", 300)
+    assert [file.name for file in (tmp_path / "model").iterdir()] == ["config.json"]
+
+
 def test_train_and_language_weights(run, counts, tmp_path):
     """Greek gets what French loses when it counts a thousand times as much."""
     tokens = {}

@@ -45,6 +45,8 @@ def prune(
     from ...checkpoints.pruning.prune_checkpoint import prune_checkpoint
     from ...checkpoints.pruning.shapes import read_shape
 
+    if lang is not None and calibration is None:
+        raise ValueError("--lang is the language of the --calibration texts: give these too, or leave it out")
     found = prune_checkpoint(
         model,
         out,

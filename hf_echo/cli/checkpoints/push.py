@@ -47,6 +47,8 @@ def push(
                 problems += filter(None, [ask_about_card(folder, kind, license=license)])
             except ConnectionError as error:
                 typer.echo(f"the Hub was not asked about the card: {error}")
+        if repo.count("/") != 1 or not all(repo.split("/")):
+            problems.append(f"{repo} is not the name of a repository, such as org/name")
         for problem in problems:
             typer.echo(f"problem: {problem}", err=True)
         raise typer.Exit(2 if problems else 0)

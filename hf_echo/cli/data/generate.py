@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...utils.files import check_output
 from ..common import PLAIN, Json, example, print_report
 
 commands = typer.Typer(**PLAIN)
@@ -70,6 +71,7 @@ class Asking:
 
         sampling = llm.Sampling(self.temperature, self.max_tokens, self.seed, self.attempts)
         prices, cache = (self.price_in, self.price_out), self.cache or default_cache(out)
+        check_output(cache, [self.report] if self.report else [])
         if self.dry_run:
             counts = llm.estimate(jobs, self.model, sampling, cache=cache, prices=prices)
             for message in counts.pop("prompt") or []:

@@ -119,7 +119,7 @@ def run(
         shutil.rmtree(folders[number] / "compared", ignore_errors=True)
         if number and not keep_work:
             shutil.rmtree(folders[number - 1])
-        _write_counts(out, note, None)
+        _write_counts(work if (out / "data").exists() else out, note, None)  # earlier data keep their counts
     _write_output(recipe, folders[-1], out, key, executor)
     if not keep_work:
         shutil.rmtree(work)
@@ -222,7 +222,8 @@ def _write_output(recipe: Recipe, last: Path, out: Path, key: str, executor) -> 
     if not rows:
         steps = counts.as_json(note["steps"])
         culprit = next(step["step"] for step in steps if not step["kept"])
-        raise ValueError(f"no row is left after the step {culprit}; {out / 'counts.md'} shows the rows after each step")
+        file = (out / ".work" if (out / "data").exists() else out) / "counts.md"
+        raise ValueError(f"no row is left after the step {culprit}; {file} shows the rows after each step")
     files = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
     columns = [*COLUMNS, *(c for c in OPTIONAL if note["has"][c]), *(["origin"] if recipe.out.origin else [])]
     folder = last / "data"

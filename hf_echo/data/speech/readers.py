@@ -153,6 +153,8 @@ def find_columns(
     Raises:
         ValueError: a named column is missing, or none fits; the message lists the columns found.
     """
+    if "lang" in given and "lang" in found:
+        raise ValueError(f"{where} has a column lang: leave lang= out")
     mapping = {}
     for name, aliases in ALIASES.items():
         column = columns.get(name) or next((alias for alias in aliases if alias in found), None)

@@ -43,6 +43,8 @@ def modular_backbone(
     from ...modeling.sentence_transformer_modular import ModularEncoder
 
     language(pivot)
+    if any(Path(output_dir, "languages").glob("*")):
+        raise ValueError(f"{output_dir} is a modular encoder with languages: name another folder")
     place = snapshot(base)
     with torch.random.fork_rng():
         torch.manual_seed(0)  # of a pooler that the checkpoint lacks: unread, but part of the backbone's fingerprint

@@ -17,6 +17,8 @@ from typing import Any
 
 from .backends import Reply
 
+START = b'{"key": '  # of each line
+
 logger = logging.getLogger(__name__)
 
 
@@ -49,11 +51,18 @@ class ReplyCache:
         except Timeout:
             raise ValueError(f"{self.path} is in use by another process; wait for it, or give another file") from None
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        self._end = self._read()
+        try:
+            self._end = self._read()
+        except ValueError:
+            self.close()
+            raise
 
     def _read(self) -> int:
         offset = 0
         with open(self.path, "rb") as file:
+            if (start := file.read(len(START))) and not START.startswith(start):
+                raise ValueError(f"{self.path} holds no replies of a language model: give another file")
+            file.seek(0)
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     logger.warning(f"{self.path}:{number}: the last line was cut and is dropped")

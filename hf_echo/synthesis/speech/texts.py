@@ -82,6 +82,8 @@ def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
         )
         return
     columns = open_file(path).columns if path.is_file() and suffix_of(path) else []
+    if lang is not None and "lang" in columns:
+        raise ValueError(f"{path} has a column lang: leave lang={lang!r} out")
     if lang is None and find_nway_columns(columns) is not None:
         rows = load_nway(path, split=None, on_bad_row=on_bad_row)
         english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}

@@ -314,6 +314,11 @@ def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
     with pytest.raises(ValueError, match="no row is left after the step long"):
         go(recipe_of(source, Step("long", Long(99))), tmp_path / "out")
     assert "| long | 500 | 0 | 500 | 0.0 |" in (tmp_path / "out/counts.md").read_text()
+    go(recipe_of(source), tmp_path / "kept")
+    before = (tmp_path / "kept/counts.json").read_bytes()
+    with pytest.raises(ValueError, match="no row is left after the step long; .*kept/.work/counts.md shows"):
+        go(recipe_of(source, Step("long", Long(99))), tmp_path / "kept", overwrite=True)
+    assert (tmp_path / "kept/counts.json").read_bytes() == before  # those of the data that are still there
     with pytest.raises(FileNotFoundError, match="nowhere.parquet"):
         go(recipe_of(tmp_path / "nowhere.parquet"), tmp_path / "out2")
 

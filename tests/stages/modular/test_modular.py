@@ -353,5 +353,7 @@ def test_command_line(base, data, tmp_path):
     run("add-language", "eng_Latn", "-m", model, "--texts", data / "eng_Latn.texts", *small)
     report = run("add-language", "deu_Latn", "-m", model, "--parallel", data / "deu_Latn.parallel.tsv", *small)
     assert '"alignment"' in report
+    with pytest.raises(ValueError, match="m is a modular encoder with languages: name another folder"):
+        run("start", base, model)
     run("remove-language", "deu_Latn", "-m", model)
     assert open_modular(model)[0].languages == ["eng_Latn"]

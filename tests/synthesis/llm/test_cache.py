@@ -35,6 +35,16 @@ def test_round_trip(tmp_path):
     assert len([json.loads(line) for line in path.read_text().splitlines()]) == 4
 
 
+@pytest.mark.parametrize("content", ["a note without line end", "{}\n", '{"source": "a"}\n'])
+def test_a_file_of_something_else_stays(tmp_path, content):
+    path = tmp_path / "notes.txt"
+    path.write_text(content)
+    for _ in range(2):  # the second would wait for the lock of the first
+        with pytest.raises(ValueError, match="notes.txt holds no replies of a language model"):
+            ReplyCache(path)
+    assert path.read_text() == content
+
+
 def test_key_is_all_that_decides_a_reply():
     base = ("m", MESSAGES, {"temperature": 0.0, "seed": 1})
     others = [

@@ -230,6 +230,7 @@ def test_sentences_of_every_kind(tmp_path):
     for file, options, message in (
         ("t.jsonl", {}, "t.jsonl:2: text is missing"),
         ("lines.txt", {}, "lines have no language"),
+        ("nway.tsv", {"lang": "fr"}, "nway.tsv has a column lang: leave lang='fra_Latn' out"),
         ("lines.txt", {"lang": "de", "longest": 1}, "no sentence to speak"),
     ):
         with pytest.raises(ValueError, match=message):
