@@ -10,6 +10,10 @@ from pathlib import Path
 
 from .lineage import FILE
 
+# What a checkpoint consists of; other files are somebody's own.
+SUFFIXES = {".bin", ".jinja", ".json", ".md", ".model", ".npy", ".parquet", ".py", ".safetensors"}
+NAMES = {"merges.txt", "vocab.txt"}
+
 
 @contextmanager
 def write_folder(path: str | Path) -> Iterator[Path]:
@@ -18,7 +22,8 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     An earlier checkpoint at `path` (a folder with a lineage) is replaced then.
 
     Raises:
-        ValueError: `path` is a file, a folder with other content, or a training run with its checkpoints.
+        ValueError: `path` is a file, a folder with other content or other files too, or a training run with its
+            checkpoints.
     """
     place = Path(os.path.realpath(path))
     if place.is_file():
@@ -27,6 +32,8 @@ def write_folder(path: str | Path) -> Iterator[Path]:
         raise ValueError(f"{path} is not empty and holds no checkpoint of hf-echo: name another folder")
     if next(place.glob("checkpoint-*"), None):
         raise ValueError(f"{path} holds a training run: name another folder")
+    if others := sorted(file for file in place.rglob("*") if file.is_file() and not _is_ours(file.relative_to(place))):
+        raise ValueError(f"{path} also holds {others[0].relative_to(place)}: move it, or name another folder")
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
     unfinished.mkdir()
@@ -40,3 +47,8 @@ def write_folder(path: str | Path) -> Iterator[Path]:
             os.replace(unfinished, place)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _is_ours(file: Path) -> bool:
+    hidden = any(part.startswith(".") or part == "__pycache__" for part in file.parts)  # of git and of the Hub's client
+    return hidden or file.suffix in SUFFIXES or file.name in NAMES

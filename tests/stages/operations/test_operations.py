@@ -282,6 +282,13 @@ def test_missing_inputs_and_wrong_outputs(world):
     with pytest.raises(ValueError, match="is not empty and holds no checkpoint"):
         run_operation(path)
     assert (world / "notes" / "a.txt").read_text() == "mine"
+    path = step(world, "1_d", operation="drop_layers", model=str(world / "model"), output_dir=str(world / "made"))
+    run_operation(path)
+    (world / "made" / "decoder" / "notes.txt").parent.mkdir(exist_ok=True)
+    (world / "made" / "decoder" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"made also holds decoder/notes.txt: move it, or name another folder"):
+        run_operation(path, fresh=True)
+    assert (world / "made" / "decoder" / "notes.txt").read_text() == "mine"
 
 
 def test_one_process(world, monkeypatch):
