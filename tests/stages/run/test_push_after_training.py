@@ -30,7 +30,10 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.parametrize(("stage", "afterwards"), [("seq2seq", False), ("static", False), ("seq2seq", True)])
+@pytest.mark.parametrize(
+    ("stage", "afterwards"),
+    [pytest.param("seq2seq", False, marks=pytest.mark.slow), ("static", False), ("static", True)],
+)
 def test_a_finished_run_is_pushed(recipe, place, tmp_path_factory, stage, afterwards):
     """The repository holds the folder of the run: weights as they are saved, figures, card and record."""
     server = runpy.run_path(str(HUB_SERVER))["start"]()
