@@ -270,7 +270,7 @@ def check_report_to(name: str, report_to: Any) -> None:
     for tracker in report_to if isinstance(report_to, list) else [report_to]:
         if tracker in (None, "none", "all"):
             continue
-        if tracker not in INTEGRATION_TO_CALLBACK:
+        if not isinstance(tracker, str) or tracker not in INTEGRATION_TO_CALLBACK:
             raise ValueError(f"{name} is {tracker!r}; it must be none or one of {', '.join(INTEGRATION_TO_CALLBACK)}")
         if tracker != "flyte" and tracker not in get_available_reporting_integrations():
             where = "'hf-echo[tracking]'" if tracker in ("tensorboard", "trackio", "wandb") else tracker

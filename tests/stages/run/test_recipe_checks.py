@@ -57,6 +57,7 @@ from ...toy import SHAPE
         ({"shape": SHAPE | {"decoder_layers": -1}}, "shape.decoder_layers is -1"),
         ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling is 'max'; it must be cls or mean"),
         ({"shape": SHAPE | {"rms_norm_eps": "a"}}, "shape: .*rms_norm_eps"),
+        ({"report_to": {"a": 1}}, "report_to is {'a': 1}; it must be none or one of .*tensorboard"),
         ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),
         ({"optim": "adamm"}, "adamm"),
         (
