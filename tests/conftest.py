@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import runpy
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +131,18 @@ def refused(run):
         assert message in err and err.startswith("hf-echo: ") and err.count("\n") == 1, err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def hub_environment(tmp_path_factory):
+    """Environment of a process whose Hub is one on this machine (`hub_server.py`)."""
+    server = runpy.run_path(str(Path(__file__).parent / "hub_server.py"))["start"]()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    yield kept | {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path_factory.mktemp("home")),
+        "HF_TOKEN": "x",
+        "HF_HUB_DISABLE_XET": "1",
+    }
+    server.shutdown()
+    server.server_close()

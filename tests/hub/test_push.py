@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import runpy
 import subprocess
 import sys
 import textwrap
@@ -21,26 +19,16 @@ CARD = "---\nlicense: mit\nlanguage:\n- fra\n---\n# Model\n"
 
 
 @pytest.fixture(scope="module")
-def on_the_hub(tmp_path_factory):
+def on_the_hub(hub_environment):
     """on_the_hub(code, *arguments): what Python code prints as JSON, in a process that knows the loopback Hub."""
-    server = runpy.run_path(str(HUB_SERVER))["start"]()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    hub = {
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-        "HF_HOME": str(tmp_path_factory.mktemp("home")),
-        "HF_TOKEN": "x",
-        "HF_HUB_DISABLE_XET": "1",
-    }
 
     def run(code: str, *arguments) -> dict:
         command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-        done = subprocess.run(command, env=kept | hub, capture_output=True, text=True)
+        done = subprocess.run(command, env=hub_environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(done.stdout.splitlines()[-1])
 
-    yield run
-    server.shutdown()
-    server.server_close()
+    return run
 
 
 @pytest.fixture
