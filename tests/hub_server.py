@@ -1,7 +1,7 @@
 """Loopback Hub for tests: in-memory repositories, enough of the HTTP API to create, upload, tag, merge and download.
 
 It refuses what the Hub refuses: a commit on another parent than the head (412), a second tag of one name (409), a card
-with an unknown licence or language (400). GET /_fail/N closes the connection of every request after N more, when it has
+with an unknown license or language (400). GET /_fail/N closes the connection of every request after N more, when it has
 done its work, as if the client had been killed there; /_fail/-1 ends that.
 
 Server: start().server_port, or python hub_server.py PORT
@@ -103,13 +103,13 @@ def card_errors(content):
         for i, code in enumerate([languages] if isinstance(languages, str) else languages)
         if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code", str(code))
     ]
-    licence = data.get("license")
-    if licence is not None and licence not in LICENCES:
-        errors.append(f'"license" must be one of {sorted(LICENCES)}')
+    license = data.get("license")
+    if license is not None and license not in LICENSES:
+        errors.append(f'"license" must be one of {sorted(LICENSES)}')
     return errors
 
 
-LICENCES = {"apache-2.0", "mit", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-sa-4.0", "cc0-1.0", "bsd-3-clause", "other"}
+LICENSES = {"apache-2.0", "mit", "cc-by-4.0", "cc-by-nc-4.0", "cc-by-sa-4.0", "cc0-1.0", "bsd-3-clause", "other"}
 
 
 class H(BaseHTTPRequestHandler):

@@ -19,12 +19,12 @@ from ..utils.hub import snapshot, split_revision
 from ..utils.lineage import FILE, all_steps, read_lineage, steps
 from ..utils.speech_data import read_speech_data
 from .kinds import base_model_of, kind_of_model
-from .stamp import licence_of, set_license
+from .stamp import license_of, set_license
 from .template import render
 
 TEMPLATE = "model.md.j2"
 # Settings of an operation that its row names in a column of their own, or that say nothing to a reader.
-OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "licence", "teacher"}
+OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "teacher"}
 OWN_COLUMN |= {"source", "model", "checkpoint"}
 
 
@@ -60,7 +60,7 @@ def model_card(
         teacher=_public(_nearest(run, "teacher")),
         base_model=_base_model(run) or base_model_of(config),
         datasets=_datasets(run),
-        license=_nearest(run, "license", "licence"),
+        license=_nearest(run, "license"),
         prompt="fra_Latn" if "fra_Latn" in codes else None,
         languages=sorted({code.split("_")[0] for code in codes if not is_language(code) or language(code).script}),
         codes=codes,
@@ -103,7 +103,7 @@ def _modular(folder: Path) -> dict[str, Any]:
 
 
 def write_checkpoint_card(folder: str | Path, license: str | None = None, *, again: bool = False) -> None:
-    """Write `checkpoint_card` as README.md, and the licence into its header.
+    """Write `checkpoint_card` as README.md, and the license into its header.
 
     Args:
         license: identifier of the Hub; None keeps that of the card.
@@ -111,7 +111,7 @@ def write_checkpoint_card(folder: str | Path, license: str | None = None, *, aga
     """
     card = Path(folder) / "README.md"
     if again and card.exists():
-        license = license or licence_of(folder)
+        license = license or license_of(folder)
     if again or not card.exists():
         text = checkpoint_card(folder)
         with write_whole(card) as unfinished:
@@ -213,7 +213,7 @@ def _start(run: Mapping[str, Any]) -> str | None:
 
 
 def _nearest(run: Mapping[str, Any], *keys: str) -> str | None:
-    """The value of the nearest step that states one. Converters write the licence of the weights."""
+    """The value of the nearest step that states one. Converters write the license of the weights."""
     found = (step["values"].get(key) for step in steps(run)[::-1] for key in keys)
     return next((value for value in found if value), None)
 

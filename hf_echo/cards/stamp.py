@@ -1,4 +1,4 @@
-"""Repository, version and licence in a card, written when the repository is known: at the push.
+"""Repository, version and license in a card, written when the repository is known: at the push.
 
 Code blocks of a new card name THIS_REPO and THIS_VERSION. The last line of a pushed card, a comment, names what stands
 there now, so that the next push finds it; text that was added by hand stays.
@@ -41,7 +41,7 @@ def stamp_file(card: Path, repo: str, tag: str) -> None:
 
 
 def set_license(card: Path, license: str) -> None:
-    """Write the licence into the metadata of a README.md."""
+    """Write the license into the metadata of a README.md."""
     from huggingface_hub import RepoCard
 
     found = RepoCard.load(card, ignore_metadata_errors=False)
@@ -50,8 +50,8 @@ def set_license(card: Path, license: str) -> None:
         found.save(card)
 
 
-def licence_of(name: str | Path) -> str | None:
-    """The licence in the header of the README.md of a folder or Hub name; None where there is none."""
+def license_of(name: str | Path) -> str | None:
+    """The license in the header of the README.md of a folder or Hub name; None where there is none."""
     from huggingface_hub import RepoCard
     from transformers.utils import cached_file
 

@@ -83,7 +83,7 @@ def remove(language: Language, model: Modular) -> None:
 def card(
     model: Modular,
     license: Annotated[
-        str | None, typer.Option(help="Licence identifier of the Hub. Default: that of the existing card.")
+        str | None, typer.Option(help="License identifier of the Hub. Default: that of the existing card.")
     ] = None,
 ) -> None:
     """Write README.md of a modular encoder: its languages, parts and data. It replaces the existing one."""

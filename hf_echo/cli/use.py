@@ -148,7 +148,7 @@ def release(
     decoder: Annotated[
         str | None, typer.Option(help="Of a speech encoder: text model of its space whose decoder is copied.")
     ] = None,
-    license: Annotated[str | None, typer.Option(help="Licence identifier of the Hub, for the card.")] = None,
+    license: Annotated[str | None, typer.Option(help="License identifier of the Hub, for the card.")] = None,
 ) -> None:
     """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
     from ..hub.release import release_checkpoint
@@ -157,7 +157,7 @@ def release(
     if is_speech(checkpoint):
         from ..hub.release_speech import release_speech
 
-        release_speech(checkpoint, out, decoder=decoder, dtype=dtype, licence=license)
+        release_speech(checkpoint, out, decoder=decoder, dtype=dtype, license=license)
     elif decoder:
         raise ValueError("--decoder belongs to the release of a speech encoder; a text release has its own")
     else:

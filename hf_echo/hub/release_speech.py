@@ -21,7 +21,7 @@ def release_speech(
     *,
     decoder: str | Path | None = None,
     dtype: str = "fp32",
-    licence: str | None = None,
+    license: str | None = None,
 ) -> Path:
     """Write the release of a speech encoder.
 
@@ -29,7 +29,7 @@ def release_speech(
         model: folder of the training checkpoint.
         decoder: checkpoint or release of the text space, whose decoder and tokenizer are copied; None: no decoder.
         dtype: fp32 or bf16, of the saved weights.
-        licence: for the card, an identifier of the Hub.
+        license: for the card, an identifier of the Hub.
 
     Raises:
         ValueError: another kind of model, an unknown dtype, or a decoder that reads another embedding size.
@@ -52,7 +52,7 @@ def release_speech(
             # Not in the root: sentence-transformers would take the tokenizer for the encoder's processor.
             tokenizer.save_pretrained(folder / DECODER_FOLDER)
             write_compact(folder / DECODER_FOLDER / "tokenizer.json")
-        settings = {"dtype": dtype, "licence": licence}
+        settings = {"dtype": dtype, "license": license}
         write_lineage(folder, "release", settings, parents=parents, output_dir=out)
         write_speech_data(folder, read_speech_data(model))
         write_checkpoint_card(folder)

@@ -61,7 +61,7 @@ def release(space):
             }
         )
     )
-    return release_speech(space / "speech", space / "release", decoder=space / "text", licence="apache-2.0")
+    return release_speech(space / "speech", space / "release", decoder=space / "text", license="apache-2.0")
 
 
 def test_encode(space, vectors, run, tmp_path):

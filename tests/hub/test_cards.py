@@ -45,7 +45,7 @@ from ..speech_toy import SHAPE
 
 HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-VERSION, LICENCE = "1.2.0", "mit"
+VERSION, LICENSE = "1.2.0", "mit"
 
 
 def trained(place: Path) -> Path:
@@ -53,7 +53,7 @@ def trained(place: Path) -> Path:
     tokenizer = toy.make_tokenizer()
     toy.make_model(tokenizer).save_pretrained(place / "trained")
     tokenizer.save_pretrained(place / "trained")
-    run = {"stage": "seq2seq", "values": {"output_dir": "o/trained", "license": LICENCE}, "from": None}
+    run = {"stage": "seq2seq", "values": {"output_dir": "o/trained", "license": LICENSE}, "from": None}
     (place / "trained" / "recipe.json").write_text(json.dumps(run))
     write_checkpoint_card(place / "trained")
     return place / "trained"
@@ -67,7 +67,7 @@ def static(place: Path) -> Path:
     tokenizer = toy.make_tokenizer()
     toy.make_model(tokenizer, pooling="mean", final_norm=False, num_hidden_layers=0).save_release(place / "encoder")
     tokenizer.save_pretrained(place / "encoder")
-    write_checkpoint_card(export_static(place / "encoder", place / "static"), LICENCE)
+    write_checkpoint_card(export_static(place / "encoder", place / "static"), LICENSE)
     return place / "static"
 
 
@@ -85,7 +85,7 @@ def mexma(place: Path) -> Path:
     tokenizer = toy.plain_tokenizer()
     toy.plain_encoder(tokenizer).save_pretrained(place / "weights")
     tokenizer.save_pretrained(place / "tokenizer")
-    return convert_mexma(place / "weights", place / "mexma", tokenizer=place / "tokenizer", licence=LICENCE)
+    return convert_mexma(place / "weights", place / "mexma", tokenizer=place / "tokenizer", license=LICENSE)
 
 
 def blaser(kind: str):
@@ -107,13 +107,13 @@ def wav2vec2(place: Path) -> Path:
     sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
     Wav2Vec2BertModel(Wav2Vec2BertConfig(**sizes)).save_pretrained(place / "audio")
     shape = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
-    return convert_wav2vec2(place / "audio", place / "wav2vec2", licence=LICENCE, **shape)
+    return convert_wav2vec2(place / "audio", place / "wav2vec2", license=LICENSE, **shape)
 
 
 def whisper(place: Path) -> Path:
     WhisperModel(whisper_toy.config()).save_pretrained(place / "audio")
     shape = dict(embedding_size=12, pooler_heads=4, pooler_layers=1)
-    return convert_whisper(place / "audio", place / "whisper", licence=LICENCE, **shape)
+    return convert_whisper(place / "audio", place / "whisper", license=LICENSE, **shape)
 
 
 def speech(place: Path) -> Path:
@@ -121,7 +121,7 @@ def speech(place: Path) -> Path:
     torch.manual_seed(0)
     EchoSpeechEncoder(new_config(SHAPE | {"embedding_size": 32})).save_pretrained(place / "speech")
     EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=20, stride=4).save_pretrained(place / "speech")
-    return release_speech(place / "speech", place / "spoken", decoder=text, licence=LICENCE)
+    return release_speech(place / "speech", place / "spoken", decoder=text, license=LICENSE)
 
 
 def spectrum(place: Path) -> Path:
@@ -129,7 +129,7 @@ def spectrum(place: Path) -> Path:
     folder, decoder = place / "spectrum", {"vocab_size": len(tokenizer)}
     make_spectrum(decoder=decoder).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    write_lineage(folder, "spectrum_prefix", {"license": LICENCE, "teacher": "org/encoder"}, parents={"model": folder})
+    write_lineage(folder, "spectrum_prefix", {"license": LICENSE, "teacher": "org/encoder"}, parents={"model": folder})
     write_checkpoint_card(folder)
     return folder
 
@@ -141,7 +141,7 @@ def modular(place: Path) -> Path:
     BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(place / "base")
     modular_backbone(place / "base", place / "modular")
     add_language(place / "modular", "eng_Latn")  # the pivot needs no training
-    write_checkpoint_card(place / "modular", LICENCE)
+    write_checkpoint_card(place / "modular", LICENSE)
     return place / "modular"
 
 
@@ -150,7 +150,7 @@ def dataset(place: Path) -> Path:
     (place / "data" / "data").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), place / "data" / "data" / "train-00000-of-00001.parquet")
     group_by_language(place / "data")
-    write_card(place / "data", version=VERSION, license=LICENCE)
+    write_card(place / "data", version=VERSION, license=LICENSE)
     return place / "data"
 
 
@@ -265,7 +265,7 @@ def test_the_code_of_a_card_runs_from_the_hub(pushed, name):
     assert card["result"] == "ran", card["result"]
     assert card["blocks"] > 0
     parsed = {"dataset": DatasetCard, "xsim": RepoCard, "xsimpp": RepoCard}.get(name, ModelCard)(card["text"])
-    assert parsed.data.to_dict()["license"] in (LICENCE, "cc-by-nc-4.0", "cc-by-sa-4.0", "apache-2.0")
+    assert parsed.data.to_dict()["license"] in (LICENSE, "cc-by-nc-4.0", "cc-by-sa-4.0", "apache-2.0")
     assert "THIS_" not in card["text"]
     if name != "echo-nano":  # its card names the package
         for code in BLOCK.findall(card["text"]):
@@ -283,8 +283,8 @@ def test_what_the_cards_give(pushed):
     assert shapes["blaser-ref"] == shapes["blaser-qe"] == {"scores": [5]}
 
 
-def test_licences_of_the_sources(pushed):
-    """Converted weights keep the licence of their source."""
-    licences = {name: RepoCard(card["text"]).data.license for name, card in pushed.items()}
-    assert licences["sonar"] == licences["blaser-qe"] == "cc-by-nc-4.0"
-    assert {licences[name] for name in ("trained", "released", "speech", "spectrum", "modular")} == {LICENCE}
+def test_licenses_of_the_sources(pushed):
+    """Converted weights keep the license of their source."""
+    licenses = {name: RepoCard(card["text"]).data.license for name, card in pushed.items()}
+    assert licenses["sonar"] == licenses["blaser-qe"] == "cc-by-nc-4.0"
+    assert {licenses[name] for name in ("trained", "released", "speech", "spectrum", "modular")} == {LICENSE}

@@ -101,12 +101,12 @@ def test_a_card_needs_a_lineage(tmp_path):
         checkpoint_card(tmp_path)
 
 
-def test_datasets_and_licence_come_from_the_lineage():
-    """Data sets of the Hub without their versions, files of this machine not; the licence of the nearest step."""
+def test_datasets_and_license_come_from_the_lineage():
+    """Data sets of the Hub without their versions, files of this machine not; the license of the nearest step."""
     start = {
         "stage": "sonar",
         "kind": "operation",
-        "values": {"output_dir": "o/1", "licence": "cc-by-nc-4.0"},
+        "values": {"output_dir": "o/1", "license": "cc-by-nc-4.0"},
         "from": None,
     }
     first = {"stage": "a", "values": {"output_dir": "o/2", "train_data": "org/pairs@v1.0"}, "from": start}

@@ -150,7 +150,7 @@ def test_versions_are_not_changed_and_old_files_leave_main(on_the_hub, model):
 
 @pytest.mark.parametrize("name", ["xsim", "xsimpp"])
 def test_push_a_metric(on_the_hub, tmp_path, name):
-    """A metric is a Space: every file of its folder goes up with a licence, and the version is not pushed twice."""
+    """A metric is a Space: every file of its folder goes up with a license, and the version is not pushed twice."""
     code = """
         import json, shutil, sys
         from huggingface_hub import HfApi, RepoCard, hf_hub_download
@@ -163,9 +163,9 @@ def test_push_a_metric(on_the_hub, tmp_path, name):
         found = sorted(set(HfApi().list_repo_files(repo, repo_type="space", revision="v1.0")) - {".gitattributes"})
         card = RepoCard.load(hf_hub_download(repo, "README.md", repo_type="space", revision="v1.0"))
         print(json.dumps([wanted, found, status, card.data.license, card.data.sdk]))"""
-    wanted, found, status, licence, sdk = on_the_hub(code, name, tmp_path / "space")
+    wanted, found, status, license, sdk = on_the_hub(code, name, tmp_path / "space")
     assert wanted == found and f"{name}.py" in found and "app.py" in found
-    assert status == ["pushed", "unchanged"] and (licence, sdk) == ("apache-2.0", "gradio")
+    assert status == ["pushed", "unchanged"] and (license, sdk) == ("apache-2.0", "gradio")
 
 
 def test_collection_twice(on_the_hub):
@@ -313,7 +313,7 @@ def test_stamp_names_repository_and_version():
     assert stamp(CARD, "me/a", "v1.0") == CARD
 
 
-def test_a_licence_is_written_at_the_push(model):
+def test_a_license_is_written_at_the_push(model):
     (model / "README.md").write_text("---\nlanguage:\n- fra\n---\n# Model\n\nText.\n")
     assert [line for line in upload_problems(model, "model") if "--license apache-2.0" in line]
     set_license(model / "README.md", "mit")

@@ -13,11 +13,11 @@ from ...utils.lineage import write_lineage
 from .sonar_weights import load_torch
 
 EMBEDDING_SIZE = 1024  # of SONAR
-LICENCE = "cc-by-nc-4.0"
+LICENSE = "cc-by-nc-4.0"
 PARTS = ("weight", "bias")
 
 
-def convert_blaser(file: str | Path, out: str | Path, *, licence: str = LICENCE) -> Path:
+def convert_blaser(file: str | Path, out: str | Path, *, license: str = LICENSE) -> Path:
     """Write BLASER 2.0 as a folder that `AutoModel` opens; ref or qe is read from the first layer's width.
 
     Raises:
@@ -42,6 +42,6 @@ def convert_blaser(file: str | Path, out: str | Path, *, licence: str = LICENCE)
     model = BlaserModel.from_pretrained(None, config=config, state_dict=state, dtype=dtype)
     with write_folder(out) as folder:
         model.save_pretrained(folder)
-        write_lineage(folder, "blaser", {"licence": licence}, parents={"source": file}, output_dir=out)
+        write_lineage(folder, "blaser", {"license": license}, parents={"source": file}, output_dir=out)
         write_checkpoint_card(folder)
     return Path(out)

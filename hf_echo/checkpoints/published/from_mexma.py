@@ -11,7 +11,7 @@ from pathlib import Path
 from transformers import AutoConfig, AutoTokenizer, XLMRobertaModel
 
 from ...cards.model_card import write_checkpoint_card
-from ...cards.stamp import licence_of
+from ...cards.stamp import license_of
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
 from ...utils.sources import locate, read_pretrained
@@ -21,14 +21,14 @@ TOKENIZER = "FacebookAI/xlm-roberta-large"
 
 
 def convert_mexma(
-    source: str | Path, out: str | Path, *, tokenizer: str | Path = TOKENIZER, licence: str | None = None
+    source: str | Path, out: str | Path, *, tokenizer: str | Path = TOKENIZER, license: str | None = None
 ) -> Path:
     """Write MEXMA with its tokenizer and CLS pooling.
 
     Args:
         source: folder or Hub name of the weights.
         tokenizer: folder or Hub name of XLM-R's tokenizer.
-        licence: of the weights, for the card; None takes the one in the source folder's README.md.
+        license: of the weights, for the card; None takes the one in the source folder's README.md.
 
     Raises:
         FileNotFoundError: there is no model or tokenizer.
@@ -47,13 +47,13 @@ def convert_mexma(
         raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")
     # The first two of XLM-R's positions are not used.
     words.model_max_length = config.max_position_embeddings - 2
-    licence = licence or licence_of(place)
+    license = license or license_of(place)
     with write_folder(out) as folder:
         model.save_pretrained(folder)
         words.save_pretrained(folder)
         write_sentence_transformer(folder, dimension=config.hidden_size, pooling="cls")
         parents = {"source": source, "tokenizer": tokenizer}
-        write_lineage(folder, "mexma", {"licence": licence}, parents=parents, output_dir=out)
+        write_lineage(folder, "mexma", {"license": license}, parents=parents, output_dir=out)
         write_checkpoint_card(folder)
     return Path(out)
 

@@ -18,7 +18,7 @@ from transformers import AutoConfig, GenerationConfig, M2M100Config, M2M100ForCo
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
 from ...cards.model_card import write_checkpoint_card
-from ...cards.stamp import licence_of
+from ...cards.stamp import license_of
 from ...modeling.prompting_echo import PROMPT_END
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
@@ -31,7 +31,7 @@ HEAD_SIZE = 64  # 16 heads of 1,024
 POSITIONS = 514
 BEAMS = 5  # of SONAR's own pipeline
 DEFAULT_LANGUAGE = "eng_Latn"
-LICENCE = "cc-by-nc-4.0"
+LICENSE = "cc-by-nc-4.0"
 ENCODER = "M2M100Encoder"
 
 Part = tuple[M2M100Config, Callable[[], PreTrainedModel]]  # a configuration, and what makes the model
@@ -43,7 +43,7 @@ def convert_sonar(
     *,
     tokenizer: str | Path | None = None,
     decoder: str | Path | None = None,
-    licence: str | None = None,
+    license: str | None = None,
 ) -> Path:
     """Write SONAR's text encoder, and its decoder where given, as a folder of stock models.
 
@@ -51,7 +51,7 @@ def convert_sonar(
         encoder: .pt file of fairseq2 or fairseq; or the folder or Hub name of a port that holds an M2M100Encoder.
         tokenizer: SentencePiece model, tokenizer.json, folder or Hub name of NLLB's tokenizer; a port may have it.
         decoder: .pt file.
-        licence: of the weights, for the card; None takes the one in a port's README.md, or CC BY-NC 4.0, SONAR's.
+        license: of the weights, for the card; None takes the one in a port's README.md, or CC BY-NC 4.0, SONAR's.
 
     Raises:
         FileNotFoundError: a file is not there.
@@ -74,7 +74,7 @@ def convert_sonar(
             raise ValueError(f"{known} and the tokenizer {tokenizer} makes {len(words)}: they do not fit")
         if config.d_model != size:
             raise ValueError(f"{decoder} reads {config.d_model} dimensions and {encoder} writes {size}")
-    licence = licence or (None if Path(encoder).is_file() else licence_of(locate(encoder)[0])) or LICENCE
+    license = license or (None if Path(encoder).is_file() else license_of(locate(encoder)[0])) or LICENSE
     with write_folder(out) as folder:
         for place, (_, _, make) in parts.items():
             make().save_pretrained(folder / place)
@@ -83,7 +83,7 @@ def convert_sonar(
         default = DEFAULT_LANGUAGE if DEFAULT_LANGUAGE in prompts else languages[0]
         write_sentence_transformer(folder, dimension=size, pooling="mean", prompts=prompts, default_prompt=default)
         parents = {"source": encoder, "tokenizer": tokenizer} | ({"decoder": decoder} if decoder else {})
-        write_lineage(folder, "sonar", {"licence": licence}, parents=parents, output_dir=out)
+        write_lineage(folder, "sonar", {"license": license}, parents=parents, output_dir=out)
         write_checkpoint_card(folder)
     return Path(out)
 

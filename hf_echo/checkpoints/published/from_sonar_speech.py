@@ -22,7 +22,7 @@ from .sonar_weights import BOOKKEEPING, check_names, load_torch
 HEADS = 16  # of the pooling of all published encoders; no tensor shows the number
 BOS = 2  # the token that the pooling starts from
 MEL_BINS = 80
-LICENCE = "cc-by-nc-4.0"
+LICENSE = "cc-by-nc-4.0"
 # Each table: names of fairseq and fairseq2 -> EchoSpeechEncoder, in this order.
 OUTSIDE = [  # of the layers
     (r"^(encoder\.w2v_model|encoder_frontend)\.(post_extract_)?layer_norm\.", "audio.feature_projection.layer_norm."),
@@ -60,7 +60,7 @@ EMBEDDINGS = ("encoder_pooler.decoder_frontend.embed.weight", "decoder.embed_tok
 UNUSED = re.compile(r"mask_emb$|temporal_mask_embed$|^encoder\.w2v_model\.(quantizer|project_q|final_proj)\.")
 
 
-def convert_sonar_speech(file: str | Path, out: str | Path, *, heads: int = HEADS, licence: str = LICENCE) -> Path:
+def convert_sonar_speech(file: str | Path, out: str | Path, *, heads: int = HEADS, license: str = LICENSE) -> Path:
     """Write a speech encoder of SONAR as an EchoSpeechEncoder, which AutoModel and SentenceTransformer open.
 
     Args:
@@ -84,7 +84,7 @@ def convert_sonar_speech(file: str | Path, out: str | Path, *, heads: int = HEAD
         stride = config.audio_config.feature_projection_input_dim // MEL_BINS
         EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=MEL_BINS, stride=stride).save_pretrained(folder)
         write_lineage(
-            folder, "sonar-speech", {"heads": heads, "licence": licence}, parents={"source": file}, output_dir=out
+            folder, "sonar-speech", {"heads": heads, "license": license}, parents={"source": file}, output_dir=out
         )
         write_checkpoint_card(folder)
     return Path(out)

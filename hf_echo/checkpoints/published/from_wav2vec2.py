@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel, Wav2Vec2Config, Wav2Vec2Model
 
-from ...cards.stamp import licence_of
+from ...cards.stamp import license_of
 from ...modeling import EchoAudioFeatureExtractor
 from ...modeling.configuration_echo_speech import omnilingual_wav2vec2
 from ...utils.sources import locate, read_pretrained
@@ -56,7 +56,7 @@ def convert_wav2vec2(
     pooler_layers: int = 3,
     pooler_heads: int = OMNILINGUAL_HEADS,
     heads: int = OMNILINGUAL_HEADS,
-    licence: str | None = None,
+    license: str | None = None,
     seed: int = 0,
 ) -> Path:
     """Write an EchoSpeechEncoder with the audio model of `source` and a new attention pooling.
@@ -67,7 +67,7 @@ def convert_wav2vec2(
         embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
         pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
         heads: attention heads of the audio model, for a .pt file.
-        licence: of the weights, for the card; None takes the one in the source folder's README.md.
+        license: of the weights, for the card; None takes the one in the source folder's README.md.
         seed: of the new weights.
 
     Raises:
@@ -78,12 +78,12 @@ def convert_wav2vec2(
     audio = _from_file(Path(source), heads) if is_file else _from_transformers(source)
     audio.config.apply_spec_augment = False  # stage `speech` masks the features itself
     audio.config.layerdrop = 0.0
-    if licence is None and not is_file:
-        licence = licence_of(locate(source)[0])
+    if license is None and not is_file:
+        license = license_of(locate(source)[0])
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
     extractor = extractor_of(audio.config)
     return write_speech_encoder(
-        audio, extractor, out, operation="wav2vec2", source=source, licence=licence, seed=seed, **sizes
+        audio, extractor, out, operation="wav2vec2", source=source, license=license, seed=seed, **sizes
     )
 
 

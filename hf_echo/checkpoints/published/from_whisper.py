@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, WhisperConfig, WhisperModel
 
-from ...cards.stamp import licence_of
+from ...cards.stamp import license_of
 from ...modeling import EchoAudioFeatureExtractor
 from ...modeling.configuration_echo_speech import WHISPER
 from ...modeling.whisper_echo_speech import WhisperAudioEncoder
@@ -49,7 +49,7 @@ def convert_whisper(
     embedding_size: int = 1024,
     pooler_layers: int = 3,
     pooler_heads: int = 8,
-    licence: str | None = None,
+    license: str | None = None,
     seed: int = 0,
 ) -> Path:
     """Write an EchoSpeechEncoder with the encoder of Whisper and a new attention pooling.
@@ -59,7 +59,7 @@ def convert_whisper(
             CTranslate2 converted without quantisation.
         embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
         pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
-        licence: of the weights, for the card; None takes the one in the source folder's README.md.
+        license: of the weights, for the card; None takes the one in the source folder's README.md.
         seed: of the new weights.
 
     Raises:
@@ -71,11 +71,11 @@ def convert_whisper(
         audio = _from_ctranslate2(file)
     else:
         audio = _from_transformers(source)
-        licence = licence or licence_of(locate(source)[0])
+        license = license or license_of(locate(source)[0])
     extractor = EchoAudioFeatureExtractor(features="whisper", num_mel_bins=audio.config.num_mel_bins)
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
     return write_speech_encoder(
-        audio, extractor, out, operation="whisper", source=source, licence=licence, seed=seed, **sizes
+        audio, extractor, out, operation="whisper", source=source, license=license, seed=seed, **sizes
     )
 
 

@@ -23,7 +23,7 @@ def write_speech_encoder(
     embedding_size: int,
     pooler_layers: int,
     pooler_heads: int,
-    licence: str | None,
+    license: str | None,
     seed: int,
 ) -> Path:
     """Write an EchoSpeechEncoder with `audio`; its pooling has random weights of `seed`.
@@ -47,7 +47,7 @@ def write_speech_encoder(
         model.save_pretrained(folder)
         extractor.save_pretrained(folder)
         settings = {"embedding_size": embedding_size, "pooler_layers": pooler_layers, "pooler_heads": pooler_heads}
-        settings |= {"seed": seed, "licence": licence}
+        settings |= {"seed": seed, "license": license}
         write_lineage(folder, operation, settings, parents={"source": source}, output_dir=out)
         write_checkpoint_card(folder)
     return Path(out)

@@ -9,10 +9,10 @@ import typer
 
 from ..common import example
 
-Licence = Annotated[str, typer.Option("--license", help="Licence of the weights, for the card.")]
-LicenceOfSource = Annotated[
+License = Annotated[str, typer.Option("--license", help="License of the weights, for the card.")]
+LicenseOfSource = Annotated[
     str | None,
-    typer.Option("--license", help="Licence of the weights, for the card; by default what SOURCE's README says."),
+    typer.Option("--license", help="License of the weights, for the card; by default what SOURCE's README says."),
 ]
 EmbeddingSize = Annotated[int, typer.Option(help="Size of the sentence embedding: the text encoder's.")]
 PoolerLayers = Annotated[int, typer.Option(help="Layers of the attention pooling.")]
@@ -48,13 +48,13 @@ def convert_sonar(
     decoder: Annotated[Path | None, typer.Option(help="File (.pt) of the decoder; it goes into OUT/decoder.")] = None,
     license: Annotated[
         str | None,
-        typer.Option("--license", help="Licence of the weights. Default: that of a port's README, or cc-by-nc-4.0."),
+        typer.Option("--license", help="License of the weights. Default: that of a port's README, or cc-by-nc-4.0."),
     ] = None,
 ) -> None:
     """Convert SONAR's text encoder and decoder: sentence-transformers opens OUT, without fairseq2 or remote code."""
     from ...checkpoints import convert_sonar as run
 
-    run(encoder, out, tokenizer=tokenizer, decoder=decoder, licence=license)
+    run(encoder, out, tokenizer=tokenizer, decoder=decoder, license=license)
     also = ", pipeline('sonar-translation') too" if decoder else ""
     typer.echo(f"{out}: SentenceTransformer opens it{also}", err=True)
 
@@ -63,12 +63,12 @@ def convert_sonar_speech(
     file: Annotated[Path, typer.Argument(help="File (.pt) of a speech encoder of SONAR, of fairseq or fairseq2.")],
     out: Annotated[Path, typer.Argument(help="Folder of the speech encoder.")],
     heads: PoolerHeads = 16,
-    license: Licence = "cc-by-nc-4.0",
+    license: License = "cc-by-nc-4.0",
 ) -> None:
     """Convert SONAR's speech encoder of a language: AutoModel and sentence-transformers open OUT, without fairseq2."""
     from ...checkpoints import convert_sonar_speech as run
 
-    run(file, out, heads=heads, licence=license)
+    run(file, out, heads=heads, license=license)
     typer.echo(f"{out}: its embeddings are those of SONAR's text encoder (hf-echo convert sonar)", err=True)
 
 
@@ -80,25 +80,25 @@ def convert_mexma(
     ] = "FacebookAI/xlm-roberta-large",
     license: Annotated[
         str | None,
-        typer.Option("--license", help="Licence of the weights, for the card; by default what MODEL's README says."),
+        typer.Option("--license", help="License of the weights, for the card; by default what MODEL's README says."),
     ] = None,
 ) -> None:
     """Add MEXMA's tokenizer and CLS pooling to its weights: sentence-transformers opens OUT."""
     from ...checkpoints import convert_mexma as run
 
-    run(model, out, tokenizer=tokenizer, licence=license)
+    run(model, out, tokenizer=tokenizer, license=license)
     typer.echo(f"{out}: SentenceTransformer opens it", err=True)
 
 
 def convert_blaser(
     file: Annotated[Path, typer.Argument(help="File (.pt) of BLASER 2.0, ref or qe.")],
     out: Annotated[Path, typer.Argument(help="Folder of the model.")],
-    license: Licence = "cc-by-nc-4.0",
+    license: License = "cc-by-nc-4.0",
 ) -> None:
     """Convert BLASER 2.0, which scores translations from SONAR embeddings: AutoModel and --blaser open OUT."""
     from ...checkpoints import convert_blaser as run
 
-    run(file, out, licence=license)
+    run(file, out, license=license)
     typer.echo(f"{out}: hf-echo evaluate translation --blaser {out}", err=True)
 
 
@@ -114,13 +114,13 @@ def convert_wav2vec2(
     pooler_layers: PoolerLayers = 3,
     pooler_heads: PoolerHeads = 16,
     heads: Annotated[int, typer.Option(help="Attention heads of the audio model, for a file.")] = 16,
-    license: LicenceOfSource = None,
+    license: LicenseOfSource = None,
 ) -> None:
     """Make a speech encoder from a pretrained audio model; train its new attention pooling with stage `speech`."""
     from ...checkpoints import convert_wav2vec2 as run
 
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
-    run(source, out, heads=heads, licence=license, **sizes)
+    run(source, out, heads=heads, license=license, **sizes)
     typer.echo(f"{out}: ready for stage speech (hf-echo train speech-large model_name_or_path={out})", err=True)
 
 
@@ -133,11 +133,11 @@ def convert_whisper(
     embedding_size: EmbeddingSize = 1024,
     pooler_layers: PoolerLayers = 3,
     pooler_heads: PoolerHeads = 8,
-    license: LicenceOfSource = None,
+    license: LicenseOfSource = None,
 ) -> None:
     """Make a speech encoder from Whisper's encoder; train its new attention pooling with stage `speech`."""
     from ...checkpoints import convert_whisper as run
 
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
-    run(source, out, licence=license, **sizes)
+    run(source, out, license=license, **sizes)
     typer.echo(f"{out}: ready for stage speech (hf-echo train speech-whisper model_name_or_path={out})", err=True)

@@ -25,7 +25,7 @@ def push(
     kind: Annotated[str | None, typer.Option("--type", help="model, dataset or space; default: by the files.")] = None,
     private: Annotated[bool, typer.Option("--private", help="Create the repository as a private one.")] = False,
     collection: Annotated[str | None, typer.Option(help="Slug of a collection to add the repository to.")] = None,
-    license: Annotated[str | None, typer.Option(help="Licence identifier of the Hub, written into the card.")] = None,
+    license: Annotated[str | None, typer.Option(help="License identifier of the Hub, written into the card.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the files and problems; push nothing.")] = False,
 ) -> None:
     """Push a folder to the Hub as one version: one commit, one tag, checksums compared.

@@ -166,7 +166,7 @@ def push(
     repo: Annotated[str, typer.Argument(help="Dataset repository on the Hub, OWNER/NAME.")],
     version: Annotated[str, typer.Option(help="Version; the repository gets the tag vVERSION.")] = "1.0",
     title: Annotated[str | None, typer.Option(help="Title of the card. Default: the folder's name.")] = None,
-    license: Annotated[str | None, typer.Option(help="Licence identifier of the Hub, such as cc-by-4.0.")] = None,
+    license: Annotated[str | None, typer.Option(help="License identifier of the Hub, such as cc-by-4.0.")] = None,
     private: Annotated[bool, typer.Option(help="Create a private repository.")] = False,
     by_language: Annotated[
         bool, typer.Option("--by-language", help="Divide the files by language; each becomes a configuration.")

@@ -128,7 +128,7 @@ class Carded(FromOne):
         "template of the card in hub_cards/; default: written from the lineage", None, recorded=False
     )
     results: str | None = _field("JSON file with the figures of the card", None, recorded=False)
-    license: str | None = _field("licence identifier of the Hub, for the card", None, recorded=False)
+    license: str | None = _field("license identifier of the Hub, for the card", None, recorded=False)
 
     def __post_init__(self):
         if self.card:

@@ -81,7 +81,7 @@ def test_lineage_and_card(published, tmp_path):
     assert set(read_lineage(out)["parents"]) == {"source", "tokenizer"}
     data = ModelCard.load(out / "README.md").data
     assert data["license"] == "mit" and data["base_model"] == "facebook/MEXMA"
-    convert_mexma(weights, out, tokenizer=tokenizer, licence="cc-by-nc-4.0")  # replaces the earlier result
+    convert_mexma(weights, out, tokenizer=tokenizer, license="cc-by-nc-4.0")  # replaces the earlier result
     assert ModelCard.load(out / "README.md").data["license"] == "cc-by-nc-4.0"
 
 

@@ -127,7 +127,7 @@ def test_transformers_folders(tmp_path, kind):
     }
     source = make[kind]().eval()
     source.save_pretrained(tmp_path / "source")
-    convert_wav2vec2(tmp_path / "source", tmp_path / "out", licence="mit", **SMALL)
+    convert_wav2vec2(tmp_path / "source", tmp_path / "out", license="mit", **SMALL)
     model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
     audio = [np.random.default_rng(i).normal(size=n).astype(np.float32) / 9 for i, n in enumerate((4000, 9000))]
     inputs = extractor(audio, return_tensors="pt")

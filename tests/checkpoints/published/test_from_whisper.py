@@ -78,7 +78,7 @@ def test_frames_are_those_of_transformers(tmp_path, whisper, kind):
     else:
         source.mkdir()
         (source / "model.bin").write_bytes(ctranslate2_file(whisper, kind))
-    convert_whisper(source, tmp_path / "out", licence="mit", **SMALL)
+    convert_whisper(source, tmp_path / "out", license="mit", **SMALL)
     model, extractor = load_speech_encoder(tmp_path / "out", dtype="fp32")
     # 0.9 s and 0.1 s of silence: the second that transformers' encoder and its feature extractor see.
     whole = WhisperFeatureExtractor(80, chunk_length=1)(noise(0.9), sampling_rate=RATE, return_tensors="pt")

@@ -310,7 +310,7 @@ def test_a_release_generates_as_its_recipe_says(world):
         run_operation(path)
 
 
-def test_a_release_has_the_licence_of_its_recipe_and_the_figures_of_its_parent(world):
+def test_a_release_has_the_license_of_its_recipe_and_the_figures_of_its_parent(world):
     (world / "model" / "results.json").write_text('{"eval_news_xsim": 1.25, "eval_news_xsimpp": 30.0}')
     run_operation(case(world, "release", license="mit"))
     card = ModelCard.load(world / "1_release" / "README.md")
