@@ -1,0 +1,209 @@
+"""Sentence segmentation: by rules (sentencex, some 300 languages), or by a SaT model (wtpsplit; OS A.1).
+
+A segmenter is a callable (texts, lang) -> one list of pieces per text. The joined pieces equal the text exactly; white
+space between two sentences belongs to the first.
+
+The rules add what sentencex lacks, as found on FLORES and NTREX: full stops of scripts that have their own (Khmer,
+Ge'ez, danda, CJK ...), Tibetan shad before a space, two Ge'ez word spaces in place of a full stop, and spaces in Thai,
+which has no sentence marks, if the sentence is already long. A line break always ends a sentence. Latin, Greek and
+Cyrillic are left to sentencex, because their full stop has other uses.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from ..language_table import ISO_639_1
+from ..languages import LANGUAGES, language
+from ..utils.hub import snapshot, split_revision
+
+UNSPACED = ("Hans", "Hant", "Jpan")  # scripts without spaces between sentences
+THAI_LENGTH = 60  # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
+OTHER_USES = ".!?．！？၊"  # sentence ends in Unicode's table that have other uses; the last is a comma
+CLOSING = r"\p{STerm}\p{Pe}\p{Pf}\"'”’"
+
+_LINES = regex.compile(r"(?<=\n|\r(?!\n)|\x85|\u2028|\u2029)")
+_FULL_STOP = regex.compile(
+    rf"(?V1)(?<=[\p{{STerm}}--[{OTHER_USES}]][{CLOSING}]*)(?![{CLOSING}\p{{Zs}}]|\s*$)|"
+    rf"(?V1)(?<=[\p{{STerm}}--[{OTHER_USES}]][{CLOSING}]*\p{{Zs}}+)(?!\p{{Zs}}|\s*$)"
+)
+_OF_SCRIPT = {
+    "Tibt": regex.compile(r"(?<=[།༎]\s+)(?=\S)"),
+    "Ethi": regex.compile(r"(?<=(?:፡፡|::)\s*)(?=[^\s፡:])"),
+}
+_SPACES = regex.compile(r"\s+(?=\S)")
+XLM_R = "facebookAI/xlm-roberta-base"  # tokenizer of the released models, which do not include it
+FINE_TUNED = 0.25  # wtpsplit's threshold of models fine-tuned on sentences, whose names hold "sm"
+PRETRAINED = 0.025  # of the others
+
+
+def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
+    """Split each text into sentences; the joined pieces equal the text. An empty text has no pieces.
+
+    Raises:
+        ImportError: hf-echo[segment] is not installed.
+        ValueError: an unknown language, code or mathematics.
+    """
+    try:
+        from sentencex import segment
+    except ImportError as error:
+        raise ImportError("sentences by rule need sentencex: pip install 'hf-echo[segment]'") from error
+    code = language(lang).code
+    if LANGUAGES[code].script is None:
+        raise ValueError(f"{lang} has no sentences; use `hf-echo data code` or `hf-echo data math`")
+    return [_pieces(text, code, segment) for text in texts]
+
+
+def _pieces(text: str, lang: str, segment) -> list[str]:
+    pieces = []
+    for line in _LINES.split(text):
+        if not line:
+            continue
+        if not line.strip():  # a blank line belongs to the sentence before it
+            pieces[-1:] = [pieces[-1] + line] if pieces else [line]
+            continue
+        for part in _by_library(line, lang, segment):
+            pieces += _by_script(part, lang)
+    return _without_blank(pieces)
+
+
+def _by_library(line: str, lang: str, segment) -> list[str]:
+    """Split by sentencex, which doubles carriage returns and takes the Burmese comma for a full stop."""
+    if lang.split("_")[1] == "Mymr":
+        return [line]
+    parts = segment(_library_code(lang), line.rstrip("\r\n"))
+    end = len("".join(parts))
+    return [*parts, line[end:]] if line.startswith("".join(parts)) else [line]
+
+
+def _by_script(text: str, lang: str) -> list[str]:
+    script = lang.split("_")[1]
+    if script == "Thai":
+        return _at_spaces(text, THAI_LENGTH)
+    pieces = _FULL_STOP.split(text)
+    if script in _OF_SCRIPT:
+        pieces = [part for piece in pieces for part in _OF_SCRIPT[script].split(piece)]
+    return [piece for piece in pieces if piece]
+
+
+def _at_spaces(text: str, length: int) -> list[str]:
+    pieces, start = [], 0
+    for space in _SPACES.finditer(text):
+        if space.end() - start >= length:
+            pieces.append(text[start : space.end()])
+            start = space.end()
+    return [*pieces, text[start:]]
+
+
+def _without_blank(pieces: list[str]) -> list[str]:
+    kept: list[str] = []
+    for piece in pieces:
+        if kept and not (piece.strip() and kept[-1].strip()):
+            kept[-1] += piece
+        elif piece:
+            kept.append(piece)
+    return kept
+
+
+@cache
+def _library_code(lang: str) -> str:
+    """The ISO 639-1 code, which sentencex expects."""
+    return next((short for short, code in ISO_639_1.items() if code == lang), lang.split("_")[0])
+
+
+def sat_segmenter(
+    model: str | Path, *, threshold: float | None = None, batch_size: int = 32, device: str | None = None
+) -> Callable[[Sequence[str], str], list[list[str]]]:
+    """Load a SaT model as a segmenter; the segmenter ignores the language.
+
+    Args:
+        model: a name on the Hub (of segment-any-text), org/name@v1.0.0, or a folder, with its own tokenizer or XLM-R's.
+        threshold: a character with a higher probability ends a sentence; None: 0.25 for a folder, wtpsplit's
+            default for a name.
+
+    Raises:
+        ImportError: hf-echo[segment] is not installed.
+        FileNotFoundError: no such folder or model on the Hub.
+        ValueError: a threshold outside [0, 1).
+    """
+    if threshold is not None and not 0 <= threshold < 1:
+        raise ValueError(f"threshold={threshold} must be at least 0 and below 1")
+    sat = _open(model)
+    if device:
+        sat.to(device)
+    repo, version = split_revision(model)
+    if threshold is None and (version or Path(model).is_dir()):  # wtpsplit would search the whole path for "sm"
+        threshold = PRETRAINED if version and "sm" not in repo else FINE_TUNED
+    room = min(512, sat.config.max_position_embeddings - 4)
+
+    def segment(texts: Sequence[str], lang: str = "") -> list[list[str]]:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="split_on_input_newlines")
+            split = list(
+                sat.split(
+                    list(texts),
+                    threshold=threshold,
+                    block_size=room,
+                    stride=max(1, min(64, room // 2)),
+                    batch_size=batch_size,
+                    split_on_input_newlines=False,
+                )
+            )
+        return [_whole(text, pieces) for text, pieces in zip(texts, split, strict=True)]
+
+    return segment
+
+
+def _open(model: str | Path) -> Any:
+    try:
+        from wtpsplit import SaT
+    except ImportError as error:
+        raise ImportError("a SaT model needs wtpsplit: pip install 'hf-echo[segment]'") from error
+    folder = Path(model := snapshot(model) if isinstance(model, str) else model)
+    if not folder.is_dir() and (isinstance(model, Path) or str(model).startswith((".", "/", "~"))):
+        raise FileNotFoundError(f"no folder {model}; give a SaT model's folder, or a name such as sat-12l-sm")
+    own = folder.is_dir() and any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))
+    try:
+        return SaT(str(model), tokenizer_name_or_path=str(model) if own else XLM_R)
+    except OSError as error:
+        reason = str(error).splitlines()[0]
+        raise FileNotFoundError(f"{str(model)!r} is not a SaT model in a folder or on the Hub: {reason}") from error
+
+
+def _whole(text: str, pieces: Sequence[str]) -> list[str]:
+    """Drop empty pieces and check that no character was lost (wtpsplit leaves the space after a sentence on it)."""
+    pieces = [piece for piece in pieces if piece]
+    if "".join(pieces) != text:
+        raise ValueError(f"the segmenter changed the text {text[:60]!r}")
+    return pieces
+
+
+def separator(lang: str) -> str:
+    """The separator between two sentences of a language: nothing in Chinese and Japanese, otherwise a space."""
+    return "" if lang.split("_")[1:2] and lang.split("_")[1] in UNSPACED else " "
+
+
+def join_sentences(sentences: Sequence[str], lang: str) -> tuple[str, list[int]]:
+    """Join sentences: (text, ends), where ends are the offsets after each sentence's last character.
+
+    Raises:
+        ValueError: an empty sentence; the message gives its position.
+    """
+    between, text, ends = separator(lang), "", []
+    for number, sentence in enumerate(sentences, 1):
+        if not (sentence := sentence.strip()):
+            raise ValueError(f"sentence {number} of {len(sentences)} ({lang}) is empty; remove it")
+        text += (between if text else "") + sentence
+        ends.append(len(text))
+    return text, ends
+
+
+def trimmed(pieces: Sequence[str]) -> list[str]:
+    """The pieces as sentences: stripped, with single white space, without empty ones."""
+    return [sentence for piece in pieces if (sentence := " ".join(piece.split()))]

@@ -1,0 +1,346 @@
+"""Fine-tune a sentence segmenter (SaT) on synthetic documents (OS A.1). Needs hf-echo[segment].
+
+    python train_scripts/corpora/segmenter.py outputs/segmenter                     # nano: built-in corpus, two minutes
+    python train_scripts/corpora/segmenter.py outputs/sat --model segment-any-text/sat-12l-sm --data a.jsonl
+
+Data: JSON lines of `lang`, `text`, `ends` (the offset after each sentence), as `segmentation_examples` makes them with
+a translator: translation keeps sentence boundaries, so those of the English text hold in every language. Without --data
+they are made of the built-in corpus, which has its own translations; without --model a small SaT starts from random
+weights. A token is labelled 1 if a sentence ends in it; the loss is binary cross-entropy of the one output. The saved
+folder, tokenizer included, is what `hf_echo.data.segmentation.sat_segmenter` opens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
+from tqdm.auto import tqdm
+from transformers import AutoModelForTokenClassification, AutoTokenizer, Trainer, TrainingArguments
+
+from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
+from hf_echo.data.segmentation import join_sentences, trimmed
+from hf_echo.languages import language
+from hf_echo.utils.hub import snapshot
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+IGNORED = -100
+THRESHOLD = 0.25  # wtpsplit's, for models with one output
+XLM_R = "facebookAI/xlm-roberta-base"
+BLOCK = 256  # sentences per call of the translator
+
+Translate = Callable[[list[str], str, str], Sequence[str]]
+NANO = {
+    "max_steps": 120,
+    "per_device_train_batch_size": 16,
+    "learning_rate": 2e-3,
+    "warmup_steps": 20,
+    "use_cpu": True,
+}
+
+
+def segmentation_examples(
+    texts: Sequence[str],
+    target_langs: Sequence[str],
+    segment: Callable[[Sequence[str], str], list[list[str]]],
+    translate: Translate,
+    *,
+    source_lang: str = "eng_Latn",
+    sentences: int = 10_000,
+    per_document: int = 32,
+    progress: bool = True,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one target language after the other.
+
+    Args:
+        texts: monolingual texts of `source_lang`. Each language takes the next `sentences` consecutive sentences and
+            starts from the first again when they are used up.
+        segment: (texts, lang) -> pieces of each text: `sat_segmenter(...)` or `rule_segmenter`.
+        translate: (sentences, source_lang, target_lang) -> as many translations. Not called if the target is the
+            source language. Empty translations are dropped.
+        per_document: sentences per row.
+
+    Raises:
+        ValueError: no sentence in the texts, an unknown language, numbers below 1, or a wrong number of translations.
+    """
+    for code in (source_lang, *target_langs):
+        language(code)
+    if sentences < 1 or per_document < 1:
+        raise ValueError(f"sentences={sentences} and per_document={per_document} must be at least 1")
+    stream = cycle(_once(texts, segment, source_lang))
+    bar = tqdm(total=sentences * len(target_langs), desc="Translating", unit="sentence", disable=not progress)
+    for lang in target_langs:
+        taken = islice(stream, sentences)
+        held: list[str] = []
+        while block := list(islice(taken, BLOCK)):
+            held += [text for text in _translated(block, source_lang, lang, translate) if text.strip()]
+            bar.update(len(block))
+            while len(held) >= per_document:
+                yield example(held[:per_document], lang)
+                held = held[per_document:]
+        if held:
+            yield example(held, lang)
+    bar.close()
+
+
+def example(sentences: Sequence[str], lang: str) -> dict[str, Any]:
+    """Make one row from sentences."""
+    text, ends = join_sentences(sentences, lang)
+    return {"lang": lang, "text": text, "ends": ends}
+
+
+def _once(texts: Sequence[str], segment, lang: str) -> Iterator[str]:
+    blocks = (segment(texts[start : start + BLOCK], lang) for start in range(0, len(texts), BLOCK))
+    sentences: Iterable[str] = chain.from_iterable(trimmed(pieces) for block in blocks for pieces in block)
+    first = next(iter(sentences := iter(sentences)), None)
+    if first is None:
+        raise ValueError(f"the {len(texts)} texts of {lang} contain no sentence; give texts to translate")
+    return chain([first], sentences)
+
+
+def _translated(block: list[str], source_lang: str, lang: str, translate: Translate) -> Sequence[str]:
+    if lang == source_lang:
+        return block
+    translations = translate(block, source_lang, lang)
+    if len(translations) != len(block):
+        raise ValueError(f"the translator returned {len(translations)} lines for {len(block)} sentences into {lang}")
+    return translations
+
+
+def segmenter_arguments(output_dir: str | Path, **options: Any) -> TrainingArguments:
+    """OS A.1: 5k steps of 128 blocks, label smoothing 0.001 (dropout 0.1 is the model's); the rest as in wtpsplit."""
+    defaults = dict(
+        max_steps=5_000,
+        per_device_train_batch_size=128,
+        label_smoothing_factor=0.001,
+        learning_rate=3e-5,
+        warmup_steps=500,
+        weight_decay=0.01,
+        logging_steps=50,
+        save_steps=1_000,
+        save_total_limit=1,
+        report_to="none",
+    )
+    return TrainingArguments(str(output_dir), **{**defaults, **options})
+
+
+def load_segmenter(name_or_path: str | Path) -> tuple[Any, Any]:
+    """(model with one output, fast tokenizer) of a SaT model such as segment-any-text/sat-12l-sm, or a folder."""
+    import_wtpsplit()
+    name_or_path = snapshot(name_or_path)
+    folder = Path(name_or_path)
+    own = folder.is_dir() and (folder / "tokenizer_config.json").exists()
+    model = AutoModelForTokenClassification.from_pretrained(name_or_path, num_labels=1, ignore_mismatched_sizes=True)
+    return model, AutoTokenizer.from_pretrained(name_or_path if own else XLM_R)
+
+
+def import_wtpsplit():
+    """wtpsplit.models, which makes SaT's classes known to transformers."""
+    try:
+        import wtpsplit.models
+    except ImportError as error:
+        raise ImportError("a SaT model needs wtpsplit: pip install 'hf-echo[segment]'") from error
+    return wtpsplit.models
+
+
+def tokenize_examples(rows: Iterable[dict], tokenizer, block_size: int = 256) -> Dataset:
+    """Blocks of at most `block_size` tokens, special tokens included: input_ids, labels, lang.
+
+    Args:
+        rows: `lang`, `text` and `ends`, as `segmentation_examples` makes them.
+
+    Raises:
+        ValueError: a tokenizer without offsets, a block without room, ends outside the text or not in order (with the
+            row).
+    """
+    from datasets import Dataset
+
+    if not tokenizer.is_fast:
+        raise ValueError(f"{type(tokenizer).__name__} gives no character offsets: take a fast tokenizer")
+    if block_size < 3:
+        raise ValueError(f"block_size is {block_size}, must leave room beside two special tokens")
+    blocks: dict[str, list] = {"input_ids": [], "labels": [], "lang": []}
+    for number, row in enumerate(rows, 1):
+        _check_row(row, number)
+        found = tokenizer(row["text"], return_offsets_mapping=True, add_special_tokens=False, verbose=False)
+        ids, labels = found["input_ids"], token_labels(found["offset_mapping"], row["ends"])
+        for start in range(0, len(ids), block_size - 2):
+            part = slice(start, start + block_size - 2)
+            blocks["input_ids"].append([tokenizer.cls_token_id, *ids[part], tokenizer.sep_token_id])
+            blocks["labels"].append([0, *labels[part], 0])
+            blocks["lang"].append(row["lang"])
+    return Dataset.from_dict(blocks)
+
+
+def _check_row(row: dict, number: int) -> None:
+    ends = row["ends"]
+    if sorted(set(ends)) != list(ends) or (ends and not 0 < ends[0] <= ends[-1] <= len(row["text"])):
+        raise ValueError(
+            f"row {number} ({row['lang']}): ends must rise and lie within the {len(row['text'])} characters"
+        )
+
+
+def token_labels(offsets: Sequence[tuple[int, int]], ends: Sequence[int]) -> list[int]:
+    """1 for the token that holds the last character of a sentence, by (start, end) of each token."""
+    labels, stops = [0] * len(offsets), [stop for _, stop in offsets]
+    for end in ends:
+        if (token := bisect_left(stops, end)) < len(labels):
+            labels[token] = 1
+    return labels
+
+
+class SegmenterCollator:
+    """Pads on the right; the model sees float masks, as SaT does."""
+
+    def __init__(self, tokenizer):
+        self.pad = tokenizer.pad_token_id
+
+    def __call__(self, rows: Sequence[dict]) -> dict[str, torch.Tensor]:
+        longest = max(len(row["input_ids"]) for row in rows)
+
+        def filled(name: str, value: int) -> torch.Tensor:
+            return torch.tensor([[*row[name], *[value] * (longest - len(row[name]))] for row in rows])
+
+        labels = filled("labels", IGNORED)
+        return {
+            "input_ids": filled("input_ids", self.pad),
+            "attention_mask": (labels != IGNORED).float(),
+            "labels": labels,
+        }
+
+
+class SegmenterTrainer(Trainer):
+    """transformers' Trainer with the loss of a single output; `evaluate` gives precision, recall and f1 of tokens."""
+
+    def __init__(self, model, args: TrainingArguments, *, tokenizer, **options: Any):
+        if model.config.num_labels != 1:
+            raise ValueError(f"the model has {model.config.num_labels} outputs, must have 1: use load_segmenter")
+        args.remove_unused_columns = False
+        super().__init__(
+            model,
+            args,
+            processing_class=tokenizer,
+            data_collator=SegmenterCollator(tokenizer),
+            compute_metrics=_scores,
+            **options,
+        )
+        self.label_smoother = None  # the loss below smooths itself: the Trainer's is for classes
+        self.model_accepts_loss_kwargs = False
+
+    def compute_loss(self, model, inputs, return_outputs: bool = False, num_items_in_batch=None):
+        labels = inputs["labels"]
+        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
+        real = labels != IGNORED
+        smooth = self.args.label_smoothing_factor
+        target = labels[real].float() * (1 - smooth) + 0.5 * smooth
+        loss = binary_cross_entropy_with_logits(outputs.logits[..., 0][real].float(), target)
+        return (loss, {"loss": loss, "logits": outputs.logits}) if return_outputs else loss
+
+
+def _scores(found) -> dict[str, float]:
+    logits, labels = (np.asarray(part) for part in found)
+    real = labels != IGNORED
+    ours, gold = (1 / (1 + np.exp(-logits[..., 0][real])) > THRESHOLD), labels[real] == 1
+    hits = int((ours & gold).sum())
+    precision, recall = hits / max(int(ours.sum()), 1), hits / max(int(gold.sum()), 1)
+    return {"precision": precision, "recall": recall, "f1": 2 * hits / max(int(ours.sum() + gold.sum()), 1)}
+
+
+def builtin_examples(split: str, sentences: int) -> list[dict]:
+    """Documents of eight sentences in each of the ten languages; the English ones are looked up in the other nine."""
+    table = builtin_nway(sentences, split=split)
+    texts = {}
+    for row in table:
+        texts.setdefault(row["lang"], []).append(row["text"])
+    english = texts["eng_Latn"]
+    place = {text: i for i, text in enumerate(english)}
+
+    def translate(block, source_lang, target_lang):
+        return [texts[target_lang][place[text]] for text in block]
+
+    return list(
+        segmentation_examples(
+            english,
+            list(LANGUAGES),
+            lambda block, lang: [[text] for text in block],
+            translate,
+            sentences=sentences,
+            per_document=8,
+            progress=False,
+        )
+    )
+
+
+def nano_segmenter(rows: list[dict]):
+    """A SaT of two small layers and a unigram tokenizer of the rows."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    special = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
+    raw = Tokenizer(models.Unigram())
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=1_000, special_tokens=list(special.values()), unk_token="<unk>", show_progress=False
+    )
+    raw.train_from_iterator((row["text"] for row in rows), trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, **special)
+    sat = import_wtpsplit()
+    config = sat.SubwordXLMConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=128,
+        max_position_embeddings=260,
+        num_labels=1,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return sat.SubwordXLMForTokenClassification(config), tokenizer
+
+
+def read_examples(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--model", help="SaT model to start from; a small new one by default")
+    parser.add_argument("--data", type=Path, help="training rows; the built-in corpus by default")
+    parser.add_argument("--dev", type=Path, help="rows to measure on")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--block-size", type=int, default=256)
+    args = parser.parse_args()
+
+    rows = read_examples(args.data) if args.data else builtin_examples("train", 400)
+    dev = read_examples(args.dev) if args.dev else [] if args.data else builtin_examples("dev", 80)
+    model, tokenizer = load_segmenter(args.model) if args.model else nano_segmenter(rows)
+
+    options = {} if args.model else dict(NANO)
+    if args.steps:
+        options["max_steps"] = args.steps
+    trainer = SegmenterTrainer(
+        model,
+        segmenter_arguments(args.out / "run", **options),
+        tokenizer=tokenizer,
+        train_dataset=tokenize_examples(rows, tokenizer, args.block_size),
+        eval_dataset=tokenize_examples(dev, tokenizer, args.block_size) if dev else None,
+    )
+    trainer.train()
+    trainer.save_model(args.out)
+    if dev:
+        print(json.dumps(trainer.evaluate()))
+
+
+if __name__ == "__main__":
+    main()
