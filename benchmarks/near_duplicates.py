@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from sentence_transformers import SentenceTransformer
 
-from hf_echo.reports.models import minilm_folder
+from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.synthesis import hard_negatives_for
 
 ENG = "eng_Latn"

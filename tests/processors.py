@@ -12,7 +12,7 @@ imitate processors:
 Instructions can be taken away but not added: a setting that this processor cannot run is listed and left out.
 
 The full product (5 processors, 2 numbers of threads, 3 shifts) would be 30 runs. SETTINGS holds six of them: every
-processor, and every number of threads with every shift. `tests/reports` is left out: its pages show numbers of the toy
+processor, and every number of threads with every shift. `tests/evaluation/report` is left out: its pages show numbers of the toy
 model and compare none.
 
     python tests/processors.py avx2 -- -k resume    # settings whose name contains "avx2"; pytest's arguments after --
@@ -110,7 +110,7 @@ def run(setting: Setting, arguments: list[str]) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "trains and not slow", "-n", str(workers)]
-        command += ["--dist", "loadfile", "-p", "no:cacheprovider", "--ignore=tests/reports"]
+        command += ["--dist", "loadfile", "-p", "no:cacheprovider", "--ignore=tests/evaluation/report"]
         command += [f"--junitxml={report}", *arguments]
         start = time.monotonic()
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)

@@ -39,13 +39,12 @@ LAYERS = [
     "inference",
     "search",
     "synthesis",
+    "negatives",
     "vocabulary",
     "checkpoints",
     "evaluation",
-    "mining",
     "hub",
     "stages",
-    "reports",
     "cli",
 ]
 RANK = {room: rank for rank, room in enumerate(LAYERS)}

@@ -61,7 +61,7 @@ def mine(
     ] = DEFAULT_MODEL,
 ) -> None:
     """Mine pairs of translations from two files by margin score. A stopped run resumes."""
-    from ..mining import mine_files
+    from ..search import mine_files
 
     if not audio:
         refuse_given(context, ("text_model",), "needs --audio; the encoder of two text files is --model")

@@ -43,8 +43,8 @@ def report(
 ) -> None:
     """Compare models on a folder of data; write HTML, Markdown and JSON. A second run reuses the cached embeddings."""
     from .. import reports
-    from ..reports.models import BASELINES, open_models
-    from ..reports.plots import check_matplotlib
+    from ..evaluation.report.models import BASELINES, open_models
+    from ..evaluation.report.plots import check_matplotlib
 
     check_matplotlib()
     content = reports.read_folder(data, target_lang=target_lang)

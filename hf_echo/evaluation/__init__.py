@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from .. import _submodule
+from ..utils.results import Result, Table
 from .benchmarks.cost import (
     CostGrid,
     Stack,
@@ -22,7 +23,6 @@ from .benchmarks.public_sets import load_benchmark
 from .benchmarks.speed import SpeedResult, measure_speed
 from .groups import grouped
 from .probes.ease import EaseResult, explain_ease
-from .results import Result, Table
 from .retrieval.multilingual import evaluate_xsim, pairs_as_nway
 from .retrieval.speech import SpeechReport, evaluate_speech
 from .retrieval.xsim import XsimResult, text_groups, xsim

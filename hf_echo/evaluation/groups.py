@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..languages import LANGUAGES
-from .results import Table
+from ..utils.results import Table
 
 GROUPS = ("script", "family", "resource", "lang", "target_lang")
 

@@ -19,8 +19,8 @@ from tqdm.auto import tqdm
 
 from ..search.checks import refuse_broken
 from ..utils.files import write_whole
+from ..utils.results import Result, Table
 from .nway_texts import measurable_pairs, texts_by_language
-from .results import Result, Table
 
 # (texts of a language, or their embeddings (n, d); source_lang; target_lang) -> translations
 Translate = Callable[[Any, str, str], Sequence[str]]

@@ -1,6 +1,22 @@
-"""Nearest neighbours: exact (one pass for both directions), by any faiss index, and margin scores."""
+"""Nearest neighbours, margin scores, and pairs of translations mined with them."""
+
+from __future__ import annotations
 
 from .margin import margin_scores
+from .mine_files import mine_files
+from .mining import MinedPairs, mine
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
+from .thresholds import PairScore, best_threshold, bucc_f1
 
-__all__ = ["Neighbours", "margin_scores", "mutual_neighbours", "nearest_neighbours"]
+__all__ = [
+    "MinedPairs",
+    "Neighbours",
+    "PairScore",
+    "best_threshold",
+    "bucc_f1",
+    "margin_scores",
+    "mine",
+    "mine_files",
+    "mutual_neighbours",
+    "nearest_neighbours",
+]

@@ -13,7 +13,6 @@ from datasets import Dataset
 
 from ..data.speech import load_speech, refuse_kept
 from ..data.speech.batches import SpeechRows, audio_lengths, sampled_rows
-from ..evaluation.results import Table
 from ..evaluation.retrieval.xsim import text_groups, xsim
 from ..inference.any_encoder import any_encoder
 from ..inference.embedding_store import frozen_embeddings
@@ -21,6 +20,7 @@ from ..inference.encode_speech import open_extractor
 from ..modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from ..utils.did_you_mean import did_you_mean
 from ..utils.fingerprint import fingerprint
+from ..utils.results import Table
 from ..utils.speech_data import MAX_VOICES
 from .core.model_shape import check_activations
 from .core.plan import Start, count, memory, start_or_shape, with_total

@@ -149,7 +149,7 @@ def test_a_release_translates_without_the_package(space, vectors, release, tmp_p
 
 def test_mine_speech_and_text(space, run, tmp_path):
     """The pairs are those of `mine` on the same embeddings, and a second run reads what the first wrote."""
-    from hf_echo.mining import mine
+    from hf_echo.search import mine
 
     (tmp_path / "text.txt").write_text("\n".join(TEXTS[::-1]) + "\n")
     out, options = tmp_path / "pairs.tsv", ("--model", space / "speech", "--text-model", space / "text", "--k", 2)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hf_echo.reports import read_folder
+from hf_echo.evaluation.report import read_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 

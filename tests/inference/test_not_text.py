@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hf_echo.evaluation import xsim
 from hf_echo.inference import encode, translate
-from hf_echo.mining import mine
+from hf_echo.search import mine
 
 bounded = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ODD = [None, 3, 2.5, b"un", ("un", "deux"), ["un"], {"a": 1}, "\ud800", "un \udfff chat"]

@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 from nano_real_data import ENG, LANGUAGES, english_pairs, pairs_of_nway, read
 
+from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.mining import MinedPairs, best_threshold, bucc_f1, mine_files
-from hf_echo.reports.models import minilm_folder
+from hf_echo.search import MinedPairs, best_threshold, bucc_f1, mine_files
 
 SHARE = 0.02  # of a collection that has a partner
 ORDER = {

@@ -40,7 +40,7 @@ import hf_echo
 from hf_echo.inference import load_encoder
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.embedding_files import take_rows
-from hf_echo.mining import MinedPairs, mine
+from hf_echo.search import MinedPairs, mine
 
 ENG, K = "eng_Latn", 4
 WORDS, CHARACTERS = 3, 150  # least and most of an English sentence

@@ -35,8 +35,8 @@ from nano_real_data import short_pairs
 
 from hf_echo.evaluation import evaluate_xsim, rsim
 from hf_echo.evaluation.probes.downstream import evaluate_classification
+from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.modeling.precision_echo import bf16_is_faster
-from hf_echo.reports.models import minilm_folder
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 from hf_echo.stages.modular.add_language import LanguageTraining
 from hf_echo.utils.files import write_json

@@ -27,9 +27,9 @@ from transformers import (
     get_cosine_schedule_with_warmup,
 )
 
+from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.losses import contrastive_loss
 from hf_echo.modeling.precision_echo import bf16_is_faster
-from hf_echo.reports.models import minilm_folder
 
 LANGUAGES = ("deu_Latn", "tur_Latn", "fra_Latn", "spa_Latn", "por_Latn", "pol_Latn", "rus_Cyrl")
 SCALE, MASKED = 20.0, 0.15

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from hf_echo.data.segmentation import join_sentences, rule_segmenter, sat_segmenter, separator, trimmed
-from hf_echo.evaluation.results import Result, Table
 from hf_echo.evaluation.translation import translation_scores
 from hf_echo.languages import is_language
+from hf_echo.utils.results import Result, Table
 
 Segment = Callable[[Sequence[str], str], list[list[str]]]
 TABLES = {"flores": ("flores_sib.parquet", "index_id"), "ntrex": ("ntrex.parquet", "id")}

@@ -45,7 +45,7 @@ def negatives(
 ) -> None:
     """Mine hard negatives for code and mathematics: near texts of a pool. A stopped run resumes."""
     from ...data import load_parallel
-    from ...mining.hard_negatives import mine_negatives
+    from ...negatives.mined import mine_negatives
 
     _parquet(out)
     own = {"pool": None if pool is None else load_parallel(pool), "k": k, "max_cosine": max_cosine}
@@ -66,7 +66,7 @@ def consistency(
     report: Json = None,
 ) -> None:
     """Keep descriptions whose nearest snippet is their own, among snippets of one language (OS A.3, ECHO A.1.5)."""
-    from ...mining.consistency import check_side, filter_consistent
+    from ...negatives.consistency import check_side, filter_consistent
 
     _parquet(out)
     check_side(snippets)
@@ -110,7 +110,7 @@ def segment(
 
 
 def _mine(mining: Callable, pairs: str, model: str, out: Path, report: Path | None, **options: Any) -> None:
-    """Run a function of `hf_echo.mining` on the rows with this encoder, and print what it counts."""
+    """Run a function of `hf_echo.search` on the rows with this encoder, and print what it counts."""
     from ...data import load_parallel
     from ...inference.any_encoder import any_encoder
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..results import Result
+from ...utils.results import Result
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from ...inference.encoders import Encode
-from ..results import Result
+from ...utils.results import Result
 
 MEBIBYTE = 2**20
 

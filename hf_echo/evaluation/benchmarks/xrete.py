@@ -13,8 +13,8 @@ from typing import Any
 
 from ...inference.encoders import Encode
 from ...languages import find_language
+from ...utils.results import Table
 from ..probes.downstream import evaluate_pair_classification, evaluate_similarity
-from ..results import Table
 from ..retrieval.multilingual import evaluate_xsim, pairs_as_nway
 from .public_sets import load_benchmark
 

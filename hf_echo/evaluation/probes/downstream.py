@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...inference.encoders import Encode
-from ..results import Table
+from ...utils.results import Table
 from ..space.language_geometry import language_bias
 from .linear_probe import fit_linear_probe
 

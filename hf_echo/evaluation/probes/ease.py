@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...languages import LANGUAGES
+from ...utils.results import Result, Table
 from ..groups import GROUPS
-from ..results import Result, Table
 
 MAX_CATEGORIES = 200  # histogram boosting allows 255; rarer values share one
 

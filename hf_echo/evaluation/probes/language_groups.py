@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...languages import LANGUAGES
-from ..results import Table
+from ...utils.results import Table
 
 BY = ("resource", "family")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...inference.encoders import Encode
-from ..results import Table
+from ...utils.results import Table
 from .xsim import xsim
 from .xsimpp import xsimpp
 

@@ -16,8 +16,8 @@ from tqdm.auto import tqdm
 from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
 from ...search.margin import checked_margin
+from ...utils.results import Table
 from ..nway_texts import measurable_pairs, texts_by_language, warn_once
-from ..results import Table
 from .xsim import text_groups, xsim
 from .xsimpp import xsimpp
 

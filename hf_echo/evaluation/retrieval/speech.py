@@ -17,7 +17,7 @@ from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
 from ...search.margin import best_matches, checked_margin
 from ...synthesis import hard_negatives_for
-from ..results import Table
+from ...utils.results import Table
 from ..translation import translation_scores
 from .xsim import text_groups
 from .xsimpp import stack

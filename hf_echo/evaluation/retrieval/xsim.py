@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...search.margin import best_matches, checked_margin
-from ..results import Result
+from ...utils.results import Result
 
 
 @dataclass(frozen=True, eq=False)

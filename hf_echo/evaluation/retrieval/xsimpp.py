@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ...search.margin import best_matches, checked_margin
-from ..results import Result
+from ...utils.results import Result
 from .xsim import check_pairs, same_group
 
 RESERVED_KINDS = ("other", "other_negative")

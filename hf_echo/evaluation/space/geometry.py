@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..results import Result, Table
+from ...utils.results import Result, Table
 from .language_arrays import Parts, read_parts, readable_twice
 from .language_geometry import MAX_ROWS, SHRINKAGE, calinski_harabasz, invariance, rsim
 

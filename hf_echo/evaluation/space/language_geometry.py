@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..results import Result
+from ...utils.results import Result
 from .language_arrays import Parts, read_parts, readable_twice
 
 SHRINKAGE = 0.01

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..results import Table
+from ...utils.results import Table
 
 Embed = Callable[[list[str], str], np.ndarray]
 SIB_TOPICS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..results import Table
+from ...utils.results import Table
 
 
 def rebuild_bleu(

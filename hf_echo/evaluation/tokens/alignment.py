@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ...utils.results import Result, Table
 from ...utils.vectors import unit_length
-from ..results import Result, Table
 from .alignment_data import AlignedPair, Links, read_alignment
 from .token_states import TokenStates, layer_numbers, owners, token_states
 

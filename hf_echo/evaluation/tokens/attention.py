@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..results import Result, Table
+from ...utils.results import Result, Table
 from ..retrieval.xsim import xsim
 
 Batch = Mapping[str, torch.Tensor]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...search.neighbours import Neighbours, nearest_neighbours
-from ..results import Result
+from ...utils.results import Result
 from .token_states import token_states
 
 

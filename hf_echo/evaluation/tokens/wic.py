@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ...utils.results import Table
 from ..labelled_rows import checked_rows, row_names, rows_by_language
 from ..probes.linear_probe import fit_linear_probe
-from ..results import Table
 from .token_states import overlaps, token_states
 
 COLUMNS = ("sentence1", "start1", "end1", "sentence2", "start2", "end2", "label")

@@ -17,9 +17,9 @@ from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 
 from hf_echo.cli.modular import commands
+from hf_echo.evaluation.report.models import open_model
 from hf_echo.inference.any_encoder import NamedEncoder, any_encoder
 from hf_echo.modeling.sentence_transformer_modular import ModularEncoder, ParallelAdapter
-from hf_echo.reports.models import open_model
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular, remove_language
 from hf_echo.stages.modular.add_language import LanguageTraining
 

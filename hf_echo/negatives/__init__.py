@@ -1,0 +1,1 @@
+"""Hard negatives: texts close to a translation that mean something else."""

@@ -1,0 +1,150 @@
+"""Pairs of two collections of embeddings by margin score (Artetxe and Schwenk 2019; LASER's mine_bitexts).
+
+Input: embeddings; output: row numbers and scores. This module does not read the texts. The margins are those of
+`evaluation.retrieval.xsim`. Candidate pairs by `retrieval`:
+    forward       each source with its best target
+    backward      each target with its best source
+    intersection  pairs that are both
+    max           both together, best score first, each row at most once (LASER's default)
+"Best" is the highest margin score among the k nearest neighbours by cosine.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..utils.executors import LocalExecutor, RayExecutor
+from .blocks import BLOCK, Best, Blocks, search_both, search_folder
+from .faiss_index import check_index, index_neighbours
+from .margin import best_by_margin, checked_margin
+
+RETRIEVALS = ("max", "forward", "backward", "intersection")
+
+
+class MinedPairs(NamedTuple):
+    """`scores` (p,) float64, best first; `sources`, `targets` (p,) int64 rows of the two collections."""
+
+    scores: np.ndarray
+    sources: np.ndarray
+    targets: np.ndarray
+
+    def above(self, threshold: float) -> MinedPairs:
+        """The pairs that score at least `threshold`."""
+        return MinedPairs(*(part[self.scores >= threshold] for part in self))
+
+    def pairs(self) -> list[tuple[int, int]]:
+        return list(zip(self.sources.tolist(), self.targets.tolist(), strict=True))
+
+
+def mine(
+    x: Any,
+    y: Any,
+    *,
+    k: int = 4,
+    margin: str | None = "ratio",
+    retrieval: str = "max",
+    threshold: float | None = None,
+    index: str | None = None,
+    block: int = BLOCK,
+    work: str | Path | None = None,
+    executor: LocalExecutor | RayExecutor | None = None,
+    progress: bool = False,
+) -> MinedPairs:
+    """Pairs (row of x, row of y) that look like translations, best first.
+
+    Args:
+        x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), or lists of arrays that
+            follow one another (shards). Only `block` rows of a side are read at a time.
+        k: neighbours each way, for the margin and as candidates; fewer if there are fewer rows.
+        margin: "ratio", "distance" or "cosine".
+        retrieval: "max", "forward", "backward" or "intersection".
+        threshold: pairs below it are dropped; `best_threshold` finds one.
+        index: None searches exactly, block by block; a faiss index_factory string ("SQ8", "IVF1024,Flat",
+            "IVF4096,PQ64;nprobe=32" ...) searches that index: in shards on disk if `work` is given, else in memory.
+            Needs hf-echo[faiss].
+        work: a folder for the index and for the neighbours of finished blocks, where a stopped search resumes. Other
+            embeddings, k, block or index are another search; another margin, retrieval or threshold is not.
+        executor: `LocalExecutor` (default) or `RayExecutor`; both give the same pairs. Ray needs `work`, and
+            memory-mapped arrays in files that every node sees.
+
+    Raises:
+        ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
+    """
+    check_options(k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold)
+    margin = checked_margin(margin)
+    x, y = Blocks(x, block, "x"), Blocks(y, block, "y")
+    if x.width != y.width:
+        raise ValueError(f"x has {x.width} dimensions and y {y.width}: they must come from one model")
+    k = min(k, x.rows, y.rows)
+    executor = executor or LocalExecutor(progress)
+    if work is not None and not executor.local:
+        work = Path(work).absolute()  # workers run in other folders
+    elif work is None and not executor.local:
+        raise ValueError("work is None: a search on a cluster needs a folder that every node sees")
+    folder = search_folder(work, x, y, k=k, block=block, index=index)
+    if index is None:
+        forward, backward = search_both(x, y, k, folder, executor, progress)
+    else:
+        forward = index_neighbours(Best(x, k, folder), y, index, executor=executor)
+        backward = index_neighbours(Best(y, k, folder), x, index, executor=executor)
+    found = _retrieve(best_by_margin(forward, backward, margin), best_by_margin(backward, forward, margin), retrieval)
+    return found if threshold is None else found.above(threshold)
+
+
+def check_options(
+    *,
+    k: int = 4,
+    margin: str | None = "ratio",
+    retrieval: str = "max",
+    block: int = BLOCK,
+    index: str | None = None,
+    threshold: float | None = None,
+    **others: Any,
+) -> None:
+    """Check the options of `mine` without embeddings.
+
+    Raises:
+        ValueError: unknown margin, retrieval or index, k < 1, block < 1, a threshold that is not a number.
+    """
+    checked_margin(margin)
+    if retrieval not in RETRIEVALS:
+        raise ValueError(f"retrieval is {retrieval!r}; it must be one of {', '.join(RETRIEVALS)}")
+    if k < 1 or block < 1:
+        raise ValueError(f"k is {k} and block {block}; both must be at least 1")
+    if threshold is not None and math.isnan(threshold):
+        raise ValueError("threshold is nan; give a number, or none")
+    if index is not None:
+        check_index(index)
+
+
+def _retrieve(there: tuple, back: tuple, retrieval: str) -> MinedPairs:
+    (score, target), (score_back, source) = there, back
+    own, own_back = np.arange(len(score)), np.arange(len(score_back))
+    if retrieval == "forward":
+        scores, sources, targets = score, own, target
+    elif retrieval == "backward":
+        scores, sources, targets = score_back, source, own_back
+    elif retrieval == "intersection":
+        both = (target >= 0) & (source[target] == own)
+        scores, sources, targets = score[both], own[both], target[both]
+    else:
+        scores = np.concatenate([score, score_back])
+        sources, targets = np.concatenate([own, source]), np.concatenate([target, own_back])
+    order = np.lexsort([targets, sources, -scores])
+    order = order[np.isfinite(scores[order])]
+    if retrieval == "max":
+        order = _each_once(order, sources, targets, len(own), len(own_back))
+    return MinedPairs(scores[order], sources[order], targets[order])
+
+
+def _each_once(order: np.ndarray, sources: np.ndarray, targets: np.ndarray, n: int, m: int) -> np.ndarray:
+    taken, taken_back, kept = bytearray(n), bytearray(m), []
+    for at, i, j in zip(order.tolist(), sources[order].tolist(), targets[order].tolist(), strict=True):
+        if not taken[i] and not taken_back[j]:
+            taken[i] = taken_back[j] = 1
+            kept.append(at)
+    return np.array(kept, dtype=np.int64)

@@ -1,0 +1,80 @@
+"""Results of evaluations: a dataclass that converts to a row, JSON and a table; tables have averages.
+
+Independent of what is measured. Rows and JSON have unrounded numbers; only Markdown rounds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from .markdown import cell_text, markdown_table
+
+
+class Result:
+    """Mixin for result dataclasses: rows and JSON leave arrays out; dicts become "name/key" columns."""
+
+    def to_row(self) -> dict[str, Any]:
+        """The result as one flat dict of plain Python values."""
+        row: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, dict):
+                row.update({f"{f.name}/{key}": _plain(v) for key, v in value.items()})
+            elif not isinstance(value, np.ndarray):
+                row[f.name] = _plain(value)
+        return row
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return json.dumps(self.to_row(), ensure_ascii=False, indent=indent)
+
+    def to_table(self) -> Table:
+        return Table([self.to_row()])
+
+
+@dataclass
+class Table:
+    """Rows (dicts, keys may differ), an optional average row, and notes about the settings."""
+
+    rows: list[dict[str, Any]]
+    average: dict[str, Any] | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, results: Iterable[Result], average: Sequence[str] = (), notes: dict[str, Any] | None = None) -> Table:
+        """A table with one row per result and an average row for the columns `average`."""
+        return cls([r.to_row() for r in results], notes=notes or {}).with_average(average)
+
+    def with_average(self, columns: Sequence[str], label: str = "average") -> Table:
+        """The same table with an average row: the mean over rows of these columns, without None."""
+        if not columns or not self.rows:
+            return self
+        average: dict[str, Any] = {self.columns[0]: label}
+        for column in columns:
+            values = [row[column] for row in self.rows if row.get(column) is not None]
+            average[column] = sum(values) / len(values) if values else None
+        return Table(self.rows, average, self.notes)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(key for row in self.rows for key in row))
+
+    def to_json(self, indent: int | None = 2) -> str:
+        content = {"rows": self.rows, "average": self.average, "notes": self.notes}
+        return json.dumps(content, ensure_ascii=False, indent=indent)
+
+    def to_markdown(self, columns: Sequence[str] | None = None, digits: int = 2) -> str:
+        return markdown_table(*self._cells(columns, digits))
+
+    def _cells(self, columns: Sequence[str] | None, digits: int) -> tuple[list[str], list[list[str]]]:
+        header = list(columns or self.columns)
+        rows = self.rows + ([self.average] if self.average else [])
+        return header, [[cell_text(row.get(name), digits) for name in header] for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

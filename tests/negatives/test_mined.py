@@ -1,0 +1,289 @@
+"""Mined hard negatives and the consistency filter, against loops over all pairs written out."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import datasets
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from hf_echo.data import load_parallel
+from hf_echo.negatives.columns import row_keys
+from hf_echo.negatives.consistency import filter_consistent
+from hf_echo.negatives.mined import mine_negatives
+
+pytestmark = pytest.mark.trains
+
+COMMAND = "data"
+NAMES = "alpha beta gamma delta epsilon zeta eta theta".split()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def encode(texts, lang=None):
+    """Bag of words and signs; every text has a little of its own, so that no two score the same."""
+    vectors = np.zeros((len(texts), 24), np.float32)
+    for row, text in zip(vectors, texts, strict=True):
+        for word in text.replace("=", " sets ").replace("+", " plus ").lower().strip(".").split():
+            row += np.random.default_rng(list(word.encode())).normal(size=24)
+        row += 0.01 * np.random.default_rng(list(text.encode())).normal(size=24)
+    return vectors
+
+
+def code_rows(count=60, langs=("python", "go")) -> list[dict]:
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(count):
+        a, b, c = rng.choice(NAMES, size=3, replace=False)
+        rows.append(
+            {
+                "source": f"{a} = {b} + {c} {i % 7}",
+                "source_lang": langs[i % len(langs)],
+                "target": f"sets {a} to {b} plus {c} {i % 7}.",
+                "target_lang": "eng_Latn",
+                "provenance": "code",
+            }
+        )
+    return rows
+
+
+def dataset(rows: list[dict]) -> Dataset:
+    return Dataset.from_list(rows)
+
+
+@cache
+def unit_of(text):
+    vector = encode([text])[0].astype(np.float64)
+    return vector / np.linalg.norm(vector)
+
+
+def unit(texts):
+    return np.array([unit_of(text) for text in texts])
+
+
+def form(text):
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+def negatives_by_hand(rows, pool, k, max_cosine):
+    result, first = [], {}  # texts of one normal form count once: the first one is embedded
+    for text in pool:
+        first.setdefault(form(text), text)
+    for row in rows:
+        own = first.get(form(row["target"]), row["target"])
+        positives = {form(r["target"]) for r in rows if r["source"] == row["source"]}
+        seen, scored = set(), []
+        for text in pool:
+            if form(text) in positives or form(text) in seen:
+                continue
+            seen.add(form(text))
+            target, candidate, source = unit([own, text, row["source"]])
+            if target @ candidate <= max_cosine:
+                scored.append((-(source @ candidate), text))
+        result.append([text for _, text in sorted(scored)[:k]])
+    return result
+
+
+def assert_same_negatives(found, want, rows):
+    """Equal texts, or texts whose cosines differ by rounding alone: their order depends on the processor."""
+    assert list(map(len, found)) == list(map(len, want))
+    for row, mined, by_hand in zip(rows, found, want, strict=True):
+        if mined != by_hand:
+            source, *both = unit([row["source"], *mined, *by_hand])
+            cosines = np.array(both) @ source
+            np.testing.assert_allclose(cosines[: len(mined)], cosines[len(mined) :], atol=1e-5)
+
+
+def test_negatives_are_those_of_a_loop(tmp_path):
+    rows = code_rows()
+    rows.append(rows[0] | {"target": "another description of the first row"})  # the same source
+    rows.append(rows[1] | {"source": "x = 1", "target": rows[1]["target"].upper() + "!"})  # the same normal form
+    report = mine_negatives(
+        dataset(rows), encode, tmp_path / "out.parquet", k=4, max_cosine=0.9, shard=16, progress=False
+    )
+    table = load_parallel(tmp_path / "out.parquet")
+    want = negatives_by_hand(rows, [r["target"] for r in rows], 4, 0.9)
+    assert_same_negatives(table["hard_negatives"][:], want, rows)
+    assert table["target"][:] == [r["target"] for r in rows]
+    assert report.negatives == sum(map(len, want)) == 4 * len(rows) and report.short == 0
+    assert report.excluded["same_source"] and report.excluded["cosine"] and report.excluded["positive"]
+
+
+def test_separate_pool_and_languages_stay_apart(tmp_path):
+    rows = code_rows(12) + [r | {"target_lang": "deu_Latn", "target": "setzt " + r["target"]} for r in code_rows(12)]
+    pool = code_rows(40, langs=("java",))
+    with pytest.raises(ValueError, match="the pool has no text in deu_Latn, the language of 12 targets"):
+        mine_negatives(dataset(rows), encode, tmp_path / "x.parquet", pool=dataset(pool), progress=False)
+    rows[-12:] = code_rows(12)
+    mine_negatives(dataset(rows), encode, tmp_path / "o.parquet", pool=dataset(pool), k=2, progress=False)
+    found = load_parallel(tmp_path / "o.parquet")["hard_negatives"][:]
+    assert found == negatives_by_hand(rows, [r["target"] for r in pool], 2, 0.95)
+
+
+def test_own_language_only_and_too_few_are_counted(tmp_path):
+    rows = code_rows(6)
+    for row in rows[3:]:
+        row["target_lang"] = "deu_Latn"
+    report = mine_negatives(dataset(rows), encode, tmp_path / "o.parquet", max_cosine=2, progress=False)
+    table = load_parallel(tmp_path / "o.parquet")
+    english = {r["target"] for r in rows[:3]}
+    for i, negatives in enumerate(table["hard_negatives"][:]):
+        assert len(negatives) == 2 and (set(negatives) <= english) == (i < 3)
+    assert (report.short, report.negatives) == (6, 12) and report.pool == {"deu_Latn": 3, "eng_Latn": 3}
+
+
+def test_pool_is_drawn_by_seed(tmp_path):
+    def used(seed, name):
+        report = mine_negatives(dataset(code_rows()), encode, tmp_path / name, pool_size=9, seed=seed, progress=False)
+        assert report.pool == {"eng_Latn": 9}
+        return {n for row in load_parallel(tmp_path / name)["hard_negatives"] for n in row}
+
+    first = used(0, "a.parquet")
+    assert first == used(0, "b.parquet") and first != used(1, "c.parquet") and len(first) <= 9
+
+
+def test_code_is_told_apart_by_its_signs():
+    rows = [
+        {"target": text, "target_lang": lang}
+        for lang in ("python", "eng_Latn")
+        for text in ("a+b", "a-b", "a +  b", "a + b", "A + b")
+    ]
+    keys = row_keys(dataset(rows), "target", progress=False).tolist()
+    assert len(set(keys[:5])) == 4 and keys[2] == keys[3]
+    assert len(set(keys[5:])) == 1  # in a sentence signs and case do not count
+    assert not set(keys[:5]) & set(keys[5:])
+
+
+def test_a_stopped_run_goes_on(tmp_path):
+    calls = []
+
+    def counted(texts, lang):
+        calls.append(len(texts))
+        if sum(calls) > 45:
+            raise RuntimeError("power cut")
+        return encode(texts)
+
+    data, out = dataset(code_rows()), tmp_path / "o.parquet"
+    with pytest.raises(RuntimeError):
+        mine_negatives(data, counted, out, shard=16, progress=False)
+    assert not out.exists()
+    calls[:] = [-10_000]
+    mine_negatives(data, counted, out, shard=16, progress=False)
+    assert sum(calls) + 10_000 <= 120 - 16 * 2 + 4  # two finished shards are not made again; a probe a folder
+    mine_negatives(data, encode, tmp_path / "whole.parquet", progress=False)
+    whole = load_parallel(tmp_path / "whole.parquet")["hard_negatives"][:]
+    assert load_parallel(out)["hard_negatives"][:] == whole
+    with pytest.raises(ValueError, match="changed: .*model"):
+        mine_negatives(data, lambda t, lang: encode([x[::-1] for x in t]), out, shard=16, progress=False)
+
+
+def test_broken_embedding_names_its_row(tmp_path):
+    def broken(texts, lang):
+        return encode(texts) * np.array([[0.0 if "no vector" in t else 1.0] for t in texts], np.float32)
+
+    rows = code_rows(20)
+    rows[12]["target"] = "no vector"
+    with pytest.raises(ValueError, match="eng_Latn target:13: a NaN, infinite or zero embedding"):
+        mine_negatives(dataset(rows), broken, tmp_path / "o.parquet", progress=False)
+    with pytest.raises(ValueError, match="k is 0"):
+        mine_negatives(dataset(rows), encode, tmp_path / "o.parquet", k=0, progress=False)
+
+
+# Consistency
+
+
+def consistent_by_hand(rows):
+    keep = []
+    for row in rows:
+        snippets = [r["source"] for r in rows if r["source_lang"] == row["source_lang"]]
+        others = [s for s in snippets if s.split() != row["source"].split()]
+        query, own, *rest = unit([row["target"], row["source"], *others])
+        keep.append(all(query @ own >= query @ other for other in rest))
+    return keep
+
+
+@pytest.fixture
+def described():
+    rows = code_rows()
+    for i in range(0, 60, 6):  # ten descriptions of other snippets of the same language: these are always nearer
+        rows[i]["target"] = rows[(i + 16) % 60]["target"]
+    return rows
+
+
+def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
+    report = filter_consistent(dataset(described), encode, tmp_path / "k.parquet", pool_size=None, progress=False)
+    want = consistent_by_hand(described)
+    assert 10 < sum(want) < 60 and not any(want[0:60:6])
+    kept = load_parallel(tmp_path / "k.parquet")
+    assert kept["target"][:] == [r["target"] for r, good in zip(described, want) if good]
+    for lang in ("python", "go"):
+        mine = [good for r, good in zip(described, want) if r["source_lang"] == lang]
+        assert (report.kept[lang], report.dropped[lang]) == (sum(mine), len(mine) - sum(mine))
+    assert report.share == pytest.approx(sum(want) / 60)
+
+
+def test_consistency_in_a_smaller_pool_keeps_more(tmp_path, described):
+    def kept(size, seed=0):
+        name = tmp_path / f"{size}-{seed}.parquet"
+        report = filter_consistent(
+            dataset(described),
+            encode,
+            name,
+            pool_size=size,
+            seed=seed,
+            work=tmp_path / "work",
+            progress=False,
+        )
+        return set(load_parallel(name)["source"]) if report.share else set()
+
+    everything, seeds = kept(None), range(24)
+    few, one = ([kept(size, seed) for seed in seeds] for size in (5, 1))
+    assert all(everything <= each for each in few) and few[0] == kept(5)
+    # Of the ten wrong ones a pool of 5 keeps about one, a pool of 1 half.
+    assert 24 * len(everything) < sum(map(len, few)) < sum(map(len, one))
+
+
+def test_consistency_from_the_target_side(tmp_path, described):
+    turned = [
+        r
+        | {
+            "source": r["target"],
+            "target": r["source"],
+            "source_lang": "eng_Latn",
+            "target_lang": r["source_lang"],
+        }
+        for r in described
+    ]
+    report = filter_consistent(
+        dataset(turned), encode, tmp_path / "t.parquet", snippets="target", pool_size=None, progress=False
+    )
+    assert sum(report.kept.values()) == sum(consistent_by_hand(described))
+    with pytest.raises(ValueError, match="snippets is 'both', must be source or target"):
+        filter_consistent(dataset(turned), encode, tmp_path / "t.parquet", snippets="both")
+
+
+# Command line
+
+
+def test_commands(run, refused, tmp_path, described, monkeypatch):
+    monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encode)
+    dataset(described).to_parquet(tmp_path / "rows.parquet")
+    arguments = [tmp_path / "rows.parquet", "--model", "any", "--out"]
+    code, out, _ = run("mine-negatives", *arguments, tmp_path / "n.parquet", "--k", 3, "--max-cosine", 0.9)
+    assert code == 0 and '"rows": 60' in out
+    mined = load_parallel(tmp_path / "n.parquet")["hard_negatives"][:]
+    assert mined == negatives_by_hand(described, [r["target"] for r in described], 3, 0.9)
+    code, out, _ = run(
+        "consistency", *arguments, tmp_path / "k.parquet", "--pool-size", 0, "--json", tmp_path / "k.json"
+    )
+    counts = json.loads((tmp_path / "k.json").read_text())
+    assert code == 0 and counts["kept/go"] + counts["dropped/go"] == 30
+    assert len(load_parallel(tmp_path / "k.parquet")) == sum(consistent_by_hand(described))
+    refused("must end in .parquet", "consistency", *arguments, tmp_path / "k.tsv")
+    refused("snippets is 'x'", "consistency", *arguments, tmp_path / "k.parquet", "--snippets", "x")

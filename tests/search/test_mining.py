@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hf_echo.search import MinedPairs, mine
+from hf_echo.search.mining import RETRIEVALS
+
+
+def collections(n: int = 60, m: int = 75, common: int = 40, d: int = 12, seed: int = 0):
+    """x and y share `common` meanings in different orders; the rest of each has no partner. Also the gold pairs."""
+    rng = np.random.default_rng(seed)
+    meanings = rng.normal(size=(common, d))
+    own, own_back = rng.permutation(n)[:common], rng.permutation(m)[:common]
+    x, y = rng.normal(size=(n, d)), rng.normal(size=(m, d))
+    x[own] = meanings + 0.2 * rng.normal(size=meanings.shape)
+    y[own_back] = meanings + 0.2 * rng.normal(size=meanings.shape)
+    return x * rng.uniform(0.1, 9, (n, 1)), y, set(zip(own.tolist(), own_back.tolist(), strict=True))
+
+
+def brute_force(x, y, k, margin, retrieval):
+    """Artetxe and Schwenk 2019, written out pair by pair."""
+    x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    y = y / np.linalg.norm(y, axis=1, keepdims=True)
+    cosine = x @ y.T
+    near = [sorted(range(len(y)), key=lambda j: -cosine[i, j])[:k] for i in range(len(x))]
+    near_back = [sorted(range(len(x)), key=lambda i: -cosine[i, j])[:k] for j in range(len(y))]
+
+    def score(i, j):
+        mean = (np.mean(cosine[i, near[i]]) + np.mean(cosine[near_back[j], j])) / 2
+        return {"ratio": cosine[i, j] / mean, "distance": cosine[i, j] - mean, "cosine": cosine[i, j]}[
+            margin or "cosine"
+        ]
+
+    forward = [(i, max(near[i], key=lambda j: score(i, j))) for i in range(len(x))]
+    backward = [(max(near_back[j], key=lambda i: score(i, j)), j) for j in range(len(y))]
+    chosen = {
+        "forward": forward,
+        "backward": backward,
+        "intersection": set(forward) & set(backward),
+        "max": set(forward) | set(backward),
+    }[retrieval]
+    ranked = sorted(((score(i, j), i, j) for i, j in chosen), reverse=True)
+    if retrieval == "max":
+        used, used_back, kept = set(), set(), []
+        for value, i, j in ranked:
+            if i not in used and j not in used_back:
+                used.add(i)
+                used_back.add(j)
+                kept.append((value, i, j))
+        ranked = kept
+    return ranked
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+@pytest.mark.parametrize("margin", ["ratio", "distance", "cosine", None])
+@pytest.mark.parametrize("k", [2, 4])
+def test_equals_the_definition(retrieval, margin, k):
+    x, y, _ = collections()
+    found = mine(x, y, k=k, margin=margin, retrieval=retrieval)
+    expected = brute_force(x, y, k, margin, retrieval)
+    assert found.pairs() == [(i, j) for _, i, j in expected]
+    np.testing.assert_allclose(found.scores, [value for value, _, _ in expected], atol=1e-5)
+
+
+def test_finds_what_belongs_together_and_a_threshold_cuts():
+    x, y, gold = collections(d=48)
+    found = mine(x, y)
+    assert gold <= set(found.pairs())
+    best = mine(x, y, threshold=float(found.scores[len(gold) - 1]))
+    assert set(best.pairs()) == gold and len(best.scores) == len(gold)
+    assert len(mine(x, y, threshold=99.0).scores) == 0
+
+
+@pytest.mark.parametrize("retrieval", RETRIEVALS)
+def test_max_and_intersection_use_a_row_once(retrieval):
+    x, y, _ = collections()
+    found = mine(x, y, retrieval=retrieval)
+    assert (np.diff(found.scores) <= 0).all()
+    once = [len(set(rows.tolist())) == len(rows) for rows in (found.sources, found.targets)]
+    assert (
+        once
+        == {"max": [True, True], "intersection": [True, True], "forward": [True, False], "backward": [False, True]}[
+            retrieval
+        ]
+    )
+
+
+@pytest.mark.parametrize("block", [7, 30, 1000])
+def test_shards_on_disk_and_blocks_change_nothing(tmp_path, block):
+    x, y, _ = collections()
+    whole = mine(x, y)
+    shards = []
+    for name, rows in (("x", x), ("y", y)):
+        paths = [tmp_path / f"{name}{i}.npy" for i in range(4)]
+        for path, part in zip(paths, np.array_split(rows, [9, 10, 41]), strict=True):
+            np.save(path, part)
+        shards.append([np.load(path, mmap_mode="r") for path in paths])
+    found = mine(*shards, block=block)
+    assert found.pairs() == whole.pairs()
+    np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-6)
+
+
+def test_equal_scores_across_blocks_go_to_the_lowest_row():
+    x, y = np.eye(4)[[0, 1]], np.eye(4)[[2, 0, 3, 0, 1, 0]]
+    assert mine(x, y, k=1, retrieval="forward", block=1).pairs() == [(0, 1), (1, 4)]
+
+
+def test_a_side_smaller_than_k():
+    assert mine(np.eye(3), np.eye(3)[[2, 0]], k=4).pairs() == [(0, 1), (2, 0)]
+
+
+def test_faiss_flat_equals_the_exact_search_and_inverted_lists_come_near():
+    pytest.importorskip("faiss")
+    x, y, gold = collections(400, 500, 300, d=24)
+    exact, flat = mine(x, y), mine(x, y, index="Flat", block=90)
+    assert flat.pairs() == exact.pairs()
+    np.testing.assert_allclose(flat.scores, exact.scores, atol=1e-5)
+    probed = mine(x, y, index="IVF8,Flat;nprobe=8")
+    assert set(probed.pairs()) == set(exact.pairs())
+    few = mine(x, y, index="IVF8,Flat", retrieval="intersection")
+    assert len(set(few.pairs()) & gold) > 0.5 * len(gold)
+    with pytest.raises(ValueError, match="index 'Nonsense' is refused by faiss") as error:
+        mine(x, y, index="Nonsense")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "x, y, options, words",
+    [
+        (np.eye(3), np.eye(4), {}, "x has 3 dimensions and y 4"),
+        (
+            np.eye(3),
+            [np.eye(3), np.array([[1, 2, 3], [0, 0, 0.0]])],
+            {},
+            "y, row 4: a NaN, infinite or zero",
+        ),
+        (np.array([[1.0, np.nan]]), np.eye(2), {}, "x, row 0: a NaN"),
+        (np.eye(3), [], {}, r"y must be \(rows, dimensions\) arrays"),
+        ([np.eye(3), np.eye(2)], np.eye(3), {}, r"parts of x differ in dimensions: \[2, 3\]"),
+        (np.eye(3), np.eye(3), {"margin": "absolute"}, "margin is 'absolute'"),
+        (np.eye(3), np.eye(3), {"retrieval": "both"}, "retrieval is 'both'"),
+        (np.eye(3), np.eye(3), {"threshold": float("nan")}, "threshold is nan"),
+        (np.eye(3), np.eye(3), {"k": 0}, "k is 0"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(x, y, options, words):
+    with pytest.raises(ValueError, match=words) as error:
+        mine(x, y, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_pairs_above():
+    found = MinedPairs(np.array([3.0, 2.0, 1.0]), np.array([5, 6, 7]), np.array([0, 1, 2]))
+    assert found.above(2.0).pairs() == [(5, 0), (6, 1)]

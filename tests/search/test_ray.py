@@ -1,0 +1,136 @@
+"""encode and mine on a Ray cluster of two nodes: the same files, also after the driver was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow  # five minutes on two busy cores: eleven processes import torch
+
+CHILD = """
+import sys
+import hf_echo.inference.encode_file as encode_file
+encode_file.encode_file.__kwdefaults__["part"] = 300
+import hf_echo.search.mine_files as files
+files.mine_files.__kwdefaults__["shard"] = 300
+from hf_echo.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def address():
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        nodes.add_node(num_cpus=1)
+        patch.setenv("RAY_ADDRESS", nodes.address)
+        yield nodes.address
+        nodes.shutdown()
+
+
+@pytest.fixture(scope="module")
+def folder(toy, tmp_path_factory, toy_tokenizer):
+    """A model, and two files of 3,000 lines."""
+    folder = tmp_path_factory.mktemp("ray")
+    toy.make_model(toy_tokenizer).save_release(folder / "model")
+    toy_tokenizer.save_pretrained(folder / "model")
+    rng = np.random.default_rng(0)
+    words = [toy.say(meaning, lang).split() for meaning in toy.split("train") for lang in ("fra_Latn", "eng_Latn")]
+    words = sorted({word for text in words for word in text})
+    for name in ("a", "b"):
+        lines = [" ".join(rng.choice(words, 12)) for _ in range(3000)]
+        (folder / f"{name}.txt").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen:
+    """A process of `hf-echo` with small parts; one thread, as Ray gives its workers."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", CHILD, *arguments, "--model", "model"]
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finish(child: subprocess.Popen) -> None:
+    _, err = child.communicate(timeout=300)
+    assert child.returncode == 0, err
+
+
+def killed_after(child: subprocess.Popen, folder: Path, pattern: str, count: int) -> dict[Path, int]:
+    """Kill the child as soon as so many files are there; the files that are complete then, with their times."""
+    deadline = time.monotonic() + 200
+    while len(list(folder.glob(pattern))) < count and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    time.sleep(3)  # Ray ends the killed driver's tasks
+    return {path: path.stat().st_mtime_ns for path in folder.glob(pattern)}
+
+
+def test_encode_on_two_nodes_killed_and_resumed(address, folder):
+    arguments = ("encode", "a.txt", "--lang", "fra_Latn")
+    finish(start(folder, *arguments, "near.npy"))
+    far = (*arguments, "far.npy", "--executor", "ray")
+    pattern = "far.npy.work/encode-*/[0-9]*.npy"
+    done = killed_after(start(folder, *far), folder, pattern, 3)
+    assert 3 <= len(done) < 10 and not (folder / "far.npy").exists()
+    child, seen = start(folder, *far), {}
+    while child.poll() is None:
+        for path in folder.glob(pattern):
+            try:
+                seen[path] = path.stat().st_mtime_ns
+            except FileNotFoundError:  # the run is over
+                break
+        time.sleep(0.002)
+    finish(child)
+    assert done.items() <= seen.items()  # no finished part was written again
+    assert (folder / "far.npy").read_bytes() == (folder / "near.npy").read_bytes()
+    assert not (folder / "far.npy.work").exists()
+
+
+@pytest.mark.parametrize("index", [None, "IVF8,SQ8;nprobe=8"])
+def test_mine_on_two_nodes_killed_and_resumed(address, folder, index):
+    arguments = ("mine", "a.txt", "b.txt", "--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--block", "200")
+    arguments += ("--index", index) if index else ()
+    name = "index" if index else "exact"
+    finish(start(folder, *arguments, "--out", f"{name}-near.tsv"))
+    far = (*arguments, "--out", f"{name}-far.tsv", "--executor", "ray")
+    work = folder / f"{name}-far.tsv.work"
+    embedded = killed_after(start(folder, *far), work, "*/[0-9]*.npy", 12)  # in the middle of the second file
+    searched = killed_after(start(folder, *far), work, "search/*/*-0*.npz" if index else "search/*/*/y-*.npz", 5)
+    assert 12 <= len(embedded) < 20 and searched
+    finish(start(folder, *far))
+    now = {path: path.stat().st_mtime_ns for path in (*embedded, *(searched if index else ()))}
+    assert now == embedded | (searched if index else {})  # nothing that was finished was made again
+    assert (folder / f"{name}-far.tsv").read_bytes() == (folder / f"{name}-near.tsv").read_bytes()
+
+
+def test_both_nodes_work_and_an_error_is_one_line(address, folder):
+    from hf_echo.utils.executors import RayExecutor
+
+    executor = RayExecutor(False)
+    nodes = {node for _, node in executor.map(node_of, list(range(12)), "Asking")}
+    assert len(nodes) == 2 and executor.gpus == 0
+    ray.shutdown()
+    (folder / "long.txt").write_text("un chat\n" * 400 + "un chat " * 900)
+    child = start(folder, "encode", "long.txt", "o.npy", "--on-long", "error", "--executor", "ray")
+    _, err = child.communicate(timeout=300)
+    assert child.returncode == 2 and "Traceback" not in err
+    assert "long.txt, lines 301 to 401: 1 texts are longer than" in err
+
+
+def node_of(item: int) -> str:
+    time.sleep(0.5)
+    return ray.get_runtime_context().get_node_id()
