@@ -12,8 +12,8 @@ imitate processors:
 Instructions can be taken away but not added: a setting that this processor cannot run is listed and left out.
 
 The full product (5 processors, 2 numbers of threads, 3 shifts) would be 30 runs. SETTINGS holds six of them: every
-processor, and every number of threads with every shift. `tests/evaluation/report` is left out: its pages show numbers of the toy
-model and compare none.
+processor, and every number of threads with every shift. `tests/evaluation/report` is left out: its pages show
+numbers of the toy model and compare none.
 
     python tests/processors.py avx2 -- -k resume    # settings whose name contains "avx2"; pytest's arguments after --
 """

@@ -14,7 +14,7 @@ from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config, new_extractor
 
-from ..speech_toy import RATE, SHAPE, say
+from ...speech_toy import RATE, SHAPE, say
 from .test_report import topic_rows, write
 
 soundfile = pytest.importorskip("soundfile")
