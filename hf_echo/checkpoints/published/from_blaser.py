@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ...cards.model_card import write_checkpoint_card
 from ...modeling import BlaserConfig, BlaserModel
 from ...modeling.configuration_blaser import INPUTS
-from ...utils.folders import write_folder
-from ...utils.lineage import write_lineage
-from .sonar_weights import load_torch
+from .weights import load_torch
+from .writing import SONAR_LICENSE, converted
 
 EMBEDDING_SIZE = 1024  # of SONAR
-LICENSE = "cc-by-nc-4.0"
 PARTS = ("weight", "bias")
 
 
-def convert_blaser(file: str | Path, out: str | Path, *, license: str = LICENSE) -> Path:
+def convert_blaser(file: str | Path, out: str | Path, *, license: str = SONAR_LICENSE) -> Path:
     """Write BLASER 2.0 as a folder that `AutoModel` opens; ref or qe is read from the first layer's width.
 
     Raises:
@@ -40,8 +37,6 @@ def convert_blaser(file: str | Path, out: str | Path, *, license: str = LICENSE)
     state = {f"mlp.{1 + 3 * i}.{part}": tensors[f"mlp.{n}.{part}"] for i, n in enumerate(numbers) for part in PARTS}
     dtype = tensors[f"mlp.{numbers[0]}.weight"].dtype
     model = BlaserModel.from_pretrained(None, config=config, state_dict=state, dtype=dtype)
-    with write_folder(out) as folder:
+    with converted(out, "blaser", {"license": license}, source=file) as folder:
         model.save_pretrained(folder)
-        write_lineage(folder, "blaser", {"license": license}, parents={"source": file}, output_dir=out)
-        write_checkpoint_card(folder)
     return Path(out)

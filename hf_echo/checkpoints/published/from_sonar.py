@@ -14,24 +14,20 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, PreTrainedModel
+from transformers import GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, PreTrainedModel
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
-from ...cards.model_card import write_checkpoint_card
-from ...cards.stamp import license_of
 from ...modeling.prompting_echo import PROMPT_END
-from ...utils.folders import write_folder
-from ...utils.lineage import write_lineage
-from ...utils.sources import locate, read_pretrained
 from .sentence_transformer_files import write_sentence_transformer
 from .sonar_tokenizer import read_tokenizer, tokenizer_file
-from .sonar_weights import EMBEDDINGS, HEAD, check_names, is_decoder, layers_of, read_weights
+from .sonar_weights import EMBEDDINGS, HEAD, is_decoder, read_weights
+from .weights import check_names, layers_of, open_config, open_whole
+from .writing import SONAR_LICENSE, converted, license_of_source
 
 HEAD_SIZE = 64  # 16 heads of 1,024
 POSITIONS = 514
 BEAMS = 5  # of SONAR's own pipeline
 DEFAULT_LANGUAGE = "eng_Latn"
-LICENSE = "cc-by-nc-4.0"
 ENCODER = "M2M100Encoder"
 
 Part = tuple[M2M100Config, Callable[[], PreTrainedModel]]  # a configuration, and what makes the model
@@ -74,17 +70,14 @@ def convert_sonar(
             raise ValueError(f"{known} and the tokenizer {tokenizer} makes {len(words)}: they do not fit")
         if config.d_model != size:
             raise ValueError(f"{decoder} reads {config.d_model} dimensions and {encoder} writes {size}")
-    license = license or (None if Path(encoder).is_file() else license_of(locate(encoder)[0])) or LICENSE
-    with write_folder(out) as folder:
+    values = {"license": license or license_of_source(encoder) or SONAR_LICENSE}
+    with converted(out, "sonar", values, source=encoder, tokenizer=tokenizer, decoder=decoder) as folder:
         for place, (_, _, make) in parts.items():
             make().save_pretrained(folder / place)
         words.save_pretrained(folder)
         prompts = {code: code + PROMPT_END for code in languages}
         default = DEFAULT_LANGUAGE if DEFAULT_LANGUAGE in prompts else languages[0]
         write_sentence_transformer(folder, dimension=size, pooling="mean", prompts=prompts, default_prompt=default)
-        parents = {"source": encoder, "tokenizer": tokenizer} | ({"decoder": decoder} if decoder else {})
-        write_lineage(folder, "sonar", {"license": license}, parents=parents, output_dir=out)
-        write_checkpoint_card(folder)
     return Path(out)
 
 
@@ -108,20 +101,10 @@ def _encoder_of_file(file: str | Path) -> Part:
 
 
 def _encoder_of_port(name: str | Path) -> Part:
-    place, _ = locate(name)
-    config = read_pretrained(AutoConfig, name, place)
-    if config.model_type != "m2m_100":
-        raise ValueError(f"{name} is a model of type {config.model_type!r}; SONAR's text encoder is of type 'm2m_100'")
+    config = open_config(name, ["m2m_100"], "SONAR's text encoder")
     if (kinds := config.architectures or [ENCODER]) != [ENCODER]:
         raise ValueError(f"{name} holds {', '.join(kinds)}; a port of SONAR's text encoder holds {ENCODER} alone")
-
-    def make() -> M2M100Encoder:
-        model, report = read_pretrained(M2M100Encoder, name, place, config=config, output_loading_info=True)
-        if missing := sorted(report["missing_keys"]):
-            raise ValueError(f"{name} is not an {ENCODER}: the weights lack the tensor {missing[0]}")
-        return model
-
-    return config, make
+    return config, lambda: open_whole(M2M100Encoder, name, config=config)
 
 
 def _decoder_of_file(file: str | Path) -> Part:

@@ -13,16 +13,13 @@ import torch
 from torch import Tensor
 from transformers import SeamlessM4TConfig
 
-from ...cards.model_card import write_checkpoint_card
 from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
-from ...utils.folders import write_folder
-from ...utils.lineage import write_lineage
-from .sonar_weights import BOOKKEEPING, check_names, load_torch
+from .weights import BOOKKEEPING, check_names, complete, layers_of, load_torch, renamed
+from .writing import SONAR_LICENSE, converted
 
 HEADS = 16  # of the pooling of all published encoders; no tensor shows the number
 BOS = 2  # the token that the pooling starts from
 MEL_BINS = 80
-LICENSE = "cc-by-nc-4.0"
 # Each table: names of fairseq and fairseq2 -> EchoSpeechEncoder, in this order.
 OUTSIDE = [  # of the layers
     (r"^(encoder\.w2v_model|encoder_frontend)\.(post_extract_)?layer_norm\.", "audio.feature_projection.layer_norm."),
@@ -57,10 +54,13 @@ LAYERS = [
 ]
 EMBEDDINGS = ("encoder_pooler.decoder_frontend.embed.weight", "decoder.embed_tokens.weight")
 # Only pretraining and SpecAugment need them.
-UNUSED = re.compile(r"mask_emb$|temporal_mask_embed$|^encoder\.w2v_model\.(quantizer|project_q|final_proj)\.")
+PRETRAINING = r"mask_emb$|temporal_mask_embed$|^encoder\.w2v_model\.(quantizer|project_q|final_proj)\."
+UNUSED = re.compile(f"{BOOKKEEPING.pattern}|{PRETRAINING}")
 
 
-def convert_sonar_speech(file: str | Path, out: str | Path, *, heads: int = HEADS, license: str = LICENSE) -> Path:
+def convert_sonar_speech(
+    file: str | Path, out: str | Path, *, heads: int = HEADS, license: str = SONAR_LICENSE
+) -> Path:
     """Write a speech encoder of SONAR as an EchoSpeechEncoder, which AutoModel and SentenceTransformer open.
 
     Args:
@@ -79,14 +79,11 @@ def convert_sonar_speech(file: str | Path, out: str | Path, *, heads: int = HEAD
         raise ValueError(f"{file}: the weights lack the tensor {missing[0]}; they are incomplete or of another model")
     check_names({name: tensor for name, tensor in tensors.items() if name not in statistics}, model, file)
     model.load_state_dict(tensors, strict=False)  # num_batches_tracked stays 0
-    with write_folder(out) as folder:
+    stride = config.audio_config.feature_projection_input_dim // MEL_BINS
+    extractor = EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=MEL_BINS, stride=stride)
+    with converted(out, "sonar-speech", {"heads": heads, "license": license}, source=file) as folder:
         model.save_pretrained(folder)
-        stride = config.audio_config.feature_projection_input_dim // MEL_BINS
-        EchoAudioFeatureExtractor(features="log-mel", num_mel_bins=MEL_BINS, stride=stride).save_pretrained(folder)
-        write_lineage(
-            folder, "sonar-speech", {"heads": heads, "license": license}, parents={"source": file}, output_dir=out
-        )
-        write_checkpoint_card(folder)
+        extractor.save_pretrained(folder)
     return Path(out)
 
 
@@ -106,14 +103,13 @@ def read_speech_weights(file: str | Path) -> dict[str, Tensor]:
     tensors = {
         _renamed(str(name)): tensor.float()
         for name, tensor in given.items()
-        if isinstance(tensor, Tensor) and name not in EMBEDDINGS and not _needless(str(name))
+        if isinstance(tensor, Tensor) and name not in EMBEDDINGS and not UNUSED.search(str(name))
     }
     for prefix in {name.rpartition(".q_proj.")[0] for name in tensors if ".q_proj." in name}:
         for part, ours in (("weight", "in_proj_weight"), ("bias", "in_proj_bias")):
-            names = [f"{prefix}.{letter}_proj.{part}" for letter in "qkv"]
-            if missing := [name for name in names if name not in tensors]:
-                raise ValueError(f"{file}: the weights lack the tensor {missing[0]}; they are incomplete")
-            tensors[f"{prefix}.{ours}"] = torch.cat([tensors.pop(name) for name in names])
+            with complete(file):
+                parts = [tensors.pop(f"{prefix}.{letter}_proj.{part}") for letter in "qkv"]
+            tensors[f"{prefix}.{ours}"] = torch.cat(parts)
     tensors["pooler.query"] = start_of_pooling(table.float())[None, None]
     return tensors
 
@@ -131,7 +127,7 @@ def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Pat
     Raises:
         ValueError: a part is missing, or `heads` does not divide the width.
     """
-    try:
+    with complete(file):
         width, features = tensors["audio.feature_projection.projection.weight"].shape
         first = "audio.encoder.layers.0."
         audio_heads = tensors[f"{first}self_attn.pos_bias_u"].shape[0]
@@ -139,8 +135,6 @@ def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Pat
         kernel = tensors[f"{first}conv_module.depthwise_conv.weight"].shape[-1]
         pooler_inner = tensors["pooler.layers.layers.0.linear1.bias"].shape[0]
         embedding_size = tensors["projection.weight"].shape[0]
-    except KeyError as error:
-        raise ValueError(f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete") from None
     if heads < 1 or width % heads:
         raise ValueError(f"heads={heads} must divide the width of the pooling, {width}")
     if features % MEL_BINS or features == MEL_BINS:
@@ -148,7 +142,7 @@ def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Pat
     audio = SeamlessM4TConfig(
         hidden_size=width,
         feature_projection_input_dim=features,
-        speech_encoder_layers=_layers("audio.encoder.layers", tensors),
+        speech_encoder_layers=layers_of(tensors, "audio.encoder.layers"),
         speech_encoder_attention_heads=audio_heads,
         speech_encoder_intermediate_size=inner,
         conv_depthwise_kernel_size=kernel,
@@ -160,26 +154,14 @@ def config_of(tensors: Mapping[str, Tensor], heads: int = HEADS, file: str | Pat
     return EchoSpeechConfig(
         audio_config=audio,
         embedding_size=embedding_size,
-        pooler_layers=_layers("pooler.layers.layers", tensors),
+        pooler_layers=layers_of(tensors, "pooler.layers.layers"),
         pooler_heads=heads,
         pooler_intermediate_size=pooler_inner,
     )
 
 
-def _layers(prefix: str, tensors: Mapping[str, Tensor]) -> int:
-    numbers = {int(found[1]) for name in tensors if (found := re.match(rf"{re.escape(prefix)}\.(\d+)\.", name))}
-    return 1 + max(numbers)
-
-
-def _needless(name: str) -> bool:
-    return bool(BOOKKEEPING.search(name) or UNUSED.search(name) or name.endswith("num_batches_tracked"))
-
-
 def _renamed(name: str) -> str:
-    prefix, table = "", OUTSIDE
-    for pattern, start, of_layer in LAYERS:
+    for pattern, start, table in LAYERS:
         if found := pattern.match(name):
-            prefix, name, table = f"{start}{found[1]}.", found[2], of_layer
-    for pattern_text, replacement in table:
-        name = re.sub(pattern_text, replacement, name)
-    return prefix + name
+            return f"{start}{found[1]}.{renamed(found[2], table)}"
+    return renamed(name, OUTSIDE)

@@ -8,21 +8,18 @@ weights: stage `speech` trains it.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedModel, Wav2Vec2Config, Wav2Vec2Model
+from transformers import AutoModel, PreTrainedModel, Wav2Vec2Config, Wav2Vec2Model
 
-from ...cards.stamp import license_of
 from ...modeling import EchoAudioFeatureExtractor
 from ...modeling.configuration_echo_speech import omnilingual_wav2vec2
-from ...utils.sources import locate, read_pretrained
 from .new_pooling import write_speech_encoder
-from .sonar_weights import check_names, load_torch
+from .weights import check_names, complete, layers_of, load_torch, open_config, open_whole, renamed
 
 logger = logging.getLogger(__name__)
 OMNILINGUAL_HEADS = 16  # of all sizes; no tensor shows the number
@@ -74,17 +71,12 @@ def convert_wav2vec2(
         FileNotFoundError: there is no such model.
         ValueError: another kind of model, missing or unknown tensors, or sizes that do not fit.
     """
-    is_file = Path(source).is_file()
-    audio = _from_file(Path(source), heads) if is_file else _from_transformers(source)
+    audio = _from_file(Path(source), heads) if Path(source).is_file() else _from_transformers(source)
     audio.config.apply_spec_augment = False  # stage `speech` masks the features itself
     audio.config.layerdrop = 0.0
-    if license is None and not is_file:
-        license = license_of(locate(source)[0])
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
-    extractor = extractor_of(audio.config)
-    return write_speech_encoder(
-        audio, extractor, out, operation="wav2vec2", source=source, license=license, seed=seed, **sizes
-    )
+    names = dict(operation="wav2vec2", source=source, license=license, seed=seed)
+    return write_speech_encoder(audio, extractor_of(audio.config), out, **names, **sizes)
 
 
 def extractor_of(config: Any) -> EchoAudioFeatureExtractor:
@@ -104,18 +96,10 @@ def extractor_of(config: Any) -> EchoAudioFeatureExtractor:
 
 
 def _from_transformers(source: str | Path) -> PreTrainedModel:
-    place, _ = locate(source)
-    config = read_pretrained(AutoConfig, source, place)
-    if config.model_type not in AUDIO_TYPES:
-        raise ValueError(
-            f"{source} is a model of type {config.model_type!r}; it must be one of {', '.join(AUDIO_TYPES)}"
-        )
+    config = open_config(source, AUDIO_TYPES, "a speech encoder's audio model")
     if getattr(config, "feat_extract_norm", "layer") == "group":
         logger.warning("%s normalises over time (feat_extract_norm=group): padding changes its embeddings", source)
-    model, report = read_pretrained(AutoModel, source, place, dtype=torch.float32, output_loading_info=True)
-    if missing := sorted(set(report["missing_keys"]) - {MASK}):
-        raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")
-    return model
+    return open_whole(AutoModel, source, dtype=torch.float32, unused=MASK)
 
 
 def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
@@ -125,7 +109,7 @@ def _from_file(file: Path, heads: int) -> Wav2Vec2Model:
         raise ValueError(f"{file} has no wav2vec 2.0 encoder in the layout of fairseq2 (encoder_frontend.*)")
     if "encoder_frontend.layer_norm.weight" in tensors:
         raise ValueError(f"{file} has layer norm after each block; the omnilingual encoders have it before")
-    own = {_renamed(name): tensor for name, tensor in tensors.items() if str(name).startswith(OF_ENCODER)}
+    own = {renamed(name, RENAMES): tensor for name, tensor in tensors.items() if str(name).startswith(OF_ENCODER)}
     config = config_of(own, heads, file)
     model = Wav2Vec2Model(config)
     own.setdefault(MASK, torch.zeros(config.hidden_size))
@@ -140,20 +124,17 @@ def config_of(tensors: Mapping[str, Tensor], heads: int, file: str | Path = "") 
     Raises:
         ValueError: a part is missing, or `heads` does not divide the width.
     """
-    try:
+    with complete(file):
         convolutions = [tensors[f"feature_extractor.conv_layers.{i}.conv.weight"] for i in range(7)]
         width = tensors["feature_projection.projection.weight"].shape[0]
         positions = tensors["encoder.pos_conv_embed.conv.parametrizations.weight.original1"]
         inner = tensors["encoder.layers.0.feed_forward.intermediate_dense.weight"].shape[0]
-    except KeyError as error:
-        raise ValueError(f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete") from None
     if heads < 1 or width % heads:
         raise ValueError(f"heads={heads} must divide the width of the audio model, {width}")
-    numbers = {int(found[1]) for name in tensors if (found := re.match(r"encoder\.layers\.(\d+)\.", name))}
     return omnilingual_wav2vec2(
         hidden_size=width,
         intermediate_size=inner,
-        num_hidden_layers=1 + max(numbers),
+        num_hidden_layers=layers_of(tensors, "encoder.layers"),
         num_attention_heads=heads,
         conv_dim=tuple(int(weight.shape[0]) for weight in convolutions),
         conv_kernel=tuple(int(weight.shape[2]) for weight in convolutions),
@@ -162,9 +143,3 @@ def config_of(tensors: Mapping[str, Tensor], heads: int, file: str | Path = "") 
         num_conv_pos_embedding_groups=width // int(positions.shape[1]),
         feat_proj_dropout=0.0 if width == 1024 else 0.1,
     )
-
-
-def _renamed(name: str) -> str:
-    for pattern, replacement in RENAMES:
-        name = re.sub(pattern, replacement, name)
-    return name

@@ -6,22 +6,19 @@ random weights: stage `speech` trains it.
 
 from __future__ import annotations
 
-import re
 import struct
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoConfig, WhisperConfig, WhisperModel
+from transformers import WhisperConfig, WhisperModel
 
-from ...cards.stamp import license_of
 from ...modeling import EchoAudioFeatureExtractor
 from ...modeling.configuration_echo_speech import WHISPER
 from ...modeling.whisper_echo_speech import WhisperAudioEncoder
-from ...utils.sources import locate, read_pretrained
 from .new_pooling import write_speech_encoder
-from .sonar_weights import check_names
+from .weights import check_names, complete, layers_of, open_config, open_whole, renamed
 
 HEAD_SIZE = 64  # of every Whisper
 CTRANSLATE2_FILE = "model.bin"
@@ -67,26 +64,16 @@ def convert_whisper(
         ValueError: another kind of model, a damaged file, or quantised weights.
     """
     file = Path(source) / CTRANSLATE2_FILE
-    if file.is_file():
-        audio = _from_ctranslate2(file)
-    else:
-        audio = _from_transformers(source)
-        license = license or license_of(locate(source)[0])
+    audio = _from_ctranslate2(file) if file.is_file() else _from_transformers(source)
     extractor = EchoAudioFeatureExtractor(features="whisper", num_mel_bins=audio.config.num_mel_bins)
     sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
-    return write_speech_encoder(
-        audio, extractor, out, operation="whisper", source=source, license=license, seed=seed, **sizes
-    )
+    names = dict(operation="whisper", source=source, license=license, seed=seed)
+    return write_speech_encoder(audio, extractor, out, **names, **sizes)
 
 
 def _from_transformers(source: str | Path) -> WhisperAudioEncoder:
-    place, _ = locate(source)
-    config = read_pretrained(AutoConfig, source, place)
-    if config.model_type != WHISPER:
-        raise ValueError(f"{source} is a model of type {config.model_type!r}, not Whisper")
-    whole, report = read_pretrained(WhisperModel, source, place, dtype=torch.float32, output_loading_info=True)
-    if missing := sorted(name for name in report["missing_keys"] if name.startswith("encoder.")):
-        raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")
+    config = open_config(source, [WHISPER], "Whisper")
+    whole = open_whole(WhisperModel, source, dtype=torch.float32, unused=r"^(?!encoder\.)")
     return _encoder(config, whole.encoder.state_dict())
 
 
@@ -108,16 +95,14 @@ def _from_ctranslate2(file: Path) -> WhisperAudioEncoder:
         if np.issubdtype(array.dtype, np.integer):
             kind = f"{8 * array.dtype.itemsize}-bit"
             raise ValueError(f"{file} has {kind} weights; convert Whisper with --quantization float16 or float32")
-        tensors |= _renamed(name.removeprefix("encoder/"), torch.from_numpy(array.astype(np.float32)))
-    try:
+        tensors |= _split(name.removeprefix("encoder/"), torch.from_numpy(array.astype(np.float32)))
+    with complete(file):
         width, bins = tensors["conv1.weight"].shape[:2]
         positions = len(tensors["embed_positions.weight"])
         inner = len(tensors["layers.0.fc1.bias"])
-    except KeyError as error:
-        raise ValueError(f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete") from None
     config = WhisperConfig(
         d_model=width,
-        encoder_layers=1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("layers.")),
+        encoder_layers=layers_of(tensors),
         encoder_attention_heads=width // HEAD_SIZE,
         encoder_ffn_dim=inner,
         num_mel_bins=bins,
@@ -127,9 +112,8 @@ def _from_ctranslate2(file: Path) -> WhisperAudioEncoder:
     return _encoder(config, tensors)
 
 
-def _renamed(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    for pattern, replacement in RENAMES:
-        name = re.sub(pattern, replacement, name)
+def _split(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    name = renamed(name, RENAMES)
     if JOINT not in name:
         return {name: tensor}
     layer, kind = name.split(JOINT)

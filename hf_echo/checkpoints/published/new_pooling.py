@@ -7,10 +7,8 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel
 
-from ...cards.model_card import write_checkpoint_card
 from ...modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
-from ...utils.folders import write_folder
-from ...utils.lineage import write_lineage
+from .writing import converted, license_of_source
 
 
 def write_speech_encoder(
@@ -20,34 +18,24 @@ def write_speech_encoder(
     *,
     operation: str,
     source: str | Path,
-    embedding_size: int,
-    pooler_layers: int,
-    pooler_heads: int,
     license: str | None,
     seed: int,
+    **sizes: int,
 ) -> Path:
     """Write an EchoSpeechEncoder with `audio`; its pooling has random weights of `seed`.
 
     Args:
         operation: name of the conversion, for the lineage.
-        source: what `audio` was read from, for the lineage.
+        source: what `audio` was read from, for the lineage; its README.md gives the license where `license` is None.
+        sizes: embedding_size, pooler_layers and pooler_heads.
     """
     audio.config._name_or_path = ""  # of the folder on this machine
     torch.manual_seed(seed)
-    config = EchoSpeechConfig(
-        audio_config=audio.config,
-        embedding_size=embedding_size,
-        pooler_layers=pooler_layers,
-        pooler_heads=pooler_heads,
-        pooler_intermediate_size=4 * audio.config.hidden_size,
-    )
-    model = EchoSpeechEncoder(config)
+    inner = 4 * audio.config.hidden_size
+    model = EchoSpeechEncoder(EchoSpeechConfig(audio_config=audio.config, pooler_intermediate_size=inner, **sizes))
     model.audio = audio
-    with write_folder(out) as folder:
+    values = {**sizes, "seed": seed, "license": license or license_of_source(source)}
+    with converted(out, operation, values, source=source) as folder:
         model.save_pretrained(folder)
         extractor.save_pretrained(folder)
-        settings = {"embedding_size": embedding_size, "pooler_layers": pooler_layers, "pooler_heads": pooler_heads}
-        settings |= {"seed": seed, "license": license}
-        write_lineage(folder, operation, settings, parents={"source": source}, output_dir=out)
-        write_checkpoint_card(folder)
     return Path(out)

@@ -162,5 +162,5 @@ def test_bad_sources(tmp_path, refused):
 
 def test_a_text_model_is_refused(tmp_path, toy, toy_tokenizer):
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
-    with pytest.raises(ValueError, match="is a model of type 'echo'; it must be one of wav2vec2"):
+    with pytest.raises(ValueError, match="of type 'echo'; a speech encoder's audio model is of type one of 'wav2vec2'"):
         convert_wav2vec2(tmp_path / "text", tmp_path / "out")

@@ -122,5 +122,5 @@ def test_bad_sources(tmp_path, whisper, refused):
 
 def test_another_model_is_refused(tmp_path, toy, toy_tokenizer):
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
-    with pytest.raises(ValueError, match="is a model of type 'echo', not Whisper"):
+    with pytest.raises(ValueError, match="is a model of type 'echo'; Whisper is of type 'whisper'"):
         convert_whisper(tmp_path / "text", tmp_path / "out")

@@ -1,0 +1,115 @@
+"""Tensors of published models: read without running code, renamed by tables, and compared with a model's parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import is_zipfile
+
+import torch
+from torch import Tensor, nn
+from torch.serialization import safe_globals
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from ...utils.sources import locate, read_pretrained
+
+BOOKKEEPING = re.compile(r"version$|_float_tensor$|\bpos_encoder\.|num_batches_tracked$")  # of fairseq; no weights
+
+
+def load_torch(file: str | Path, classes: Sequence[type] = ()) -> dict[str, Any]:
+    """The dictionary in a .pt file, read without running code from it; `classes` may be in it beside tensors.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the file holds other pickled objects, or is not a .pt file of a dictionary.
+    """
+    if not Path(file).is_file():
+        raise FileNotFoundError(f"no file {file}; give a checkpoint file (.pt)")
+    try:
+        with safe_globals(list(classes)):
+            # Mapped: encoder and decoder of 3 GB each are checked before one of them is written.
+            content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
+    except Exception as error:  # UnpicklingError, RuntimeError, EOFError: torch raises what it meets
+        blocked = re.search(r"GLOBAL (\S+)", str(error))
+        reason = f"it holds a pickled {blocked[1]}, which could run code" if blocked else "torch cannot read it"
+        raise ValueError(f"{file} is refused: {reason}; give a file of tensors only") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{file} holds a {type(content).__name__}, not a dictionary of tensors")
+    return content
+
+
+def open_config(source: str | Path, types: Sequence[str], what: str) -> PreTrainedConfig:
+    """The configuration of a transformers folder or Hub name.
+
+    Raises:
+        FileNotFoundError: there is no such model. ValueError: its model type is none of `types`, those of `what`.
+    """
+    config = read_pretrained(AutoConfig, source, locate(source)[0])
+    if config.model_type not in types:
+        known = "one of " * (len(types) > 1) + ", ".join(map(repr, types))
+        raise ValueError(f"{source} is a model of type {config.model_type!r}; {what} is of type {known}")
+    return config
+
+
+def open_whole(kind: type, source: str | Path, *, unused: str = r"$^", **options: Any) -> PreTrainedModel:
+    """`kind.from_pretrained(source)`, whose weights must be complete.
+
+    Args:
+        unused: pattern of names of tensors that may be missing.
+
+    Raises:
+        ValueError: the weights lack a tensor, which transformers would draw at random.
+    """
+    model, report = read_pretrained(kind, source, locate(source)[0], output_loading_info=True, **options)
+    if missing := sorted(name for name in report["missing_keys"] if not re.search(unused, name)):
+        raise ValueError(f"{source}: the weights lack the tensor {missing[0]}; they are incomplete")
+    return model
+
+
+def renamed(name: str, table: Iterable[tuple[str, str]]) -> str:
+    """`name` after each (pattern, replacement) of the table, in its order."""
+    for pattern, replacement in table:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def layers_of(tensors: Iterable[str], prefix: str = "layers") -> int:
+    """1 + the largest N of the names `PREFIX.N.`; 0 without any."""
+    numbers = (re.match(rf"{re.escape(prefix)}\.(\d+)\.", name) for name in tensors)
+    return 1 + max((int(found[1]) for found in numbers if found), default=-1)
+
+
+@contextmanager
+def complete(file: str | Path) -> Iterator[None]:
+    """A KeyError in the block is the name of a tensor that `file` lacks.
+
+    Raises:
+        ValueError: names that tensor.
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"{file}: the weights lack the tensor {error.args[0]}; they are incomplete") from None
+
+
+def check_names(tensors: Mapping[str, Tensor], model: nn.Module, file: str | Path, prefix: str = "") -> None:
+    """Every parameter of `model` under `prefix` is there, in its shape, and nothing else.
+
+    Raises:
+        ValueError: names the first tensor that is missing, unknown or of another shape.
+    """
+    wanted = {
+        name.removeprefix(prefix): parameter.shape
+        for name, parameter in model.named_parameters(remove_duplicate=False)  # tied ones too
+        if name.startswith(prefix)
+    }
+    for name in sorted(wanted.keys() - tensors.keys()):
+        raise ValueError(f"{file}: the weights lack the tensor {name}; they are incomplete or of another model")
+    for name in sorted(tensors.keys() - wanted.keys()):
+        raise ValueError(f"{file}: unknown tensor {name}; it is not a model of this kind")
+    for name, shape in wanted.items():
+        if tensors[name].shape != shape:
+            raise ValueError(f"{file}: {name} has shape {tuple(tensors[name].shape)}, expected {tuple(shape)}")
