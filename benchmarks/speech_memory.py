@@ -22,8 +22,8 @@ import torch
 
 from hf_echo.inference.encode_speech import encode_speech
 from hf_echo.modeling import EchoSpeechEncoder
-from hf_echo.stages.run.recipe import find_recipes, read_values
 from hf_echo.stages.speech_rows import new_config, new_extractor
+from hf_echo.steps.recipe import find_recipes, read_values
 
 RATE = 48_000
 

@@ -45,6 +45,7 @@ LAYERS = [
     "evaluation",
     "hub",
     "stages",
+    "steps",
     "cli",
 ]
 RANK = {room: rank for rank, room in enumerate(LAYERS)}

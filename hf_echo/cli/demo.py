@@ -14,8 +14,8 @@ from ..evaluation import translation_scores
 from ..hub.release import release_checkpoint
 from ..inference import load_translator, translate
 from ..stages import DevSet, evaluate_sets
-from ..stages.run.recipe import find_recipes
-from ..stages.run.training import train_recipe
+from ..steps.recipe import find_recipes
+from ..steps.training import train_recipe
 from .tour import run_tour
 
 STAGES = ("static", "seq2seq", "contrastive", "hard_negatives")

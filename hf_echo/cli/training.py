@@ -44,8 +44,8 @@ def train(
 
     A run that was stopped continues, and a finished step is not done again.
     """
-    from ..stages.run.journey import describe_journey, run_journey
-    from ..stages.run.recipe import find_recipes, parse_overrides
+    from ..steps.journey import describe_journey, run_journey
+    from ..steps.recipe import find_recipes, parse_overrides
 
     values, paths = parse_overrides(overrides or []), find_recipes(recipe)
     steps = (

@@ -1,9 +1,7 @@
-"""Training stages: one file per stage with a Config, a Trainer and `STAGE`; `table` lists them.
+"""Training stages: one file per stage with a Config, a Trainer and `STAGE`; `hf_echo.steps.table` lists them.
 
 core        what all stages share: declaration, trainer, texts, translation
 modular     languages of a modular encoder, trained one at a time
-operations  operations on checkpoints as steps of a recipe
-run         a YAML file read, trained, or only described
 """
 
 from .contrastive import ContrastiveConfig, ContrastiveTrainer

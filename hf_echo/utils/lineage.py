@@ -9,7 +9,7 @@
     data      (operations) role -> {name, sha256} of every data file read
     results   what the step counted: seconds, tokens per second, pairs
 
-Training (`hf_echo.stages.run.training`) writes stage, values, from, decoder_from, results, and whether the stage is
+Training (`hf_echo.steps.training`) writes stage, values, from, decoder_from, results, and whether the stage is
 finished.
 """
 

@@ -160,8 +160,8 @@ def test_first_commands_run(name, release, hf_echo_cli, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if blocks("yaml", text)])
 def test_recipes_have_known_fields(name, tmp_path):
-    from hf_echo.stages.run.operation import is_operation, read_operation
-    from hf_echo.stages.run.recipe import read_recipe
+    from hf_echo.steps.operation import is_operation, read_operation
+    from hf_echo.steps.recipe import read_recipe
 
     for file, text in own_recipes(TEXTS[name]).items():
         path = tmp_path / Path(file).name
@@ -208,7 +208,7 @@ def command_of(words: list[str]):
 
 def check_command(line: str) -> None:
     """Command, options and recipes exist; a word in capitals (RECIPE, DATA) is a placeholder."""
-    from hf_echo.stages.run.recipe import RECIPES, find_recipes
+    from hf_echo.steps.recipe import RECIPES, find_recipes
 
     words = shlex.split(line)[1:]
     command, rest = command_of(words)

@@ -12,7 +12,7 @@ import torch
 import hf_echo
 from hf_echo.modeling import SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from hf_echo.stages.spectrum.parts import join
-from hf_echo.stages.table import STAGES
+from hf_echo.steps.table import STAGES
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "spectrum.md").read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from hf_echo.data.speech import COLUMNS, OPTIONAL
-from hf_echo.stages.operations.table import OPERATIONS
-from hf_echo.stages.run.recipe import RECIPES, DataArguments
 from hf_echo.stages.speech import SpeechConfig
-from hf_echo.stages.table import STAGES
+from hf_echo.steps.operations import OPERATIONS
+from hf_echo.steps.recipe import RECIPES, DataArguments
+from hf_echo.steps.table import STAGES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "training.md").read_text(encoding="utf-8")

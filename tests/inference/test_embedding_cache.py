@@ -9,9 +9,9 @@ import pytest
 
 from hf_echo.inference import encode
 from hf_echo.stages import ContrastiveConfig
-from hf_echo.stages.run.data import embedded_sides
-from hf_echo.stages.run.recipe import DataArguments, ModelArguments
-from hf_echo.stages.table import STAGES
+from hf_echo.steps.data import embedded_sides
+from hf_echo.steps.recipe import DataArguments, ModelArguments
+from hf_echo.steps.table import STAGES
 
 
 @pytest.fixture

@@ -149,8 +149,8 @@ def test_the_code_of_a_pushed_card_runs(hub, folders, tmp_path):
 
 OPEN_PARTS = """
 from types import SimpleNamespace
-from hf_echo.stages.run.model import load_model, load_tokenizer
-from hf_echo.stages.run.recipe import ModelArguments
+from hf_echo.steps.model import load_model, load_tokenizer
+from hf_echo.steps.recipe import ModelArguments
 v1, v2 = (f"tester/versions@v{n}.0.0" for n in (1, 2))
 args = ModelArguments(model_name_or_path=v1, decoder=v2)
 tokenizer = load_tokenizer(args, None, 128)
@@ -171,7 +171,7 @@ def test_a_recipe_names_versions(hub, folders, tmp_path):
 OPERATE = """
 import json, sys, yaml
 from pathlib import Path
-from hf_echo.stages.run.operation import describe_operation, is_made, read_operation, run_operation
+from hf_echo.steps.operation import describe_operation, is_made, read_operation, run_operation
 from hf_echo.utils.lineage import read_lineage
 out, v1, v2 = Path(sys.argv[1]), "tester/versions@v1.0.0", "tester/versions@v2.0.0"
 steps = {

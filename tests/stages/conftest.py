@@ -12,7 +12,7 @@ from tokenizers import BertWordPieceTokenizer
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, TrainerCallback
 
 import hf_echo.stages as stages
-import hf_echo.stages.run.training as training
+import hf_echo.steps.training as training
 
 from ..toy import SHAPE
 

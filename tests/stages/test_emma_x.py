@@ -16,9 +16,9 @@ from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
 from hf_echo.stages import DevSet, EmmaX, EmmaXConfig, EmmaXTrainer
 from hf_echo.stages.core.cls_encoder import ClsEncoder
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import find_recipes, read_recipe
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.recipe import find_recipes, read_recipe
+from hf_echo.steps.training import train_recipe
 
 MIXTURE = dict(mlm_weight=0.0, logging_steps=10, max_rows=32, rank_momentum=0.1)
 

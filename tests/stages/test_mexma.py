@@ -19,9 +19,9 @@ from hf_echo.modeling import EchoEncoder
 from hf_echo.stages import Mexma, MexmaConfig, MexmaTrainer
 from hf_echo.stages.core.cls_encoder import ClsEncoder, open_cls_encoder
 from hf_echo.stages.core.cls_stage import warmup_from
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import find_recipes, read_recipe
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.recipe import find_recipes, read_recipe
+from hf_echo.steps.training import train_recipe
 
 HEAD = dict(head_layers=1, head_heads=4, head_ffn=48, head_dropout=0.0)
 

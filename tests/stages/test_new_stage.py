@@ -12,9 +12,9 @@ from hf_echo.losses import mse_loss
 from hf_echo.stages.core.encoder import EncoderTrainer
 from hf_echo.stages.core.stage import Stage
 from hf_echo.stages.core.text import TextConfig
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.training import train_recipe
-from hf_echo.stages.table import STAGES
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.table import STAGES
+from hf_echo.steps.training import train_recipe
 
 SHAPE = {
     "hidden_size": 16,

@@ -14,11 +14,11 @@ from hf_echo.data.speech.batches import SpeechRows
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoSpeechEncoder
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import find_recipes, read_recipe, read_values
-from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.speech import SpeechConfig, SpeechTrainer, scale_projection
 from hf_echo.stages.speech_rows import SpeechDev, new_config
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.recipe import find_recipes, read_recipe, read_values
+from hf_echo.steps.training import train_recipe
 
 from ..speech_toy import SHAPE, speech
 

@@ -18,8 +18,8 @@ from statistics import mean
 import yaml
 from tqdm import tqdm
 
-from hf_echo.stages.run.recipe import find_recipes
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.recipe import find_recipes
+from hf_echo.steps.training import train_recipe
 
 GRID = Path(__file__).parents[1] / "recipes" / "ablations.yaml"
 NOT_FIELDS = ("name", "paper", "start", "pooling")

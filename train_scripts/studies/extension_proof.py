@@ -27,8 +27,8 @@ from hf_echo.corpora.builtin import LANGUAGES, builtin_nway, dev_set
 from hf_echo.evaluation import translation_scores
 from hf_echo.inference import load_translator, translate
 from hf_echo.stages import DevSet, evaluate_sets
-from hf_echo.stages.run.recipe import find_recipes
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.recipe import find_recipes
+from hf_echo.steps.training import train_recipe
 
 EXTENSION = find_recipes("nano-omni/1_extension")[0]
 BASE = yaml.safe_load(EXTENSION.read_text(encoding="utf-8"))["base_languages"]

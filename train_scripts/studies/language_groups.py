@@ -20,8 +20,8 @@ import yaml
 
 from hf_echo.data import load_parallel
 from hf_echo.evaluation.probes.language_groups import BY, group_languages, group_table, growing
-from hf_echo.stages.run.recipe import find_recipes, parse_overrides, read_recipe
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.recipe import find_recipes, parse_overrides, read_recipe
+from hf_echo.steps.training import train_recipe
 
 ENGLISH = "eng_Latn"
 

@@ -24,7 +24,7 @@ from datasets import Dataset
 from hf_echo.data import load_nway
 from hf_echo.evaluation import feature_spread
 from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.training import train_recipe
 
 SHAPE = dict(
     hidden_size=96,

@@ -37,8 +37,8 @@ from transformers import AutoConfig
 from hf_echo.checkpoints.published.sentence_transformer_files import write_sentence_transformer
 from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.stages.modular.add_language import LanguageTraining
-from hf_echo.stages.run.recipe import read_recipe
-from hf_echo.stages.table import STAGES
+from hf_echo.steps.recipe import read_recipe
+from hf_echo.steps.table import STAGES
 
 BY_CLS = {"echo": ALIGNED, "mexma": HEAD, "emma_x": EMMA_X | SINGLE}
 MODULAR = {"modular": PARTS, "modular_shared": PARTS[1:]}

@@ -25,7 +25,7 @@ from hf_echo.checkpoints.published.sentencepiece_file import Pieces, read_senten
 from hf_echo.checkpoints.published.sonar_tokenizer import build_tokenizer
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.scorer import EchoScorer
-from hf_echo.stages.run.data import teacher_languages
+from hf_echo.steps.data import teacher_languages
 from hf_echo.utils.lineage import read_lineage
 
 COMMAND = "convert sonar"

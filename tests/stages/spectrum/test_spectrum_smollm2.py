@@ -17,8 +17,8 @@ from hf_echo.checkpoints import convert_llama
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import SpectrumForCausalLM
 from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack
-from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.spectrum.prefix import REBUILD, prompt_ids
+from hf_echo.steps.training import train_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.trains]
 

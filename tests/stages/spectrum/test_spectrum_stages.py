@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 import hf_echo
-import hf_echo.stages.run.training as training
+import hf_echo.steps.training as training
 from hf_echo.losses import mse_loss, next_embedding_loss
 from hf_echo.modeling import EchoDecoder, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.spectrum.prefix import CONTINUE, REBUILD
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.training import train_recipe
 
 pytestmark = pytest.mark.trains
 
@@ -247,7 +247,7 @@ def test_errors_are_one_line(recipe, place, tower, spectrum):
 
 def test_dry_run_counts_the_paper_s_tower(recipe):
     """OS 9.1: six layers of Llama 3.3 70B are 5B parameters."""
-    from hf_echo.stages.run.recipe import RECIPES
+    from hf_echo.steps.recipe import RECIPES
 
     report = dry_run(RECIPES / "spectrum" / "1_tower.yaml")
     assert report["parameters"]["tower"] == pytest.approx(5.15e9, rel=0.01)

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import STAGES, _checked, find_recipes, read_recipe
-from hf_echo.stages.run.steps import known_overrides
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.overrides import known_overrides
+from hf_echo.steps.recipe import STAGES, _checked, find_recipes, read_recipe
+from hf_echo.steps.training import train_recipe
 
-from ...toy import SHAPE
+from ..toy import SHAPE
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ from ...toy import SHAPE
     ],
 )
 def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):  # noqa: F811
-    monkeypatch.setattr("hf_echo.stages.run.data.load_parallel", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read"))
     path = recipe(**values)
     for command in (train_recipe, dry_run):
         with pytest.raises(ValueError, match=message) as error:

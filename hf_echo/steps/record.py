@@ -18,8 +18,8 @@ from typing import Any
 
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
-from ...utils.files import check_output, write_whole
-from ...utils.hub import snapshot
+from ..utils.files import check_output, write_whole
+from ..utils.hub import snapshot
 from .recipe import unread_fields
 
 logger = logging.getLogger(__name__)

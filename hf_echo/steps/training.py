@@ -15,11 +15,10 @@ from typing import Any
 from huggingface_hub import create_repo, upload_folder
 from transformers import TrainingArguments, set_seed
 
-from ...cards.model_card import checkpoint_card, model_card
-from ...data.tokenized import TokenizedParallel
-from ..core.base import CoreTrainer
-from ..core.stage import Rows, Stage
-from ..table import STAGES
+from ..cards.model_card import checkpoint_card, model_card
+from ..data.tokenized import TokenizedParallel
+from ..stages.core.base import CoreTrainer
+from ..stages.core.stage import Rows, Stage
 from .data import data_fingerprints, embedded_sides, groups_of, rows_of, training_rows
 from .model import build_trainer, check_start
 from .recipe import DataArguments, read_recipe
@@ -33,6 +32,7 @@ from .record import (
     write_json,
     write_record,
 )
+from .table import STAGES
 
 logger = logging.getLogger(__name__)
 

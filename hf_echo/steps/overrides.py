@@ -7,11 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ...utils.did_you_mean import did_you_mean
-from ..operations.table import OPERATIONS
-from ..table import STAGES
+from ..utils.did_you_mean import did_you_mean
 from .operation import is_operation, read_operation
+from .operations import OPERATIONS
 from .recipe import DataArguments, ModelArguments, find_recipes, read_recipe, read_values, unread_fields
+from .table import STAGES
 
 
 def output_dir(path: Path, overrides: dict[str, Any] | None = None) -> str:

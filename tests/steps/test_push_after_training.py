@@ -15,7 +15,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 from huggingface_hub import snapshot_download
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.training import train_recipe
 for overrides in ({}, {"push_to_hub": True, "hub_model_id": sys.argv[4]})[int(sys.argv[3]):]:
     train_recipe(Path(sys.argv[1]), overrides)
 snapshot_download(sys.argv[4], local_dir=sys.argv[2])

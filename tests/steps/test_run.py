@@ -17,13 +17,13 @@ from transformers import AutoConfig, AutoTokenizer
 
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.core.model_shape import new_config
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.journey import describe_journey, run_journey
-from hf_echo.stages.run.operation import is_operation, read_operation
-from hf_echo.stages.run.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.journey import describe_journey, run_journey
+from hf_echo.steps.operation import is_operation, read_operation
+from hf_echo.steps.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
+from hf_echo.steps.training import train_recipe
 
-from ...toy import SHAPE
+from ..toy import SHAPE
 
 pytestmark = pytest.mark.trains
 
@@ -131,7 +131,7 @@ def test_fresh_drops_old_checkpoints(recipe, place):
 @pytest.mark.parametrize("native", [True, False])
 def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
     """By default, for stages with layers; it is not a setting of the run, which may resume elsewhere."""
-    monkeypatch.setattr("hf_echo.stages.run.recipe.bf16_is_faster", lambda: native)
+    monkeypatch.setattr("hf_echo.steps.recipe.bf16_is_faster", lambda: native)
     *_, args, values = read_recipe(recipe())
     assert args.bf16 == (native and args.use_cpu) and "bf16" not in values
     assert not read_recipe(recipe(bf16=False))[3].bf16

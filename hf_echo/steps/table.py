@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import (
+from ..stages import (
     contrastive,
     decoder,
     distillation,
@@ -16,8 +16,8 @@ from . import (
     static,
     token,
 )
-from .core.stage import Stage
-from .spectrum import prefix, sentences, tasks, tower
+from ..stages.core.stage import Stage
+from ..stages.spectrum import prefix, sentences, tasks, tower
 
 STAGES: dict[str, Stage] = {
     module.STAGE.name: module.STAGE

@@ -12,10 +12,10 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, TrainerCallback
 
-import hf_echo.stages.run.training as training
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.record import data_fingerprint
-from hf_echo.stages.run.training import train_recipe
+import hf_echo.steps.training as training
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.record import data_fingerprint
+from hf_echo.steps.training import train_recipe
 
 from .test_run import equal, weights
 
@@ -282,7 +282,7 @@ def test_the_setting_that_differs_is_named(killed):
 
 def test_output_is_tried_before_data_are_read(recipe, place, monkeypatch):  # noqa: F811
     (place / "a").write_text("a file")
-    monkeypatch.setattr("hf_echo.stages.run.data.load_parallel", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read"))
     for out in (place / "a", place / "a" / "b"):
         with pytest.raises(ValueError, match="output_dir: .*a file") as error:
             train_recipe(recipe("x", output_dir=str(out)))

@@ -8,13 +8,13 @@ import torch
 from datasets import Dataset, concatenate_datasets
 from transformers import AutoConfig, AutoTokenizer
 
-from ...inference.encode import opening
-from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation
-from ...utils.hub import snapshot
-from ..core.base import CoreTrainer
-from ..core.model_shape import check_same_shape, new_config
-from ..core.stage import Stage
-from ..static_embeddings import start_from_static
+from ..inference.encode import opening
+from ..modeling import EchoDecoder, EchoEncoder, EchoForTranslation
+from ..stages.core.base import CoreTrainer
+from ..stages.core.model_shape import check_same_shape, new_config
+from ..stages.core.stage import Stage
+from ..stages.static_embeddings import start_from_static
+from ..utils.hub import snapshot
 from .recipe import ModelArguments
 
 
@@ -22,7 +22,7 @@ def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> A
     """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
     if name := args.tokenizer_name_or_path or args.model_name_or_path or args.static_embeddings:
         return AutoTokenizer.from_pretrained(snapshot(name))
-    from ...vocabulary import train_tokenizer
+    from ..vocabulary import train_tokenizer
 
     texts = concatenate_datasets([dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")])
     return train_tokenizer((row["text"] for row in texts), args.vocab_size, max_length=max_length)

@@ -11,18 +11,18 @@ import torch
 import yaml
 from transformers import HfArgumentParser
 
-from ...languages import language
-from ...modeling.precision_echo import bf16_is_faster
-from ...utils.did_you_mean import did_you_mean
-from ...utils.files import read_yaml
-from ..core.base import UNREAD
-from ..core.model_shape import check_shape
-from ..table import STAGES
+from ..languages import language
+from ..modeling.precision_echo import bf16_is_faster
+from ..stages.core.base import UNREAD
+from ..stages.core.model_shape import check_shape
+from ..utils.did_you_mean import did_you_mean
+from ..utils.files import read_yaml
+from .table import STAGES
 
 # Names of earlier versions, for an error that says the new one.
 RENAMED_STAGES = {"lexical": "static"}
 RENAMED_FIELDS = {"bag": "static_embeddings"}
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 @dataclass

@@ -15,13 +15,13 @@ from hf_echo.cards.model_card import release_card
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.stages.operations.drop_layers import drop_layers_checkpoint
 from hf_echo.stages.operations.ridge_refit import ridge_refit_on_pairs
-from hf_echo.stages.run.journey import describe_journey, run_journey
-from hf_echo.stages.run.recipe import RECIPES, find_recipes, read_values
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.journey import describe_journey, run_journey
+from hf_echo.steps.recipe import RECIPES, find_recipes, read_values
+from hf_echo.steps.training import train_recipe
 from hf_echo.utils.lineage import all_steps, read_lineage
 
-from ...toy import SHAPE
-from ..operations.test_operations import FLAT, same, step, world  # noqa: F401
+from ..toy import SHAPE
+from .test_operations import FLAT, same, step, world  # noqa: F401
 
 pytestmark = pytest.mark.trains
 

@@ -10,14 +10,14 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
-from ...cards.model_card import release_card, write_checkpoint_card
-from ...cards.stamp import set_license
-from ...utils.did_you_mean import did_you_mean
-from ...utils.files import same_place, write_whole
-from ...utils.fingerprint import fingerprint, sha256
-from ...utils.hub import packaged_model, split_revision
-from ...utils.lineage import read_lineage
-from ..operations.table import CHECKPOINT, DATA, OPERATIONS, Operation
+from ..cards.model_card import release_card, write_checkpoint_card
+from ..cards.stamp import set_license
+from ..utils.did_you_mean import did_you_mean
+from ..utils.files import same_place, write_whole
+from ..utils.fingerprint import fingerprint, sha256
+from ..utils.hub import packaged_model, split_revision
+from ..utils.lineage import read_lineage
+from .operations import CHECKPOINT, DATA, OPERATIONS, Operation
 from .recipe import checked_fields, read_values
 from .record import check_output_folder, whole_weights
 

@@ -9,16 +9,16 @@ import numpy as np
 from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer
 
-from ...data import load_nway, load_parallel
-from ...data.batch_groups import language_groups, neighbour_groups
-from ...data.nway import dev_split
-from ...data.tokenized import TokenizedParallel, tokenize_parallel
-from ...inference.any_encoder import any_encoder
-from ...inference.embedding_store import LiveRows, frozen_embeddings
-from ...inference.encode import opening
-from ...utils.fingerprint import fingerprint
-from ..core.dev_sets import DevSet, check_dev_set
-from ..core.stage import Rows, Stage, load_with
+from ..data import load_nway, load_parallel
+from ..data.batch_groups import language_groups, neighbour_groups
+from ..data.nway import dev_split
+from ..data.tokenized import TokenizedParallel, tokenize_parallel
+from ..inference.any_encoder import any_encoder
+from ..inference.embedding_store import LiveRows, frozen_embeddings
+from ..inference.encode import opening
+from ..stages.core.dev_sets import DevSet, check_dev_set
+from ..stages.core.stage import Rows, Stage, load_with
+from ..utils.fingerprint import fingerprint
 from .model import load_tokenizer
 from .recipe import DataArguments, ModelArguments
 from .record import data_fingerprint
@@ -36,13 +36,13 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
     dev_sets = {}
     for name, source in args.dev_data.items():
         if source == "builtin":
-            from ...corpora.builtin import dev_set
+            from ..corpora.builtin import dev_set
 
             rows, negatives = dev_set(max_negatives=args.dev_negatives)
         else:
             rows, negatives = _dev_rows(name, source), None
             if args.dev_negatives:
-                from ...synthesis import hard_negatives_for
+                from ..synthesis import hard_negatives_for
 
                 english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
                 made = hard_negatives_for(list(english.values()), args.dev_negatives)

@@ -27,9 +27,9 @@ from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.stages.modular.add_language import LanguageTraining
 from hf_echo.stages.operations.drop_layers import drop_layers_checkpoint
 from hf_echo.stages.operations.ridge_refit import ridge_refit_on_pairs
-from hf_echo.stages.operations.table import OPERATIONS
-from hf_echo.stages.run.journey import describe_journey, run_journey
-from hf_echo.stages.run.operation import describe_operation, read_operation, run_operation
+from hf_echo.steps.journey import describe_journey, run_journey
+from hf_echo.steps.operation import describe_operation, read_operation, run_operation
+from hf_echo.steps.operations import OPERATIONS
 from hf_echo.utils.lineage import read_lineage
 from hf_echo.vocabulary import load_tokenizer
 

@@ -9,17 +9,17 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer
 
-from ...inference.encode import opening
-from ...utils.hub import packaged_model
-from ..core.model_shape import check_same_shape
-from ..core.plan import ECHO, size_of_echo
-from ..core.stage import Rows
-from ..table import STAGES
+from ..inference.encode import opening
+from ..stages.core.model_shape import check_same_shape
+from ..stages.core.plan import ECHO, size_of_echo
+from ..stages.core.stage import Rows
+from ..utils.hub import packaged_model
 from .data import rows_of
 from .operation import is_operation, read_operation
+from .overrides import earlier_steps, known_overrides, output_dir
 from .recipe import read_recipe
 from .record import check_output_folder, checkpoint_to_resume, is_finished, read_record
-from .steps import earlier_steps, known_overrides, output_dir
+from .table import STAGES
 
 
 class _VocabularyOnly:
@@ -165,7 +165,7 @@ def _is_here(name: str) -> bool:
 
 
 def _hub_name(name: str) -> bool:
-    from ...data.readers import looks_like_file
+    from ..data.readers import looks_like_file
 
     return not looks_like_file(name)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from .dry_run import dry_run
 from .operation import describe_operation, is_operation, read_operation, run_operation
+from .overrides import check_overrides, earlier_steps, known_overrides, output_dir
 from .recipe import read_recipe
-from .steps import check_overrides, earlier_steps, known_overrides, output_dir
 from .training import train_recipe
 
 

@@ -12,20 +12,20 @@ import pytest
 import torch
 import yaml
 
-import hf_echo.stages.run.data as run_data
-import hf_echo.stages.run.training as training
+import hf_echo.steps.data as run_data
+import hf_echo.steps.training as training
 from hf_echo.data.batch_groups import neighbour_groups
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
 from hf_echo.stages import StaticConfig, static_encoder
 from hf_echo.stages.core.model_shape import new_config
-from hf_echo.stages.run.data import groups_of
-from hf_echo.stages.run.model import load_model
-from hf_echo.stages.run.recipe import DataArguments, ModelArguments, read_recipe
-from hf_echo.stages.run.training import train_recipe
 from hf_echo.stages.static_embeddings import StaticEmbeddings
+from hf_echo.steps.data import groups_of
+from hf_echo.steps.model import load_model
+from hf_echo.steps.recipe import DataArguments, ModelArguments, read_recipe
+from hf_echo.steps.training import train_recipe
 
-from ... import toy
+from .. import toy
 
 SHAPE = toy.SHAPE | {"num_hidden_layers": 2}
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-import hf_echo.stages.run.data as run_data
+import hf_echo.steps.data as run_data
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.stages.run.data import embedded_sides
-from hf_echo.stages.run.dry_run import dry_run
-from hf_echo.stages.run.recipe import STAGES, DataArguments, ModelArguments, find_recipes
-from hf_echo.stages.run.training import train_recipe
+from hf_echo.steps.data import embedded_sides
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.recipe import STAGES, DataArguments, ModelArguments, find_recipes
+from hf_echo.steps.training import train_recipe
 
 pytestmark = pytest.mark.trains
 

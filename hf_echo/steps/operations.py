@@ -12,8 +12,8 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...cards.template import check_template
-from ...checkpoints import (
+from ..cards.template import check_template
+from ..checkpoints import (
     average_checkpoints,
     export_static,
     interpolate_checkpoint,
@@ -21,17 +21,17 @@ from ...checkpoints import (
     swap_checkpoint,
     whiten_checkpoint,
 )
-from ...checkpoints.interpolate import check_share
-from ...checkpoints.pruning.shapes import resolve_shape
-from ...hub.release import check_code, check_token_dtype, release_checkpoint
-from ...inference.encode import pick_dtype
-from ...modeling import EchoConfig, EchoSpeechConfig
-from ...utils.text import read_lines
-from ..core.plan import ECHO
-from ..modular.add_language import LanguageTraining, add_language
-from ..modular.folder import modular_backbone
-from .drop_layers import drop_layers_checkpoint
-from .ridge_refit import check_settings, ridge_refit_on_pairs
+from ..checkpoints.interpolate import check_share
+from ..checkpoints.pruning.shapes import resolve_shape
+from ..hub.release import check_code, check_token_dtype, release_checkpoint
+from ..inference.encode import pick_dtype
+from ..modeling import EchoConfig, EchoSpeechConfig
+from ..stages.core.plan import ECHO
+from ..stages.modular.add_language import LanguageTraining, add_language
+from ..stages.modular.folder import modular_backbone
+from ..stages.operations.drop_layers import drop_layers_checkpoint
+from ..stages.operations.ridge_refit import check_settings, ridge_refit_on_pairs
+from ..utils.text import read_lines
 
 CHECKPOINT, DATA = "checkpoint", "data"
 TEXT_OR_SPEECH = (*ECHO, EchoSpeechConfig)
@@ -223,7 +223,7 @@ def _add_language(s: AddLanguage) -> None:
 
 
 def _swapped(s: SwapTokenizer, config: EchoConfig) -> EchoConfig:
-    from ...vocabulary import load_tokenizer
+    from ..vocabulary import load_tokenizer
 
     config.vocab_size = len(load_tokenizer(s.tokenizer)) if Path(s.tokenizer).exists() else config.vocab_size
     return config

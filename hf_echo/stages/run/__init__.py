@@ -1,1 +1,0 @@
-"""A recipe from its file to a saved checkpoint: read it, describe it in a dry run, run it, resume it."""

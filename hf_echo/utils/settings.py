@@ -1,0 +1,284 @@
+"""Settings: fields of a dataclass, declared once for recipes, commands, checks and lineage.
+
+    @dataclass(kw_only=True)
+    class Average:
+        share: float = setting("weight of the other checkpoint", 0.5, least=0, most=1)
+        part: Literal["model", "encoder"] = setting("what is averaged", "model")
+
+The annotation says what a value may be (`Literal` and `Enum` are choices), `setting` the rest. `make` reads a mapping,
+such as YAML, into the dataclass; `check` checks one that exists. Errors are one line: the field, the value, the fix.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, field, fields, replace
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from .did_you_mean import did_you_mean
+
+CHECKPOINT, DATA = "checkpoint", "data"
+T = TypeVar("T")
+
+
+def setting(
+    help: str,
+    default: Any = MISSING,
+    *,
+    reads: Literal["checkpoint", "data"] | None = None,
+    writes: Literal["file", "folder"] | None = None,
+    recorded: bool = True,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    needs: str | None = None,
+    unless: str | None = None,
+    argument: bool = False,
+    option: str | None = None,
+    short: str | None = None,
+) -> Any:
+    """A field of a dataclass of settings.
+
+    Args:
+        help: what it is, without a final full stop.
+        default: a value, or `dict` or `list` for an empty one; without it the field is required.
+        reads: it names a checkpoint (or tokenizer), or a data file.
+        writes: it names an output.
+        recorded: whether the lineage holds it; what changes no weight need not be.
+        least, most, above: the range of a number, or of each in a list; `above` is exclusive.
+        needs, unless: another field without which, or with which, this one would be ignored: then it is refused.
+        argument: on the command line a position, not an option.
+        option: name of the option where it is not that of the field, such as "--from".
+        short: a second name, such as "-m".
+    """
+    names = ("reads", "writes", "recorded", "least", "most", "above", "needs", "unless", "argument", "option", "short")
+    given = locals()
+    metadata = {"help": help} | {name: given[name] for name in names}
+    if default in (dict, list):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[str], str] = str) -> T:
+    """An instance of the dataclass `kind` from a mapping.
+
+    Args:
+        where: begins each message, such as the file or "FILE: step 2".
+        spelled: how messages write the name of a field; a command line writes `--keep`.
+
+    Raises:
+        ValueError: no mapping, an unknown field (named with the nearest known one), a missing one, or a value that
+            cannot be.
+    """
+    start = f"{where}: " if str(where) else ""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{start}`field: value` lines are needed, not {shown(values)}")
+    known = fields_of(kind)
+    if unknown := [key for key in values if key not in known]:
+        advice = did_you_mean(unknown[0], known, f"known are {', '.join(known)}")
+        raise ValueError(f"{start}unknown field {shown(unknown[0])}{advice}")
+    for name, declared in known.items():
+        if is_required(declared) and values.get(name) in (None, ""):
+            raise ValueError(f"{start}{spelled(name)} is missing: {declared.metadata['help']}")
+    try:
+        return kind(**_checked(kind, values, spelled))
+    except ValueError as error:
+        raise ValueError(f"{start}{error}") from None
+
+
+def check(settings: Any, spelled: Callable[[str], str] = str) -> None:
+    """Check the fields of an instance, and give each value the type of its field (a whole 1e3 becomes 1000).
+
+    Raises:
+        ValueError: a value of a wrong kind or outside its range (nan and inf are outside of all), or one that would be
+            ignored.
+    """
+    for name, value in _checked(type(settings), vars(settings), spelled).items():
+        object.__setattr__(settings, name, value)
+
+
+def fields_of(kind: Any) -> dict[str, Field]:
+    """The fields that a mapping may set, by name."""
+    return {f.name: f for f in fields(kind) if f.init}
+
+
+def is_required(declared: Field) -> bool:
+    return declared.default is MISSING and declared.default_factory is MISSING
+
+
+def default_of(declared: Field) -> Any:
+    """MISSING for a required one."""
+    return declared.default_factory() if declared.default_factory is not MISSING else declared.default
+
+
+def annotation(kind: Any, name: str) -> Any:
+    """The type of a field, resolved."""
+    return _hints(kind if isinstance(kind, type) else type(kind)).get(name, Any)
+
+
+def choices(kind: Any) -> tuple[Any, ...]:
+    """The values that a `Literal`, an `Enum` or an optional one allows; empty for other types."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return tuple(member.value for member in kind)
+    return tuple(value for member in _members(kind) for value in choices(member)) if _is_union(kind) else ()
+
+
+def without_none(kind: Any) -> Any:
+    """`X` of `X | None`."""
+    members = [member for member in _members(kind) if member is not types.NoneType] if _is_union(kind) else [kind]
+    return members[0] if len(members) == 1 else kind
+
+
+def shown(value: Any, longest: int = 120) -> str:
+    """A value of the user in a message: one line whatever it holds."""
+    text = repr(value)
+    return text if len(text) <= longest else text[:longest] + "..."
+
+
+def _checked(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, Any]:
+    known = fields_of(kind)
+    checked = {
+        name: check_value(spelled(name), value, annotation(kind, name), known[name])
+        for name, value in values.items()
+        if name in known
+    }
+    whole = {name: default_of(declared) for name, declared in known.items()} | checked
+    for name, declared in known.items():
+        needs, unless = declared.metadata.get("needs"), declared.metadata.get("unless")
+        if whole[name] == default_of(declared) or not whole[name]:
+            continue
+        if needs and not whole[needs]:
+            raise ValueError(f"{spelled(name)} needs {spelled(needs)}: give that too, or leave {spelled(name)} out")
+        if unless and whole[unless]:
+            raise ValueError(f"{spelled(name)} does not go with {spelled(unless)}: leave one of them out")
+    return checked
+
+
+def check_value(name: str, value: Any, kind: Any, declared: Field | None = None) -> Any:
+    """The value as an instance of `kind`; raises ValueError where it is none, or outside the range of its field."""
+    metadata = declared.metadata if declared is not None else {}
+    if value is None and declared is not None and declared.default is None:
+        return None
+    try:
+        value = _converted(value, kind)
+    except _Wrong as wrong:
+        raise ValueError(f"{name} is {shown(value)}; it must be {wrong}") from None
+    for number in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            continue
+        if (bounds := _bounds(metadata)) and not _inside(number, metadata):
+            raise ValueError(f"{name} is {shown(value)}; it must be {bounds}")
+    return value
+
+
+class _Wrong(Exception):
+    """What a value would have to be, in words."""
+
+
+def _converted(value: Any, kind: Any) -> Any:
+    if _is_union(kind):
+        return _one_of(value, _members(kind))
+    if kind is types.NoneType:
+        if value is None:
+            return None
+        raise _Wrong("null")
+    if allowed := choices(kind):
+        if isinstance(value, kind) if isinstance(kind, type) else any(value is one for one in allowed):
+            return value
+        if not isinstance(value, (str, int)) or value not in allowed:
+            raise _Wrong(f"one of {', '.join(map(str, allowed))}{did_you_mean(value, map(str, allowed))}")
+        return value
+    if kind in _PLAIN:
+        words, test = _PLAIN[kind]
+        if not test(value):
+            raise _Wrong(words)
+        return kind(value) if kind in (int, Path) else value
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin in (list, tuple):
+        return _sequence(value, origin, inner)
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise _Wrong("a mapping, such as {name: value}")
+        return {key: _converted(one, inner[1]) for key, one in value.items()} if inner else dict(value)
+    return value  # a type that the dataclass checks itself
+
+
+def _one_of(value: Any, members: tuple[Any, ...]) -> Any:
+    reasons = []
+    for member in members:
+        try:
+            return _converted(value, member)
+        except _Wrong as wrong:
+            reasons.append(str(wrong))
+    raise _Wrong(" or ".join(reason for reason in reasons if reason != "null"))
+
+
+def _sequence(value: Any, origin: Any, inner: tuple[Any, ...]) -> Any:
+    item = inner[0] if inner else Any
+    if not isinstance(value, (list, tuple)):
+        words = _PLAIN[item][0].split(" ", 1)[1] + "s" if item in _PLAIN else "values"
+        raise _Wrong(f"a list of {words}, such as [{value if isinstance(value, str) and value else 'a, b'}]")
+    try:
+        return origin(_converted(one, item) for one in value)
+    except _Wrong as wrong:
+        raise _Wrong(f"a list, each of it {wrong}") from None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    int: ("a whole number", lambda value: _is_number(value) and float(value).is_integer()),
+    float: ("a finite number", _is_number),
+    str: ("a text", lambda value: isinstance(value, str)),
+    Path: ("a path", lambda value: isinstance(value, (str, Path)) and "\0" not in str(value)),
+}
+
+
+def _inside(number: float, metadata: Mapping[str, Any]) -> bool:
+    least, most, above = (metadata.get(name) for name in ("least", "most", "above"))
+    return (
+        math.isfinite(number)
+        and (least is None or number >= least)
+        and (most is None or number <= most)
+        and (above is None or number > above)
+    )
+
+
+def _bounds(metadata: Mapping[str, Any]) -> str:
+    least, most, above = (metadata.get(name) for name in ("least", "most", "above"))
+    if least is not None and most is not None:
+        return f"from {least} to {most}"
+    parts = [f"at least {least}"] if least is not None else []
+    parts += [f"above {above}"] if above is not None else []
+    parts += [f"at most {most}"] if most is not None else []
+    return " and ".join(parts)
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def changed(settings: T, **values: Any) -> T:
+    """A copy with other values, checked."""
+    copy = replace(settings, **values)  # type: ignore[type-var]
+    check(copy)
+    return copy
