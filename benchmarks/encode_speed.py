@@ -38,7 +38,7 @@ from transformers import AutoModel, AutoTokenizer, LlamaConfig, LlamaModel, PreT
 
 import hf_echo  # noqa: F401
 from hf_echo.checkpoints.pruning.shapes import FIELDS, SIZES
-from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
+from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_encoder
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling import modeling_echo_encoder

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hf_echo.corpora.builtin import builtin_parallel
+from hf_echo.data.builtin import builtin_parallel
 from hf_echo.data.pipeline.filters import build
 from hf_echo.data.schema import normalise
 

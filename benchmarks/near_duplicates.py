@@ -20,7 +20,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from hf_echo.evaluation.report.models import minilm_folder
-from hf_echo.synthesis import hard_negatives_for
+from hf_echo.negatives.rules import hard_negatives_for
 
 ENG = "eng_Latn"
 

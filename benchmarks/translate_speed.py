@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
+from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.inference import encode, load_translator
 from hf_echo.inference.encode import has_fast_bf16
 from hf_echo.modeling.beams_echo import beam_decode

@@ -14,7 +14,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from torch import nn
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 
-from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
+from hf_echo.data.builtin import LANGUAGES, builtin_nway
 
 SIZE, HEADS, WIDTH, LAYERS = 128, 2, 96, 2  # 64 dimensions a head, as in SONAR
 PAD, UNK, BOS, EOS = range(4)
@@ -24,7 +24,7 @@ FAIRSEQ_ORDER = [BOS, PAD, EOS, UNK]  # row i of fairseq's order is this row of 
 def texts(count: int = 40) -> dict[str, list[str]]:
     """Built-in sentences by language."""
     found: dict[str, list[str]] = {code: [] for code in LANGUAGES}
-    for row in builtin_nway(count, split="train", seed=3):
+    for row in builtin_nway(count):
         found[row["lang"]].append(row["text"])
     return found
 

@@ -186,7 +186,7 @@ def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
 
 def _builtin_texts(lang: str | None, n: int = 512) -> tuple[list[str], str]:
     """(sentences, language) of the built-in corpus; French by default."""
-    from ..corpora.builtin import builtin_parallel
+    from ..data.builtin import builtin_parallel
 
     lang = lang or "fra_Latn"
     if lang == "eng_Latn":

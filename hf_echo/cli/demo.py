@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from ..corpora.builtin import LANGUAGES, builtin_nway, dev_set
+from ..data.builtin import LANGUAGES, builtin_nway, dev_set
 from ..evaluation import translation_scores
 from ..hub.release import release_checkpoint
 from ..inference import load_translator, translate
@@ -99,7 +99,7 @@ def show(console: Console, release: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from transformers import AutoModel, AutoTokenizer, pipeline
 
-    texts = {row["lang"]: row["text"] for row in builtin_nway(1, split="test", seed=1)}
+    texts = {row["lang"]: row["text"] for row in builtin_nway(1, split="test")}
     tokenizer, encoder = AutoTokenizer.from_pretrained(release), AutoModel.from_pretrained(release)
     with torch.no_grad():
         batch = tokenizer(list(texts.values()), lang=list(texts), padding=True, return_tensors="pt")
@@ -110,7 +110,7 @@ def show(console: Console, release: Path) -> None:
 
     console.rule("SentenceTransformer: search")
     model = SentenceTransformer(str(release))
-    pool = builtin_nway(200, split="test", seed=2, languages=["eng_Latn", "fra_Latn"])
+    pool = builtin_nway(200, split="test", languages=["eng_Latn", "fra_Latn"])
     english = [row["text"] for row in pool if row["lang"] == "eng_Latn"]
     french = [row["text"] for row in pool if row["lang"] == "fra_Latn"][:3]
     hits = model.similarity(

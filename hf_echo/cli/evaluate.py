@@ -138,7 +138,7 @@ def _xsim_of_table(encoder, data, rows, target_lang, hard_negatives, groups, opt
 
 def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
     """[(index of the target, hard negative, kind)] of all targets."""
-    from ..synthesis import hard_negatives_for
+    from ..negatives.rules import hard_negatives_for
 
     flat = [(i, text, kind) for i, row in enumerate(hard_negatives_for(list(targets))) for text, kind in row]
     if not flat:

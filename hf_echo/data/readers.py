@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,15 +15,14 @@ from hf_echo.languages import language
 
 from ..utils.hub import out_of_reach, split_revision
 from . import nway, schema
+from .builtin import builtin_parallel
 from .formats import BLOCK, Part, open_file, open_hub, suffix_of
 from .tables import BadRows, Convert, Plan, check_split, checked_tables, list_files, to_dataset, to_stream
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
-# Corpora with a name. The corpora folder imports this module, so they are looked up by name, like an entry point.
-CORPORA = {"builtin": "hf_echo.corpora.builtin:builtin_parallel"}
-BUILTIN_OPTIONS = ("n", "seed", "languages", "hard_negatives", "direction")
+BUILTIN_OPTIONS = ("n", "languages", "hard_negatives", "direction")
 NWAY_OPTIONS = ("id_column", "direction", "languages", "pivot", "max_per_id", "seed")
 NO_OPTIONS = "it applies only to the built-in corpus and to n-way tables (id, lang, text)"
 
@@ -66,7 +64,7 @@ def load_parallel(
             them with one warning.
         provenance: for rows whose file has no such column (default "primary"; the built-in corpus has its own).
         limit: maximum number of good rows to read.
-        options: for the built-in corpus (``n, seed, languages, hard_negatives, direction``) or n-way tables
+        options: for the built-in corpus (``n, languages, hard_negatives, direction``) or n-way tables
             (``id_column, direction, languages, pivot, max_per_id, seed``: see `nway_pairs`).
 
     Raises:
@@ -254,7 +252,6 @@ def _builtin(
     split: str | None, limit: int | None, streaming: bool, options: dict[str, Any]
 ) -> Dataset | IterableDataset:
     _only(options, BUILTIN_OPTIONS, "the built-in corpus")
-    builtin_parallel = resolve_name(CORPORA["builtin"])
     dataset = builtin_parallel(**options, **({} if split is None else {"split": split}))
     if limit is not None:
         dataset = dataset.select(range(min(limit, len(dataset))))

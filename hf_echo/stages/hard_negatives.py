@@ -74,7 +74,7 @@ def rows_with_negatives(dataset: Any, data_args: Any, args: HardNegativesConfig)
     """
     if not data_args.rule_negatives:
         return dataset
-    from ..synthesis import hard_negatives_for
+    from ..negatives.rules import hard_negatives_for
 
     limit = data_args.rule_negatives_limit
     if limit and limit < len(dataset):

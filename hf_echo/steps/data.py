@@ -36,13 +36,13 @@ def load_dev_sets(args: DataArguments) -> dict[str, DevSet]:
     dev_sets = {}
     for name, source in args.dev_data.items():
         if source == "builtin":
-            from ..corpora.builtin import dev_set
+            from ..data.builtin import dev_set
 
             rows, negatives = dev_set(max_negatives=args.dev_negatives)
         else:
             rows, negatives = _dev_rows(name, source), None
             if args.dev_negatives:
-                from ..synthesis import hard_negatives_for
+                from ..negatives.rules import hard_negatives_for
 
                 english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
                 made = hard_negatives_for(list(english.values()), args.dev_negatives)

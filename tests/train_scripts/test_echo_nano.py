@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hf_echo.synthesis import hard_negatives_for
+from hf_echo.negatives.rules import hard_negatives_for
 
 SCRIPTS = Path(__file__).parents[2] / "train_scripts" / "studies"
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from hf_echo.corpora.builtin import builtin_nway
+from hf_echo.data.builtin import builtin_nway
 from hf_echo.data.segmentation import rule_segmenter, sat_segmenter
 
 COMMAND = "data"

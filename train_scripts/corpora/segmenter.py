@@ -26,7 +26,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from tqdm.auto import tqdm
 from transformers import AutoModelForTokenClassification, AutoTokenizer, Trainer, TrainingArguments
 
-from hf_echo.corpora.builtin import LANGUAGES, builtin_nway
+from hf_echo.data.builtin import LANGUAGES, builtin_nway
 from hf_echo.data.segmentation import join_sentences, trimmed
 from hf_echo.languages import language
 from hf_echo.utils.hub import snapshot

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hf_echo.corpora.builtin import dev_set
+from hf_echo.data.builtin import dev_set
 from hf_echo.evaluation import evaluate_translation
 from hf_echo.evaluation.probes.downstream import vectors_of
 from hf_echo.evaluation.probes.linear_probe import fit_linear_probe

@@ -29,7 +29,7 @@ import pandas as pd
 import yaml
 from nano_real_data import ENG, english_pairs, pairs_of_nway, read, repeated, schema
 
-from hf_echo.synthesis import hard_negatives_for
+from hf_echo.negatives.rules import hard_negatives_for
 
 PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "echo_nano_dev.yaml").read_text())
 GROUPS = ("languages", "new_languages", "extension_languages", "more_languages")

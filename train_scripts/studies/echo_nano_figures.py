@@ -29,7 +29,7 @@ from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.inference import load_translator, translate
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling.precision_echo import bf16_is_faster
-from hf_echo.synthesis import hard_negatives_for
+from hf_echo.negatives.rules import hard_negatives_for
 
 SENTENCES = 60  # translated per language
 EXAMPLES = 10

@@ -23,7 +23,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from hf_echo.corpora.builtin import LANGUAGES, builtin_nway, dev_set
+from hf_echo.data.builtin import LANGUAGES, builtin_nway, dev_set
 from hf_echo.evaluation import translation_scores
 from hf_echo.inference import load_translator, translate
 from hf_echo.stages import DevSet, evaluate_sets
@@ -65,7 +65,7 @@ def tokenizer_of_all(out: Path) -> Path:
 
     folder = out / "tokenizer"
     if not folder.exists():
-        texts = (row["text"] for row in builtin_nway(8000, seed=0))
+        texts = (row["text"] for row in builtin_nway())
         train_tokenizer(texts, 4000, max_length=64, progress=False).save_pretrained(folder)
     return folder
 
@@ -99,7 +99,7 @@ def measure(checkpoint: Path) -> dict[str, float]:
 
 def chrf(model, tokenizer, lang: str) -> float:
     texts = {
-        code: [r["text"] for r in builtin_nway(SENTENCES, split="test", seed=0, languages=[code])]
+        code: [r["text"] for r in builtin_nway(SENTENCES, split="test", languages=[code])]
         for code in (lang, "eng_Latn")
     }
     hypotheses = translate(model, tokenizer, texts[lang], lang, "eng_Latn", max_new_tokens=40)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 from nano_real_data import ENG, LANGUAGES, PARTS, pairs_of_nway, read, schema
 
-from hf_echo.synthesis.documents import paragraphs
+from hf_echo.negatives.documents import paragraphs
 
 Document = tuple[str, list[str], list[str]]
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from hf_echo.evaluation.retrieval.documents import evaluate_documents
 from hf_echo.inference import encode, load_encoder
-from hf_echo.synthesis.documents import KINDS, document_negatives
+from hf_echo.negatives.documents import KINDS, document_negatives
 from hf_echo.utils.markdown import cell_text, markdown_table
 
 ENG = "eng_Latn"

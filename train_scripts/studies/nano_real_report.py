@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from hf_echo.data import load_nway
 from hf_echo.evaluation import evaluate_xsim
 from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
-from hf_echo.synthesis import hard_negatives_for
+from hf_echo.negatives.rules import hard_negatives_for
 
 SETS = ("flores", "ntrex", "bible", "tatoeba")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 from nano_real_data import LANGUAGES, dev_tables, read
 
-from hf_echo.corpora.builtin import builtin_nway
+from hf_echo.data.builtin import builtin_nway
 
 PROBE_LANGS = ["fra_Latn", "eng_Latn"]
 PAIRS = 200
@@ -47,7 +47,7 @@ def real_tables(corpora: Path) -> dict[str, pd.DataFrame]:
 
 
 def builtin_tables() -> dict[str, pd.DataFrame]:
-    return {"builtin": builtin_nway(MEANINGS, split="test", seed=1).to_pandas()}
+    return {"builtin": builtin_nway(MEANINGS, split="test").to_pandas()}
 
 
 def main() -> None:

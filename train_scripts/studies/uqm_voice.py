@@ -28,8 +28,8 @@ import soxr
 from datasets import Value
 from tqdm import tqdm
 
+from hf_echo.corpora.speech.phonemes import phonemes
 from hf_echo.data.speech import features
-from hf_echo.synthesis.speech.phonemes import phonemes
 
 CONTENT = Path("/usr/share/games/uqm/content")
 VOICE, TEXT = CONTENT / "addons/uqm-0.8.0-voice.uqm", CONTENT / "packages/uqm-0.8.0-content.uqm"

@@ -46,7 +46,7 @@ def filter_(
 ) -> None:
     """Run a data recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
     from ...data.pipeline import read_recipe, run
-    from ...synthesis.recipe_steps import STEPS
+    from ...negatives.recipe_steps import STEPS
 
     done = run(
         read_recipe(recipe, STEPS),

@@ -66,8 +66,8 @@ class Asking:
     report: Json = None
 
     def write(self, jobs: Iterable[Any], out: Path, total: int) -> None:
-        from ...synthesis import llm
-        from ...synthesis.llm.writing import default_cache
+        from ...negatives import llm
+        from ...negatives.llm.writing import default_cache
 
         sampling = llm.Sampling(self.temperature, self.max_tokens, self.seed, self.attempts)
         prices, cache = (self.price_in, self.price_out), self.cache or default_cache(out)
@@ -91,7 +91,7 @@ class Asking:
         print_report(done.to_row(), self.report)
 
     def _backend(self) -> Any:
-        from ...synthesis import llm
+        from ...negatives import llm
 
         if self.endpoint is None:
             return llm.LocalModel(self.model)
@@ -144,7 +144,7 @@ def describe(
     on_bad_row: OnBadRow = "error",
 ) -> None:
     """Describe code and LaTeX in English with a language model (OS A.3, Figure 13): rows code -> English."""
-    from ...synthesis import llm
+    from ...negatives import llm
 
     names = [column] if column else ["source", "code", "text"]
     texts = llm.read_texts(
@@ -181,7 +181,7 @@ def back_translate(
     on_bad_row: OnBadRow = "error",
 ) -> None:
     """Translate English into other languages with a language model (OS A.3): rows language -> English."""
-    from ...synthesis import llm
+    from ...negatives import llm
 
     names = [column] if column else ["target", "text"]
     texts = llm.read_texts(
@@ -205,7 +205,7 @@ def negatives(
 ) -> None:
     """Generate xsim++ hard negatives of English targets with a language model (OS A.4, Figure 15)."""
     from ...data import load_parallel
-    from ...synthesis import llm
+    from ...negatives import llm
 
     pairs = load_parallel(rows, split=None, on_bad_row=on_bad_row)
     prompt = llm.NEGATIVES_BY_KIND if kinds else llm.NEGATIVES

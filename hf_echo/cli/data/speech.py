@@ -63,7 +63,7 @@ def speech(
     report: Json = None,
 ) -> None:
     """Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files."""
-    from ...synthesis.speech import Effects, SpeechPlan, open_engines, read_sentences, speak_corpus
+    from ...corpora.speech import Effects, SpeechPlan, open_engines, read_sentences, speak_corpus
     from ...utils.text import read_lines
 
     plan = SpeechPlan(

@@ -18,7 +18,7 @@ from ...data.formats import open_file
 from ...data.nway import find_nway_columns
 from ...data.schema import check_text
 from ...data.speech import load_speech
-from ...synthesis import hard_negatives_for
+from ...negatives.rules import hard_negatives_for
 from ..labelled_rows import read_rows
 from ..tokens.alignment_data import AlignedPair, load_alignment
 

@@ -30,7 +30,7 @@ def evaluate_documents(
     Args:
         encode: (texts, lang) -> (n, d).
         documents: language -> id -> sentences, `target_lang` included.
-        negatives: id -> (sentences, kind) of the target document, as `hf_echo.synthesis.documents` makes them.
+        negatives: id -> (sentences, kind) of the target document, as `hf_echo.negatives.documents` makes them.
         separator: text between the sentences of a document.
 
     Raises:

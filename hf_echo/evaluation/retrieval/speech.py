@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...inference.encoders import Encode
+from ...negatives.rules import hard_negatives_for
 from ...search.checks import refuse_broken
 from ...search.margin import best_matches, checked_margin
-from ...synthesis import hard_negatives_for
 from ...utils.results import Table
 from ..translation import translation_scores
 from .xsim import text_groups

@@ -12,7 +12,7 @@ import pytest
 from hf_echo.data.pipeline import Output, Sampling, read_recipe
 from hf_echo.data.pipeline.runner import stages_of
 from hf_echo.languages import LANGUAGES
-from hf_echo.synthesis.recipe_steps import STEPS, RuleNegatives, Score
+from hf_echo.negatives.recipe_steps import STEPS, RuleNegatives, Score
 
 SHIPPED = sorted((Path(__file__).parents[3] / "train_scripts/recipes/data").glob("*.yaml"))
 

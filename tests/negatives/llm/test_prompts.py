@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hf_echo.synthesis.llm import (
+from hf_echo.negatives.llm import (
     BACK_TRANSLATE,
     DESCRIBE_CODE,
     DESCRIBE_MATH,
@@ -17,8 +17,8 @@ from hf_echo.synthesis.llm import (
     load_prompt,
     negatives,
 )
-from hf_echo.synthesis.llm.replies import parse_negatives
-from hf_echo.synthesis.llm.rows import Text
+from hf_echo.negatives.llm.replies import parse_negatives
+from hf_echo.negatives.llm.rows import Text
 
 
 def test_questions_of_the_figures():

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from hf_echo.synthesis.llm import Reply, ReplyCache
-from hf_echo.synthesis.llm.cache import request_key
+from hf_echo.negatives.llm import Reply, ReplyCache
+from hf_echo.negatives.llm.cache import request_key
 
 MESSAGES = [{"role": "user", "content": "naïve?"}]
 REPLIES = [Reply("één\n\ud800", "stop", 3, 4), Reply("", None), Reply("x" * 9000, "length", 1, None)]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_echo.synthesis import RULES, hard_negatives_for, normal_form, rule_based_hard_negatives
-from hf_echo.synthesis.sentence import Sentence, article_for
+from hf_echo.negatives.rules import RULES, hard_negatives_for, normal_form, rule_based_hard_negatives
+from hf_echo.negatives.rules.sentence import Sentence, article_for
 
 SENTENCES = [
     "He likes the old house near the river.",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hf_echo.evaluation.retrieval.documents import evaluate_documents
-from hf_echo.synthesis.documents import KINDS, document_negatives, paragraphs
+from hf_echo.negatives.documents import KINDS, document_negatives, paragraphs
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
 OTHERS = ["x.", "y.", "z.", "a."]

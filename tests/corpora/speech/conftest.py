@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hf_echo.synthesis.speech import engines
+from hf_echo.corpora.speech import engines
 
 TONE = r"""
 import math, struct, sys

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hf_echo.data.pipeline.recipe import make
+from ..data.pipeline.recipe import make
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Score:
         object.__setattr__(self, "identity", sha256(repr(known).encode()).hexdigest()[:16] if known else "")
 
     def add(self, table: pa.Table) -> pa.Table:
-        from hf_echo.data.pipeline.filters.threshold import score
-        from hf_echo.inference.blaser import BlaserScorer
-        from hf_echo.inference.scorer import EchoScorer
+        from ..data.pipeline.filters.threshold import score
+        from ..inference.blaser import BlaserScorer
+        from ..inference.scorer import EchoScorer
 
         options = (self.model, self.dtype, self.batch)
         scorer = BlaserScorer(self.blaser, *options) if self.blaser else EchoScorer(*options)

@@ -9,11 +9,11 @@ import datasets
 import numpy as np
 import pytest
 
+from hf_echo.corpora.speech import Effects, Sentence, SpeechPlan, apply_effects, corpus, read_sentences, speak_corpus
+from hf_echo.corpora.speech import phonemes as phoneme_module
+from hf_echo.corpora.speech.phonemes import phonemes
 from hf_echo.data import load_speech
 from hf_echo.data.speech import read_audio, refuse_kept
-from hf_echo.synthesis.speech import Effects, Sentence, SpeechPlan, apply_effects, corpus, read_sentences, speak_corpus
-from hf_echo.synthesis.speech import phonemes as phoneme_module
-from hf_echo.synthesis.speech.phonemes import phonemes
 
 pytest.importorskip("soundfile")
 COMMAND = "data"

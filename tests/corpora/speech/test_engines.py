@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_echo.synthesis.speech import ENGINES, engines, open_engines
+from hf_echo.corpora.speech import ENGINES, engines, open_engines
 
 pytest.importorskip("soundfile")
 TEXT = "the weather is nice"

@@ -75,7 +75,7 @@ hero>coward desert>sea mountain-valley mountains-valleys city>village cities>vil
 foreigner>native hill>valley
 """
 
-# verbs; hf_echo.synthesis.verbs makes their forms
+# verbs; hf_echo.negatives.rules.verbs makes their forms
 _VERBS = """
 accept-reject add-remove admit-deny agree-disagree allow-forbid appear-disappear arrive>depart
 attack-defend begin-end buy-sell

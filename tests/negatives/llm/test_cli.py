@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hf_echo.synthesis.llm import describable, read_texts
+from hf_echo.negatives.llm import describable, read_texts
 
 COMMAND = "data"
 

@@ -23,9 +23,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from hf_echo.synthesis.llm import Endpoint, LocalModel, Sampling, negatives, write_rows
-from hf_echo.synthesis.llm.backends import RequestFailed
-from hf_echo.synthesis.llm.replies import InvalidReply, parse_negatives
+from hf_echo.negatives.llm import Endpoint, LocalModel, Sampling, negatives, write_rows
+from hf_echo.negatives.llm.backends import RequestFailed
+from hf_echo.negatives.llm.replies import InvalidReply, parse_negatives
 
 MESSAGES = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Say hello in French."}]
 TEMPLATE = (

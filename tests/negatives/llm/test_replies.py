@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hf_echo.synthesis.llm.replies import (
+from hf_echo.negatives.llm.replies import (
     InvalidReply,
     parse_description,
     parse_negatives,

@@ -14,9 +14,9 @@ from collections import Counter
 import pytest
 
 from hf_echo.data import load_parallel
-from hf_echo.synthesis.llm import Endpoint, Sampling, back_translate, describe, negatives, write_rows
-from hf_echo.synthesis.llm.backends import BackendRefused
-from hf_echo.synthesis.llm.rows import Text
+from hf_echo.negatives.llm import Endpoint, Sampling, back_translate, describe, negatives, write_rows
+from hf_echo.negatives.llm.backends import BackendRefused
+from hf_echo.negatives.llm.rows import Text
 
 SNIPPETS = [Text(f"print({i} + x)", "python") for i in range(12)]
 

@@ -1,0 +1,78 @@
+"""The built-in corpus: the files hold what the loader promises, and the schema is that of all parallel data."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hf_echo.data import schema
+from hf_echo.data.builtin import KINDS, LANGUAGES, SPLITS, builtin_nway, builtin_parallel, dev_set
+
+
+def test_splits_and_languages():
+    tables = {split: builtin_nway(split=split, languages=["eng_Latn"]) for split in SPLITS}
+    assert {split: len(rows) for split, rows in tables.items()} == {"train": 8000, "dev": 500, "test": 400}
+    english = [text for rows in tables.values() for text in rows["text"]]
+    assert len(set(english)) == len(english)
+    assert all(5 <= len(text.split()) <= 12 and text.endswith(".") for text in english)
+    for lang in LANGUAGES:  # different meanings have different sentences in every language
+        texts = builtin_nway(languages=[lang])["text"]
+        assert len(set(texts)) == len(texts)
+
+
+def test_negatives_of_train_are_no_sentences_of_the_other_splits():
+    held_out = {text for split in ("dev", "test") for text in builtin_nway(split=split, languages=["eng_Latn"])["text"]}
+    rows = builtin_parallel(languages=["fra_Latn"], hard_negatives=5)
+    for row in rows:
+        assert len(set(row["hard_negatives"])) == 5 and row["target"] not in row["hard_negatives"]
+        assert not held_out & set(row["hard_negatives"])
+
+
+def test_parallel_schema():
+    rows = builtin_parallel(200, languages=["fra_Latn", "eng_Latn", "rus_Cyrl"], hard_negatives=3)
+    assert rows.features == schema.features(["hard_negatives"])
+    assert Counter(rows["source_lang"]) == {"fra_Latn": 200, "rus_Cyrl": 200}
+    assert set(rows["target_lang"]) == {"eng_Latn"} and {len(found) for found in rows["hard_negatives"]} == {3}
+    without = builtin_parallel(200, languages=["fra_Latn", "rus_Cyrl"])
+    assert without.column_names == list(schema.COLUMNS)
+    assert without.to_list() == rows.remove_columns("hard_negatives").to_list()
+
+
+def test_parallel_in_all_directions():
+    rows = builtin_parallel(10, languages=("eng_Latn", "tur_Latn", "jpn_Jpan"), direction="all", hard_negatives=3)
+    assert Counter(zip(rows["source_lang"], rows["target_lang"])) == {
+        (a, b): 10 for a in set(rows["source_lang"]) for b in set(rows["source_lang"]) if a != b
+    }
+    assert {len(row["hard_negatives"]) for row in rows if row["target_lang"] == "eng_Latn"} == {3}
+    assert {len(row["hard_negatives"]) for row in rows if row["target_lang"] != "eng_Latn"} == {0}
+
+
+def test_dev_set():
+    rows, negatives = dev_set(30, languages=["eng_Latn", "zho_Hans"], max_negatives=4)
+    assert rows.to_list() == builtin_nway(30, split="dev", languages=["eng_Latn", "zho_Hans"]).to_list()
+    english = {row["id"]: row["text"] for row in rows if row["lang"] == "eng_Latn"}
+    assert set(english) == set(negatives) == set(rows["id"])
+    for key, found in negatives.items():
+        assert len(found) == 4 and english[key] not in [text for text, _ in found]
+    assert {kind for found in negatives.values() for _, kind in found} == set(KINDS)
+    assert dev_set(5, max_negatives=0)[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: builtin_nway(2, languages=["eng_Latn", "nld_Latn"]), "unknown language 'nld_Latn'.*fra_Latn"),
+        (lambda: builtin_nway(2, languages="fra_Latn"), r"give a list, \['fra_Latn'\]"),
+        (lambda: builtin_nway(2, languages=["fra_Latn", "fra_Latn"]), "occurs twice"),
+        (lambda: builtin_nway(2, split="valid"), "unknown split 'valid'.*train, dev, test"),
+        (lambda: builtin_parallel(2, languages=["eng_Latn"]), "no pairs of languages in eng_Latn"),
+        (lambda: builtin_parallel(2, direction="eng_x"), "unknown direction 'eng_x': use one of x_eng, all"),
+        (lambda: builtin_nway(501, split="dev"), "n=501: the dev split.* has 500"),
+        (lambda: builtin_nway(-1), "n=-1"),
+    ],
+)
+def test_errors_name_the_wrong_value(call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
