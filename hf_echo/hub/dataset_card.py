@@ -22,7 +22,7 @@ from ..cards.stamp import MARK, NEW, stamp
 from ..cards.template import render
 from ..utils.files import read_json, read_text, write_whole
 from .language_groups import group_by_language, shared_groups
-from .push import push, tag_of
+from .push import check_repository, push, tag_of
 from .upload_checks import card_data
 
 logger = logging.getLogger(__name__)
@@ -136,6 +136,7 @@ def push_dataset(
     Raises:
         ValueError: see `push`. FileNotFoundError: the folder has no data/*.parquet.
     """
+    check_repository(repo)
     if by_language:
         group_by_language(folder)
     write_card(folder, version=version, **card)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ..utils.fingerprint import fingerprint
 from ..utils.hub import split_revision
-from .upload_checks import PICKLES
+from .push import check_repository
+from .upload_checks import contents_of
 
 LANGUAGES, LANGUAGE, WEIGHTS = "languages", "language.json", "model.safetensors"
 
@@ -18,19 +19,22 @@ def push_language(folder: str | Path, language: str, repo: str, *, private: bool
     """Push the folder of one language in one commit; returns its address. Other files of the repository stay.
 
     Raises:
-        FileNotFoundError: the model does not have this language. ValueError: the folder holds a pickle.
+        FileNotFoundError: the model does not have this language. ValueError: its folder must not be pushed.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
+    check_repository(repo)
     place = Path(folder) / LANGUAGES / language
     if not (place / LANGUAGE).is_file():
         raise FileNotFoundError(f"{folder} has no language {language!r}: add it before it is pushed")
-    files = {path.relative_to(folder).as_posix(): path for path in sorted(place.rglob("*")) if path.is_file()}
-    if pickles := [name for name in files if name.endswith(PICKLES)]:
-        raise ValueError(f"{pickles[0]}: a pickle can run code when it is opened; delete it")
+    inside = f"{LANGUAGES}/{language}/"
+    contents = contents_of(folder, "model")
+    if problems := [line for line in contents.problems if line.startswith(inside)]:
+        raise ValueError(f"{folder}: {problems[0]}")
+    files = {name: Path(folder) / name for name in map(Path.as_posix, contents.files) if name.startswith(inside)}
     api = HfApi()
     api.create_repo(repo, private=private, exist_ok=True)
-    old = [n for n in api.list_repo_files(repo) if n.startswith(f"{LANGUAGES}/{language}/") and n not in files]
+    old = [n for n in api.list_repo_files(repo) if n.startswith(inside) and n not in files]
     operations = [CommitOperationAdd(name, path) for name, path in files.items()]
     operations += [CommitOperationDelete(name) for name in old]
     return str(api.create_commit(repo, operations, commit_message=f"Language {language}").commit_url)

@@ -7,16 +7,21 @@ never a mixture. A version is never changed: the same content again does nothing
 from __future__ import annotations
 
 import json
+import logging
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cards.stamp import set_license, stamp_file
-from .upload_checks import KINDS, files_of, kind_of, upload_problems
+from .upload_checks import card_data, contents_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+
+logger = logging.getLogger(__name__)
 
 # Bytes. One commit of more takes so long that it fails; `upload_folder` can be resumed, but makes several commits, so
 # it goes to a pull request that is merged at the end.
@@ -49,7 +54,7 @@ def push(
     The code blocks of the card (README.md in the folder) get this repository and tag, see `stamp`.
 
     Args:
-        folder: all its files go up; files that are only on the Hub are deleted there.
+        folder: its files as `contents_of` selects them; other files that are on the Hub are deleted there.
         repo: "org/name"; created if it does not exist.
         version: such as 1.2.0.
         kind: "model", "dataset" or "space"; None decides by the files.
@@ -58,30 +63,34 @@ def push(
         license: written into the card; None keeps the card's own.
 
     Raises:
-        ValueError: the folder must not be pushed (`upload_problems`), the version is not a version or is on the Hub
-            with other content, or somebody else changed `main` during the push.
+        ValueError: a folder that must not be pushed (`contents_of`), a wrong name or version, a version that is on the
+            Hub with other content, or somebody else changed `main` during the push.
     """
     from huggingface_hub import HfApi
 
-    folder, tag, kind = Path(folder), tag_of(version), kind or kind_of(folder)
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+    folder, tag = Path(folder), tag_of(version)
+    check_repository(repo)
     if license and (folder / "README.md").is_file():
         set_license(folder / "README.md", license)
-    if problems := list(upload_problems(folder, kind)):
+    contents = contents_of(folder, kind)
+    kind, problems = contents.kind, contents.problems
+    if problems:
         more = f" (and {len(problems) - 1} more: hf-echo push --dry-run lists them)" if len(problems) > 1 else ""
         raise ValueError(f"{folder}: {problems[0]}{more}")
+    if contents.left_out:
+        logger.warning("%s: not pushed: %s", folder, ", ".join(map(str, contents.left_out)))
+    files = {file.as_posix() for file in contents.files}
     stamp_file(folder / "README.md", repo, tag)
     api = HfApi()
-    api.create_repo(repo, repo_type=kind, private=private, exist_ok=True, space_sdk=_sdk(folder, kind))
+    api.create_repo(repo, repo_type=kind, private=private, exist_ok=True, space_sdk=card_data(folder).get("sdk"))
     refs = api.list_repo_refs(repo, repo_type=kind)
     tags = {ref.name: ref.target_commit for ref in refs.tags}
     status = "unchanged" if tag in tags else "pushed"
     if tag not in tags:
         head = next(ref.target_commit for ref in refs.branches if ref.name == "main")
-        tags[tag] = _commit(api, folder, repo, kind, version, head)
+        tags[tag] = _commit(api, folder, files, repo, kind, version, head)
         api.create_tag(repo, tag=tag, revision=tags[tag], repo_type=kind)
-    if different := differences(api, folder, repo, kind, tag):
+    if different := differences(api, folder, files, repo, kind, tag):
         raise ValueError(
             f"{repo} has version {version} with other content ({different[0]}): push another version, tags stay"
         )
@@ -89,17 +98,6 @@ def push(
         api.add_collection_item(collection, repo, kind, exists_ok=True)
     url = f"{api.endpoint}/{'' if kind == 'model' else kind + 's/'}{repo}/tree/{tag}"
     return Pushed(url, tag, tags[tag], status)
-
-
-def plan(
-    folder: str | Path, kind: str | None = None, *, license: str | None = None
-) -> tuple[str, list[tuple[Path, int]], list[str]]:
-    """What `push` would upload, without asking the Hub or writing anything: (kind, [(file, bytes)], problems)."""
-    folder, kind = Path(folder), kind or kind_of(folder)
-    if kind not in KINDS:
-        raise ValueError(f"type {kind!r} is not one of {', '.join(KINDS)}")
-    files = [(file, (folder / file).stat().st_size) for file in files_of(folder, kind)]
-    return kind, files, list(upload_problems(folder, kind, license=license))
 
 
 def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None) -> str | None:
@@ -129,30 +127,29 @@ def ask_about_card(folder: str | Path, kind: str, *, license: str | None = None)
     return None
 
 
-def differences(api: HfApi, folder: Path, repo: str, kind: str, revision: str) -> list[str]:
-    """Files that are not the same here and on the Hub at a revision, by the checksums that the Hub keeps."""
+def differences(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, revision: str) -> list[str]:
+    """Names of files that are not the same here and on the Hub at a revision, by the checksums that the Hub keeps.
+
+    Args:
+        files: those of the folder that a push uploads; all others on the Hub differ.
+    """
     found = api.verify_repo_checksums(repo, repo_type=kind, revision=revision, local_dir=folder)
-    here = {file.as_posix() for file in files_of(folder, kind)}
-    names = {
-        *(mismatch["path"] for mismatch in found.mismatches),
-        *found.missing_paths,
-        *(path for path in found.extra_paths if path in here),
-    }
-    return sorted(names - BY_HUB)
+    there = api.list_repo_files(repo, repo_type=kind, revision=revision)
+    different = {mismatch["path"] for mismatch in found.mismatches} | (set(there) ^ set(files))
+    return sorted(different - BY_HUB)
 
 
-def _commit(api: HfApi, folder: Path, repo: str, kind: str, version: str, head: str) -> str:
-    """`main` becomes the folder; returns its commit."""
+def _commit(api: HfApi, folder: Path, files: Collection[str], repo: str, kind: str, version: str, head: str) -> str:
+    """`main` becomes the files of the folder; returns its commit."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
     from huggingface_hub.errors import HfHubHTTPError
 
-    if not (changed := differences(api, folder, repo, kind, head)):
+    if not (changed := differences(api, folder, files, repo, kind, head)):
         return head  # an earlier push ended between the commit and the tag
-    if kind == "dataset" and sum((folder / file).stat().st_size for file in files_of(folder, kind)) > LARGE_DATASET:
-        return _merge(api, folder, repo, version)
+    if kind == "dataset" and sum((folder / file).stat().st_size for file in files) > LARGE_DATASET:
+        return _merge(api, folder, files, repo, version)
     operations = [
-        CommitOperationAdd(path, folder / path) if (folder / path).is_file() else CommitOperationDelete(path)
-        for path in changed
+        CommitOperationAdd(path, folder / path) if path in files else CommitOperationDelete(path) for path in changed
     ]
     try:
         commit = api.create_commit(
@@ -165,7 +162,7 @@ def _commit(api: HfApi, folder: Path, repo: str, kind: str, version: str, head: 
     return str(commit.oid)
 
 
-def _merge(api: HfApi, folder: Path, repo: str, version: str) -> str:
+def _merge(api: HfApi, folder: Path, files: Collection[str], repo: str, version: str) -> str:
     """Upload a large dataset to a pull request, in as many commits as it takes, and merge it as one."""
     title = f"Version {version}"
     opened = api.get_repo_discussions(
@@ -175,12 +172,13 @@ def _merge(api: HfApi, folder: Path, repo: str, version: str) -> str:
     if number is None:
         number = api.create_pull_request(repo, title, repo_type="dataset").num
     branch = f"refs/pr/{number}"
-    if differences(api, folder, repo, "dataset", branch):
+    if differences(api, folder, files, repo, "dataset", branch):
         api.upload_folder(
             repo_id=repo,
             repo_type="dataset",
             folder_path=folder,
             revision=branch,
+            allow_patterns=[escape(file) for file in files],
             delete_patterns="*",
             commit_message=title,
         )
@@ -191,12 +189,25 @@ def _merge(api: HfApi, folder: Path, repo: str, version: str) -> str:
 
 
 def tag_of(version: str) -> str:
-    if not re.fullmatch(r"v?\d+(\.\d+)*([.-]?(dev|a|b|rc)\d*)?", version):
+    """The tag of a version: "v1.2.0" of "1.2.0" or "v1.2.0".
+
+    Raises:
+        ValueError: it is not a version.
+    """
+    if not re.fullmatch(r"v?[0-9]+(\.[0-9]+)*([.-]?(dev|a|b|rc)[0-9]*)?", version):
         raise ValueError(f"version {version!r} is not a version such as 1.2.0")
     return f"v{version.removeprefix('v')}"
 
 
-def _sdk(folder: Path, kind: str) -> str | None:
-    from .upload_checks import card_data
+def check_repository(repo: str) -> None:
+    """Raises ValueError for a name that is not OWNER/NAME of ASCII letters, digits, "-", "_" and "."."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
 
-    return card_data(folder).get("sdk") if kind == "space" else None
+    try:
+        validate_repo_id(repo)
+        valid = repo.isascii() and repo.count("/") == 1
+    except HFValidationError:
+        valid = False
+    if not valid:
+        raise ValueError(f"{repo!r} is not the name of a repository, such as org/name")

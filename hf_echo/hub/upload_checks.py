@@ -1,28 +1,47 @@
-"""Checks of a folder before it is pushed to the Hub: no private or dangerous files, no missing ones."""
+"""What a push uploads of a folder (an allow-list), and why it refuses a folder.
+
+Nothing goes up because it happens to lie in the folder: files that no model, dataset or Space consists of are left out
+and listed. Links, hidden files, pickles, the state of a training run, access tokens and paths of this machine are
+refused, so that somebody looks at them.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from ..utils.checksums import changed_files
 from ..utils.files import read_json, read_text
 from ..utils.hub import auto_map_names
 
 KINDS = ("model", "dataset", "space")
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".joblib", ".ckpt")
-TRAINING_STATE = ("optimizer.pt", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state.pth")
-TEXT = (".json", ".yaml", ".yml", ".md", ".txt", ".py", ".toml")
+TRAINING_STATE = ("optimizer.*", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state*")
+IGNORED = {".git", ".cache", "__pycache__", ".gitattributes"}  # of git, Python and the Hub's client
+PAPERS = ("README.md", "LICENSE", "LICENSE.*", "NOTICE", "NOTICE.*")
+# Names in a model's root and in MODEL_FOLDERS; Python code goes up where a configuration names it.
+MODEL_FILES = (
+    *PAPERS,
+    *("recipe.json", "results.json", "checksums.json", "speech_data.json", "modular.json", "language.json"),
+    *("config.json", "generation_config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("preprocessor_config.json", "processor_config.json", "chat_template.jinja", "*.model"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt"),
+)
+MODEL_FOLDERS = re.compile(r"\.|decoder|\d+_\w+|languages/.+")  # \d+_\w+: modules of sentence-transformers
 # Of the folder that `hf-echo data filter` leaves.
-DATASET_FILES = (
-    "README.md",
-    "data/**/*.parquet",
-    "stats.json",
-    "counts.json",
-    "counts.md",
-    "recipe.yaml",
-    "fitted.json",
+DATASET_FILES = (*PAPERS, "stats.json", "counts.json", "counts.md", "recipe.yaml", "fitted.json")
+SPACE_FILES = (
+    *PAPERS,
+    *("requirements.txt", "pre-requirements.txt", "packages.txt", "Dockerfile"),
+    *("*.py", "*.css", "*.js", "*.html", "*.svg", "*.png", "*.jpg", "*.webp", "*.wav", "*.mp3", "*.flac"),
 )
 # Files that a model needs, by its model_type; None: static embeddings, which have no config.json.
 TOKENIZER, MODULES, EXTRACTOR = "tokenizer_config.json", "modules.json", "preprocessor_config.json"
@@ -39,23 +58,48 @@ WHAT = {
     MODULES: "the list of SentenceTransformer modules",
     EXTRACTOR: "the feature extractor",
 }
-LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables
+BINARY = {".safetensors", ".parquet", ".npy", ".npz", ".png", ".jpg", ".webp", ".wav", ".mp3", ".flac", *PICKLES}
+LARGEST_TEXT = 5_000_000  # bytes; larger files are vocabularies and tables, which name no paths
 # An absolute path that starts in a usual place of Linux, macOS or Windows; addresses such as https://x/home/ are not.
 LOCAL_PATH = re.compile(
     r"(?<![\w.:/~-])(?:/(?:home|root|Users|mnt|tmp|data|work|scratch|var|opt)/[\w.-]+|[A-Z]:\\\\?Users\\)"
 )
+# Hugging Face, OpenAI and Anthropic, AWS, GitHub, GitLab, Slack, Google, private keys, JSON Web Tokens, passwords in
+# addresses, and a long value with digits beside a word such as "password".
+TOKEN = re.compile(
+    r"\b(?:hf|api_org)_[A-Za-z0-9]{20,}|\bsk-[\w-]{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}"
+    r"|\bgithub_pat_\w{30,}|\bglpat-[\w-]{20,}|\bxox[abeoprs]-[\w-]{10,}|\bAIza[\w-]{35}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
+    r"|\bBearer +[\w.~+/-]{20,}|://[^\s/:@\"']+:[^\s/@\"']{6,}@"
+    r"|(?i:(?:api|access|secret|private)[_-]?(?:key|token)|\btoken|secret|passw(?:or)?d)[\"']?\s*[:=]\s*[\"']?"
+    r"(?=[\w+/-]*\d)(?=[\w+/-]*[A-Za-z])[\w+/-]{20,}"
+)
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a push makes of a folder; all paths are relative to it.
+
+    Attributes:
+        files: go up.
+        left_out: are not part of a model, dataset or Space.
+        problems: one line per reason why the folder must not be pushed; each names the file and the fix.
+    """
+
+    kind: str
+    files: list[Path]
+    left_out: list[Path]
+    problems: list[str]
 
 
 def kind_of(folder: str | Path) -> str:
     """ "model", "dataset" or "space", by the files of a folder.
 
     Raises:
-        FileNotFoundError: there is no such folder. ValueError: the folder is none of the three.
+        ValueError: the folder is none of the three.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"no folder {folder}")
     if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
         return "model"
     if next(folder.glob("data/**/*.parquet"), None):
@@ -67,35 +111,117 @@ def kind_of(folder: str | Path) -> str:
     )
 
 
-def files_of(folder: str | Path, kind: str) -> list[Path]:
-    """The files of the folder that are uploaded, sorted, relative to it: all, or those of DATASET_FILES."""
-    folder = Path(folder)
-    patterns = DATASET_FILES if kind == "dataset" else ("**/*",)
-    files = (path.relative_to(folder) for pattern in patterns for path in folder.glob(pattern) if path.is_file())
-    return sorted(path for path in files if path.parts[0] not in (".git", ".cache") and "__pycache__" not in path.parts)
-
-
-def upload_problems(folder: str | Path, kind: str, *, license: str | None = None) -> Iterator[str]:
-    """One line per reason why the folder must not be pushed as it is; each names the file and the fix.
+def contents_of(folder: str | Path, kind: str | None = None, *, license: str | None = None) -> Contents:
+    """Look through a folder before a push, without asking the Hub.
 
     Args:
+        kind: "model", "dataset" or "space"; None decides by the files.
         license: that the push will write into the card.
+
+    Raises:
+        FileNotFoundError: there is no such folder. ValueError: another kind, or a damaged JSON file.
     """
     folder = Path(folder)
-    for file in files_of(folder, kind):
-        if file.parts[0].startswith("checkpoint-") or file.name in TRAINING_STATE or file.name.startswith("rng_state"):
-            yield f"{file}: state of a training run; push a release (hf-echo release) instead of a run"
-        elif file.suffix in PICKLES:
-            yield f"{file}: a pickle can run code when it is opened; save the weights as safetensors"
-        elif file.suffix in TEXT and (folder / file).stat().st_size < LARGEST_TEXT:
-            text = (folder / file).read_text(encoding="utf-8", errors="replace")
-            if path := LOCAL_PATH.search(text):
-                yield f"{file}: {path[0]!r} is a path of this machine; write a name that others can use"
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder}")
+    kind = kind or kind_of(folder)
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+    problems: list[str] = []
+    found = list(_walk(folder, problems))
+    files = [file for file in found if _belongs(file, kind)]
     if kind == "model":
-        yield from _model_problems(folder)
+        files = sorted({*files, *_named_code(folder, files, problems)} & {*found})
+    for file in found:
+        problems += _problems_of(folder, file, sent=file in files)
+    problems += {"model": _model_problems, "space": _space_problems}.get(kind, lambda _: ())(folder)
+    problems += card_problems(folder, license=license)
+    return Contents(kind, files, [file for file in found if file not in files], problems)
+
+
+def _walk(folder: Path, problems: list[str]) -> Iterator[Path]:
+    """The regular files of a folder, sorted; links and hidden files become problems and are not followed."""
+    for place, folders, names in os.walk(folder):
+        inside = Path(place).relative_to(folder)
+        for name in sorted({*folders, *names} - IGNORED):
+            path = inside / name
+            if (folder / path).is_symlink():
+                problems.append(f"{path}: a link; a push follows no links: copy what it points to, or delete it")
+            elif name.startswith("."):
+                problems.append(f"{path}: hidden files are not pushed; delete it, or move it out of the folder")
+            elif name in names and (folder / path).is_file():
+                yield path
+        folders[:] = sorted(
+            name for name in folders if name not in IGNORED and name[0] != "." and not (Path(place) / name).is_symlink()
+        )
+
+
+def _belongs(file: Path, kind: str) -> bool:
+    if kind == "model":
+        return _matches(file.name, MODEL_FILES) and bool(MODEL_FOLDERS.fullmatch(file.parent.as_posix()))
     if kind == "space":
-        yield from _space_problems(folder)
-    yield from card_problems(folder, license=license)
+        return _matches(file.name, SPACE_FILES)
+    if file.parts[0] == "data":
+        return file.suffix == ".parquet"
+    return len(file.parts) == 1 and _matches(file.name, DATASET_FILES)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def _problems_of(folder: Path, file: Path, *, sent: bool) -> Iterator[str]:
+    if file.parts[0].startswith("checkpoint-") or _matches(file.name, TRAINING_STATE):
+        yield f"{file}: state of a training run; push a release (hf-echo release) instead of a run"
+        return
+    if file.suffix in PICKLES:
+        yield f"{file}: a pickle can run code when it is opened; save the weights as safetensors"
+        return
+    text = _text_of(folder / file)
+    if token := TOKEN.search(text):
+        yield f"{file}: {token[0][:7]!r}... looks like an access token or password: delete it here, and revoke it"
+    if sent and len(text) < LARGEST_TEXT and (path := LOCAL_PATH.search(text)):
+        yield f"{file}: {path[0]!r} is a path of this machine; write a name that others can use"
+
+
+def _text_of(file: Path) -> str:
+    """The text of a file, or the metadata of a safetensors file; nothing of other binary files."""
+    if file.suffix == ".safetensors":
+        with file.open("rb") as stream:
+            header = stream.read(min(int.from_bytes(stream.read(8), "little"), 100_000_000))
+        try:
+            return json.dumps(json.loads(header).get("__metadata__", {}), ensure_ascii=False)
+        except (ValueError, AttributeError):
+            return ""  # damaged: `_model_problems` does not open weights
+    return "" if file.suffix in BINARY else file.read_text(encoding="utf-8", errors="replace")
+
+
+def _named_code(folder: Path, files: list[Path], problems: list[str]) -> set[Path]:
+    """The Python files that a model's configurations name, and those that these import; missing ones are problems."""
+    wanted: list[tuple[str, Path, str]] = []  # (file, folder of what names it, why)
+    for config in (file for file in files if file.name in ("config.json", TOKENIZER)):
+        names = {name.split(".")[0] for name in _names_of_code(_read(folder / config))}
+        wanted += [(f"{name}.py", folder / config.parent, f"{config} names it") for name in sorted(names)]
+    for module in _read(folder / MODULES) or ():
+        if (name := str(module.get("type")).split(".")[0]) != "sentence_transformers":
+            wanted.append((f"{name}.py", folder, f"{MODULES} names it"))
+    code: set[Path] = set()
+    while wanted:
+        name, place, why = wanted.pop()
+        file = next((path for path in (place / name, folder / name) if path.is_file()), None)
+        if file is None:
+            problems.append(f"{name} is missing: {why}")
+        elif (inside := file.relative_to(folder)) not in code:
+            code.add(inside)
+            imports = re.findall(r"^\s*from \.(\w+) import", read_text(file), re.MULTILINE)
+            wanted += [(f"{imported}.py", file.parent, f"{inside} imports it") for imported in imports]
+    return code
+
+
+def _names_of_code(config: Any) -> Iterator[str]:
+    """Classes in `auto_map` and in custom pipelines; those of other repositories ("org/name--file.Class") are not."""
+    yield from (name for name in auto_map_names(config) if "--" not in name)
+    yield from (pipeline["impl"] for pipeline in config.get("custom_pipelines", {}).values())
 
 
 def card_data(folder: Path) -> dict[str, Any]:
@@ -149,38 +275,21 @@ def _model_problems(folder: Path) -> Iterator[str]:
     if not any(folder.glob("*.safetensors")):
         yield "model.safetensors is missing"
     kind = _read(folder / "config.json").get("model_type", "echo") if (folder / "config.json").is_file() else None
-    if (folder / "modular.json").is_file():
-        yield from _modular_problems(folder)
     for name in NEEDED.get(kind, NEEDED["echo"]):
         if not (folder / name).is_file():
             yield f"{name} is missing: without {WHAT[name]} the checkpoint does not open everywhere"
-    configs = [*folder.glob("config.json"), *folder.glob("*/config.json"), *folder.glob("tokenizer_config.json")]
-    for config in sorted(configs):
-        for code in sorted(_code_files(config)):
-            if not (config.parent / code).is_file() and not (folder / code).is_file():
-                yield f"{code} is missing: {config.relative_to(folder)} names it in auto_map"
-    for module in _read(folder / "modules.json") or ():
-        file = f"{str(module.get('type')).split('.')[0]}.py"
-        if file != "sentence_transformers.py" and not (folder / file).is_file():
-            yield f"{file} is missing: modules.json names it"
-
-
-def _modular_problems(folder: Path) -> Iterator[str]:
-    """The languages of the card are those of the folder."""
-    here = {file.parent.name.split("_")[0] for file in folder.glob("languages/*/language.json")}
-    try:
-        named = card_data(folder).get("language") or []
-    except ValueError:
-        return  # `card_problems` says so
-    if different := sorted(here ^ set(named)):
-        yield f"README.md: {different[0]} is in the card or in languages/, not in both; run hf-echo modular card"
+    for name in changed_files(folder):
+        yield f"{name}: not the file that checksums.json names; write the release again (hf-echo release)"
+    if (folder / "modular.json").is_file():  # the languages of the card are those of the folder
+        here = {file.parent.name.split("_")[0] for file in folder.glob("languages/*/language.json")}
+        try:
+            named = card_data(folder).get("language") or []
+        except ValueError:
+            return  # `card_problems` says so
+        if different := sorted(here ^ set(named)):
+            yield f"README.md: {different[0]} is in the card or in languages/, not in both; run hf-echo modular card"
 
 
 def _read(file: Path) -> Any:
     """Content of a JSON file; empty where there is none."""
     return read_json(file) if file.is_file() else {}
-
-
-def _code_files(config: Path) -> set[str]:
-    """Python files that a configuration names in `auto_map`; those of other repositories are not counted."""
-    return {f"{name.split('.')[0]}.py" for name in auto_map_names(_read(config)) if "--" not in name}

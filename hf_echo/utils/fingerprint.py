@@ -11,7 +11,7 @@ from pathlib import Path
 from .hub import packaged_model, split_revision
 
 SUFFIXES = {".safetensors", ".bin", ".gguf", ".json", ".model", ".txt", ".jinja"}
-LEFT_OUT = {"recipe.json", "results.json", "trainer_state.json", "training_args.bin"}
+LEFT_OUT = {"recipe.json", "results.json", "checksums.json", "trainer_state.json", "training_args.bin"}
 FOLDERS_LEFT_OUT = ("checkpoint-", ".", "__pycache__", "runs")
 
 
@@ -31,11 +31,15 @@ def fingerprint(name: str | Path) -> str:
         return f"sha256:{sha256(path)}"
     if not path.is_dir():
         return f"commit:{_cached_commit(str(name)) or 'unknown'}"
-    files = sorted(file for file in path.rglob("*") if _counts(file.relative_to(path)) and file.is_file())
-    if not files:
+    if not (files := model_files(path)):
         raise FileNotFoundError(f"{name} holds no weights, tokenizer or configuration: give a model's folder")
     lines = (f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
     return f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Weights, tokenizers, configurations and prompts of a folder, sorted."""
+    return sorted(file for file in folder.rglob("*") if _counts(file.relative_to(folder)) and file.is_file())
 
 
 def sha256(file: str | Path) -> str:

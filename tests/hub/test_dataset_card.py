@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,9 +13,8 @@ from hf_echo.cards.stamp import stamp
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, run
 from hf_echo.hub.dataset_card import push_dataset, write_card
 from hf_echo.hub.language_groups import group_by_language, group_of, shared_groups
-from hf_echo.hub.upload_checks import files_of
+from hf_echo.hub.upload_checks import contents_of
 
-HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
 LANGS = ("fra_Latn", "python", "jpn_Jpan")
 
 
@@ -84,8 +78,8 @@ def test_wrong_folder_and_version(folder, tmp_path):
         push_dataset(folder, "me/pairs", version="one", license="mit")
 
 
-def test_push_twice_and_read_both_versions(folder, tmp_path):
-    code = """if True:
+def test_push_twice_and_read_both_versions(folder, on_the_hub):
+    code = """
         import json, sys
         from pathlib import Path
         from datasets import load_dataset
@@ -101,12 +95,12 @@ def test_push_twice_and_read_both_versions(folder, tmp_path):
         except ValueError as error:
             found["error"] = str(error)
         print(json.dumps(found))"""
-    found = in_another_process(code, tmp_path, folder)
+    found = on_the_hub(code, folder)
     assert found["v1.0"] == [f"s{i}" for i in range(10)] and found["v1.1"] == found["main"] == found["v1.0"][:5]
     assert found["error"].startswith("tester/strict has version 1.1 with other content (README.md)")
 
 
-VERSIONS = """if True:
+VERSIONS = """
     import json, sys
     from collections import Counter
     from pathlib import Path
@@ -139,12 +133,12 @@ VERSIONS = """if True:
     print(json.dumps(found))"""
 
 
-def test_configurations_by_language_and_figures_of_what_was_pushed(folder, tmp_path):
+def test_configurations_by_language_and_figures_of_what_was_pushed(folder, on_the_hub):
     """A split is dropped and columns change by hand between two versions: card, statistics and data agree in each."""
     dev = [{**row, "source": row["source"].replace("s", "d")} for row in read_rows(folder)[:3]]
     schema = pq.read_schema(next((folder / "data").glob("*.parquet")))
     pq.write_table(pa.Table.from_pylist(dev, schema), folder / "data" / "dev-00000-of-00001.parquet")
-    found = in_another_process(VERSIONS, tmp_path, folder)
+    found = on_the_hub(VERSIONS, folder)
     train = {lang: [f"s{i}" for i in range(10) if LANGS[i % 3] == lang] for lang in LANGS}
     first, second = found["v1.0"], found["v1.1"]
     for lang in LANGS:
@@ -166,7 +160,7 @@ def test_configurations_by_language_and_figures_of_what_was_pushed(folder, tmp_p
     assert 'load_dataset("tester/groups", "fra_Latn", revision="v1.1", split="train")' in second["card"]
 
 
-GROUPS = """if True:
+GROUPS = """
     import json, sys
     from pathlib import Path
     import pyarrow.parquet as pq
@@ -189,7 +183,7 @@ GROUPS = """if True:
     print(json.dumps(found))"""
 
 
-def test_configurations_of_groups_follow_the_files(tmp_path):
+def test_configurations_of_groups_follow_the_files(tmp_path, on_the_hub):
     """Scripts and families of several languages, before and after a split and a language are gone by hand."""
     langs = ("fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "python")
     (tmp_path / "set" / "data").mkdir(parents=True)
@@ -201,7 +195,7 @@ def test_configurations_of_groups_follow_the_files(tmp_path):
             if split == "train" or lang == "spa_Latn"
         ]
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "data" / f"{split}-0.parquet")
-    found = in_another_process(GROUPS, tmp_path, tmp_path / "set")
+    found = on_the_hub(GROUPS, tmp_path / "set")
 
     def wanted(*members, dev=False):
         return {"train": sorted(f"train {lang}" for lang in members)} | ({"dev": ["dev spa_Latn"]} if dev else {})
@@ -245,7 +239,7 @@ def test_card_by_language_on_the_command_line(folder, hf_echo_cli):
     header = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
     assert [config["config_name"] for config in header["configs"]] == ["default", *sorted(LANGS)]
     files = {file.relative_to(folder).as_posix() for file in folder.glob("data/*/*.parquet")}
-    assert {str(file) for file in files_of(folder, "dataset") if file.suffix == ".parquet"} == files
+    assert {str(file) for file in contents_of(folder).files if file.suffix == ".parquet"} == files
 
 
 def test_groups(folder):
@@ -262,21 +256,3 @@ def test_groups(folder):
 
 def read_rows(folder: Path) -> list[dict]:
     return [row for file in sorted((folder / "data").rglob("*.parquet")) for row in pq.read_table(file).to_pylist()]
-
-
-def in_another_process(code: str, tmp_path: Path, *arguments) -> dict:
-    """What Python code prints as JSON, in a process that knows the loopback Hub."""
-    server = runpy.run_path(str(HUB_SERVER))["start"]()
-    env = os.environ | {
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_TOKEN": "x",
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_OFFLINE": "0",
-    }
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    server.shutdown()
-    server.server_close()
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])

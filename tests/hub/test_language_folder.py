@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import runpy
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from hf_echo.hub.language_folder import push_language
 from hf_echo.utils.fingerprint import fingerprint
-
-HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
 
 
 def model(folder: Path, *languages: str, weights: bytes = b"backbone") -> Path:
@@ -32,32 +25,10 @@ def model(folder: Path, *languages: str, weights: bytes = b"backbone") -> Path:
     return folder
 
 
-@pytest.fixture
-def on_the_hub(tmp_path):
-    server = runpy.run_path(str(HUB_SERVER))["start"]()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    hub = {
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_TOKEN": "x",
-        "HF_HUB_DISABLE_XET": "1",
-    }
-
-    def run(code: str) -> dict:
-        command = [sys.executable, "-c", textwrap.dedent(code)]
-        done = subprocess.run(command, env=kept | hub, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
-
-    yield run
-    server.shutdown()
-    server.server_close()
-
-
 def test_one_language_goes_and_comes_alone(on_the_hub, tmp_path):
     mine = model(tmp_path / "mine", "deu_Latn", "fra_Latn")
     yours, other = model(tmp_path / "yours", "fra_Latn"), model(tmp_path / "other", weights=b"another")
-    stale = mine / "languages" / "deu_Latn" / "stale.json"
+    stale = mine / "languages" / "deu_Latn" / "added_tokens.json"
     stale.write_text("{}")
     found = on_the_hub(f"""
         import json, pathlib

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from hf_echo.cards.stamp import set_license, stamp
-from hf_echo.hub.push import plan, push
-from hf_echo.hub.upload_checks import kind_of, upload_problems
+from hf_echo.hub.language_folder import push_language
+from hf_echo.hub.push import push
+from hf_echo.hub.upload_checks import contents_of, kind_of
+from hf_echo.utils.checksums import write_checksums
 
-HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
 CARD = "---\nlicense: mit\nlanguage:\n- fra\n---\n# Model\n"
+SPACE = "---\nsdk: gradio\napp_file: main.py\nlicense: mit\n---\n"
 
 
-@pytest.fixture(scope="module")
-def on_the_hub(hub_environment):
-    """on_the_hub(code, *arguments): what Python code prints as JSON, in a process that knows the loopback Hub."""
-
-    def run(code: str, *arguments) -> dict:
-        command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-        done = subprocess.run(command, env=hub_environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
-
-    return run
+def write(folder: Path, name: str, content: bytes | str = b"x") -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @pytest.fixture
@@ -52,7 +44,10 @@ KILLED = """
     import huggingface_hub
     from huggingface_hub import HfApi
     from hf_echo.hub import push as module
-    from hf_echo.hub.push import differences, push
+    from hf_echo.hub.push import differences as all_differences, push
+    from hf_echo.hub.upload_checks import contents_of
+    def differences(api, folder, *place):
+        return all_differences(api, folder, [file.as_posix() for file in contents_of(folder).files], *place)
     folder, kind, large = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     module.LARGE_DATASET = large
     api, name, outcomes = HfApi(), sys.argv[4], []
@@ -155,10 +150,11 @@ def test_push_a_metric(on_the_hub, tmp_path, name):
         import json, shutil, sys
         from huggingface_hub import HfApi, RepoCard, hf_hub_download
         from hf_echo.hub import metric_folder
-        from hf_echo.hub.push import plan, push
+        from hf_echo.hub.push import push
+        from hf_echo.hub.upload_checks import contents_of
         name, repo = sys.argv[1], f"tester/{sys.argv[1]}"
         folder = shutil.copytree(metric_folder(name), sys.argv[2])
-        wanted = sorted(str(file) for file, _ in plan(folder)[1])
+        wanted = sorted(map(str, contents_of(folder).files))
         status = [push(folder, repo, version="1.0").status for _ in range(2)]
         found = sorted(set(HfApi().list_repo_files(repo, repo_type="space", revision="v1.0")) - {".gitattributes"})
         card = RepoCard.load(hf_hub_download(repo, "README.md", repo_type="space", revision="v1.0"))
@@ -182,105 +178,152 @@ def test_collection_twice(on_the_hub):
     assert on_the_hub(code) == [1, wanted]
 
 
-def write(folder: Path, name: str, content: bytes | str = b"x") -> None:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-@pytest.mark.parametrize(
-    "change, problem",
-    [
-        (lambda f: write(f, "old/model.pt"), "old/model.pt: a pickle can run code"),
-        (lambda f: write(f, "pytorch_model.bin"), "pytorch_model.bin: a pickle"),
-        (lambda f: write(f, "checkpoint-50/model.safetensors"), "checkpoint-50/model.safetensors: state of a training"),
-        (lambda f: write(f, "optimizer.pt"), "optimizer.pt: state of a training run"),
-        (
-            lambda f: write(f, "recipe.json", '{"data": "/home/me/pairs.tsv"}'),
-            "recipe.json: '/home/me' is a path of this",
-        ),
-        (lambda f: write(f, "notes.txt", "C:\\Users\\me\\x"), "is a path of this machine"),
-        (lambda f: (f / "tokenizer_config.json").unlink(), "tokenizer_config.json is missing"),
-        (lambda f: (f / "modules.json").unlink(), "modules.json is missing"),
-        (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
-        (lambda f: write(f, "config.json", '{"auto_map": {"AutoModel": "modeling_x.X"}}'), "modeling_x.py is missing"),
-        (
-            lambda f: write(f, "modules.json", '[{"type": "my_code.Module"}]'),
-            "my_code.py is missing: modules.json names",
-        ),
-        (lambda f: (f / "README.md").unlink(), "README.md is missing"),
-        (lambda f: write(f, "README.md", "# no header"), "license is missing"),
-        (
-            lambda f: write(f, "README.md", "---\nlicense: mit\nlanguage: noinfo\n---\n"),
-            "language 'noinfo' is not an ISO",
-        ),
-        (lambda f: write(f, "README.md", "---\nlicense: [\n---\n"), "the metadata is not YAML"),
-    ],
+HUGGING_FACE, OPENAI = "hf_" + "aB3" * 11, "sk-proj-" + "x1" * 12
+SECRETS = (
+    HUGGING_FACE,
+    OPENAI,
+    "AKIA" + "A1B2" * 4,
+    "ghp_" + "a1" * 18,
+    "-----BEGIN OPENSSH PRIVATE KEY-----",
+    "api_key: " + "0a1b" * 8,
+    "https://me:secret-word@host/x",
+    "Authorization: Bearer " + "a" * 30,
 )
-def test_refused_before_anything_is_uploaded(model, change, problem):
-    assert list(upload_problems(model, "model")) == []
-    change(model)
-    problems = list(upload_problems(model, "model"))
+PROBLEMS = {
+    "model": [
+        ("old/model.pt", "x", "old/model.pt: a pickle can run code"),
+        ("pytorch_model.bin", "x", "pytorch_model.bin: a pickle"),
+        ("checkpoint-50/model.safetensors", "x", "checkpoint-50/model.safetensors: state of a training"),
+        ("optimizer.pt", "x", "optimizer.pt: state of a training run"),
+        ("recipe.json", '{"data": "/home/me/pairs.tsv"}', "recipe.json: '/home/me' is a path of this machine"),
+        ("recipe.json", '{"data": "C:\\\\Users\\\\me"}', "is a path of this machine"),
+        ("tokenizer_config.json", None, "tokenizer_config.json is missing"),
+        ("modules.json", None, "modules.json is missing"),
+        ("model.safetensors", None, "model.safetensors is missing"),
+        ("config.json", '{"auto_map": {"AutoModel": "modeling_x.X"}}', "modeling_x.py is missing: config.json names"),
+        ("config.json", '{"custom_pipelines": {"t": {"impl": "pipe.P"}}}', "pipe.py is missing: config.json names it"),
+        ("modules.json", '[{"type": "my_code.Module"}]', "my_code.py is missing: modules.json names it"),
+        ("README.md", None, "README.md is missing"),
+        ("README.md", "# no header", "license is missing"),
+        ("README.md", "---\nlicense: mit\nlanguage: noinfo\n---\n", "language 'noinfo' is not an ISO"),
+        ("README.md", "---\nlicense: [\n---\n", "the metadata is not YAML"),
+        (".env", "x", ".env: hidden files are not pushed"),
+        (".ssh/id", "x", ".ssh: hidden files are not pushed"),
+        ("notes.md", f"my token is {HUGGING_FACE}", "notes.md: 'hf_aB3a'... looks like an access token"),
+        ("decoder/config.json", f'{{"x": "{OPENAI}"}}', "decoder/config.json: 'sk-proj'... looks like an access token"),
+        *(("README.md", f"{CARD}\n{secret}\n", "looks like an access token or password") for secret in SECRETS),
+    ],
+    "space": [
+        ("main.py", None, "main.py is missing: the Space starts with it"),
+        ("README.md", SPACE.replace("app_file: main.py\n", ""), "app.py is missing: the Space starts"),
+        ("README.md", "---\nlicense: mit\n---\n", "README.md: sdk is missing"),
+        ("voices.pkl", "x", "voices.pkl: a pickle"),
+        ("main.py", "open('/home/me/x')", "main.py: '/home/me' is a path of this machine"),
+    ],
+}
+
+
+@pytest.fixture
+def space(tmp_path) -> Path:
+    write(tmp_path / "space", "README.md", SPACE)
+    write(tmp_path / "space", "main.py")
+    return tmp_path / "space"
+
+
+@pytest.mark.parametrize("kind, name, content, problem", [(kind, *row) for kind in PROBLEMS for row in PROBLEMS[kind]])
+def test_refused_before_anything_is_uploaded(model, space, kind, name, content, problem):
+    folder = {"model": model, "space": space}[kind]
+    assert contents_of(folder).problems == []
+    (folder / name).unlink() if content is None else write(folder, name, content)
+    problems = contents_of(folder, kind).problems
     assert any(problem in line for line in problems) and not [line for line in problems if "\n" in line]
     with pytest.raises(ValueError) as error:
-        push(model, "tester/refused", version="1.0", kind="model")
-    assert "\n" not in str(error.value) and str(model) in str(error.value)
+        push(folder, "tester/refused", version="1.0", kind=kind)
+    assert "\n" not in str(error.value) and str(folder) in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "change, problem",
-    [
-        (lambda f: (f / "main.py").unlink(), "main.py is missing: the Space starts with it"),
-        (
-            lambda f: write(f, "README.md", "---\nsdk: gradio\nlicense: mit\n---\n"),
-            "app.py is missing: the Space starts",
-        ),
-        (lambda f: write(f, "README.md", "---\nlicense: mit\n---\n"), "README.md: sdk is missing"),
-        (lambda f: write(f, "voices.pkl"), "voices.pkl: a pickle"),
-        (lambda f: write(f, "main.py", "open('/home/me/x')"), "main.py: '/home/me' is a path of this machine"),
-    ],
-)
-def test_a_space_is_refused(tmp_path, change, problem):
-    write(tmp_path, "README.md", "---\nsdk: gradio\napp_file: main.py\nlicense: mit\n---\n")
-    write(tmp_path, "main.py")
-    assert list(upload_problems(tmp_path, "space")) == []
-    change(tmp_path)
-    assert any(problem in line for line in upload_problems(tmp_path, "space"))
+def test_links_are_refused_and_not_followed(model, tmp_path):
+    write(tmp_path, "secret/key.json", "private")
+    (model / "secret.txt").symlink_to("/etc/hostname")
+    (model / "languages").symlink_to(tmp_path / "secret")
+    (model / "decoder" / "vocab.txt").symlink_to("missing")
+    contents = contents_of(model)
+    links = {line.split(":")[0] for line in contents.problems if "a link; a push follows no links" in line}
+    assert links == {"secret.txt", "languages", "decoder/vocab.txt"}
+    assert not {"secret.txt", "languages/key.json", "decoder/vocab.txt"} & {str(file) for file in contents.files}
+
+
+def test_only_what_a_model_consists_of_goes_up(on_the_hub, model):
+    """Notes, data and code that nothing names stay here, and leave the Hub if somebody put them there."""
+    write(model, "config.json", '{"auto_map": {"AutoModel": "modeling_x.X"}}')
+    write(model, "modeling_x.py", "from .part_x import f\n")
+    for name in ("part_x.py", "1_Pooling/config.json", "languages/fra_Latn/language_adapter/adapter_config.json"):
+        write(model, name, "{}")
+    mine = ("notes.txt", "pairs.tsv", "upload.py", "figures/config.json", ".git/config", "__pycache__/a.pyc")
+    for name in mine:
+        write(model, name)
+    contents = contents_of(model)
+    assert sorted(map(str, contents.left_out)) == ["figures/config.json", "notes.txt", "pairs.tsv", "upload.py"]
+    assert not contents.problems and not {str(file) for file in contents.files} & set(mine)
+    code = """
+        import json, sys
+        from huggingface_hub import HfApi
+        from hf_echo.hub.push import push
+        api = HfApi()
+        api.create_repo("tester/allowed")
+        api.upload_file(path_or_fileobj=b"x", path_in_repo="notes.txt", repo_id="tester/allowed")
+        push(sys.argv[1], "tester/allowed", version="1.0")
+        print(json.dumps(api.list_repo_files("tester/allowed", revision="v1.0")))"""
+    found = set(on_the_hub(code, model)) - {".gitattributes"}
+    assert found == {file.as_posix() for file in contents.files} and {"part_x.py", "1_Pooling/config.json"} <= found
+
+
+def test_changed_weights_are_refused(model):
+    write_checksums(model)
+    assert contents_of(model).problems == []
+    write(model, "decoder/model.safetensors", b"changed")
+    assert "decoder/model.safetensors: not the file that checksums.json names" in contents_of(model).problems[0]
 
 
 def test_addresses_and_vocabularies_are_no_paths_of_this_machine(model):
-    write(model, "links.md", "https://example.org/home/me and ../tmp/x and docs/data/x and a/home/b")
-    assert list(upload_problems(model, "model")) == []
+    write(model, "README.md", CARD + "https://example.org/home/me and ../tmp/x and docs/data/x and a/home/b")
+    assert contents_of(model).problems == []
 
 
-def test_plan_and_kinds(model, tmp_path):
-    kind, files, problems = plan(model)
-    assert (kind, problems) == ("model", [])
-    assert {str(file): size for file, size in files} == {
-        str(p.relative_to(model)): p.stat().st_size for p in model.rglob("*") if p.is_file()
-    }
-    write(tmp_path / "space", "README.md", "---\nsdk: gradio\nlicense: mit\n---\n")
+def test_kinds(model, space, tmp_path):
     write(tmp_path / "set", "data/a.parquet")
-    assert kind_of(tmp_path / "space") == "space" and kind_of(tmp_path / "set") == "dataset"
+    assert [kind_of(folder) for folder in (model, space, tmp_path / "set")] == ["model", "space", "dataset"]
     with pytest.raises(ValueError, match="no config.json"):
         kind_of(tmp_path)
     with pytest.raises(FileNotFoundError, match="no folder"):
-        kind_of(tmp_path / "none")
-    for version in ("one", "1.0 ", "", "../1"):
-        with pytest.raises(ValueError, match="is not a version"):
-            push(model, "tester/x", version=version)
+        contents_of(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "repo, version",
+    [
+        *(("me/x", version) for version in ("one", "1.0 ", "", "../1", "١.٢", "1.٢")),
+        *((repo, "1.0") for repo in ("me", "me/x/y", "me/my model", "mé/x", "me/", "/x", "me/x--y", "../x")),
+    ],
+)
+def test_names_and_versions(model, repo, version):
+    with pytest.raises(ValueError, match="is not (a version|the name of a repository)"):
+        push(model, repo, version=version)
+    with pytest.raises((ValueError, FileNotFoundError), match="is not (a version|the name of)|has no language"):
+        push_language(model, "fra_Latn", repo)
 
 
 def test_dry_run_lists_files_and_problems(model, hf_echo_cli):
+    write(model, "notes.txt")
     code, out, err = hf_echo_cli("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
     assert code == 0 and "decoder/model.safetensors" in out and "model me/x, v1.2.0" in out and err == ""
+    assert "left out: notes.txt" in out
     (model / "README.md").unlink()
     code, out, err = hf_echo_cli("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
     assert code == 2 and "problem: README.md is missing" in err
     write(model, "README.md", "---\nlanguage: fra\n---\n# Model\n")
-    for name in ("me", "me/x/y"):
-        code, _, err = hf_echo_cli("push", str(model), name, "--version", "1.2.0", "--dry-run")
-        assert code == 2 and f"problem: {name} is not the name of a repository" in err
+    code, _, err = hf_echo_cli("push", str(model), "me/my model", "--version", "1.2.0", "--dry-run")
+    assert code == 2 and "problem: 'me/my model' is not the name of a repository" in err
     command = ("push", str(model), "me/x", "--version", "1.2.0", "--dry-run")
     assert "license is missing" in hf_echo_cli(*command)[2]
     before = (model / "README.md").read_text()
@@ -292,7 +335,7 @@ def test_a_dry_run_asks_the_validator_of_the_hub(on_the_hub, model):
     code = """
         import json, sys
         from pathlib import Path
-        from hf_echo.hub.push import ask_about_card, plan
+        from hf_echo.hub.push import ask_about_card
         folder, found = Path(sys.argv[1]), []
         for header in ("license: mit", "license: my-own", "language: fra"):
             (folder / "README.md").write_text(f"---\\n{header}\\n---\\n# Model\\n")
@@ -315,9 +358,9 @@ def test_stamp_names_repository_and_version():
 
 def test_a_license_is_written_at_the_push(model):
     (model / "README.md").write_text("---\nlanguage:\n- fra\n---\n# Model\n\nText.\n")
-    assert [line for line in upload_problems(model, "model") if "--license apache-2.0" in line]
+    assert [line for line in contents_of(model).problems if "--license apache-2.0" in line]
     set_license(model / "README.md", "mit")
-    assert list(upload_problems(model, "model")) == []
+    assert contents_of(model).problems == []
     text = (model / "README.md").read_text()
     assert "license: mit" in text and "- fra" in text and "# Model\n\nText." in text
 

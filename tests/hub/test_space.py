@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from hf_echo.hub import space_folder
-from hf_echo.hub.push import plan
 from hf_echo.hub.space_views import (
     MAX_CHARACTERS,
     MAX_SENTENCES,
@@ -23,6 +22,7 @@ from hf_echo.hub.space_views import (
     split_language,
     word_spans,
 )
+from hf_echo.hub.upload_checks import contents_of
 from hf_echo.inference import encode, translate
 from hf_echo.inference.encode_speech import encode_speech
 
@@ -238,9 +238,9 @@ def test_only_wrong_input_becomes_a_note():
 
 def test_the_folder_can_be_pushed(run):
     """Versions in full: the Hub builds the image from them."""
-    kind, files, problems = plan(space_folder())
-    assert kind == "space" and not problems
-    assert {str(file) for file, _ in files} == {"README.md", "app.py", "requirements.txt"}
+    contents = contents_of(space_folder())
+    assert contents.kind == "space" and not contents.problems
+    assert {str(file) for file in contents.files} == {"README.md", "app.py", "requirements.txt"}
     card = (space_folder() / "README.md").read_text(encoding="utf-8")
     for field in ("sdk_version", "python_version"):
         assert re.search(rf"^{field}: \d+\.\d+\.\d+$", card, re.MULTILINE)

@@ -33,22 +33,28 @@ def push(
     Run the same command again after an interruption: it completes the push. A version that is on the Hub with the same
     content is left as it is; with other content it is refused.
     """
-    from ...hub.push import ask_about_card, plan, tag_of
+    from ...hub.push import ask_about_card, check_repository, tag_of
     from ...hub.push import push as push_folder
+    from ...hub.upload_checks import contents_of
 
     if dry_run:
-        tag = tag_of(version)
-        kind, files, problems = plan(folder, kind, license=license)
-        for file, size in files:
-            typer.echo(f"{size:>14,}  {file}")
-        typer.echo(f"{sum(size for _, size in files):>14,}  bytes in {len(files)} files: {kind} {repo}, {tag}")
+        tag, contents = tag_of(version), contents_of(folder, kind, license=license)
+        problems, size = contents.problems, 0
+        for file in contents.files:
+            size += (bytes_of_file := (folder / file).stat().st_size)
+            typer.echo(f"{bytes_of_file:>14,}  {file}")
+        typer.echo(f"{size:>14,}  bytes in {len(contents.files)} files: {contents.kind} {repo}, {tag}")
+        for file in contents.left_out:
+            typer.echo(f"left out: {file}")
         if not problems:
             try:
-                problems += filter(None, [ask_about_card(folder, kind, license=license)])
+                problems += filter(None, [ask_about_card(folder, contents.kind, license=license)])
             except ConnectionError as error:
                 typer.echo(f"the Hub was not asked about the card: {error}")
-        if repo.count("/") != 1 or not all(repo.split("/")):
-            problems.append(f"{repo} is not the name of a repository, such as org/name")
+        try:
+            check_repository(repo)
+        except ValueError as error:
+            problems.append(str(error))
         for problem in problems:
             typer.echo(f"problem: {problem}", err=True)
         raise typer.Exit(2 if problems else 0)
