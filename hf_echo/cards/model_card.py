@@ -209,7 +209,7 @@ def _start(run: Mapping[str, Any]) -> str | None:
     for parent in run.get("parents", {}).values():
         return parent["name"]
     values = run["values"]
-    return next((values[key] for key in ("model_name_or_path", "static_embeddings", "source") if values.get(key)), None)
+    return next((values[key] for key in ("model_name_or_path", "source") if values.get(key)), None)
 
 
 def _nearest(run: Mapping[str, Any], *keys: str) -> str | None:

@@ -1,9 +1,7 @@
 """Operations on checkpoints: conversion from other families, and changes without training. Each writes its lineage."""
 
 from .average import average_checkpoints
-from .export_static import export_static
 from .from_llama import convert_llama
-from .interpolate import interpolate_checkpoint
 from .pruning.prune_checkpoint import prune_checkpoint
 from .published.from_blaser import convert_blaser
 from .published.from_mexma import convert_mexma
@@ -11,9 +9,7 @@ from .published.from_sonar import convert_sonar
 from .published.from_sonar_speech import convert_sonar_speech
 from .published.from_wav2vec2 import convert_wav2vec2
 from .published.from_whisper import convert_whisper
-from .ridge_refit import ridge_refit_checkpoint
 from .swap_tokenizer import swap_checkpoint, swap_vocabulary
-from .whiten import whiten_checkpoint
 
 __all__ = [
     "average_checkpoints",
@@ -24,11 +20,7 @@ __all__ = [
     "convert_sonar_speech",
     "convert_wav2vec2",
     "convert_whisper",
-    "export_static",
-    "interpolate_checkpoint",
     "prune_checkpoint",
-    "ridge_refit_checkpoint",
     "swap_checkpoint",
     "swap_vocabulary",
-    "whiten_checkpoint",
 ]

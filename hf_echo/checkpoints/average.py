@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+from torch import nn
+
 from ..modeling import EchoEncoder, EchoSpeechEncoder
-from .interpolate import check_share, interpolate_weights
 from .rewrite import open_both, open_text_or_speech, save_changed
 
 PARTS = ("model", "encoder", "decoder")
@@ -37,7 +39,7 @@ def average_checkpoints(
         speech = EchoSpeechEncoder in map(type, sides)
         what = "a speech encoder, the other is not" if speech else "an encoder without a decoder: give part=encoder"
         raise ValueError(f"one of {model} and {other} is {what}")
-    interpolate_weights(*sides, share)
+    average_weights(*sides, share)
     if isinstance(opened, EchoSpeechEncoder):
         opened.config.languages = sorted({*(opened.config.languages or ()), *(second.config.languages or ())})
     parents = {"model": model, "other": other}
@@ -51,3 +53,31 @@ def _part(opened, part: str, name: str | Path):
     if isinstance(opened, encoders):
         raise ValueError(f"{name} is an encoder: it has no decoder to average")
     return getattr(opened, part)
+
+
+@torch.no_grad()
+def average_weights(model: nn.Module, other: nn.Module, share: float) -> nn.Module:
+    """Move every weight of `model` towards `other` by `share`, in place: 0 changes nothing, 1 is the other model.
+
+    Raises:
+        ValueError: share is not in 0..1, or the models differ in a weight's name or shape.
+    """
+    check_share(share)
+    weights, others = dict(model.named_parameters()), dict(other.named_parameters())
+    for name in sorted({*weights, *others}):
+        shapes = [tuple(side[name].shape) if name in side else None for side in (weights, others)]
+        if shapes[0] != shapes[1]:
+            alone = "; part=encoder averages the encoders alone" if "decoder." in name else ""
+            raise ValueError(f"the models differ in {name}: {shapes[0] or 'none'} and {shapes[1] or 'none'}{alone}")
+    for name, weight in weights.items():
+        weight.lerp_(others[name].to(weight.dtype), share)
+    others = dict(other.named_buffers())
+    for name, buffer in model.named_buffers():  # means and variances of batch norm
+        if buffer.is_floating_point() and name in others:
+            buffer.lerp_(others[name].to(buffer.dtype), share)
+    return model
+
+
+def check_share(share: float) -> None:
+    if not 0 <= share <= 1:
+        raise ValueError(f"share must be between 0 and 1, not {share!r}")

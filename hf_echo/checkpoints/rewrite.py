@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,27 +116,3 @@ def save_changed(
         write_speech_data(folder, heard)
         write_lineage(folder, operation, values, parents=parents, data=data, results=results, output_dir=out)
     return out
-
-
-def rewrite_checkpoint(
-    model: str | Path,
-    out: str | Path,
-    change: Callable[[EchoEncoder], Any],
-    operation: str,
-    values: Mapping[str, Any],
-    *,
-    data: Mapping[str, str | Path | None] | None = None,
-    results: Mapping[str, Any] | None = None,
-) -> Path:
-    """Open a checkpoint (encoder, training or release), `change` its encoder in place, and save it in another folder.
-
-    The decoder of a training checkpoint is kept as it is: it has to be finetuned on the new space. That of a release,
-    which is there to be used, is left out. `operation`, `values`, `data` (the files that `change` reads) and `results`
-    (with the seconds of the change) go into the lineage, see `hf_echo.utils.lineage`.
-    """
-    opened, start = open_checkpoint(model), time.time()
-    if is_release(model):
-        opened = leave_decoder_out(model, opened, f"it does not read the space that {operation} makes")
-    change(encoder_of(opened))
-    results = {**(results or {}), "seconds": round(time.time() - start, 1)}
-    return save_changed(opened, out, operation, values, parents={"model": model}, data=data, results=results)

@@ -1,4 +1,4 @@
-"""`make demo`: train stages 0 to 3 at nano size on the built-in corpus, then use the result in three ways."""
+"""`make demo`: train stages 1 to 3 at nano size on the built-in corpus, then use the result in three ways."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..steps.recipe import find_recipes
 from ..steps.training import train_recipe
 from .tour import run_tour
 
-STAGES = ("static", "seq2seq", "contrastive", "hard_negatives")
+STAGES = ("seq2seq", "contrastive", "hard_negatives")
 HELD_OUT = 300  # meanings of the test split: used neither for training nor for checkpoint selection
 
 
 def run_demo(out: Path, *, fresh: bool = False) -> dict:
     """Train, measure on held-out meanings, release and show examples. Writes results.json; returns its content."""
     console = Console()
-    rows, previous, warm_up = [], None, None
+    rows, previous = [], None
     test = DevSet(*dev_set(HELD_OUT, split="test"))
     for path in find_recipes("nano"):
         stage = yaml.safe_load(path.read_text(encoding="utf-8"))["stage"]
@@ -33,19 +33,15 @@ def run_demo(out: Path, *, fresh: bool = False) -> dict:
             continue
         overrides = {"output_dir": str(out / path.stem), "cache_dir": str(out / "cache"), "report_to": "none"}
         if previous is not None:
-            overrides["static_embeddings" if stage == "seq2seq" else "model_name_or_path"] = str(previous)
+            overrides["model_name_or_path"] = str(previous)
         console.rule(path.stem)
         trained = train_recipe(path, overrides, fresh=fresh)
         previous = out / path.stem
-        if stage == "static":
-            warm_up = {"stage": stage, "seconds": trained["seconds"]}
-        else:
-            rows.append({"stage": stage, **measure(previous, test), "seconds": trained["seconds"]})
+        rows.append({"stage": stage, **measure(previous, test), "seconds": trained["seconds"]})
     release = out / "release"
     release_checkpoint(previous, release)
     report = {
         "rows": rows,
-        "warm_up": warm_up,
         "release": str(release),
         "held_out_meanings": HELD_OUT,
         "languages": list(LANGUAGES),

@@ -15,8 +15,6 @@ from .long_context import LongContextConfig, LongContextTrainer
 from .mexma import Mexma, MexmaConfig, MexmaTrainer
 from .seq2seq import Seq2SeqConfig, Seq2SeqTrainer
 from .speech import SpeechConfig, SpeechTrainer
-from .static import StaticConfig, StaticTrainer
-from .static_embeddings import start_from_static, static_encoder
 from .token import TokenConfig, TokenTrainer
 
 __all__ = [
@@ -43,11 +41,7 @@ __all__ = [
     "Seq2SeqTrainer",
     "SpeechConfig",
     "SpeechTrainer",
-    "StaticConfig",
-    "StaticTrainer",
     "TokenConfig",
     "TokenTrainer",
     "evaluate_sets",
-    "start_from_static",
-    "static_encoder",
 ]

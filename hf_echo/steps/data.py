@@ -146,14 +146,14 @@ def embedded_sides(
     return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 
-def groups_of(model_args: ModelArguments, args: DataArguments, config, dataset: Dataset) -> np.ndarray:
+def groups_of(args: DataArguments, config, dataset: Dataset) -> np.ndarray:
     """(rows, levels) numbers; rows of a number share batches: a pair of languages, then a cluster of targets."""
     levels = []
     if args.language_batches:
         levels.append(language_groups(dataset["source_lang"], dataset["target_lang"]))
     if not args.neighbour_groups:
         return np.stack(levels, axis=1)
-    name = args.neighbours_by or model_args.static_embeddings
+    name = args.neighbours_by
     key = f"{name} {fingerprint(name)}"
     options = dict(normalize=True, sides=("target",))
     (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)

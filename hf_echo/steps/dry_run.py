@@ -88,17 +88,16 @@ class _Start:
 
     def _vocab_size(self, args: Any) -> int:
         """Of the tokenizer that the recipe names, where it is here or planned; else of one to be trained."""
-        field = next((f for f in ("tokenizer_name_or_path", "static_embeddings") if getattr(args, f)), None)
-        if field is None:
+        name = args.tokenizer_name_or_path
+        if name is None:
             return args.vocab_size
-        name = getattr(args, field)
         if not Path(name).is_dir() and (config := self._planned(name)):
             return config.vocab_size
         try:
             with opening(name) as place:
                 return len(AutoTokenizer.from_pretrained(place))
         except (OSError, ValueError, KeyError) as error:
-            self.problems.append(f"{field}: {_line(error)}")
+            self.problems.append(f"tokenizer_name_or_path: {_line(error)}")
             return args.vocab_size
 
 
@@ -175,7 +174,7 @@ def _output_problems(stage: str, model_args, args, values: dict[str, Any]) -> li
     run = {"stage": stage, "values": values}
     try:
         check_output_folder(out)
-        run["from"] = read_record(model_args.model_name_or_path or model_args.static_embeddings)
+        run["from"] = read_record(model_args.model_name_or_path)
         if model_args.decoder:
             run["decoder_from"] = read_record(model_args.decoder)
         before = read_record(out)

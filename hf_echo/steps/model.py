@@ -9,18 +9,17 @@ from datasets import Dataset, concatenate_datasets
 from transformers import AutoConfig, AutoTokenizer
 
 from ..inference.encode import opening
-from ..modeling import EchoDecoder, EchoEncoder, EchoForTranslation
+from ..modeling import EchoDecoder, EchoForTranslation
 from ..stages.core.base import CoreTrainer
 from ..stages.core.model_shape import check_same_shape, new_config
 from ..stages.core.stage import Stage
-from ..stages.static_embeddings import start_from_static
 from ..utils.hub import snapshot
 from .recipe import ModelArguments
 
 
 def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> Any:
     """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
-    if name := args.tokenizer_name_or_path or args.model_name_or_path or args.static_embeddings:
+    if name := args.tokenizer_name_or_path or args.model_name_or_path:
         return AutoTokenizer.from_pretrained(snapshot(name))
     from ..vocabulary import train_tokenizer
 
@@ -55,16 +54,11 @@ def check_start(name: str, shape: dict[str, Any]) -> None:
 
 
 def load_model(args: ModelArguments, tokenizer: Any, languages: list[str]) -> EchoForTranslation:
-    """A checkpoint, or a new model of `shape`, from static embeddings where the recipe names them."""
+    """A checkpoint, or a new model of `shape`."""
     if args.model_name_or_path:
         model = EchoForTranslation.from_pretrained(snapshot(args.model_name_or_path), dtype=torch.float32)
         return with_decoder(model, args.decoder) if args.decoder else model
-    name = args.static_embeddings
-    static = EchoEncoder.from_pretrained(snapshot(name), dtype=torch.float32) if name else None
-    known = (static.config.languages or []) if static is not None else []
-    model = EchoForTranslation(new_config(args.shape, tokenizer, sorted({*known, *languages})))
-    if static is not None:
-        start_from_static(model, static)
+    model = EchoForTranslation(new_config(args.shape, tokenizer, languages))
     return with_decoder(model, args.decoder) if args.decoder else model
 
 

@@ -1,4 +1,4 @@
-"""All operations on checkpoints that a recipe can name: `operation: whiten`. Their settings, and what carries them out.
+"""All operations on checkpoints that a recipe can name: `operation: prune`. Their settings, and what carries them out.
 
 An operation makes one checkpoint from others. Only `add_language` trains. A new operation is a function that
 writes its folder whole with its lineage, a dataclass of settings and one line in OPERATIONS. The lineage records the
@@ -15,13 +15,10 @@ from typing import Any
 from ..cards.template import check_template
 from ..checkpoints import (
     average_checkpoints,
-    export_static,
-    interpolate_checkpoint,
     prune_checkpoint,
     swap_checkpoint,
-    whiten_checkpoint,
 )
-from ..checkpoints.interpolate import check_share
+from ..checkpoints.average import check_share
 from ..checkpoints.pruning.shapes import resolve_shape
 from ..hub.release import check_code, check_token_dtype, release_checkpoint
 from ..inference.encode import pick_dtype
@@ -29,8 +26,6 @@ from ..modeling import EchoConfig, EchoSpeechConfig
 from ..stages.core.plan import ECHO
 from ..stages.modular.add_language import LanguageTraining, add_language
 from ..stages.modular.folder import modular_backbone
-from ..stages.operations.drop_layers import drop_layers_checkpoint
-from ..stages.operations.ridge_refit import check_settings, ridge_refit_on_pairs
 from ..utils.text import read_lines
 
 CHECKPOINT, DATA = "checkpoint", "data"
@@ -58,45 +53,9 @@ class FromOne(Settings):
 @dataclass(kw_only=True)
 class SwapTokenizer(FromOne):
     tokenizer: str = _field("folder of a tokenizer, or its tokenizer.json", reads=CHECKPOINT)
-    method: str = _field("initial embeddings of new tokens: mean, sum (for static embeddings), focus or random", "mean")
+    method: str = _field("initial embeddings of new tokens: mean, focus or random", "mean")
     auxiliary: str | None = _field("for focus: texts (one per line), or vectors (.vec, .npy)", None, reads=DATA)
     seed: int = _field("random seed", 0)
-
-
-@dataclass(kw_only=True)
-class Whiten(FromOne):
-    nway: str = _field("sentences in all languages: a file with id, lang, text", reads=DATA)
-    shrinkage: float = _field("the larger, the less changes", 1.0)
-
-    def __post_init__(self):
-        if not self.shrinkage > 0:
-            raise ValueError(f"shrinkage must be above 0, got {self.shrinkage}")
-
-
-@dataclass(kw_only=True)
-class RidgeRefit(FromOne):
-    data: str = _field("parallel text, as train_data of a stage", reads=DATA)
-    ridge: float = _field("ridge penalty, in pairs", 1.0)
-    step: float = _field("share of the change: 0 changes nothing, 1 is plain regression", 0.5)
-    softmax_weight: float = _field("weight of a softmax over the targets of a language, beside the regression", 0.0)
-    max_length: int = _field("longest text in tokens; longer ones are cut", 128)
-    language_drop: float = _field("share of texts read without their language", 0.25)
-    seed: int = _field("random seed: which texts are read without their language", 0)
-    cache_dir: str = _field("folder that keeps the tokens", "outputs/cache", recorded=False)
-
-    def __post_init__(self):
-        check_settings(self.ridge, self.step, self.softmax_weight)
-
-
-@dataclass(kw_only=True)
-class Interpolate(FromOne):
-    start: str | None = _field(
-        "checkpoint before finetuning; default: the model without its layers", None, reads=CHECKPOINT
-    )
-    share: float = _field("0 is the start, 1 the model unchanged", 0.5)
-
-    def __post_init__(self):
-        check_share(self.share)
 
 
 @dataclass(kw_only=True)
@@ -199,11 +158,6 @@ def _swap(s: SwapTokenizer) -> None:
     swap_checkpoint(s.model, s.tokenizer, s.output_dir, method=s.method, auxiliary=s.auxiliary, seed=s.seed)
 
 
-def _ridge_refit(s: RidgeRefit) -> None:
-    names = ("ridge", "step", "softmax_weight", "max_length", "language_drop", "seed", "cache_dir")
-    ridge_refit_on_pairs(s.model, s.data, s.output_dir, **{name: getattr(s, name) for name in names})
-
-
 def _prune(s: Prune) -> None:
     texts = read_lines(s.calibration) if s.calibration else None
     names = ("size", "importance", "calibration", "lang", "decoder", "tokenizer")
@@ -235,11 +189,6 @@ def _pruned(s: Prune, config: EchoConfig) -> EchoConfig:
     return config
 
 
-def _without_layers(s: FromOne, config: EchoConfig) -> EchoConfig:
-    config.num_hidden_layers, config.hidden_size, config.decoder = 0, config.embedding_size, None
-    return config
-
-
 def _no_echo_model(s: Settings, config: EchoConfig) -> None:
     return None
 
@@ -248,14 +197,6 @@ OPERATIONS: dict[str, Operation] = {
     operation.name: operation
     for operation in (
         Operation("swap_tokenizer", SwapTokenizer, _swap, plan=_swapped),
-        Operation("whiten", Whiten, lambda s: whiten_checkpoint(s.model, s.nway, s.output_dir, shrinkage=s.shrinkage)),
-        Operation("ridge_refit", RidgeRefit, _ridge_refit),
-        Operation(
-            "interpolate",
-            Interpolate,
-            lambda s: interpolate_checkpoint(s.model, s.output_dir, s.share, start=s.start),
-            TEXT_OR_SPEECH,
-        ),
         Operation(
             "average",
             Average,
@@ -263,10 +204,6 @@ OPERATIONS: dict[str, Operation] = {
             TEXT_OR_SPEECH,
         ),
         Operation("prune", Prune, _prune, plan=_pruned),
-        Operation(
-            "drop_layers", FromOne, lambda s: drop_layers_checkpoint(s.model, s.output_dir), plan=_without_layers
-        ),
-        Operation("export_static", Carded, lambda s: export_static(s.model, s.output_dir), plan=_no_echo_model),
         Operation("release", Release, _release),
         Operation(
             "modular_backbone",

@@ -19,9 +19,6 @@ from ..utils.did_you_mean import did_you_mean
 from ..utils.files import read_yaml
 from .table import STAGES
 
-# Names of earlier versions, for an error that says the new one.
-RENAMED_STAGES = {"lexical": "static"}
-RENAMED_FIELDS = {"bag": "static_embeddings"}
 RECIPES = Path(__file__).parents[1] / "recipes"
 
 
@@ -35,10 +32,6 @@ class ModelArguments:
         default=16_000, metadata={"help": "of a tokenizer trained on the data, where none is given"}
     )
     shape: dict = field(default_factory=dict, metadata={"help": "EchoConfig fields of a new model; decoder_layers too"})
-    static_embeddings: str | None = field(
-        default=None,
-        metadata={"help": "checkpoint of stage 0 that a new model, or another stage 0, starts from"},
-    )
     decoder: str | None = field(
         default=None, metadata={"help": "checkpoint of the same space whose decoder the model takes over"}
     )
@@ -68,7 +61,7 @@ class DataArguments:
     )
     neighbours_by: str | None = field(
         default=None,
-        metadata={"help": "encoder whose embeddings say which targets are near; default: static_embeddings"},
+        metadata={"help": "encoder whose embeddings say which targets are near"},
     )
     teacher: str | None = field(
         default=None, metadata={"help": "SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)"}
@@ -132,14 +125,10 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
     """
     values = read_values(path, overrides)
     stage = values.pop("stage", None)
-    if isinstance(stage, str) and stage in RENAMED_STAGES:
-        raise ValueError(f"{path}: stage {stage!r} is now called {RENAMED_STAGES[stage]!r}")
     if not isinstance(stage, str) or stage not in STAGES:
         raise ValueError(f"{path}: stage is {stage!r}; it must be one of {', '.join(STAGES)}")
     kinds = (ModelArguments, DataArguments, STAGES[stage].config)
     known = {f.name: f for kind in kinds for f in fields(kind) if f.init}
-    if renamed := sorted(set(values) & set(RENAMED_FIELDS)):
-        raise ValueError(f"{path}: field {renamed[0]!r} is now called {RENAMED_FIELDS[renamed[0]]!r}")
     null = {name: None for name, value in values.items() if value is None and name in _optional(kinds)}
     values = null | checked_fields(path, {name: value for name, value in values.items() if name not in null}, known)
     for name in sorted(unread_fields(stage) & set(values)):
@@ -155,7 +144,7 @@ def read_recipe(path: Path, overrides: dict[str, Any] | None = None):
         options = isinstance(source, dict) and (rows is None or rows.dev_options)
         if not isinstance(source, str) and not options:
             raise ValueError(f"{path}: dev_data.{name} is {source!r}; it must be the path of a file")
-    if values.get("neighbour_groups") and not (values.get("neighbours_by") or values.get("static_embeddings")):
+    if values.get("neighbour_groups") and not values.get("neighbours_by"):
         raise ValueError(f"{path}: neighbour_groups needs neighbours_by: the encoder that says which targets are near")
     if "metric_for_best_model" in values:
         check_metric(f"{path}: metric_for_best_model", values, STAGES[stage].trainer.metrics)

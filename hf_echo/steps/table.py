@@ -13,7 +13,6 @@ from ..stages import (
     mexma,
     seq2seq,
     speech,
-    static,
     token,
 )
 from ..stages.core.stage import Stage
@@ -22,7 +21,6 @@ from ..stages.spectrum import prefix, sentences, tasks, tower
 STAGES: dict[str, Stage] = {
     module.STAGE.name: module.STAGE
     for module in (
-        static,
         seq2seq,
         contrastive,
         hard_negatives,

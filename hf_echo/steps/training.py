@@ -57,7 +57,7 @@ def train_recipe(
     run = {
         "stage": name,
         "values": values,
-        "from": read_record(model_args.model_name_or_path or model_args.static_embeddings),
+        "from": read_record(model_args.model_name_or_path),
     }
     if model_args.decoder:
         run["decoder_from"] = read_record(model_args.decoder)
@@ -84,7 +84,7 @@ def train_recipe(
         train_dataset = rows.prepare(dataset, tokenizer, data_args, args)
         options = embedded_sides(stage, model_args, data_args, args, dataset)
         if data_args.neighbour_groups or data_args.language_batches:
-            options["groups"] = groups_of(model_args, data_args, args, dataset)
+            options["groups"] = groups_of(data_args, args, dataset)
     languages = rows.languages(train_dataset)
     options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
     trainer = build_trainer(stage, model_args, args, languages, **options)

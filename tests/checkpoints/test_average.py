@@ -9,8 +9,8 @@ import pytest
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from hf_echo.checkpoints import average_checkpoints, interpolate_checkpoint
-from hf_echo.checkpoints.interpolate import interpolate_weights
+from hf_echo.checkpoints import average_checkpoints
+from hf_echo.checkpoints.average import average_weights
 from hf_echo.modeling import EchoEncoder, EchoForTranslation
 from hf_echo.utils.lineage import read_lineage
 
@@ -50,14 +50,6 @@ def test_ends_are_the_checkpoints(two, tmp_path):
         assert all(np.array_equal(found[name], weight) for name, weight in weights(folder).items())
 
 
-def test_interpolation_between_two_checkpoints(two, tmp_path):
-    """WiSE-FT: share 0 is the start, 1 the finetuned model."""
-    start, tuned = (weights(folder) for folder in two)
-    found = weights(interpolate_checkpoint(two[1], tmp_path / "out", 0.25, start=two[0]))
-    for name in tuned:
-        np.testing.assert_allclose(found[name], 0.75 * start[name] + 0.25 * tuned[name], atol=1e-6)
-
-
 def test_encoders_alone(two, tmp_path):
     for folder in two:
         EchoForTranslation.from_pretrained(folder).encoder.save_pretrained(folder.with_name(f"{folder.name}_encoder"))
@@ -95,27 +87,17 @@ def test_releases_are_averaged_with_their_decoders(two, releases, tmp_path, part
     assert "left out" not in caplog.text
 
 
-def test_releases_are_interpolated_with_their_decoders(two, releases, tmp_path):
-    want = weights(interpolate_checkpoint(two[1], tmp_path / "training", 0.25, start=two[0]))
-    found = weights(interpolate_checkpoint(releases[1], tmp_path / "out", 0.25, start=releases[0]))
-    assert found.keys() == want.keys() and all(np.array_equal(found[name], want[name]) for name in want)
-
-
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_decoder_that_one_release_alone_has_is_left_out(releases, tmp_path, order, caplog):
     shutil.rmtree(releases[1] / "decoder")
     one, other = (releases[i] for i in order)
     a, b = weights(one, EchoEncoder), weights(other, EchoEncoder)
-    made = {
-        "average": average_checkpoints(one, other, tmp_path / "average"),
-        "interpolate": interpolate_checkpoint(one, tmp_path / "interpolate", start=other),
-    }
-    for name, out in made.items():
-        assert not (out / "decoder").exists(), name
-        found = weights(out, EchoEncoder)
-        assert all(np.allclose(found[name], (a[name] + b[name]) / 2, atol=1e-6) for name in a)
+    out = average_checkpoints(one, other, tmp_path / "average")
+    assert not (out / "decoder").exists()
+    found = weights(out, EchoEncoder)
+    assert all(np.allclose(found[name], (a[name] + b[name]) / 2, atol=1e-6) for name in a)
     lines = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
-    assert lines == [f"the decoder of {releases[0]} is left out: {releases[1]} has none to mix it with"] * 2
+    assert lines == [f"the decoder of {releases[0]} is left out: {releases[1]} has none to mix it with"]
 
 
 def test_what_it_refuses(two, toy, toy_tokenizer, tmp_path):
@@ -125,11 +107,11 @@ def test_what_it_refuses(two, toy, toy_tokenizer, tmp_path):
         average_checkpoints(*two, tmp_path / "out", part="head")
     toy.make_model(toy_tokenizer, intermediate_size=48).save_pretrained(tmp_path / "wide")
     toy_tokenizer.save_pretrained(tmp_path / "wide")
-    with pytest.raises(ValueError, match=r"the two models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)"):
+    with pytest.raises(ValueError, match=r"the models differ in .*mlp.*\(64, 32\) and \(48, 32\)|\(32, 64\)"):
         average_checkpoints(two[0], tmp_path / "wide", tmp_path / "out")
     toy.make_model(toy_tokenizer, decoder={"intermediate_size": 48}).save_pretrained(tmp_path / "wide")
-    with pytest.raises(ValueError, match=r"differ in decoder.*average with part=encoder takes the encoders alone"):
-        interpolate_checkpoint(two[0], tmp_path / "out", start=tmp_path / "wide")
+    with pytest.raises(ValueError, match=r"differ in decoder.*part=encoder averages the encoders alone"):
+        average_checkpoints(two[0], tmp_path / "wide", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
         tmp_path / "bert"
@@ -151,4 +133,4 @@ def test_a_training_run_is_not_replaced(two, tmp_path):
 def test_statistics_of_batch_norm_are_averaged():
     one, other = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
     other.running_mean += 4
-    assert interpolate_weights(one, other, 0.25).running_mean.tolist() == [1, 1]
+    assert average_weights(one, other, 0.25).running_mean.tolist() == [1, 1]

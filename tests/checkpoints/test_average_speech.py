@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from hf_echo.checkpoints import average_checkpoints, interpolate_checkpoint, whiten_checkpoint
+from hf_echo.checkpoints import average_checkpoints, prune_checkpoint
 from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config
@@ -49,13 +49,8 @@ def weights(folder) -> dict[str, np.ndarray]:
     return {name: weight.numpy() for name, weight in EchoSpeechEncoder.from_pretrained(folder).state_dict().items()}
 
 
-@pytest.mark.parametrize("make", ["average", "interpolate"])
-def test_weights_are_the_formula_and_the_folder_encodes(two, tmp_path, make):
-    out = tmp_path / "out"
-    if make == "average":
-        average_checkpoints(*two, out, 0.25)
-    else:  # WiSE-FT: share 0 is the start
-        interpolate_checkpoint(two[1], out, 0.25, start=two[0])
+def test_weights_are_the_formula_and_the_folder_encodes(two, tmp_path):
+    out = average_checkpoints(*two, tmp_path / "out", 0.25)
     a, b, found = (weights(folder) for folder in (*two, out))
     assert len(found) > 10
     for name in found:
@@ -103,6 +98,6 @@ def test_what_is_refused(two, toy, toy_tokenizer, tmp_path):
         average_checkpoints(two[0], tmp_path / "text", tmp_path / "out")
     with pytest.raises(ValueError, match="a is an encoder: it has no decoder to average"):
         average_checkpoints(*two, tmp_path / "out", part="decoder")
-    with pytest.raises(ValueError, match="a is a speech encoder: this operation is for text encoders"):
-        whiten_checkpoint(two[0], tmp_path / "none.tsv", tmp_path / "out")
+    with pytest.raises(ValueError, match="a is a model of type .echo_speech.; only Echo checkpoints can be pruned"):
+        prune_checkpoint(two[0], tmp_path / "out", size="half")
     assert not (tmp_path / "out").exists()

@@ -7,10 +7,8 @@ import json
 
 import pytest
 
-from hf_echo.checkpoints import export_static, prune_checkpoint
+from hf_echo.checkpoints import prune_checkpoint
 from hf_echo.checkpoints.swap_tokenizer import swap_checkpoint
-from hf_echo.stages import static_encoder
-from hf_echo.stages.static_embeddings import StaticEmbeddings
 from hf_echo.utils.fingerprint import fingerprint
 from hf_echo.utils.lineage import read_lineage, steps
 
@@ -68,14 +66,6 @@ def test_prune(source, tokenizer, tmp_path, swapped):
     counted = made["results"]
     assert counted["shape"]["intermediate_size"] == 32 and counted["parameters"] < counted["parameters_before"]
     assert counted["texts"] == 2 and counted["texts_sha256"] == hashlib.sha256(b"one cat\ntwo dogs").hexdigest()
-
-
-def test_static(toy_tokenizer, tmp_path):
-    static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer).save_pretrained(tmp_path / "static")
-    toy_tokenizer.save_pretrained(tmp_path / "static")
-    made = read_lineage(export_static(tmp_path / "static", tmp_path / "out"))
-    assert made["stage"] == "export_static" and made["parents"] == {"model": parent(tmp_path / "static")}
-    assert made["from"] is None
 
 
 def test_a_chain_is_read_back(source, tokenizer, tmp_path):

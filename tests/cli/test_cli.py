@@ -26,10 +26,6 @@ COMMANDS = [
     "release",
     "tour",
     "convert llama",
-    "convert static",
-    "convert interpolate",
-    "convert ridge-refit",
-    "convert whiten",
     "prune",
     "evaluate xsim",
     "evaluate translation",
@@ -342,8 +338,6 @@ def one_line(err: str) -> str:
         ("release ./nothing out", "no folder ./nothing; give a checkpoint's folder"),
         ("release M M", "is an input too"),
         ("convert llama ./nothing out", "nothing"),
-        ("convert damp a b --share 0.2", "`hf-echo convert damp` is now `hf-echo convert interpolate`"),
-        ("convert refit --help", "`hf-echo convert refit` is now `hf-echo convert ridge-refit`"),
     ],
 )
 def test_errors_are_one_line(run, files, toy_trained, toy_tokenizer, model, monkeypatch, arguments, message):

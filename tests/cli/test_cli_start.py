@@ -79,7 +79,6 @@ def test_every_command_checks_its_outputs():
         "data gettext a.txt --out LINK",
         "vocabulary count a.txt --lang fra_Latn --out LINK",
         "convert llama FOLDER SAME",
-        "convert static FOLDER SAME",
         "vocabulary swap FOLDER x SAME",
         "vocabulary extend FOLDER SAME --counts c --merges 3",
         "prune FOLDER SAME --size tiny",

@@ -65,16 +65,6 @@ def test_it_is_used_where_no_model_is_given(run, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "named.npy"), np.load(tmp_path / "out.npy"), atol=1e-6)
 
 
-def test_its_token_vectors_alone_are_static_embeddings(hf_echo_cli, tmp_path):
-    """`convert static echo-nano`: no layers, no prompts; a translation is still nearer than another sentence."""
-    hf_echo_cli("convert", "static", "echo-nano", tmp_path / "static")
-    model = SentenceTransformer(str(tmp_path / "static"), device="cpu")
-    assert type(model[0]).__name__ == "StaticEmbedding"
-    vectors = model.encode(["Bonjour !", "Hello!", "Der Zug ist spät."])
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
-    assert vectors[0] @ vectors[1] > vectors[2] @ vectors[1]
-
-
 def test_an_unknown_checkpoint_is_named():
     with pytest.raises(
         ValueError,

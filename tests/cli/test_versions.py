@@ -31,19 +31,13 @@ XSIM = "--source fr.txt --source-lang fra_Latn --target en.txt"
 SPOKEN = "--text-model echo --data spoken --split train"
 TRAIN = "train.yaml output_dir=OUT/m cache_dir=OUT/cache"
 CASES = {
-    "convert interpolate | source": ("echo", "NAME OUT/m --share 0.25"),
-    "convert interpolate | start": ("echo", "echo OUT/m --start NAME"),
     "convert llama | source": ("llama", "NAME OUT/m --embedding-size 16"),
     "convert mexma | model": ("xlmr", "NAME OUT/m --tokenizer xlmr"),
     "convert mexma | tokenizer": ("xlmr", "xlmr OUT/m --tokenizer NAME"),
-    "convert ridge-refit | data": ("pairs", "static NAME OUT/m --cache-dir OUT/cache"),
-    "convert ridge-refit | source": ("static", "NAME pairs.tsv OUT/m --cache-dir OUT/cache"),
     "convert sonar | encoder": ("sonar", "NAME OUT/m"),
     "convert sonar | tokenizer": ("sonar", "sonar OUT/m --tokenizer NAME"),
-    "convert static | source": ("static", "NAME OUT/m"),
     "convert wav2vec2 | source": ("audio", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
     "convert whisper | source": ("whisper", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
-    "convert whiten | source": ("static", "NAME nway.jsonl OUT/m"),
     "data back-translate | model": (
         "chat",
         "pairs.tsv OUT/r.jsonl --model NAME --to fra_Latn --attempts 1 --max-tokens 4",
@@ -105,7 +99,6 @@ CASES = {
     "train | decoder": ("echo", f"{TRAIN} model_name_or_path=echo decoder=NAME"),
     "train | guide": ("echo", f"{TRAIN} model_name_or_path=echo guide=NAME"),
     "train | model_name_or_path": ("echo", f"{TRAIN} model_name_or_path=NAME"),
-    "train | static_embeddings": ("static", f"static-{TRAIN} static_embeddings=NAME"),
     "train | teacher": ("echo", f"{TRAIN} stage=distillation model_name_or_path=echo teacher=NAME"),
     "train | tokenizer_name_or_path": ("echo-380", f"{TRAIN} tokenizer_name_or_path=NAME"),
     "train | train_data": ("pairs", f"{TRAIN} model_name_or_path=echo train_data=NAME"),

@@ -111,14 +111,9 @@ def languages(folder: Path, seed: int) -> None:
     notes.write_text(json.dumps(json.loads(notes.read_text()) | {"seed": seed}))
 
 
-def static(folder: Path, seed: int) -> None:
-    echo(folder, seed, pooling="mean", final_norm=False, num_hidden_layers=0)
-
-
 MAKE = {
     "echo": echo,
     "echo-380": lambda folder, seed: echo(folder, seed, 380 + 10 * seed, num_hidden_layers=seed),
-    "static": static,
     "llama": llama,
     "chat": llama,
     "xlmr": xlmr,
@@ -166,8 +161,6 @@ def write_data(place: Path) -> None:
     recipe = {"stage": "contrastive", "train_data": "pairs.tsv", "max_steps": 1, "max_tokens": 2048, "use_cpu": True}
     recipe |= {"report_to": "none", "save_strategy": "no", "shape": toy.SHAPE, "warmup_steps": 0, "learning_rate": 0.1}
     (place / "train.yaml").write_text(json.dumps(recipe))
-    recipe["shape"] = toy.SHAPE | {"pooling": "mean", "final_norm": False}
-    (place / "static-train.yaml").write_text(json.dumps(recipe))
     for name, source in {"folder": "pairs", "v1": "tester/pairs@v1.0.0", "v2": "tester/pairs@v2.0.0"}.items():
         (place / f"{name}.yaml").write_text(f"sources: [{{path: {source}, label: pairs}}]\n")
 

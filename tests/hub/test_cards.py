@@ -26,7 +26,6 @@ from hf_echo.checkpoints import (
     convert_sonar,
     convert_wav2vec2,
     convert_whisper,
-    export_static,
 )
 from hf_echo.hub import METRICS, metric_folder
 from hf_echo.hub.dataset_card import write_card
@@ -61,14 +60,6 @@ def trained(place: Path) -> Path:
 
 def released(place: Path) -> Path:
     return release_checkpoint(trained(place), place / "release")
-
-
-def static(place: Path) -> Path:
-    tokenizer = toy.make_tokenizer()
-    toy.make_model(tokenizer, pooling="mean", final_norm=False, num_hidden_layers=0).save_release(place / "encoder")
-    tokenizer.save_pretrained(place / "encoder")
-    write_checkpoint_card(export_static(place / "encoder", place / "static"), LICENSE)
-    return place / "static"
 
 
 def sonar(place: Path) -> Path:
@@ -162,7 +153,6 @@ CARDS = {
     "echo-nano": lambda place: hf_echo.pretrained("echo-nano"),
     "trained": trained,
     "released": released,
-    "static": static,
     "sonar": sonar,
     "mexma": mexma,
     "blaser-ref": blaser("ref"),
@@ -276,7 +266,7 @@ def test_the_code_of_a_card_runs_from_the_hub(pushed, name):
 def test_what_the_cards_give(pushed):
     """Rows and dimensions of the toys: a card that opened another model would give others."""
     shapes = {name: card.get("shapes") for name, card in pushed.items()}
-    for name, rows in {"trained": 1, "released": 1, "static": 2, "mexma": 2, "modular": 1}.items():
+    for name, rows in {"trained": 1, "released": 1, "mexma": 2, "modular": 1}.items():
         assert shapes[name] == {"vectors": [rows, 32]}, name
     assert shapes["wav2vec2"] == shapes["whisper"] == {"vectors": [1, 12]}
     assert shapes["speech"] == {"vectors": [1, 32]}

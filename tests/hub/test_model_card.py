@@ -12,7 +12,7 @@ from hf_echo.utils.lineage import write_lineage
 
 BASE = {
     "stage": "contrastive",
-    "values": {"output_dir": "o/2", "static_embeddings": "o/1", "max_steps": 7},
+    "values": {"output_dir": "o/2", "model_name_or_path": "o/1", "max_steps": 7},
     "from": None,
 }
 TOKEN = {
@@ -61,24 +61,24 @@ def checkpoint(folder, weights: bytes = b"weights"):
 def test_operations_are_steps_with_their_start_and_settings(tmp_path):
     """Only the first training run of a chain starts from random weights."""
     first = checkpoint(tmp_path / "first")
-    trained = {"stage": "static", "values": {"output_dir": "o/first", "max_steps": 9}, "from": None}
+    trained = {"stage": "seq2seq", "values": {"output_dir": "o/first", "max_steps": 9}, "from": None}
     (first / "recipe.json").write_text(json.dumps(trained))
     white, damped = checkpoint(tmp_path / "white", b"w"), checkpoint(tmp_path / "damped", b"d")
-    write_lineage(white, "whiten", {"shrinkage": 2.0}, parents={"source": first}, data={"nway": None})
-    write_lineage(damped, "interpolate", {"share": 0.25}, parents={"source": white})
+    write_lineage(white, "swap_tokenizer", {"method": "focus"}, parents={"source": first}, data={"auxiliary": None})
+    write_lineage(damped, "average", {"share": 0.25}, parents={"source": white})
     last = {"output_dir": "o/last", "model_name_or_path": str(damped), "decoder": "o/other"}
     run = {"stage": "decoder", "values": last, "from": json.loads((damped / "recipe.json").read_text())}
     at = tmp_path.name
     assert table(model_card(run, None)) == [
-        ["static", "random weights", "", "9", "", "42", ""],
-        ["whiten", f"{at}/first", "", "", "", "", "shrinkage 2"],
-        ["interpolate", f"{at}/white", "", "", "", "", "share 0.25"],
+        ["seq2seq", "random weights", "", "9", "", "42", ""],
+        ["swap_tokenizer", f"{at}/first", "", "", "", "", "method focus"],
+        ["average", f"{at}/white", "", "", "", "", "share 0.25"],
         ["decoder", f"{at}/damped + decoder of o/other", "", "", "", "42", ""],
     ]
     card = checkpoint_card(damped)
     assert table(card) == table(model_card(run, None))[:3] and str(tmp_path) not in card
     data = ModelCard(card).data.to_dict()
-    assert data["stage"] == "interpolate" and data["language"] == ["eng", "fra"] and "base_model" not in data
+    assert data["stage"] == "average" and data["language"] == ["eng", "fra"] and "base_model" not in data
 
 
 def test_base_model_is_the_nearest_one_on_the_hub():
@@ -90,7 +90,7 @@ def test_base_model_is_the_nearest_one_on_the_hub():
         "parents": {"source": {"name": "org/llama", "fingerprint": "commit:abc"}},
         "from": None,
     }
-    run = {"stage": "seq2seq", "values": {"output_dir": "o/1", "static_embeddings": "o/start"}, "from": llama}
+    run = {"stage": "seq2seq", "values": {"output_dir": "o/1", "model_name_or_path": "o/start"}, "from": llama}
     card = ModelCard(model_card(run, None))
     assert card.data.base_model == "org/llama"
     assert table(card.text)[0] == ["llama", "org/llama", "", "", "", "", "pooling cls"]

@@ -20,7 +20,6 @@ from hf_echo.cards.model_card import model_card
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference import load_translator
 from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.stages.operations.drop_layers import drop_layers_checkpoint
 from hf_echo.utils.hub import split_revision
 
 from .conftest import LANGUAGES
@@ -179,8 +178,6 @@ steps = {
     "release": {"model": v2, "dtype": "bf16"},
     "prune": {"model": v1, "shape": {"num_hidden_layers": 2}, "decoder": "drop"},
     "swap_tokenizer": {"model": v1, "tokenizer": v2},
-    "drop_layers": {"model": v2},
-    "export_static": {"model": str(out / "drop_layers")},
 }
 found = {}
 for name, fields in steps.items():
@@ -228,8 +225,6 @@ def test_operations_read_versions(hub, folders, tmp_path):
     release_checkpoint(v2, want / "release", dtype="bf16")
     direct.prune_checkpoint(v1, want / "prune", shape={"num_hidden_layers": 2}, decoder="drop")
     direct.swap_checkpoint(v1, v2, want / "swap_tokenizer")
-    drop_layers_checkpoint(v2, want / "drop_layers")
-    direct.export_static(want / "drop_layers", want / "export_static")
     for place in sorted(want.iterdir()):
         assert_same(tmp_path / place.name, place)
         assert done[place.name][0] is True
@@ -245,19 +240,16 @@ def test_commands_read_versions(hub, folders, tmp_path):
     hub(
         "-c",
         COMMANDS,
-        f"convert interpolate {name} {tmp_path}/interpolate --share 0.25",
         f"prune {name} {tmp_path}/prune --shape num_hidden_layers=1 --decoder drop",
         f"release {name} {tmp_path}/release --license cc0-1.0",
     )
-    direct.interpolate_checkpoint(folders[1], want / "interpolate", 0.25)
     direct.prune_checkpoint(folders[1], want / "prune", shape={"num_hidden_layers": 1}, decoder="drop")
     release_checkpoint(folders[1], want / "release")
     for place in sorted(want.iterdir()):
         assert_same(tmp_path / place.name, place)
     assert "license: cc0-1.0" in (tmp_path / "release" / "README.md").read_text()
-    for stage in ("interpolate", "prune"):
-        card = ModelCard.load(tmp_path / stage / "README.md")
-        assert (card.data.stage, card.data.base_model) == (stage, REPO) and f"| {stage} | {name} |" in card.text
+    card = ModelCard.load(tmp_path / "prune" / "README.md")
+    assert (card.data.stage, card.data.base_model) == ("prune", REPO) and f"| prune | {name} |" in card.text
 
 
 OFFLINE = """

@@ -108,8 +108,6 @@ def recipe(place):
         where = dict(output_dir=str(place / name), cache_dir=str(place / "cache"))
         path = place / f"{name}.yaml"
         values = {"stage": stage} | data | where | SMALL | values
-        if stage == "static":
-            values = {k: v for k, v in values.items() if k not in ("max_tokens", "max_length")}
         path.write_text(yaml.safe_dump(values))
         return path
 

@@ -5,21 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_echo.stages import StaticConfig, StaticTrainer
 
-
-@pytest.fixture
-def static_trainer(toy_data, toy_tokenizer, tmp_path):
-    def make(groups):
-        args = StaticConfig(str(tmp_path), rows=64, dim=8, max_steps=1, use_cpu=True, report_to="none")
-        return StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer, groups=groups)
-
-    return make
-
-
-@pytest.mark.parametrize("stage", ["static", "contrastive", "hard_negatives", "decoder"])
-def test_batches_of_neighbours(make_trainer, static_trainer, toy_data, stage):
-    make = static_trainer if stage == "static" else lambda g: make_trainer(stage, extra={"groups": g})
+@pytest.mark.parametrize("stage", ["contrastive", "hard_negatives", "decoder"])
+def test_batches_of_neighbours(make_trainer, toy_data, stage):
     groups = np.random.default_rng(0).permutation(np.repeat(np.arange(len(toy_data) // 16), 16))
     assert len(groups) == len(toy_data)
 
@@ -29,9 +17,13 @@ def test_batches_of_neighbours(make_trainer, static_trainer, toy_data, stage):
         return sum((groups[batch][1:] == groups[batch][:-1]).sum() for batch in map(np.array, batches))
 
     # A group's rows differ in length, so that a bucket holds a part of it; at random one in 28 has its like beside it.
-    assert neighbours(make(groups)) > 0.6 * len(groups) > 5 * neighbours(make(None))
+    assert (
+        neighbours(make_trainer(stage, extra={"groups": groups}))
+        > 0.6 * len(groups)
+        > 5 * neighbours(make_trainer(stage))
+    )
 
 
-def test_groups_of_other_data(static_trainer, toy_data):
+def test_groups_of_other_data(make_trainer, toy_data):
     with pytest.raises(ValueError, match=f"groups has 3 values for {len(toy_data)} rows"):
-        static_trainer([1, 2, 3]).get_train_dataloader()
+        make_trainer("contrastive", extra={"groups": [1, 2, 3]}).get_train_dataloader()

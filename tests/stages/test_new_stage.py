@@ -86,16 +86,3 @@ def test_it_trains_resumes_and_reloads(recipe, tmp_path, train_stopped):
 def test_its_fields_are_checked_as_others_are(recipe):
     with pytest.raises(ValueError, match="unknown field 'strenght'; did you mean 'strength'"):
         train_recipe(recipe, {"strenght": 1.0})
-
-
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ("stage: lexical", "stage 'lexical' is now called 'static'"),
-        ("stage: static\nbag: x", "field 'bag' is now called 'static_embeddings'"),
-    ],
-)
-def test_names_of_earlier_versions_say_the_new_one(tmp_path, old, new):
-    (tmp_path / "old.yaml").write_text(old)
-    with pytest.raises(ValueError, match=new):
-        train_recipe(tmp_path / "old.yaml")

@@ -11,14 +11,10 @@ from hf_echo.inference import translate
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.modeling.generation_echo import check_prompt, check_target_lang, greedy_decode
 from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
-from hf_echo.stages import start_from_static, static_encoder
-from hf_echo.stages.static_embeddings import StaticEmbeddings
-from hf_echo.vocabulary.order import used_first
 
 pytestmark = pytest.mark.trains
 
 SMALL = {"vocab_size": 320}
-STATIC = dict(hidden_size=16, embedding_size=16, head_dim=8, pooling="mean", final_norm=False, num_key_value_heads=2)
 
 
 @pytest.mark.parametrize(
@@ -58,42 +54,13 @@ def test_other_stages_are_left_alone(make_trainer):
     assert make_trainer("decoder").data_collator.decoder_vocab_size is None
 
 
-@pytest.fixture
-def static(toy_tokenizer):
-    torch.manual_seed(4)
-    return static_encoder(StaticEmbeddings(len(toy_tokenizer), 16), toy_tokenizer)
-
-
-def test_start_from_static(static, toy, toy_tokenizer):
-    model = start_from_static(toy.make_model(toy_tokenizer, decoder=SMALL, **STATIC), static)
-    words, vectors = model.decoder.model.embed_tokens.weight, static.embed_tokens.weight
-    assert words.shape == (320, 16) and F.cosine_similarity(words, vectors[:320]).min() > 1 - 1e-5
-    assert torch.equal(model.encoder.embed_tokens.weight, vectors)
-
-
-def test_start_from_whitened_static(static, toy, toy_tokenizer):
-    """The decoder finds the same words as without whitening: the embedding is turned back first."""
-    torch.manual_seed(5)
-    matrix, start = torch.randn(16, 16) + 2 * torch.eye(16), torch.full((3, 1), toy_tokenizer.bos_token_id)
-    means = torch.randn(3, 16) * 0.3
-
-    def logits(embedding):
-        model = start_from_static(toy.make_model(toy_tokenizer, decoder=SMALL, **STATIC), static).eval()
-        with torch.no_grad():
-            return model.decoder(decoder_input_ids=start, sentence_embedding=embedding).logits
-
-    want = logits(means)
-    static.projection.weight.data.copy_(matrix)
-    torch.testing.assert_close(logits(means @ matrix.T), want, rtol=1e-3, atol=1e-4)
-
-
 # Languages that it cannot name
 
 
 @pytest.fixture(scope="module")
 def english_only(toy, toy_tokenizer):
-    tokenizer, used = used_first(toy_tokenizer, ["one"], "eng_Latn")  # the prompts, and hardly a word
-    return toy.make_model(tokenizer, decoder={"vocab_size": used}).eval(), tokenizer, used
+    used = max(toy_tokenizer.decoder_prompt_ids("eng_Latn")) + 1
+    return toy.make_model(toy_tokenizer, decoder={"vocab_size": used}).eval(), toy_tokenizer, used
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,6 @@ from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech_rows import new_config
 
 RUNS = (
-    "static",
-    "static_teacher",
-    "static_hard",
     "seq2seq",
     "contrastive",
     "guided",
@@ -67,22 +64,10 @@ def build(run: str, toy, world: int, output_dir, **changes):
         return build_speech(world, options)
     if run.startswith("spectrum"):
         return build_spectrum(run, toy, tokenizer, world, options)
-    stage = {"guided": "contrastive", "static_teacher": "static", "static_hard": "static"}.get(run, run)
+    stage = {"guided": "contrastive"}.get(run, run)
     name = {"seq2seq": "Seq2Seq"}.get(stage) or stage.title().replace("_", "")
     config, trainer = getattr(stages, f"{name}Config"), getattr(stages, f"{name}Trainer")
     dev_sets = {"toy": stages.DevSet(toy.nway_rows())}
-    if stage == "static":
-        torch.manual_seed(5)
-        data = data.select(np.arange(40))  # batches of 14, 13 and 13 rows, so the processes hold unequal numbers
-        extra = {}
-        if run == "static_hard":  # all hard negatives: which ones are drawn depends on the rows of a process
-            options |= {"gamma": 0.4, "max_negatives": 9, "equal_groups": True, "token_weights": False}
-            extra["groups"] = np.arange(len(data)) % 2
-        args = config(rows=GLOBAL_ROWS // world, dim=16, language_drop=0.0, **options)
-        if run == "static_teacher":
-            extra["teacher"] = [np.random.default_rng(0).normal(size=(len(data), 16)).astype(np.float32)]
-            args.learning_rate = 0.05
-        return trainer(args, train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets, **extra)
     if run == "extension":
         options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.0}
     if run in (

@@ -6,7 +6,6 @@ import json
 import logging
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,19 +18,14 @@ from transformers import GenerationConfig
 import hf_echo.checkpoints.rewrite as rewrite
 from hf_echo import checkpoints as direct
 from hf_echo.cards.model_card import checkpoint_card
-from hf_echo.checkpoints.interpolate import interpolate_layers
 from hf_echo.hub.release import release_checkpoint
-from hf_echo.inference import encode
-from hf_echo.modeling import EchoEncoder, EchoForTranslation
+from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.stages.modular.add_language import LanguageTraining
-from hf_echo.stages.operations.drop_layers import drop_layers_checkpoint
-from hf_echo.stages.operations.ridge_refit import ridge_refit_on_pairs
 from hf_echo.steps.journey import describe_journey, run_journey
 from hf_echo.steps.operation import describe_operation, read_operation, run_operation
 from hf_echo.steps.operations import OPERATIONS
 from hf_echo.utils.lineage import read_lineage
-from hf_echo.vocabulary import load_tokenizer
 
 pytestmark = pytest.mark.trains
 
@@ -41,12 +35,10 @@ FLAT = {"pooling": "mean", "final_norm": False}
 
 @pytest.fixture
 def world(place, toy, toy_tokenizer, tiny_bert):  # noqa: F811
-    """Two training checkpoints, static embeddings, another tokenizer, n-way text and texts, in one folder."""
+    """Two training checkpoints, another tokenizer, n-way text and texts, in one folder."""
     for seed, name in enumerate(("model", "other")):
         toy.make_model(toy_tokenizer, seed=seed, **FLAT).save_pretrained(place / name)
         toy_tokenizer.save_pretrained(place / name)
-    direct_static = drop_layers_checkpoint(place / "model", place / "static")
-    assert direct_static == place / "static"
     make_other_tokenizer(toy).save_pretrained(place / "tokenizer")
     rows = [row | {"id": str(row["id"])} for row in toy.nway_rows("train")]
     pq.write_table(pa.Table.from_pylist(rows), place / "nway.parquet")
@@ -86,22 +78,10 @@ def same(one: Path, other: Path) -> bool:
 # name: (fields of the recipe; "@x" is a file or folder of `world`, the call that must give the same weights)
 CASES = {
     "swap_tokenizer": (
-        dict(model="@model", tokenizer="@tokenizer", method="sum"),
-        lambda w, out: direct.swap_checkpoint(w / "model", w / "tokenizer", out, method="sum"),
-    ),
-    "whiten": (
-        dict(model="@model", nway="@nway.parquet", shrinkage=2.0),
-        lambda w, out: direct.whiten_checkpoint(w / "model", str(w / "nway.parquet"), out, shrinkage=2.0),
-    ),
-    "ridge_refit": (
-        dict(model="@static", data="@train.tsv", ridge=2.0, step=0.7, softmax_weight=6.0, cache_dir="@cache"),
-        lambda w, out: ridge_refit_on_pairs(
-            w / "static", str(w / "train.tsv"), out, ridge=2.0, step=0.7, softmax_weight=6.0
+        dict(model="@model", tokenizer="@tokenizer", method="focus", auxiliary="@texts.txt"),
+        lambda w, out: direct.swap_checkpoint(
+            w / "model", w / "tokenizer", out, method="focus", auxiliary=w / "texts.txt"
         ),
-    ),
-    "interpolate": (
-        dict(model="@model", share=0.2),
-        lambda w, out: direct.interpolate_checkpoint(w / "model", out, 0.2),
     ),
     "average": (
         dict(model="@model", other="@other", share=0.3, part="decoder"),
@@ -117,8 +97,6 @@ CASES = {
             texts=(w / "texts.txt").read_text().splitlines(),
         ),
     ),
-    "drop_layers": (dict(model="@model"), lambda w, out: drop_layers_checkpoint(w / "model", out)),
-    "export_static": (dict(model="@static"), lambda w, out: direct.export_static(w / "static", out)),
     "modular_backbone": (
         dict(model="@bert", max_seq_length=32),
         lambda w, out: modular_backbone(w / "bert", out, max_seq_length=32),
@@ -175,17 +153,17 @@ def test_a_step_is_the_direct_call(world, name, caplog):
 
 
 def test_a_changed_setting_is_refused_and_fresh_replaces(world):
-    run_operation(case(world, "interpolate"))
-    path = case(world, "interpolate", share=0.5)
-    message = "was made in another way: share was 0.2, now 0.5; --fresh replaces it, or give another output_dir"
+    run_operation(case(world, "average"))
+    path = case(world, "average", share=0.5)
+    message = "was made in another way: share was 0.3, now 0.5; --fresh replaces it, or give another output_dir"
     with pytest.raises(ValueError, match=message):
         run_operation(path)
     assert any(message in problem for problem in describe_operation(path)["problems"])
     run_operation(path, fresh=True)
-    direct.interpolate_checkpoint(world / "model", world / "direct", 0.5)
-    assert same(world / "1_interpolate", world / "direct")
-    with pytest.raises(ValueError, match="by interpolate, not whiten"):
-        run_operation(case(world, "whiten", output_dir=str(world / "1_interpolate")))
+    direct.average_checkpoints(world / "model", world / "other", world / "direct", 0.5, part="decoder")
+    assert same(world / "1_average", world / "direct")
+    with pytest.raises(ValueError, match="by average, not prune"):
+        run_operation(case(world, "prune", output_dir=str(world / "1_average")))
 
 
 @pytest.mark.parametrize("role", ["model", "other"])
@@ -198,11 +176,11 @@ def test_a_changed_parent_is_noticed(world, toy, toy_tokenizer, role):
 
 
 def test_changed_data_are_noticed(world):
-    path = case(world, "ridge_refit")
+    path = case(world, "swap_tokenizer")
     run_operation(path)
-    lines = (world / "train.tsv").read_text().splitlines(keepends=True)
-    (world / "train.tsv").write_text("".join(lines[:-1]))
-    with pytest.raises(ValueError, match=r"data \(.*train.tsv\) has changed since"):
+    lines = (world / "texts.txt").read_text().splitlines(keepends=True)
+    (world / "texts.txt").write_text("".join(lines[:-1]))
+    with pytest.raises(ValueError, match=r"auxiliary \(.*texts.txt\) has changed since"):
         run_operation(path)
 
 
@@ -212,46 +190,43 @@ def test_a_failure_leaves_nothing(world, monkeypatch):
 
     before = sorted(file.name for file in world.iterdir())
     monkeypatch.setattr(rewrite, "write_lineage", fails)
-    path = case(world, "interpolate")
+    path = case(world, "average")
     with pytest.raises(OSError, match="disk full"):
         run_operation(path)
     assert sorted(file.name for file in world.iterdir()) == sorted([*before, path.name])
     monkeypatch.undo()
     run_operation(path)  # an earlier result stays where a later one fails
-    made = tensors(world / "1_interpolate")
+    made = tensors(world / "1_average")
     monkeypatch.setattr(rewrite, "write_lineage", fails)
     with pytest.raises(OSError, match="disk full"):
-        run_operation(case(world, "interpolate", share=0.9), fresh=True)
-    assert all(torch.equal(made[name], t) for name, t in tensors(world / "1_interpolate").items())
+        run_operation(case(world, "average", share=0.9), fresh=True)
+    assert all(torch.equal(made[name], t) for name, t in tensors(world / "1_average").items())
 
 
 def test_cut_off_weights_are_made_again(world):
-    path = case(world, "interpolate")
+    path = case(world, "average")
     run_operation(path)
-    whole = tensors(world / "1_interpolate")
-    file = world / "1_interpolate" / "model.safetensors"
+    whole = tensors(world / "1_average")
+    file = world / "1_average" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
     run_operation(path)
-    assert all(torch.equal(whole[name], t) for name, t in tensors(world / "1_interpolate").items())
+    assert all(torch.equal(whole[name], t) for name, t in tensors(world / "1_average").items())
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (dict(operation="whitten"), "operation is 'whitten'; did you mean 'whiten'?"),
-        (dict(operation="xyz"), "operation is 'xyz'; it must be one of swap_tokenizer, whiten"),
-        (dict(operation="interpolate", model="m", shares=0.2), "unknown field 'shares'; did you mean 'share'?"),
-        (dict(operation="interpolate", model="m", share="a"), "share is 'a'; it must be float"),
-        (dict(operation="interpolate", model="m", share=2), "share must be between 0 and 1, not 2"),
-        (dict(operation="interpolate"), "model is missing: checkpoint to start from"),
-        (dict(operation="whiten", model="m", nway="n", shrinkage=0), "shrinkage must be above 0"),
-        (dict(operation="ridge_refit", model="m", data="d", step=3), "step is between 0"),
+        (dict(operation="prunne"), "operation is 'prunne'; did you mean 'prune'?"),
+        (dict(operation="xyz"), "operation is 'xyz'; it must be one of swap_tokenizer, average"),
+        (dict(operation="average", model="m", other="n", shares=0.2), "unknown field 'shares'; did you mean 'share'?"),
+        (dict(operation="average", model="m", other="n", share="a"), "share is 'a'; it must be float"),
+        (dict(operation="average", model="m", other="n", share=2), "share must be between 0 and 1, not 2"),
+        (dict(operation="average"), "model is missing: checkpoint to start from"),
         (dict(operation="release", model="m", dtype="fp12"), "dtype is 'fp12'"),
         (dict(operation="add_language", model="m"), "language is missing: code of the new language"),
         (dict(operation="add_language", model="m", language="x", mlm_steps=0), "mlm_steps must be above 0, got 0"),
         (dict(operation="release", model="m", code="none"), "code must be one of carried, installed"),
         (dict(operation="release", model="m", card="a.j2"), "card is 'a.j2'; it must be one of .*model.md.j2"),
-        (dict(operation="whiten", model="m"), "nway is missing: sentences in all languages"),
     ],
 )
 def test_wrong_recipes_are_one_line(tmp_path, values, message):
@@ -273,16 +248,37 @@ def test_missing_inputs_and_wrong_outputs(world):
         run_operation(path)
     assert describe_operation(path)["problems"] == [f"other: no folder {world / 'none'}"]
     assert "problems" not in describe_operation(path, made=[str(world / "none")])
-    path = step(world, "1_b", operation="drop_layers", model=str(world / "model"), output_dir=str(world / "model"))
+    path = step(
+        world,
+        "1_b",
+        operation="prune",
+        shape={"intermediate_size": 32},
+        model=str(world / "model"),
+        output_dir=str(world / "model"),
+    )
     with pytest.raises(ValueError, match="which is the model too; give another folder"):
         run_operation(path)
     (world / "notes").mkdir()
     (world / "notes" / "a.txt").write_text("mine")
-    path = step(world, "1_c", operation="drop_layers", model=str(world / "model"), output_dir=str(world / "notes"))
+    path = step(
+        world,
+        "1_c",
+        operation="prune",
+        shape={"intermediate_size": 32},
+        model=str(world / "model"),
+        output_dir=str(world / "notes"),
+    )
     with pytest.raises(ValueError, match="is not empty and holds no checkpoint"):
         run_operation(path)
     assert (world / "notes" / "a.txt").read_text() == "mine"
-    path = step(world, "1_d", operation="drop_layers", model=str(world / "model"), output_dir=str(world / "made"))
+    path = step(
+        world,
+        "1_d",
+        operation="prune",
+        shape={"intermediate_size": 32},
+        model=str(world / "model"),
+        output_dir=str(world / "made"),
+    )
     run_operation(path)
     (world / "made" / "decoder" / "notes.txt").parent.mkdir(exist_ok=True)
     (world / "made" / "decoder" / "notes.txt").write_text("mine")
@@ -294,7 +290,7 @@ def test_missing_inputs_and_wrong_outputs(world):
 def test_one_process(world, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="an operation runs in one process"):
-        run_operation(case(world, "interpolate"))
+        run_operation(case(world, "average"))
 
 
 def test_a_release_generates_as_its_recipe_says(world):
@@ -321,22 +317,11 @@ def test_a_release_has_the_license_of_its_recipe_and_the_figures_of_its_parent(w
     assert ModelCard.load(world / "1_release" / "README.md").data.license == "cc0-1.0"
     assert (world / "1_release" / "model.safetensors").stat().st_mtime_ns == weights
     # Other weights do not have these figures.
-    run_operation(case(world, "interpolate"))
-    card = ModelCard.load(world / "1_interpolate" / "README.md")
-    assert card.data.stage == "interpolate" and "model-index" not in card.data.to_dict()
+    run_operation(case(world, "average"))
+    card = ModelCard.load(world / "1_average" / "README.md")
+    assert card.data.stage == "average" and "model-index" not in card.data.to_dict()
     # A parent that has changed since has other figures.
     file = world / "model" / "model.safetensors"
     save_file({name: weight + 1 for name, weight in load_file(file).items()}, file, {"format": "pt"})
     assert "eval_results" not in ModelCard(checkpoint_card(world / "1_release")).data.to_dict()
     assert "1.25" not in checkpoint_card(world / "1_release")
-
-
-def test_dropped_layers_are_layers_that_add_nothing(world, toy):
-    """Against interpolate_layers: the token vectors of an encoder give what its layers scaled by 0 give."""
-    model = EchoForTranslation.from_pretrained(world / "model").eval()
-    texts = [toy.say(m, "eng_Latn") for m in toy.split("dev")[:5]]
-    tokenizer = load_tokenizer(world / "model")
-    static = EchoEncoder.from_pretrained(world / "static").eval()
-    assert not len(static.layers)
-    want = encode(interpolate_layers(model.encoder, 0.0), tokenizer, texts, "eng_Latn")
-    np.testing.assert_allclose(encode(static, tokenizer, texts, "eng_Latn"), want, atol=1e-5)

@@ -27,14 +27,11 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.parametrize(
-    ("stage", "afterwards"),
-    [pytest.param("seq2seq", False, marks=pytest.mark.slow), ("static", False), ("static", True)],
-)
-def test_a_finished_run_is_pushed(recipe, place, hub_environment, stage, afterwards):
+@pytest.mark.parametrize("afterwards", [False, True])
+def test_a_finished_run_is_pushed(recipe, place, hub_environment, afterwards):
     """The repository holds the folder of the run: weights as they are saved, figures, card and record."""
-    path = recipe("a", stage, use_cpu=True)
-    words = [str(path), str(place / "pulled"), str(int(not afterwards)), f"tester/{stage}-{int(afterwards)}"]
+    path = recipe("a", use_cpu=True)
+    words = [str(path), str(place / "pulled"), str(int(not afterwards)), f"tester/seq2seq-{int(afterwards)}"]
     command = [sys.executable, "-c", TRAIN, *words]
     done = subprocess.run(command, env=hub_environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -99,8 +99,6 @@ from ..toy import SHAPE
         ),
         ({"stage": "hard_negatives", "max_negatives": 0}, "max_negatives must be at least 1, not 0"),
         ({"stage": "hard_negatives", "gamma": 1.5}, "gamma must be from 0 to 1, not 1.5"),
-        ({"stage": "static", "gamma": -0.5}, "gamma must be from 0 to 1, not -0.5"),
-        ({"stage": "static", "gamma": 0.5, "max_negatives": 0}, "max_negatives must be at least 1, not 0"),
     ],
 )
 def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values, message):  # noqa: F811
@@ -215,23 +213,20 @@ def test_recipes_of_the_package_say_when_they_evaluate():
 
 def test_a_folder_is_planned_from_its_recipes(recipe, place):  # noqa: F811
     """Each stage starts from what the one before would save; sizes as in the models that are then trained."""
-    static = {"pooling": "mean", "final_norm": False}
     paths = [
-        recipe("0_static", "static", rows=16, dim=32, max_steps=1),
-        recipe("1_a", static_embeddings=str(place / "0_static"), shape=SHAPE | static, max_steps=1, vocab_size=7777),
+        recipe("1_a", shape=SHAPE, max_steps=1, vocab_size=380),
         recipe("2_b", "contrastive", model_name_or_path=str(place / "1_a"), shape={}, max_steps=1),
         recipe("3_c", "decoder", model_name_or_path=str(place / "2_b"), shape={}, max_steps=1),
     ]
     planned = [dry_run(path, journey=paths) for path in paths]
     assert planned == [dry_run(path) for path in paths]  # a recipe alone: those beside it are looked at
     assert not any("problems" in report for report in planned)
-    alone = dry_run(paths[2], journey=paths[2:])
+    alone = dry_run(paths[1], journey=paths[1:])
     assert "parameters" not in alone and any("1_a" in problem for problem in alone["problems"])
     for path, report in zip(paths, planned, strict=True):
         train_recipe(path)
-        if report["stage"] != "static":
-            model = EchoForTranslation.from_pretrained(place / path.stem)
-            assert report["parameters"]["total"] == sum(p.numel() for p in model.parameters())
+        model = EchoForTranslation.from_pretrained(place / path.stem)
+        assert report["parameters"]["total"] == sum(p.numel() for p in model.parameters())
 
 
 def test_overrides_of_a_folder_reach_the_stages_before(recipe, place):  # noqa: F811
@@ -262,7 +257,6 @@ def test_folders_of_the_package_can_be_described(name, tmp_path, monkeypatch):
         ({"dev_data": {"toy": "no/dev.parquet"}}, "dev_data.toy: .*no/dev.parquet"),
         ({"dev_data": {"toy": {"file": "x"}}}, "dev_data.toy is .*: give a path, or a mapping with path and split"),
         ({"model_name_or_path": "no/base/here"}, "model_name_or_path: no folder no/base/here"),
-        ({"static_embeddings": "no/static/here"}, "static_embeddings: no folder no/static/here"),
         ({"stage": "distillation", "teacher": "no/teacher/here"}, "teacher: no folder"),
         ({"output_dir": "FILE"}, "output_dir: .*is a file"),
     ],
@@ -286,7 +280,6 @@ FIELDS = [
     "model_name_or_path",
     "tokenizer_name_or_path",
     "vocab_size",
-    "static_embeddings",
     "decoder",
     "train_data",
     "data_options",

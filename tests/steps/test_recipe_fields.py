@@ -17,9 +17,8 @@ import hf_echo.steps.training as training
 from hf_echo.data.batch_groups import neighbour_groups
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
-from hf_echo.stages import StaticConfig, static_encoder
+from hf_echo.stages import ContrastiveConfig
 from hf_echo.stages.core.model_shape import new_config
-from hf_echo.stages.static_embeddings import StaticEmbeddings
 from hf_echo.steps.data import groups_of
 from hf_echo.steps.model import load_model
 from hf_echo.steps.recipe import DataArguments, ModelArguments, read_recipe
@@ -31,22 +30,24 @@ SHAPE = toy.SHAPE | {"num_hidden_layers": 2}
 
 
 @pytest.fixture
-def static(toy_tokenizer, tmp_path):
-    torch.manual_seed(0)
-    static_encoder(StaticEmbeddings(len(toy_tokenizer), 32), toy_tokenizer).save_pretrained(tmp_path / "static")
-    toy_tokenizer.save_pretrained(tmp_path / "static")
-    return str(tmp_path / "static")
+def start(toy, toy_tokenizer, tmp_path):
+    """Folder of a model whose sentence embeddings are means of token vectors."""
+    model = toy.make_model(toy_tokenizer, pooling="mean", final_norm=False, num_hidden_layers=0)
+    model.save_pretrained(tmp_path / "start")
+    toy_tokenizer.save_pretrained(tmp_path / "start")
+    return str(tmp_path / "start")
+
+
+def settings(folder, **values) -> ContrastiveConfig:
+    return ContrastiveConfig(str(folder), use_cpu=True, **values)
 
 
 # Neighbours
 
 
-@pytest.mark.parametrize("field", ["neighbours_by", "static_embeddings"])
-def test_groups_are_those_of_the_encoder(toy, toy_tokenizer, static, tmp_path, field):
-    by = static if field == "neighbours_by" else None
-    data = DataArguments(neighbour_groups=12, cache_dir=str(tmp_path), neighbours_by=by)
-    model = ModelArguments(static_embeddings=static if field == "static_embeddings" else None)
-    (groups,) = groups_of(model, data, StaticConfig(str(tmp_path), use_cpu=True, seed=5), toy.dataset()).T
+def test_groups_are_those_of_the_encoder(toy, toy_tokenizer, start, tmp_path):
+    data = DataArguments(neighbour_groups=12, cache_dir=str(tmp_path), neighbours_by=start)
+    (groups,) = groups_of(data, settings(tmp_path, seed=5), toy.dataset()).T
     targets = toy.dataset()["target"]
     keys, index = np.unique(targets, return_inverse=True)
     for text in set(targets):
@@ -67,21 +68,21 @@ def test_groups_need_an_encoder(tmp_path):
     with pytest.raises(ValueError, match=r"a\.yaml: neighbour_groups needs neighbours_by: the encoder") as error:
         read_recipe(tmp_path / "a.yaml")
     assert "\n" not in str(error.value)
-    assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/static"})[2].neighbours_by == "outputs/static"
+    assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/a"})[2].neighbours_by == "outputs/a"
 
 
-@pytest.mark.parametrize("stage", ["static", "contrastive"])
-def test_recipe_hands_them_to_the_trainer(toy, static, tmp_path, monkeypatch, stage):
+def test_recipe_hands_them_to_the_trainer(toy, start, tmp_path, monkeypatch):
     rows = [{k: v for k, v in row.items() if k != "hard_negatives"} for row in toy.parallel_rows()[:120]]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    own = {"rows": 16, "dim": 32} if stage == "static" else {"max_length": 32, "max_tokens": 900}
-    if stage == "contrastive":
-        own["shape"] = SHAPE | {"pooling": "mean", "final_norm": False, "decoder_vocab_size": 300}
     values = {
-        "stage": stage,
+        "stage": "contrastive",
+        "shape": SHAPE | {"decoder_vocab_size": 300},
+        "tokenizer_name_or_path": start,
+        "max_length": 32,
+        "max_tokens": 900,
         "train_data": str(tmp_path / "train.parquet"),
         "neighbour_groups": 7,
-        "static_embeddings": static,
+        "neighbours_by": start,
         "output_dir": str(tmp_path / "out"),
         "cache_dir": str(tmp_path / "cache"),
         "max_steps": 2,
@@ -89,16 +90,15 @@ def test_recipe_hands_them_to_the_trainer(toy, static, tmp_path, monkeypatch, st
         "disable_tqdm": True,
         "load_best_model_at_end": False,
         "eval_strategy": "no",
-    } | own
+    }
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(values))
     trainers, build = [], training.build_trainer
     monkeypatch.setattr(training, "build_trainer", lambda *a, **k: trainers.append(build(*a, **k)) or trainers[0])
     train_recipe(tmp_path / "a.yaml")
     (groups,) = trainers[0].get_train_dataloader().batch_sampler.groups
     assert len(groups) == 120 and len(set(groups.tolist())) == 7
-    if stage == "contrastive":
-        model = EchoForTranslation.from_pretrained(tmp_path / "out")
-        assert model.decoder.lm_head.weight.shape == (300, 32) and model.config.vocab_size == 400
+    model = EchoForTranslation.from_pretrained(tmp_path / "out")
+    assert model.decoder.lm_head.weight.shape == (300, 32) and model.config.vocab_size == 400
 
 
 # The decoder
@@ -161,24 +161,24 @@ def test_a_decoder_of_another_space(toy, folders, toy_tokenizer):
         load_model(arguments, toy_tokenizer, ["fra_Latn"])
 
 
-def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, static, tmp_path):
+def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, start, tmp_path):
     """The count and the seed of the recipe arrive."""
     asked = []
     monkeypatch.setattr(run_data, "neighbour_groups", lambda *a: asked.append(a[1:]) or neighbour_groups(*a))
-    data = DataArguments(neighbour_groups=3, cache_dir=str(tmp_path), neighbours_by=static)
-    groups_of(ModelArguments(), data, StaticConfig(str(tmp_path), use_cpu=True, seed=11), toy.dataset())
+    data = DataArguments(neighbour_groups=3, cache_dir=str(tmp_path), neighbours_by=start)
+    groups_of(data, settings(tmp_path, seed=11), toy.dataset())
     assert asked == [(3, 11)]
 
 
-def test_language_batches_hold_one_pair_of_languages(toy, static, tmp_path):
+def test_language_batches_hold_one_pair_of_languages(toy, start, tmp_path):
     """Alone, and with clusters inside."""
-    data, args = toy.dataset(), StaticConfig(str(tmp_path), use_cpu=True, rows=8)
-    (groups,) = groups_of(ModelArguments(), DataArguments(language_batches=True), args, data).T
+    data, args = toy.dataset(), settings(tmp_path)
+    (groups,) = groups_of(DataArguments(language_batches=True), args, data).T
     languages = np.array(data["source_lang"])
     assert {tuple(set(languages[groups == g])) for g in set(groups)} == {(lang,) for lang in set(languages)}
 
-    both = DataArguments(language_batches=True, neighbour_groups=3, neighbours_by=static, cache_dir=str(tmp_path))
-    coarse, fine = groups_of(ModelArguments(), both, args, data).T
+    both = DataArguments(language_batches=True, neighbour_groups=3, neighbours_by=start, cache_dir=str(tmp_path))
+    coarse, fine = groups_of(both, args, data).T
     np.testing.assert_array_equal(coarse, groups)
-    (clusters,) = groups_of(ModelArguments(), replace(both, language_batches=False), args, data).T
+    (clusters,) = groups_of(replace(both, language_batches=False), args, data).T
     np.testing.assert_array_equal(fine, clusters)

@@ -218,9 +218,7 @@ def main() -> None:
     decoder_table(written).to_parquet(args.out / "train_written.parquet")
     base.nway_table(args.corpora, dev).to_parquet(args.out / "nway.parquet")
     english = train[train.target_lang == ENG]
-    base.write_tokenizer(english, args.out / "tokenizer_latin", PARTS["vocabulary"]["latin"], english_times=2)
-    times = base.weights_of_rows(english, args.corpora, PARTS["mix"]["weights"])
-    base.write_whole_tokenizer(english, times, args.out / "tokenizer_latin", args.out / "tokenizer")
+    base.write_tokenizer(english, args.out / "tokenizer", PARTS["vocabulary"]["latin"], english_times=2)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,9 +19,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from hf_echo.vocabulary import load_tokenizer, split_words, train_tokenizer
-from hf_echo.vocabulary.characters import whole_characters
-from hf_echo.vocabulary.order import used_first
+from hf_echo.vocabulary import train_tokenizer
 
 ENG = "eng_Latn"
 PARTS: dict = {}
@@ -159,54 +156,12 @@ def short_pairs(train: Path, languages: Sequence[str], longest: int) -> pd.DataF
 
 
 def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000, english_times: int = 0) -> None:
-    """At most 60,000 sentences a language and 150,000 English ones; or all English ones `english_times`, and the tokens
-    that English uses first, so that an English decoder needs only the beginning of the vocabulary."""
+    """At most 60,000 sentences a language and 150,000 English ones; or all English ones `english_times`."""
     parts = [g.source.sample(min(len(g), 60_000), random_state=0) for _, g in train.groupby("source_lang")]
     english = train.target.drop_duplicates()
     sample = english.sample(min(len(english), 150_000), random_state=0)
     parts += [english] * english_times or [sample]
-    tokenizer = train_tokenizer((text for part in parts for text in part), vocab_size, max_length=256)
-    if english_times:
-        tokenizer, used = used_first(tokenizer, english, ENG)
-        print(f"{out.name}: English and its prompts use the first {used} tokens")
-    tokenizer.save_pretrained(out)
-
-
-def write_whole_tokenizer(train: pd.DataFrame, times: pd.Series, source: Path, out: Path) -> None:
-    """`source` with whole characters, all scripts but Latin, Greek and Cyrillic learnt again from at most 60,000 rows a
-    language, weighed as for the closed form. A language gets room by its text to the power 0.4, times its `room`."""
-    wanted, total = PARTS["whole"], Counter()
-    for lang, rows in train.groupby("source_lang"):
-        if lang.endswith(("_Latn", "_Grek", "_Cyrl")):
-            continue
-        words: Counter[str] = Counter()
-        rows = rows.sample(min(len(rows), 60_000), random_state=0)
-        for text, weight in zip(rows.source, times[rows.index]):
-            for word in split_words(text):
-                words[word] += weight
-        letters = sum(n * len(word) for word, n in words.items())
-        scale = wanted["room"].get(lang, 1.0) * letters**-0.6
-        total.update({word: n * scale for word, n in words.items()})
-    unit = wanted["letters"] / sum(n * len(word) for word, n in total.items())
-    counts = {word: round(n * unit) for word, n in total.items() if round(n * unit)}
-    tokenizer = whole_characters(
-        load_tokenizer(source),
-        counts,
-        wanted["vocab_size"],
-        keep=wanted["keep"],
-        min_count=wanted["min_count"],
-    )
-    tokenizer.save_pretrained(out)
-
-
-def nway_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Training sentences that stand in all languages (FLORES/SIB, NTREX), for `hf-echo convert whiten`."""
-    ntrex = read(corpora, "ntrex.parquet")
-    ntrex = ntrex[~ntrex.id.astype(str).isin(set(dev["ntrex"].id))]
-    flores = read(corpora, "flores_sib.parquet", split="train").rename(columns={"index_id": "id"})
-    parts = [t.assign(id=name + t.id.astype(str)) for name, t in (("f", flores), ("n", ntrex))]
-    table = pd.concat(parts)
-    return table[table.lang.isin(LANGUAGES)].drop_duplicates(["id", "lang"])[["id", "lang", "text"]]
+    train_tokenizer((text for part in parts for text in part), vocab_size, max_length=256).save_pretrained(out)
 
 
 def main() -> None:

@@ -9,8 +9,6 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from hf_echo.stages import StaticConfig, StaticTrainer
-
 pytestmark = pytest.mark.trains
 
 STEPS = 11
@@ -91,22 +89,3 @@ def test_with_dropout_and_workers(make_trainer, toy, toy_tokenizer):
         return make_trainer("contrastive", model=toy.make_model(toy_tokenizer, attention_dropout=0.3), **options)
 
     assert_killed_run_is_the_unbroken_one(make, 9)
-
-
-@pytest.mark.parametrize("step", [3, 9])
-def test_static(toy_data, toy_tokenizer, tmp_path, step):
-    def make():
-        args = StaticConfig(
-            output_dir=str(tmp_path / "static"),
-            rows=64,
-            dim=16,
-            logging_steps=1,
-            use_cpu=True,
-            report_to="none",
-            disable_tqdm=True,
-            **COMMON,
-        )
-        torch.manual_seed(0)
-        return StaticTrainer(args, train_dataset=toy_data, tokenizer=toy_tokenizer)
-
-    assert_killed_run_is_the_unbroken_one(make, step)
