@@ -15,7 +15,7 @@ from hf_echo.inference.embedding_store import LiveRows, frozen_embeddings
 from hf_echo.stages import DevSet, evaluate_sets
 
 from ..losses.test_distillation import FIGURES, algorithm_2
-from ..steps.test_resume import COMMON, assert_killed_run_is_the_unbroken_one
+from .test_resume import COMMON, assert_killed_run_is_the_unbroken_one
 
 pytestmark = pytest.mark.trains
 
