@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import sysconfig
 import time
 from pathlib import Path
 
-from hf_echo.corpora.code_segments import CODE_LANGUAGES, SUFFIXES, segment_code
-from hf_echo.corpora.source_files import find_files
+sys.path.insert(0, str(Path(__file__).parents[1] / "train_scripts" / "corpora"))
+
+from run_script import find_files  # noqa: E402
+from source_code import SUFFIXES, segment_code  # noqa: E402
 
 
 def measure(files: list[Path], language: str, max_size: int) -> dict:
@@ -48,7 +51,7 @@ def measure(files: list[Path], language: str, max_size: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(sysconfig.get_path("stdlib")))
-    parser.add_argument("--language", choices=CODE_LANGUAGES, default="python")
+    parser.add_argument("--language", choices=SUFFIXES, default="python")
     parser.add_argument("--files", type=int, help="number of files, taken at equal distances; default: all")
     parser.add_argument("--max-size", type=int, default=100)
     parser.add_argument("--json", type=Path)

@@ -23,8 +23,6 @@ TORCH = os.environ.get("TORCH_INSTALL_ARGS", f"torch=={torch.__version__.split('
 FILES = {
     "in.txt": "Le chat dort.\nBonjour !\n",
     "en.txt": "The cat sleeps.\nHello!\n",
-    "code.py": "def f(x):\n    '''Doc.'''\n    return x\n",
-    "x.usfm": "\\id GEN\n\\c 1\n\\p\n\\v 1 In\n",
     "a.po": 'msgid "a"\nmsgstr "b"\n',
     "speech.tsv": "audio\ttext\tlang\na.wav\thello\teng_Latn\n",
 }
@@ -37,10 +35,7 @@ EXTRAS = {
     "evaluate cost --plot cost.png": "plots",
     "report echo-nano --data in.txt --out report": "plots",
     "space": "space",
-    "data code code.py --language python --out code.jsonl": "code",
     "data segment in.txt --lang fra_Latn --out sentences.txt": "segment",
-    "data bible x.usfm --out bible.jsonl": "bible",
-    "data speech in.txt spoken": "speech",
     "modular start echo-nano modular": "modular",
 }
 

@@ -56,7 +56,7 @@ def rule_segmenter(texts: Sequence[str], lang: str) -> list[list[str]]:
         raise ImportError("sentences by rule need sentencex: pip install 'hf-echo[segment]'") from error
     code = language(lang).code
     if LANGUAGES[code].script is None:
-        raise ValueError(f"{lang} has no sentences; use `hf-echo data code` or `hf-echo data math`")
+        raise ValueError(f"{lang} has no sentences; use source_code.py or latex.py of train_scripts/corpora")
     return [_pieces(text, code, segment) for text in texts]
 
 

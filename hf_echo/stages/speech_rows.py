@@ -141,7 +141,7 @@ def prepare(rows: Dataset, extractor: EchoAudioFeatureExtractor, data_args: Any,
     rate = extractor.sampling_rate
     if config.ctc_weight and config.ctc_labels not in rows.column_names:
         raise ValueError(
-            f"ctc_labels={config.ctc_labels}: the training data have no such column (hf-echo data speech --phonemes)"
+            f"ctc_labels={config.ctc_labels}: the training data have no column of this name (speak.py --phonemes)"
         )
     return SpeechRows(rows, rate, audio_lengths(rows, rate, data_args.cache_dir), config.ctc_labels)
 

@@ -42,7 +42,6 @@ CASES = {
         "chat",
         "pairs.tsv OUT/r.jsonl --model NAME --to fra_Latn --attempts 1 --max-tokens 4",
     ),
-    "data bible | scorer": None,  # `EchoScorer` by name, as in `data calibrate`
     "data calibrate | blaser": ("blaser", "pairs.tsv --model echo --blaser NAME --out OUT/c.json"),
     "data calibrate | model": ("echo", "pairs.tsv --model NAME --out OUT/c.json"),
     "data calibrate | paths": ("pairs", "NAME --model echo --out OUT/c.json"),

@@ -251,7 +251,7 @@ def test_a_killed_run_resumes_exactly(recipe, tmp_path, train_stopped):
         ({"shape": SHAPE | {"audio_config": {"hidden_size": 3}}}, "audio_config names no model_type"),
         ({"mse_weight": 0}, "are all 0"),
         ({"ctc_labels": "words"}, "ctc_labels is text or phonemes, not 'words'"),
-        ({"ctc_labels": "phonemes", "ctc_weight": 1}, "the training data have no such column"),
+        ({"ctc_labels": "phonemes", "ctc_weight": 1}, "the training data have no column"),
         ({"candidates": -1}, "candidates must not be negative"),
         ({"english_weight": 2}, "english_weight is a share"),
         ({"speeds": [3.0]}, "a factor is from 0.5 to 2"),

@@ -2,7 +2,8 @@
 
     python train_scripts/studies/spectrum_topics.py outputs/spectrum outputs/spectrum-nano/3_prefix \\
         outputs/spectrum-nano/4_tasks
-    hf-echo data speech outputs/spectrum/topics_eng_Latn.txt outputs/spectrum/spoken --lang eng_Latn --measure
+    python train_scripts/corpora/speak.py outputs/spectrum/topics_eng_Latn.txt \\
+        outputs/spectrum/spoken --lang eng_Latn --measure
     python train_scripts/studies/spectrum_topics.py outputs/spectrum outputs/spectrum-nano/4_tasks \\
         --spoken outputs/spectrum/spoken --speech outputs/speech-nano/7_speech
 
@@ -62,7 +63,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder of spectrum_data.py")
     parser.add_argument("models", type=Path, nargs="+", help="folders of Spectrum models")
-    parser.add_argument("--spoken", type=Path, help="folder of hf-echo data speech with the English dev sentences")
+    parser.add_argument(
+        "--spoken", type=Path, help="folder of python train_scripts/corpora/speak.py with the English dev sentences"
+    )
     parser.add_argument("--speech", help="speech encoder of the same space")
     args = parser.parse_args()
     encode = any_encoder(str(hf_echo.pretrained("echo-nano")))

@@ -3,7 +3,7 @@
     apt-get install uqm-voice uqm-content                  # Debian's non-free part
     python train_scripts/studies/uqm_voice.py outputs/speech/train/uqm outputs/speech/test_uqm
 
-Writes two folders of Parquet files with the columns of `hf-echo data speech --phonemes`. The second has the characters
+Writes two folders of Parquet files with the columns of `speak.py --phonemes`. The second has the characters
 of MEASURED, which the first lacks. The game shows each line of a dialogue for a time that is given in milliseconds; a
 recording is cut there, at the quietest moment nearby. The recordings have the licence CC BY-NC-SA 2.5: do not publish a
 model that was trained on them under a licence that allows commercial use.
@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 import soundfile
 import soxr
 from datasets import Value
+from speech_engines import phonemes
 from tqdm import tqdm
 
-from hf_echo.corpora.speech.phonemes import phonemes
 from hf_echo.data.speech import features
 
 CONTENT = Path("/usr/share/games/uqm/content")

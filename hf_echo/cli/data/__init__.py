@@ -5,10 +5,10 @@ from __future__ import annotations
 import typer
 
 from ..common import PLAIN
-from . import code, engine, generate, mined, sources, speech
+from . import engine, generate, mined
 
 commands = typer.Typer(
-    help="Training data: filter, sample, count, collect, segment, generate, mine, speak.", no_args_is_help=True, **PLAIN
+    help="Training data: filter, sample, count, segment, generate, mine.", no_args_is_help=True, **PLAIN
 )
-for family in (engine, sources, code, generate, mined, speech):
+for family in (engine, generate, mined):
     commands.add_typer(family.commands)

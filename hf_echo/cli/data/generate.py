@@ -25,7 +25,7 @@ FewShots = Annotated[
 OnBadRow = Annotated[str, typer.Option(help="For bad rows of the table: error or skip.")]
 Only = Annotated[
     str | None,
-    typer.Option(help="Use only rows of this class (column of data code and data math): code, inline, sentence ..."),
+    typer.Option(help="Use only rows of this class (column class): code, inline, sentence ..."),
 ]
 
 

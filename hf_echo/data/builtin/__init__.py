@@ -24,6 +24,8 @@ from ..schema import features
 if TYPE_CHECKING:
     from datasets import Dataset
 
+__all__ = ["KINDS", "LANGUAGES", "SPLITS", "builtin_nway", "builtin_parallel", "dev_set"]
+
 ENGLISH = "eng_Latn"
 LANGUAGES = (ENGLISH, *"fra_Latn deu_Latn spa_Latn ita_Latn tur_Latn rus_Cyrl ell_Grek zho_Hans jpn_Jpan".split())
 SPLITS = ("train", "dev", "test")

@@ -32,7 +32,7 @@ def read_texts(
             text column.
         lang: language of all rows if there is no language column.
         check: function that returns the reason why a text is bad, or None.
-        only: read only rows with this value in the column ``class`` (`hf-echo data code`, `math`).
+        only: read only rows with this value in the column ``class`` (`train_scripts/corpora/source_code.py`, `math`).
         on_bad_row: "error", or "skip" (one warning).
 
     Raises:

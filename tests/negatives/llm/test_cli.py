@@ -111,7 +111,7 @@ def test_negatives(run, server, tmp_path):
 
 
 def test_rows_of_data_code_and_math(run, server, tables, tmp_path):
-    """What `hf-echo data code` and `math` write is read as it is, class by class."""
+    """What `train_scripts/corpora/source_code.py` and `math` write is read as it is, class by class."""
     rows = [
         {"id": "a", "language": "python", "text": "f(x)", "class": "code"},
         {"id": "b", "language": "latex", "text": "Let $x = 1$ be.", "class": "sentence"},

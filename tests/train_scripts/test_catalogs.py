@@ -8,22 +8,24 @@ import zipfile
 from collections import Counter
 from pathlib import PurePosixPath
 
+import catalogs
 import polib
 import pyarrow.parquet as pq
 import pytest
-
-from hf_echo.corpora.gettext import (
+from catalogs import (
+    clean,
     harvest,
     language_of,
     language_of_locale,
     package_of,
     plural_forms,
     plural_pairs,
+    remove_accelerators,
+    strip_tags,
 )
-from hf_echo.corpora.messages import clean, remove_accelerators, strip_tags
+
 from hf_echo.data import load_parallel
 
-COMMAND = "data"
 RUSSIAN = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2);"
 PO = r"""# French
 msgid ""
@@ -240,11 +242,11 @@ def test_html_goes_on_demand():
 
 def test_command(tmp_path, run, refused):
     place(tmp_path, "fr").write_text(PO, encoding="utf-8")
-    code, out, _ = run("gettext", tmp_path, "--out", tmp_path / "new" / "out.parquet")
+    code, out, _ = run(catalogs.main, tmp_path, "--out", tmp_path / "new" / "out.parquet")
     assert code == 0 and json.loads(out)["rows"] == len(rows_of(tmp_path / "new" / "out.parquet")) == 5
-    refused("no file or folder", "gettext", tmp_path / "none", "--out", tmp_path / "x.parquet")
+    refused("no file or folder", catalogs.main, tmp_path / "none", "--out", tmp_path / "x.parquet")
     (tmp_path / "empty").mkdir()
-    refused("no .po or .mo file under", "gettext", tmp_path / "empty", "--out", tmp_path / "x.parquet")
+    refused("no .po or .mo file under", catalogs.main, tmp_path / "empty", "--out", tmp_path / "x.parquet")
 
 
 def test_repeated_rows_of_two_packages_are_counted_once(tmp_path):

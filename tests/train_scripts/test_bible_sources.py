@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from hf_echo.corpora.bible import find_sources, read_source
-from hf_echo.corpora.bible.verses import parse_reference, place_of, split_of
+from bible_sources import find_sources, parse_reference, place_of, read_source, split_of
 
 USFM = r"""\id GEN - A test
 \h Genesis

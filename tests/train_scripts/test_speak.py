@@ -8,15 +8,16 @@ import subprocess
 import datasets
 import numpy as np
 import pytest
+import speak
+import speak as corpus
+import speech_engines as phoneme_module
+from speak import Effects, Sentence, SpeechPlan, apply_effects, read_sentences, speak_corpus
+from speech_engines import phonemes
 
-from hf_echo.corpora.speech import Effects, Sentence, SpeechPlan, apply_effects, corpus, read_sentences, speak_corpus
-from hf_echo.corpora.speech import phonemes as phoneme_module
-from hf_echo.corpora.speech.phonemes import phonemes
 from hf_echo.data import load_speech
 from hf_echo.data.speech import read_audio, refuse_kept
 
 pytest.importorskip("soundfile")
-COMMAND = "data"
 QUIET = Effects(room=0, noise=0, band=0)
 SENTENCES = [Sentence(f"sentence {n}", lang, f"english {n}") for n in range(4) for lang in ("eng_Latn", "deu_Latn")]
 
@@ -69,7 +70,7 @@ def test_phonemes_are_those_of_the_voice(engines, tmp_path, monkeypatch):
 
 
 def test_phonemes_of_another_engine_are_those_of_the_plainest_voice(fake_engines, monkeypatch):
-    read = []
+    read, _ = [], fake_engines["espeak-ng"].list_voices()  # are known before
     monkeypatch.setattr(phoneme_module, "run_engine", lambda command, text: read.append(command[4]) or b"x")
     assert phonemes("text", "eng_Latn", "flite", "kal16") == "x"
     assert phonemes("text", "eng_Latn", "espeak-ng", "en-us+f2") == "x"
@@ -241,10 +242,10 @@ def test_command(engines, tmp_path, run, monkeypatch):
     (tmp_path / "lines.txt").write_text("Guten Tag\nJa\nNein\n")
     (tmp_path / "test.txt").write_text("Nein\n")
     arguments = [str(tmp_path / "lines.txt"), str(tmp_path / "out"), "--lang", "de", "--copies", "2", "--noise", "0"]
-    arguments += ["--exclude", str(tmp_path / "test.txt"), "--json", str(tmp_path / "r.json")]
-    code, out, _ = run("speech", *arguments)
-    assert code == 0 and json.loads(out)["clips"] == 4 == json.loads((tmp_path / "r.json").read_text())["clips"]
+    arguments += ["--exclude", str(tmp_path / "test.txt")]
+    code, out, _ = run(speak.main, *arguments)
+    assert code == 0 and json.loads(out)["clips"] == 4
     assert sorted(load_speech(tmp_path / "out")["text"]) == ["Guten Tag", "Guten Tag", "Ja", "Ja"]
     monkeypatch.setenv("PATH", "")
-    code, _, err = run("speech", *arguments, "--engine", "flite")
+    code, _, err = run(speak.main, *arguments, "--engine", "flite")
     assert code == 2 and err.strip().endswith("flite is not installed: apt-get install flite")

@@ -9,12 +9,11 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+import source_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from source_code import GRAMMARS, Snippet, segment_code, snippet_rows, tidy
 
-from hf_echo.corpora.code_segments import CODE_LANGUAGES, Snippet, segment_code, snippet_rows, tidy
-
-COMMAND = "data"
 STDLIB = Path(sysconfig.get_path("stdlib"))
 PACKAGES = Path(sysconfig.get_path("purelib"))
 
@@ -110,7 +109,7 @@ def tidied(source: str, language: str, **options) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("max_size", [1, 7, 40, 100, 10_000])
-@pytest.mark.parametrize("language", CODE_LANGUAGES)
+@pytest.mark.parametrize("language", GRAMMARS)
 def test_every_language_is_tiled(language, max_size):
     source = SOURCES[language].encode()
     assert_tiles(source, segment_code(source, language, max_size=max_size), max_size)
@@ -119,7 +118,7 @@ def test_every_language_is_tiled(language, max_size):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(CODE_LANGUAGES), st.data(), st.integers(1, 120))
+@given(st.sampled_from(sorted(GRAMMARS)), st.data(), st.integers(1, 120))
 def test_broken_source_is_tiled(language, data, max_size):
     """Pieces of valid source in any order, with random text in between."""
     piece = st.sampled_from(SOURCES[language].splitlines(keepends=True)) | st.text(max_size=20)
@@ -262,12 +261,9 @@ def test_refusals():
 
 
 def test_a_missing_extra_is_named(monkeypatch):
-    from hf_echo.corpora import code_tree
-
-    code_tree._grammar.cache_clear()
-    monkeypatch.setitem(sys.modules, "tree_sitter_go", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf-echo\[code\]'"):
-        segment_code("package a", "go")
+    monkeypatch.setitem(GRAMMARS, "zig", "tree_sitter_zig")
+    with pytest.raises(ImportError, match=r"pip install 'hf-echo\[corpora\]' \(tree_sitter_zig"):
+        segment_code("const a = 1;", "zig")
 
 
 def test_rows_of_folders(tmp_path):
@@ -290,15 +286,17 @@ def test_command(run, refused, tmp_path):
     good, bad, out = tmp_path / "a.rb", tmp_path / "b.rb", tmp_path / "x" / "out.jsonl"
     good.write_text(SOURCES["ruby"])
     bad.write_bytes(b"x = '\xff'")
-    code, printed, err = run("code", tmp_path, "-l", "ruby", "--out", out, "--on-bad", "skip", "--max-size", "60")
+    code, printed, err = run(
+        source_code.main, tmp_path, "-l", "ruby", "--out", out, "--on-bad", "skip", "--max-size", "60"
+    )
     assert code == 0 and "2/2" in err
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [row["text"] for row in rows] == [t for _, t in tidied(SOURCES["ruby"], "ruby", max_size=60)]
     assert json.loads(printed)["rows"] == len(rows) > 3
-    code, _, err = run("code", tmp_path, "-l", "ruby", "--out", out)
-    assert code == 2 and f"{bad}: not UTF-8 at byte 5" in err and "--on-bad skip" in err
+    code, _, err = run(source_code.main, tmp_path, "-l", "ruby", "--out", out)
+    assert code == 2 and f"{bad}: not UTF-8 at byte 5" in err and "on_bad='skip'" in err
     assert len(out.read_text(encoding="utf-8").splitlines()) > 1  # what was finished is kept
-    refused("no file or folder", "code", tmp_path / "none", "-l", "ruby", "--out", out)
-    refused("has no file with suffix .go", "code", tmp_path, "-l", "go", "--out", out)
-    refused("no grammar for 'perl'", "code", tmp_path, "-l", "perl", "--out", out)
-    refused("--on-bad no must be", "code", good, "-l", "ruby", "--out", out, "--on-bad", "no")
+    refused("no file or folder", source_code.main, tmp_path / "none", "-l", "ruby", "--out", out)
+    refused("has no file with suffix .go", source_code.main, tmp_path, "-l", "go", "--out", out)
+    refused("no grammar for 'perl'", source_code.main, tmp_path, "-l", "perl", "--out", out)
+    refused("on_bad='no' must be", source_code.main, good, "-l", "ruby", "--out", out, "--on-bad", "no")

@@ -1,16 +1,53 @@
-"""Find and read whole files, one after the other: source code and LaTeX documents."""
+"""What the scripts of this folder share: the command line, reports, and reading of whole files."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import typer
 from tqdm.auto import tqdm
 
-from ..utils.text import why_not_text
+from hf_echo.utils.files import write_whole
+from hf_echo.utils.text import why_not_text
 
 logger = logging.getLogger(__name__)
+
+
+def run(*commands: Callable) -> None:
+    """Run a script's command (of several, the one that the first argument names). Wrong input is one line, exit 2."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    for command in commands:
+        app.command()(command)
+    try:
+        app()
+    except (ValueError, OSError, ImportError) as error:
+        message = str(error).strip().splitlines() or [type(error).__name__]
+        typer.echo(message[0], err=True)
+        raise SystemExit(2) from None
+
+
+def show(report: dict[str, Any], path: Path | None = None) -> None:
+    """Print a report as JSON, and write it to a file if there is a path."""
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    if path:
+        path.write_text(text + "\n", encoding="utf-8")
+    typer.echo(text)
+
+
+def write_lines(rows: Iterable[dict[str, Any]], out: Path) -> None:
+    """Write rows as JSON lines and print their number per class."""
+    classes: Counter[str] = Counter()
+    with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            classes[row["class"]] += 1
+    show({"out": str(out), "rows": classes.total(), **dict(classes.most_common())})
 
 
 def find_files(paths: Iterable[str | Path], suffixes: Sequence[str]) -> list[Path]:

@@ -1,17 +1,21 @@
-"""Collect translations from gettext catalogs (.po, .mo) in folders, wheels and zip files into the parallel schema.
+"""Collect translations from gettext catalogs (.po, .mo) in folders, wheels and zip files (OS A.2: Weblate, Pontoon).
 
-The catalogs of OS A.2 (Weblate, Pontoon) are such files, and every machine has thousands. A row is a message of a
-catalog; the source language is English unless the header names another (``X-Source-Language``). Fuzzy, obsolete and
-untranslated entries are skipped; a plural entry gives several rows (`plural_pairs`). Placeholders stay, accelerator
-marks are removed (`clean`). Equal rows are kept once.
+    python train_scripts/corpora/catalogs.py /usr/share/locale django.whl --out interface.parquet
+
+Every machine has thousands of such files. A row is a message of a catalog; the source language is English unless the
+header names another (``X-Source-Language``). Fuzzy, obsolete and untranslated entries are skipped; a plural entry gives
+several rows (`plural_pairs`). Equal rows are kept once. Placeholders stay, accelerator marks are removed: a ``_`` (GTK)
+or ``&`` (Qt, Windows) before the letter that is pressed with Alt: ``_File``, ``E&xit``, ``文件(_F)``. The same
+characters occur in identifiers (``LC_ALL``), placeholders (``%(file_name)s``), entities (``&amp;``) and names
+(``R&D``), so a mark is removed only if it cannot be one of these.
 
 Rows are written as they are read; only a hash of each is in memory. A JSON file beside the Parquet file has the counts
-by package, because the schema has no column for it.
+by package, because the schema has no column for it. Needs polib (pip install 'hf-echo[corpora]').
 """
 
 from __future__ import annotations
 
-import json
+import html
 import re
 import time
 import zipfile
@@ -20,19 +24,86 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from gettext import c2py
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import typer
+from run_script import run, show
 from tqdm.auto import tqdm
 
+from hf_echo.data.formats import BLOCK, read_catalog
+from hf_echo.data.schema import COLUMNS
+from hf_echo.data.tables import BadRows
 from hf_echo.languages import find_language
+from hf_echo.utils.files import write_json, write_whole
 
-from ..data.formats import BLOCK, read_catalog
-from ..data.schema import COLUMNS
-from ..data.tables import BadRows
-from ..utils.files import write_whole
-from .messages import clean
+_SPACES = re.compile(r"\s+")
+# inside these, the characters are not marks
+_PROTECTED = re.compile(
+    r"%\([^)]*\)|\$?\{[^}]*\}|&#?\w+;|https?://\S+|\S+@\S+|<[^<>]*>|``?[^`]+``?|%[-+ #0]*[\w.]*\w|__+\w*"
+)
+_AFTER = {"_": re.compile(r"_(?=\w)(?!_)"), "&": re.compile(r"&(?=\w)")}
+_IN_BRACKETS = {mark: re.compile(rf"\s*[(（]{mark}\w[)）]") for mark in _AFTER}
+_TAGS = """a abbr b big blockquote body br button cite code dd del div dl dt em font form h1 h2 h3 h4 h5 h6 head hr html
+    i img input ins kbd label li nobr ol p pre q qt s samp small span strong sub sup table tbody td th thead title tr tt
+    u ul var""".split()
+_TAG = re.compile(rf"</?(?:{'|'.join(_TAGS)})(?:\s[^<>]*)?/?>", re.IGNORECASE)
+
+
+def clean(source: str, target: str, *, strip_html: bool = False) -> tuple[str, str] | None:
+    """Clean both texts, one line each; None if one becomes empty."""
+    if strip_html:
+        source, target = strip_tags(source), strip_tags(target)
+    source, target = (_SPACES.sub(" ", text).strip() for text in (source, target))
+    source, target = remove_accelerators(source, target)
+    return (source, target) if source and target else None
+
+
+def strip_tags(text: str) -> str:
+    """Remove HTML tags and resolve entities. ``<filename>`` is not HTML and stays; a block tag becomes a space."""
+    text = _TAG.sub(lambda m: " " if re.match(r"</?(?:br|p|div|li|td|tr|h\d|hr|ul|ol)\b", m[0], re.I) else "", text)
+    return html.unescape(text)
+
+
+def remove_accelerators(source: str, target: str) -> tuple[str, str]:
+    """Remove the accelerator mark from both texts, if the source has exactly one."""
+    for mark in _AFTER:
+        if mark not in source:
+            continue
+        here = _marks(source, mark)
+        if len(here) != 1:
+            continue
+        there = _marks(target, mark)
+        bracketed = _IN_BRACKETS[mark].search(target)  # only accelerators are written in this form
+        if len(there) > 1 or not (bracketed or _is_accelerator(source, here[0], target, bool(there))):
+            continue
+        source = _without(source, mark, here)
+        return source, _without(target, mark, there)
+    return source, target
+
+
+def _marks(text: str, mark: str) -> list[int]:
+    spans = [m.span() for m in _PROTECTED.finditer(text)]
+    places = (m.start() for m in _AFTER[mark].finditer(text))
+    return [i for i in places if not any(start <= i < end for start, end in spans)]
+
+
+def _is_accelerator(source: str, place: int, target: str, marked: bool) -> bool:
+    word = next(m for m in re.finditer(r"\S+", source) if m.start() <= place < m.end())
+    at_start = not source[place - 1 : place].isalnum()
+    if at_start:
+        return True
+    # inside a word: "E_xit", not "LC_ALL", "file_name", "R&D"; the translation has a mark at another place
+    return marked and word[0] not in target.split() and not source[place + 1].isupper() and not word[0].islower()
+
+
+def _without(text: str, mark: str, places: list[int]) -> str:
+    shorter = _IN_BRACKETS[mark].sub("", text)
+    if shorter != text:
+        return shorter.strip()
+    return text[: places[0]] + text[places[0] + 1 :] if places else text
+
 
 CATALOGS = (".po", ".mo")
 ARCHIVES = (".whl", ".zip", ".egg")
@@ -124,8 +195,7 @@ def harvest(
         "languages": dict(sorted(languages.items())),
         "packages": dict(packages.most_common()),
     }
-    text = json.dumps(counts, indent=1, ensure_ascii=False)
-    out.with_suffix(".counts.json").write_text(text + "\n", encoding="utf-8")
+    write_json(out.with_suffix(".counts.json"), counts)
     return counts
 
 
@@ -297,3 +367,18 @@ def plural_pairs(
     many = sorted({forms[1](n) for n in _COUNTS if n != 1} - {one}) or [one]
     pairs = [(singular, translated.get(one, ""))]
     return pairs + [(plural, translated.get(form, "")) for form in many]
+
+
+def main(
+    paths: Annotated[list[Path], typer.Argument(help="Catalogs (.po, .mo), folders, wheels or other zip files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output file of parallel rows (Parquet).")],
+    keep_equal: Annotated[bool, typer.Option(help="Keep rows with equal source and target.")] = False,
+    strip_html: Annotated[bool, typer.Option(help="Remove HTML tags and decode entities.")] = False,
+    on_bad: Annotated[str, typer.Option(help="For catalogs that cannot be read: skip or error.")] = "skip",
+) -> None:
+    """Extract translated messages from .po and .mo catalogs; counts go to OUT.counts.json."""
+    show(harvest(paths, out, keep_equal=keep_equal, strip_html=strip_html, on_bad=on_bad))
+
+
+if __name__ == "__main__":
+    run(main)

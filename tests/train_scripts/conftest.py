@@ -1,4 +1,4 @@
-"""Fake speech engines: executables that answer as the real ones and write a tone whose pitch is the voice's."""
+"""Commands of scripts, and fake speech engines: they answer as the real ones and write a tone of the voice's pitch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import stat
 import sys
 
 import pytest
-
-from hf_echo.corpora.speech import engines
+import run_script
+import speech_engines as engines
 
 TONE = r"""
 import math, struct, sys
@@ -68,6 +68,30 @@ open(out, "wb").write(wav(open(source, encoding="utf-8").read().strip(), {"Anna"
 """
 )
 INFO = "name={}\nlanguage={}\nsample_rate=24k\n"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """run(main, *arguments) of a script in train_scripts/corpora: (exit code, output, errors)."""
+
+    def call(main, *arguments):
+        monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            run_script.run(main)
+        return end.value.code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def refused(run):
+    """refused(message, main, *arguments): exit code 2 and one line that holds the message."""
+
+    def call(message, main, *arguments):
+        code, out, err = run(main, *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1) and message in err
+
+    return call
 
 
 @pytest.fixture

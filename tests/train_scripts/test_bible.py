@@ -3,27 +3,67 @@
 from __future__ import annotations
 
 import json
+import random
+from pathlib import Path
 
+import bible
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from bible import build_bible
+from bible_filters import (
+    Edition,
+    VerseNumbers,
+    crosslingual_outliers,
+    label_of,
+    language_factors,
+    monolingual_outliers,
+    mutual_chrf,
+    script_of,
+    spool,
+)
+from bible_sources import find_sources
 from sacrebleu.metrics import CHRF
 
-from hf_echo.corpora.bible import build_bible, find_sources
-from hf_echo.corpora.bible.editions import Edition, VerseNumbers, spool
-from hf_echo.corpora.bible.labels import label, script_of
-from hf_echo.corpora.bible.lengths import crosslingual_outliers, language_factors, monolingual_outliers
-from hf_echo.corpora.bible.quality import mutual_chrf
 from hf_echo.data import load_nway, load_parallel
 
-from . import world
+# A small Bible in invented languages, with known translations.
+VERSES = [f"GEN {c}:{v}" for c in (1, 2, 3) for v in range(1, 31)]
+VERSES += [f"JHN {c}:{v}" for c in (1, 11) for v in range(1, 21)]
+CODES = "eng fra spa deu rus por ita nld pol ces fin hun tur".split()
+_rng = random.Random(7)
+MEANINGS = {verse: [_rng.randrange(300) for _ in range(_rng.randint(6, 14))] for verse in VERSES}
 
-COMMAND = "data"
+
+def edition(code: str, number: int = 0) -> dict[str, str]:
+    """An edition of a language: source 0 has the usual words; the others replace every fourth word."""
+    rng = random.Random(f"{code}{number}")
+    letters = "абвгдежзиклмнопрстуфхцчшщэюя" if code == "rus" else "abcdefghijklmnopqrstuvwxyz"
+    words = random.Random(code)
+    usual = ["".join(words.choices(letters, k=words.randint(4, 6))) for _ in range(300)]
+    other = ["".join(rng.choices(letters, k=5)) if rng.random() < 0.25 else word for word in usual]
+    lexicon = other if number else usual
+    return {verse: " ".join(lexicon[m] for m in meaning) + "." for verse, meaning in MEANINGS.items()}
+
+
+def garbage(texts: dict[str, str]) -> dict[str, str]:
+    """Imitate OCR of a bad scan: lengths stay, most letters change."""
+    rng = random.Random(3)
+    return {
+        verse: "".join(rng.choice("klmnop|1;") if c != " " and rng.random() < 0.6 else c for c in text)
+        for verse, text in texts.items()
+    }
+
+
+def write(folder: Path, lang: str, name: str, texts: dict[str, str]) -> None:
+    (folder / lang).mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{verse}\t{line}\n" for verse, line in texts.items())
+    (folder / lang / f"{name}.tsv").write_text(text, encoding="utf-8")
 
 
 def lid(texts):
     """Identify a language by its words; None for a text without known words."""
-    known = {code: words(" ".join(world.edition(code).values())) for code in world.CODES}
+    known = {code: words(" ".join(edition(code).values())) for code in CODES}
     found = [{code: len(known[code] & words(text)) for code in known} for text in texts]
     return [max(counts, key=counts.get) if any(counts.values()) else None for counts in found]
 
@@ -40,14 +80,14 @@ def build(folder, out, **options):
 
 @pytest.fixture
 def folder(tmp_path):
-    for code in world.CODES:
-        world.write(tmp_path / "in", code, "a", world.edition(code))
+    for code in CODES:
+        write(tmp_path / "in", code, "a", edition(code))
     return tmp_path / "in"
 
 
 def test_clean_sources_lose_nothing(folder, tmp_path):
     report, _, removed = build(folder, tmp_path / "out")
-    assert not removed and report["sources"] == report["languages"] == len(world.CODES)
+    assert not removed and report["sources"] == report["languages"] == len(CODES)
     assert report["verses"] == {"train": 90 * 13, "dev": 20 * 13, "test": 20 * 13}
     # each language into five pivots, less a pivot into itself
     assert report["pairs"]["dev"] == dict.fromkeys(
@@ -56,7 +96,7 @@ def test_clean_sources_lose_nothing(folder, tmp_path):
     pairs = load_parallel(tmp_path / "out" / "pairs", split="test")
     assert len(pairs) == 5 * 20 * 12 and set(pairs["provenance"]) == {"primary"}
     row = next(r for r in pairs if r["source_lang"] == "tur_Latn" and r["target_lang"] == "rus_Cyrl")
-    turkish, russian = world.edition("tur"), world.edition("rus")
+    turkish, russian = edition("tur"), edition("rus")
     verse = next(v for v, text in turkish.items() if text == row["source"])
     assert verse.startswith("JHN 11:") and row["target"] == russian[verse]
     assert len(load_nway(tmp_path / "out" / "nway.parquet", split=None)) == 130 * 13
@@ -65,16 +105,16 @@ def test_clean_sources_lose_nothing(folder, tmp_path):
 
 def test_planted_faults(folder, tmp_path):
     for n in (1, 2):
-        world.write(folder, "fin", f"good{n}", world.edition("fin", n))
-    world.write(folder, "fin", "ocr", world.garbage(world.edition("fin", 3)))
-    swapped = world.edition("fin", 4)
+        write(folder, "fin", f"good{n}", edition("fin", n))
+    write(folder, "fin", "ocr", garbage(edition("fin", 3)))
+    swapped = edition("fin", 4)
     texts = list(swapped.values())
-    world.write(folder, "fin", "swapped", dict(zip(swapped, texts[50:] + texts[:50])))
-    world.write(folder, "fin", "mislabelled", world.edition("hun", 1))
-    merged = world.edition("ita", 0)
+    write(folder, "fin", "swapped", dict(zip(swapped, texts[50:] + texts[:50])))
+    write(folder, "fin", "mislabelled", edition("hun", 1))
+    merged = edition("ita", 0)
     merged["GEN 1:4"] += " " + merged["GEN 1:5"] + " " + merged["GEN 1:6"]
     merged["GEN 1:7"] = "  \u00a0 "
-    world.write(folder, "ita", "a", merged)
+    write(folder, "ita", "a", merged)
 
     report, by, removed = build(folder, tmp_path / "out", lid=lid)
     assert report["removed_sources"] == {"quality": 2}
@@ -89,7 +129,7 @@ def test_planted_faults(folder, tmp_path):
     # every verse is either kept or removed for one reason
     nway = pq.read_table(tmp_path / "out" / "nway.parquet").to_pylist()
     keys = [(r["lang"], r["source"], r["id"]) for r in (*nway, *removed)]
-    assert len(keys) == len(set(keys)) == 130 * (len(world.CODES) + 5)
+    assert len(keys) == len(set(keys)) == 130 * (len(CODES) + 5)
     assert sum(report["removed_verses"].values()) == len(removed)
     # dev and test: the best source only, which also comes first
     held_out = {(r["source"]) for r in nway if r["lang"] == "fin_Latn" and r["split"] != "train"}
@@ -101,7 +141,7 @@ def test_planted_faults(folder, tmp_path):
 
 def test_the_same_again(folder, tmp_path):
     for n in (1, 2):
-        world.write(folder, "eng", f"b{n}", world.edition("eng", n))
+        write(folder, "eng", f"b{n}", edition("eng", n))
     for out in ("one", "two"):
         build(folder, tmp_path / out, sample=20)
     for name in ("nway.parquet", "removed.parquet", "pairs/train.parquet", "report.json"):
@@ -109,20 +149,20 @@ def test_the_same_again(folder, tmp_path):
 
 
 def test_scorer_chooses_the_pivot_text(folder, tmp_path):
-    second = world.edition("eng", 1)
+    second = edition("eng", 1)
     second.pop("GEN 2:1")
-    world.write(folder, "eng", "z", second)
+    write(folder, "eng", "z", second)
 
     def likes_z(a, b, a_langs, b_langs):
-        mine = set(second.values()) - set(world.edition("eng").values())
+        mine = set(second.values()) - set(edition("eng").values())
         return [float(x in mine or y in mine) for x, y in zip(a, b, strict=True)]
 
     build(folder, tmp_path / "with", scorer=likes_z)
     build(folder, tmp_path / "without")
-    for out, wanted in (("with", second), ("without", world.edition("eng"))):
+    for out, wanted in (("with", second), ("without", edition("eng"))):
         pairs = load_parallel(tmp_path / out / "pairs")
         english = {r["target"] for r in pairs if (r["source_lang"], r["target_lang"]) == ("fra_Latn", "eng_Latn")}
-        rest = {v: world.edition("eng")[v] for v in ("GEN 2:1",)}  # only one source has it
+        rest = {v: edition("eng")[v] for v in ("GEN 2:1",)}  # only one source has it
         train = {v: t for v, t in (wanted | rest).items() if v.startswith("GEN")}
         assert english == set(train.values())
     with pytest.raises(ValueError, match=r"the scorer returned shape \(1,\) for"):
@@ -130,14 +170,14 @@ def test_scorer_chooses_the_pivot_text(folder, tmp_path):
 
 
 def test_chrf_is_that_of_sacrebleu(tmp_path):
-    numbers, texts = VerseNumbers(), [world.edition("fin", n) for n in range(3)]
+    numbers, texts = VerseNumbers(), [edition("fin", n) for n in range(3)]
     texts[2] = {v: t for v, t in list(texts[2].items())[40:]}
     editions = []
-    for i, edition in enumerate(texts):
-        column, length = spool(list(edition.values()), tmp_path / f"{i}.arrow")
-        assert length.tolist() == [len(t) for t in edition.values()]
-        keep = np.ones(len(edition), bool)
-        editions.append(Edition("fin_Latn", str(i), None, numbers(edition), length, column, keep))
+    for i, known in enumerate(texts):
+        column, length = spool(list(known.values()), tmp_path / f"{i}.arrow")
+        assert length.tolist() == [len(t) for t in known.values()]
+        keep = np.ones(len(known), bool)
+        editions.append(Edition("fin_Latn", str(i), None, numbers(known), length, column, keep))
     score = CHRF(word_order=2).corpus_score
     expected = []
     for i, own in enumerate(texts):
@@ -188,22 +228,22 @@ def test_labels():
     russian, chinese = ["В начале было Слово"], ["太初有道，道與神同在"]
     japanese = ["初めに言があった。言は神と共にあった"]
     assert [script_of(t) for t in (russian, chinese, japanese, ["1 2 3"])] == ["Cyrl", "Hani", "Jpan", None]
-    assert label(russian, "ru").lang == "rus_Cyrl"
-    assert label(russian, "aai").lang == "aai_Cyrl"  # no table knows Arifama-Miniafia; its script is seen
-    assert label(chinese, "zho_Hant").lang == "zho_Hant"
-    assert label(chinese, "zho_Hant", lambda texts: ["cmn"]).lang == "zho_Hant"
-    assert label(chinese, "zh", lambda texts: ["zho_Hant"]).lang == "zho_Hant"
-    assert label(russian * 4, "bul", lambda texts: ["rus", "rus", "rus", "bul"]) == ("rus_Cyrl", "rus", 0.75)
-    assert label(russian * 4, "bul", lambda texts: ["rus", None, "ukr", "bul"]).lang == "bul_Cyrl"
+    assert label_of(russian, "ru").lang == "rus_Cyrl"
+    assert label_of(russian, "aai").lang == "aai_Cyrl"  # no table knows Arifama-Miniafia; its script is seen
+    assert label_of(chinese, "zho_Hant").lang == "zho_Hant"
+    assert label_of(chinese, "zho_Hant", lambda texts: ["cmn"]).lang == "zho_Hant"
+    assert label_of(chinese, "zh", lambda texts: ["zho_Hant"]).lang == "zho_Hant"
+    assert label_of(russian * 4, "bul", lambda texts: ["rus", "rus", "rus", "bul"]) == ("rus_Cyrl", "rus", 0.75)
+    assert label_of(russian * 4, "bul", lambda texts: ["rus", None, "ukr", "bul"]).lang == "bul_Cyrl"
     contradicts = lambda code, predicted: code != "aai_Cyrl"  # noqa: E731
-    assert label(russian, "aai", lambda texts: ["rus"], contradicts=contradicts).lang == "aai_Cyrl"
-    assert label(russian, None).lang is None
+    assert label_of(russian, "aai", lambda texts: ["rus"], contradicts=contradicts).lang == "aai_Cyrl"
+    assert label_of(russian, None).lang is None
 
 
 def test_broken_files_stop_or_are_skipped_by_flag(folder, tmp_path):
     (folder / "xho").mkdir()
     (folder / "xho" / "b.usfm").write_bytes(b"\\id GEN\n\\c 1\n\\p\n\\v 1 \xff\n")
-    world.write(folder, "zul", "odd", {"GEN 1:1": "x" * 40, "XYZ 1:1": "y"})
+    write(folder, "zul", "odd", {"GEN 1:1": "x" * 40, "XYZ 1:1": "y"})
     with pytest.raises(ValueError, match=r"b.usfm:4: not UTF-8"):
         build(folder, tmp_path / "out")
     report, _, _ = build(folder, tmp_path / "out", on_bad="skip")
@@ -223,7 +263,7 @@ def test_a_source_without_a_language_is_refused(tmp_path):
 def test_a_ces_file_tells_its_own_language(folder, tmp_path):
     segs = "".join(
         f'<seg id="b.{v.replace("JHN", "JOH").replace(" ", ".").replace(":", ".")}" type="verse">{t}</seg>\n'
-        for v, t in world.edition("por", 5).items()
+        for v, t in edition("por", 5).items()
     )
     text = f'<cesDoc><language id="gv" iso639="glv">Manx</language>\n{segs}</cesDoc>'
     (folder / "Manx.xml").write_text(text, encoding="utf-8")
@@ -232,8 +272,8 @@ def test_a_ces_file_tells_its_own_language(folder, tmp_path):
 
 
 def test_command(folder, tmp_path, run, refused):
-    code, out, _ = run("bible", folder, "--out", tmp_path / "out", "--pivots", "eng,fr")
+    code, out, _ = run(bible.main, folder, "--out", tmp_path / "out", "--pivots", "eng,fr")
     report = json.loads(out)
     assert code == 0 and report["languages"] == 13 and set(report["pairs"]["train"]) == {"eng_Latn", "fra_Latn"}
-    refused("no file or folder", "bible", tmp_path / "none", "--out", tmp_path / "x")
-    refused("--on-bad sometimes is not", "bible", folder, "--out", tmp_path / "x", "--on-bad", "sometimes")
+    refused("no file or folder", bible.main, tmp_path / "none", "--out", tmp_path / "x")
+    refused("on_bad_row='sometimes' is not", bible.main, folder, "--out", tmp_path / "x", "--on-bad", "sometimes")

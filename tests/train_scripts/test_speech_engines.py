@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from hf_echo.corpora.speech import ENGINES, engines, open_engines
+import speech_engines as engines
+from speech_engines import ENGINES, open_engines
 
 pytest.importorskip("soundfile")
 TEXT = "the weather is nice"

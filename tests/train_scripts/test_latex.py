@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 
+import latex
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMathNode, LatexWalker
-
-from hf_echo.corpora.latex_scan import ENVIRONMENTS, scan
-from hf_echo.corpora.math_expressions import (
+from latex import (
+    ENVIRONMENTS,
     find_expressions,
     find_sentences,
     keep_expression,
     math_rows,
     read_documents,
+    scan,
 )
-
-COMMAND = "data"
+from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMathNode, LatexWalker
 
 DOCUMENT = r"""\documentclass{article} % costs $5
 \begin{document}
@@ -275,15 +274,15 @@ def test_bad_documents_are_named(tmp_path, caplog):
 def test_command(run, refused, tmp_path):
     paper, out = tmp_path / "paper.tex", tmp_path / "out.jsonl"
     paper.write_text(DOCUMENT)
-    code, printed, err = run("math", paper, "--out", out)
+    code, printed, err = run(latex.main, paper, "--out", out)
     assert code == 0 and "1/1" in err
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [row["class"] for row in rows] == ["align*"] + ["sentence"] * 5
     assert all(DOCUMENT[row["start"] : row["end"]].split()[0] == row["text"].split()[0] for row in rows[1:])
     assert json.loads(printed) == {"out": str(out), "rows": 6, "sentence": 5, "align*": 1}
-    code, printed, _ = run("math", paper, "--out", out, "--min-length", "1", "--no-sentences")
+    code, printed, _ = run(latex.main, paper, "--out", out, "--min-length", "1", "--no-sentences")
     assert json.loads(printed)["inline"] == 4
-    refused("no file or folder", "math", tmp_path / "none", "--out", out)
+    refused("no file or folder", latex.main, tmp_path / "none", "--out", out)
     paper.write_bytes(b"\xff")
-    code, _, err = run("math", paper, "--out", out)
+    code, _, err = run(latex.main, paper, "--out", out)
     assert code == 2 and "paper.tex: not UTF-8 at byte 0" in err

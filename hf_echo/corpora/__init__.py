@@ -1,1 +1,0 @@
-"""Sources of training text: the built-in grammar, Bible editions, gettext catalogs, source code, LaTeX."""

@@ -1,0 +1,488 @@
+"""Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files that `load_speech` reads.
+
+    python train_scripts/corpora/speak.py sentences.tsv spoken --engine espeak-ng --engine flite --copies 2
+
+Each clip has its own random numbers, from the seed, its language, text and copy. So a clip is the same in every corpus
+with these settings, in whatever order it is made, and an interrupted run resumes to the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+import yaml
+from run_script import run, show
+from scipy.signal import butter, fftconvolve, sosfiltfilt
+from speech_engines import ENGINES, Engine, open_engines, phonemes
+from tqdm.auto import tqdm
+
+from hf_echo.data import load_nway, load_parallel
+from hf_echo.data.formats import open_file, suffix_of
+from hf_echo.data.nway import find_nway_columns
+from hf_echo.data.schema import check_text
+from hf_echo.data.speech import features
+from hf_echo.data.tables import as_list
+from hf_echo.languages import find_language
+from hf_echo.utils.resume import make_once
+from hf_echo.utils.text import read_lines
+
+ENGLISH = "eng_Latn"
+LONGEST = 300  # characters: about 20 seconds of speech
+
+
+class Sentence(NamedTuple):
+    text: str
+    lang: str
+    english: str | None = None
+
+
+def read_sentences(
+    path: str | Path,
+    *,
+    lang: str | None = None,
+    langs: Collection[str] = (),
+    exclude: Collection[str] = (),
+    longest: int = LONGEST,
+    limit: int | None = None,
+    seed: int = 0,
+    on_bad_row: str = "error",
+) -> list[Sentence]:
+    """The different sentences of a file, in its order.
+
+    Args:
+        path: lines of text (.txt, with `lang`); an n-way table (id, lang, text), which gives the English of each id; a
+            table with text, lang and perhaps english; or parallel text as `load_parallel` reads it, whose two sides
+            are both spoken.
+        langs: only these languages.
+        exclude: texts that are left out, in any language, such as those of a test set.
+        longest: characters of the longest sentence; longer ones are left out.
+        limit: so many sentences, drawn at random by `seed`; None takes all.
+
+    Raises:
+        ValueError: no sentence is left, an unknown language, bad rows.
+    """
+    code = find_language(lang) if lang else None
+    wanted, left_out = {find_language(name) for name in langs}, set(exclude)
+    chosen: dict[tuple[str, str], Sentence] = {}
+    for sentence in _all(Path(path), code, on_bad_row):
+        if (wanted and sentence.lang not in wanted) or len(sentence.text) > longest:
+            continue
+        if sentence.text in left_out or sentence.english in left_out:
+            continue
+        chosen.setdefault((sentence.lang, sentence.text), sentence)
+    if not chosen:
+        raise ValueError(f"{path}: no sentence to speak{' in ' + ', '.join(sorted(wanted)) if wanted else ''}")
+    sentences = list(chosen.values())
+    if limit is None or limit >= len(sentences):
+        return sentences
+    drawn = sorted(range(len(sentences)), key=lambda at: seeded_number(seed, *sentences[at][:2]))[:limit]
+    return [sentences[at] for at in sorted(drawn)]
+
+
+def seeded_number(*parts: object) -> int:
+    """A random number of 64 bits that these values decide."""
+    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little")
+
+
+def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    if path.suffix == ".txt":
+        if lang is None:
+            raise ValueError(f"{path}: lines have no language; pass lang='fra_Latn'")
+        yield from (
+            Sentence(line, lang, line if lang == ENGLISH else None) for line in read_lines(path) if line.strip()
+        )
+        return
+    columns = open_file(path).columns if path.is_file() and suffix_of(path) else []
+    if lang is not None and "lang" in columns:
+        raise ValueError(f"{path} has a column lang: leave lang={lang!r} out")
+    if lang is None and find_nway_columns(columns) is not None:
+        rows = load_nway(path, split=None, on_bad_row=on_bad_row)
+        english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
+        yield from (Sentence(row["text"], row["lang"], english.get(row["id"])) for row in rows)
+    elif "text" in columns and ("lang" in columns or lang is not None):
+        yield from _table(path, columns, lang, on_bad_row)
+    else:
+        for row in load_parallel(path, split=None, on_bad_row=on_bad_row):
+            sides = [(row["source"], row["source_lang"]), (row["target"], row["target_lang"])]
+            english = next((text for text, code in sides if code == ENGLISH), None)
+            yield from (Sentence(text, code, english) for text, code in sides)
+
+
+def _table(path: Path, columns: list[str], lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    names = [name for name in ("text", "lang", "english") if name in columns]
+    part = open_file(path)
+    for block in part.read(names):
+        if block.bad and on_bad_row == "error":
+            raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
+        values = {name: as_list(block.columns[name]) for name in names}
+        for row, line in enumerate(block.lines):
+            text, code = values["text"][row], lang or values["lang"][row]
+            if reason := check_text("text", text):
+                if on_bad_row == "error":
+                    raise ValueError(f"{path}:{line}: {reason}")
+                continue
+            code = find_language(code)
+            english = values["english"][row] if "english" in values else None
+            yield Sentence(text, code, text if code == ENGLISH else english or None)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Probability of each effect for a clip."""
+
+    room: float = 0.3
+    noise: float = 0.5
+    band: float = 0.3
+
+    def __post_init__(self):
+        for name in ("room", "noise", "band"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it is a probability from 0 to 1")
+
+
+ROOM = (0.1, 0.5)  # seconds until an echo is 60 dB quieter
+NOISE = (5.0, 30.0)  # dB that speech is louder than noise
+BANDS = ((300, 3400), (80, 4000), (80, 5500))  # Hz: telephone, 8 kHz and 11 kHz recordings
+PEAK = (0.2, 0.9)
+
+
+def apply_effects(
+    samples: np.ndarray, sampling_rate: int, effects: Effects, rng: np.random.Generator
+) -> tuple[np.ndarray, list[str]]:
+    """(samples (n,) with a random loudness and effects, names of the effects). The same generator gives the same clip.
+
+    The number of random draws does not depend on the effects, so a changed probability changes only its effect.
+    """
+    wanted = rng.random(3) < (effects.room, effects.noise, effects.band)
+    seconds, snr, band, peak = (
+        rng.uniform(*ROOM),
+        rng.uniform(*NOISE),
+        BANDS[rng.integers(len(BANDS))],
+        rng.uniform(*PEAK),
+    )
+    colour, seed = rng.uniform(0, 1), rng.integers(2**32)
+    own = np.random.default_rng(seed)
+    names = []
+    if wanted[0]:
+        samples, names = _in_room(samples, sampling_rate, seconds, own), [f"room {seconds:.2f} s"]
+    if wanted[1]:
+        noise = _noise(len(samples), sampling_rate, colour, own)
+        ratio = np.sqrt(np.mean(samples**2) / np.mean(noise**2)) * 10 ** (-snr / 20)
+        samples, names = samples + noise * ratio, [*names, f"noise {snr:.0f} dB"]
+    if wanted[2] and band[1] < sampling_rate / 2:
+        filtering = butter(6, band, "bandpass", fs=sampling_rate, output="sos")
+        samples, names = (
+            sosfiltfilt(filtering, samples, padlen=min(100, len(samples) - 1)),
+            [*names, f"band {band[0]}-{band[1]} Hz"],
+        )
+    return (samples * (peak / np.abs(samples).max())).astype(np.float32), names
+
+
+def _in_room(samples: np.ndarray, sampling_rate: int, seconds: float, rng: np.random.Generator) -> np.ndarray:
+    """Direct sound and an exponentially decaying noise as echo, of a third of its energy."""
+    time = np.arange(int(seconds * sampling_rate)) / sampling_rate
+    echo = rng.normal(size=len(time)) * 10 ** (-3 * time / seconds)
+    echo *= np.sqrt(1 / 3 / (echo**2).sum())
+    echo[0] = 1.0
+    return fftconvolve(samples, echo)[: len(samples)]
+
+
+def _noise(length: int, sampling_rate: int, colour: float, rng: np.random.Generator) -> np.ndarray:
+    """White (colour 0) to brown noise (1): above 100 Hz the amplitude falls as frequency to the power of `colour`."""
+    frequency = np.fft.rfftfreq(length, 1 / sampling_rate)
+    return np.fft.irfft(np.fft.rfft(rng.normal(size=length)) / np.maximum(frequency, 100) ** colour, length)
+
+
+logger = logging.getLogger(__name__)
+
+SHARD = 256  # clips of a file
+SETTINGS = "settings.yaml"
+FAILED = b"failed"  # in the metadata of a shard: the reasons of clips that an engine could not speak
+MOST_FAILED = 0.5  # share of failed clips of a shard that ends the run
+
+
+@dataclass(frozen=True)
+class SpeechPlan:
+    """How sentences are spoken.
+
+    Args:
+        copies: clips of each sentence, each with another voice drawn from all voices of its language.
+        speed, pitch: ranges relative to the voice's own, drawn log-uniformly.
+        effects: probabilities of room, noise and narrow band.
+        measure: speak with the voices that are kept for measuring, and no others. Training refuses such a corpus.
+        voices: only these, as ENGINE:VOICE; otherwise all.
+        phonemes: also write the column `phonemes`, which needs espeak-ng.
+    """
+
+    copies: int = 1
+    speed: tuple[float, float] = (0.8, 1.25)
+    pitch: tuple[float, float] = (0.85, 1.2)
+    effects: Effects = field(default_factory=Effects)
+    seed: int = 0
+    sampling_rate: int = 16_000
+    measure: bool = False
+    voices: tuple[str, ...] = ()
+    phonemes: bool = False
+
+    def __post_init__(self):
+        if self.copies < 1:
+            raise ValueError(f"copies is {self.copies}; it must be at least 1")
+        for name in ("speed", "pitch"):
+            low, high = getattr(self, name)
+            if not 0.3 <= low <= high <= 3:
+                raise ValueError(f"{name} is {low:g} to {high:g}; give two factors between 0.3 and 3, the lower first")
+
+
+class Clip(NamedTuple):
+    sentence: Sentence
+    engine: str
+    voice: str
+    speed: float
+    pitch: float
+    seed: int
+
+
+def speech_plan(sentences: Sequence[Sentence], engines: Sequence[Engine], plan: SpeechPlan) -> list[Clip]:
+    """The clips of all sentences: first an engine that speaks the language, then one of its voices, equally likely.
+
+    Raises:
+        ValueError: a language that no engine speaks; a voice that no engine has, or that is kept for measuring.
+    """
+    pools = _pools(engines, plan)
+    clips = []
+    for sentence in sentences:
+        spoken = [(engine, voices[sentence.lang]) for engine, voices in pools.items() if sentence.lang in voices]
+        if not spoken:
+            kind = "voice kept for measuring" if plan.measure else "voice"
+            names = ", ".join(engine.name for engine in engines)
+            raise ValueError(
+                f"no {kind} speaks {sentence.lang} ({names}); leave the language out, or install an engine"
+            )
+        for copy in range(plan.copies):
+            rng = np.random.default_rng(seeded_number(plan.seed, sentence.lang, sentence.text, copy))
+            name, voices = spoken[rng.integers(len(spoken))]
+            voice = voices[rng.integers(len(voices))]
+            speed, pitch = (float(np.exp(rng.uniform(*np.log(limits)))) for limits in (plan.speed, plan.pitch))
+            clips.append(Clip(sentence, name, voice, round(speed, 3), round(pitch, 3), int(rng.integers(2**32))))
+    return clips
+
+
+def _pools(engines: Sequence[Engine], plan: SpeechPlan) -> dict[str, dict[str, list[str]]]:
+    """{engine: {language: voices}} that the plan may use."""
+    pools = {engine.name: engine.voices(plan.measure) for engine in engines}
+    if not plan.voices:
+        return pools
+    there = {f"{name}:{voice}" for name, voices in pools.items() for many in voices.values() for voice in many}
+    if unknown := [voice for voice in plan.voices if voice not in there]:
+        kept = {
+            f"{engine.name}:{voice}"
+            for engine in engines
+            for many in engine.voices(not plan.measure).values()
+            for voice in many
+        }
+        reason = "no installed engine has it"
+        if unknown[0] in kept:
+            reason = "it is for training" if plan.measure else "it is kept for measuring"
+        raise ValueError(f"voice {unknown[0]!r}: {reason}; a voice is written ENGINE:VOICE, such as espeak-ng:de+f2")
+    chosen = {
+        name: {lang: [v for v in many if f"{name}:{v}" in plan.voices] for lang, many in voices.items()}
+        for name, voices in pools.items()
+    }
+    return {name: {lang: many for lang, many in voices.items() if many} for name, voices in chosen.items()}
+
+
+def speak_corpus(
+    sentences: Sequence[Sentence],
+    out: str | Path,
+    engines: Sequence[Engine],
+    plan: SpeechPlan | None = None,
+    *,
+    workers: int | None = None,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Speak sentences into a folder of Parquet files that `load_speech` reads; a later run speaks only what is missing.
+
+    A clip is FLAC with the columns of the speech schema: `source` is the engine, `speaker` the voice. `seconds` and
+    `effects` describe it. Sentences that an engine cannot speak are counted and left out.
+
+    Returns:
+        clips, hours, the same by language and by engine, and the number of failed clips by reason.
+
+    Raises:
+        ValueError: as `speech_plan`; the folder holds a corpus with other settings; half of the clips of a file fail.
+    """
+    plan, out = plan or SpeechPlan(), Path(out)
+    clips = speech_plan(sentences, engines, plan)
+    out.mkdir(parents=True, exist_ok=True)
+    _same_settings(out, clips, plan)
+    by_name = {engine.name: engine for engine in engines}
+    files = []
+    with ThreadPoolExecutor(workers or os.cpu_count()) as pool, tqdm(total=len(clips), disable=not progress) as bar:
+        for start in range(0, len(clips), SHARD):
+            shard = clips[start : start + SHARD]
+            file = out / f"{start // SHARD:06d}.parquet"
+            files.append(make_once(file, partial(_write, shard, by_name, plan, pool)))
+            bar.update(len(shard))
+    return _report(files)
+
+
+def _same_settings(out: Path, clips: Sequence[Clip], plan: SpeechPlan) -> None:
+    """Write the settings of a new corpus; compare those of one that was begun."""
+    digest = hashlib.sha256(json.dumps([clip for clip in clips], ensure_ascii=False).encode()).hexdigest()
+    settings = {"clips": len(clips), "plan": json.loads(json.dumps(asdict(plan))), "sha256": digest}
+    place = out / SETTINGS
+    if place.exists():
+        old = yaml.safe_load(place.read_text(encoding="utf-8"))
+        if old != settings:
+            changed = "plan" if old.get("plan") != settings["plan"] else "sentences, engines or voices"
+            raise ValueError(f"{out} holds a corpus with another {changed} ({SETTINGS}): give another folder")
+        return
+    if any(out.glob("*.parquet")):
+        raise ValueError(f"{out} holds other Parquet files: give another folder")
+    make_once(place, lambda unfinished: unfinished.write_text(yaml.safe_dump(settings, sort_keys=False)) and None)
+
+
+def _write(clips: Sequence[Clip], engines: dict[str, Engine], plan: SpeechPlan, pool: ThreadPoolExecutor, to: Path):
+    from datasets import Value
+
+    rows = list(pool.map(partial(_spoken, engines=engines, plan=plan), clips))
+    failed = [row for row in rows if isinstance(row, str)]
+    if len(failed) > MOST_FAILED * len(rows):
+        raise ValueError(f"{len(failed)} of {len(rows)} clips failed, the first: {failed[0]}")
+    for reason in failed:
+        logger.warning("left out: %s", reason)
+    schema = features(("english", "source", "speaker", *(["phonemes"] if plan.phonemes else ())))
+    schema |= {"seconds": Value("float32"), "effects": Value("string")}
+    schema = type(features())(schema).arrow_schema
+    schema = schema.with_metadata({**schema.metadata, FAILED: json.dumps(failed, ensure_ascii=False).encode()})
+    pq.write_table(pa.Table.from_pylist([row for row in rows if isinstance(row, dict)], schema), to)
+
+
+def _spoken(clip: Clip, engines: dict[str, Engine], plan: SpeechPlan) -> dict[str, Any] | str:
+    """One row of the corpus, or why there is none."""
+    import soundfile
+    import soxr
+
+    sentence = clip.sentence
+    try:
+        samples, rate = engines[clip.engine].say(sentence.text, clip.voice, clip.speed, clip.pitch)
+    except ValueError as error:
+        return str(error)
+    samples = soxr.resample(samples, rate, plan.sampling_rate) if rate != plan.sampling_rate else samples
+    samples, names = apply_effects(samples, plan.sampling_rate, plan.effects, np.random.default_rng(clip.seed))
+    content = io.BytesIO()
+    soundfile.write(content, samples, plan.sampling_rate, format="FLAC", subtype="PCM_16")
+    name = hashlib.sha256(repr(clip).encode()).hexdigest()[:16]
+    row = {
+        "audio": {"bytes": content.getvalue(), "path": f"{name}.flac"},
+        "text": sentence.text,
+        "lang": sentence.lang,
+        "english": sentence.english,
+        "source": clip.engine,
+        "speaker": clip.voice,
+        "seconds": len(samples) / plan.sampling_rate,
+        "effects": ", ".join([f"speed {clip.speed:g}", f"pitch {clip.pitch:g}", *names]),
+    }
+    if plan.phonemes:
+        row["phonemes"] = phonemes(sentence.text, sentence.lang, clip.engine, clip.voice)
+    return row
+
+
+def _report(files: Sequence[Path]) -> dict[str, Any]:
+    counts: Counter[tuple[str, str]] = Counter()
+    seconds: Counter[tuple[str, str]] = Counter()
+    reasons: Counter[str] = Counter()
+    for file in files:
+        reasons.update(reason.partition(": ")[0] for reason in json.loads(pq.read_schema(file).metadata[FAILED]))
+        table = pq.read_table(file, columns=["lang", "source", "seconds"]).to_pylist()
+        for row in table:
+            for key in (("languages", row["lang"]), ("engines", row["source"]), ("", "")):
+                counts[key] += 1
+                seconds[key] += row["seconds"]
+    report: dict[str, Any] = {"clips": counts["", ""], "hours": round(seconds["", ""] / 3600, 3)}
+    for group in ("languages", "engines"):
+        report[group] = {
+            name: {"clips": counts[group, name], "hours": round(seconds[group, name] / 3600, 3)}
+            for kind, name in counts
+            if kind == group
+        }
+    return report | {"failed": dict(reasons)}
+
+
+def main(
+    texts: Annotated[Path, typer.Argument(help="Sentences: lines (.txt), a table of text and lang, n-way, or pairs.")],
+    out: Annotated[Path, typer.Argument(help="Output folder; an interrupted run resumes there.")],
+    lang: Annotated[str | None, typer.Option(help="Language of TEXTS, if it has no column for it.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only-lang", help="Speak only this language; repeatable. Default: all.")
+    ] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help=f"{', '.join(ENGINES)}; repeatable. Default: all that are installed.")
+    ] = None,
+    voice: Annotated[
+        list[str] | None, typer.Option(help="Use only this voice, ENGINE:VOICE (espeak-ng:de+f2); repeatable.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Speak with the voices kept for measuring, which training refuses.")
+    ] = False,
+    phonemes: Annotated[
+        bool, typer.Option("--phonemes", help="Write phonemes, which CTC can learn; needs espeak-ng.")
+    ] = False,
+    copies: Annotated[int, typer.Option(min=1, help="Clips of each sentence, with different voices.")] = 1,
+    speed: Annotated[tuple[float, float], typer.Option(help="Lowest and highest speed of a voice.")] = (0.8, 1.25),
+    pitch: Annotated[tuple[float, float], typer.Option(help="Lowest and highest pitch of a voice.")] = (0.85, 1.2),
+    room: Annotated[float, typer.Option(min=0, max=1, help="Share of clips with the echo of a room.")] = 0.3,
+    noise: Annotated[float, typer.Option(min=0, max=1, help="Share of clips with noise (5 to 30 dB).")] = 0.5,
+    band: Annotated[float, typer.Option(min=0, max=1, help="Share of clips with a narrow band, as a telephone.")] = 0.3,
+    exclude: Annotated[
+        list[Path] | None, typer.Option(help="File of lines that are not spoken, such as a test set; repeatable.")
+    ] = None,
+    longest: Annotated[int, typer.Option(min=1, help="Longest sentence in characters.")] = LONGEST,
+    limit: Annotated[int | None, typer.Option(min=1, help="Draw so many sentences at random. Default: all.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same clips.")] = 0,
+    workers: Annotated[int | None, typer.Option(min=1, help="Engines at a time. Default: one per processor.")] = None,
+    on_bad_row: Annotated[str, typer.Option(help="For bad rows of TEXTS: error or skip.")] = "error",
+) -> None:
+    """Speak sentences with speech engines such as espeak-ng: a speech corpus of Parquet files."""
+    plan = SpeechPlan(
+        copies,
+        speed,
+        pitch,
+        Effects(room, noise, band),
+        seed=seed,
+        measure=measure,
+        voices=tuple(voice or ()),
+        phonemes=phonemes,
+    )
+    engines = open_engines(engine or ())
+    left_out = {line for file in exclude or () for line in read_lines(file)}
+    sentences = read_sentences(
+        texts,
+        lang=lang,
+        langs=only or (),
+        exclude=left_out,
+        longest=longest,
+        limit=limit,
+        seed=seed,
+        on_bad_row=on_bad_row,
+    )
+    show(speak_corpus(sentences, out, engines, plan, workers=workers, progress=True))
+
+
+if __name__ == "__main__":
+    run(main)
