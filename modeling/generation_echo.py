@@ -12,9 +12,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from transformers.models.llama.modeling_llama import rotate_half
+
+# Least value of each number that a caller chooses, and whether it is whole.
+LEAST = {"num_beams": (1, True), "max_new_tokens": (1, True), "batch_size": (1, True), "rerank_weight": (0, False)}
+LEAST |= {"max_tokens": (1, True), "max_length": (1, True), "max_seconds": (0.001, False), "longest": (0.1, False)}
+
+
+def check_numbers(**numbers: float | None) -> None:
+    """Check numbers that a caller gave, by `LEAST`; None is the default of the option.
+
+    Raises:
+        ValueError: one that is too small, NaN, infinite, or not whole where it must be.
+    """
+    for name, number in numbers.items():
+        least, whole = LEAST[name]
+        fits = number is None or (isinstance(number, (int, float, np.number)) and least <= number < math.inf)
+        if not fits or (whole and number is not None and number != int(number)):
+            kind = "a whole number" if whole else "a number"
+            raise ValueError(f"{name} is {number!r}; it must be {kind} of at least {least}")
 
 
 @torch.inference_mode()

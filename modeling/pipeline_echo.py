@@ -11,13 +11,15 @@ translate(["hello.wav", {"array": samples, "sampling_rate": 16000}], tgt_lang="f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from transformers import AutoTokenizer, Pipeline
 
 from .generation_echo import check_prompt, check_target_lang, is_echo_decoder
 from .modeling_echo_base import DECODER_FOLDER, check_finite
-from .prompting_echo import check_texts
+from .prompting_echo import check_texts, langs_of, rows_of
 from .reranking_echo import decode_embeddings
 from .tokenization_echo import EchoTokenizer
 
@@ -28,9 +30,10 @@ class SonarTranslationPipeline(Pipeline):
     """Translation from texts or from sentence embeddings.
 
     Call args:
-        inputs: a text, a list of texts, or embeddings: (embedding_size,) or (n, embedding_size), array or tensor. For a
-            speech encoder a path of audio instead of a text, the bytes of a file, or {"array", "sampling_rate"}.
-        src_lang: language of the texts, or a list with one per text; None is "Unspecified language".
+        inputs: a text, a list or column of texts (as in `prompting_echo.texts_of`), or embeddings: (embedding_size,) or
+            (n, embedding_size), array or tensor. For a speech encoder a path of audio instead of a text, the bytes of a
+            file, or {"array", "sampling_rate"}.
+        src_lang: language of the texts, or a list or column with one per text; None is "Unspecified language".
         tgt_lang: language to write; default English.
         batch_size: texts per batch; default 32.
         num_beams, max_new_tokens and all other options of `generate`. With these two alone, a faster loop gives the
@@ -89,25 +92,31 @@ class SonarTranslationPipeline(Pipeline):
         return preprocess, forward | ({"tgt_lang": tgt_lang} if tgt_lang is not None else {}), {}
 
     def __call__(self, inputs, *, src_lang=None, **kwargs):
-        is_list = isinstance(inputs, (list, tuple))
-        if is_list and not self._hears and not any(isinstance(given, dict) for given in inputs):
-            check_texts(inputs)  # here, because the row number is known
-        if isinstance(inputs, (np.ndarray, torch.Tensor)):
+        if isinstance(inputs, torch.Tensor) or (isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"):
             vectors = torch.as_tensor(inputs)
             if not vectors.is_floating_point():
                 raise ValueError(f"embeddings must be floating point numbers, not {vectors.dtype}")
+            if vectors.ndim not in (1, 2):
+                raise ValueError(f"embeddings have shape {tuple(vectors.shape)}; give (embedding_size,) or rows of it")
             vectors = check_finite(vectors.float())
             inputs = [{"embedding": row} for row in (vectors[None] if vectors.ndim == 1 else vectors)]
-        elif isinstance(inputs, (list, tuple)) and isinstance(src_lang, (list, tuple)):
-            if len(src_lang) != len(inputs):
-                raise ValueError(f"{len(inputs)} texts but {len(src_lang)} src_lang: give one code, or one per text")
+            return super().__call__(inputs, **kwargs) if inputs else []
+        if isinstance(inputs, (str, dict, bytes)):
+            inputs = [inputs]
+        elif self._hears:
+            inputs = list(inputs)
+        elif not isinstance(inputs, Iterable):  # such as a KeyDataset of transformers
+            return super().__call__(inputs, **kwargs | ({"src_lang": src_lang} if src_lang is not None else {}))
+        else:
+            inputs = rows_of(inputs, "inputs")
+            if not any(isinstance(given, dict) for given in inputs):
+                check_texts(inputs)  # here, because the row number is known
+        src_lang = langs_of(src_lang, len(inputs), "src_lang")
+        if isinstance(src_lang, list):
             inputs = [{"text": text, "lang": lang} for text, lang in zip(inputs, src_lang, strict=True)]
         elif src_lang is not None:
             kwargs["src_lang"] = src_lang
-        if isinstance(inputs, (list, tuple)) and not len(inputs):
-            return []
-        inputs = [inputs] if isinstance(inputs, (str, dict, bytes)) else inputs
-        return super().__call__(list(inputs) if isinstance(inputs, tuple) else inputs, **kwargs)
+        return super().__call__(inputs, **kwargs) if inputs else []
 
     def preprocess(self, inputs, src_lang=None, on_long=None):
         if isinstance(inputs, dict) and "embedding" in inputs:

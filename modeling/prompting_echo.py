@@ -9,7 +9,7 @@ The functions return text; the tokenizer adds the special tokens.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .language_names_echo import LANGUAGE_NAMES
@@ -91,6 +91,55 @@ def split_prompt(text: str) -> tuple[str, str]:
     if mark and len(prompt) <= 80 and prompt.endswith(":"):
         return prompt, rest
     return f"{UNSPECIFIED}:", text
+
+
+def texts_of(texts: Any, name: str = "text") -> list[str]:
+    """A checked list of the texts in any container of one dimension.
+
+    Args:
+        texts: a list, tuple, generator, NumPy array, pandas or polars Series (its index does not matter), Column of
+            `datasets` or Arrow array.
+
+    Raises:
+        ValueError: one string, a table, or a row that is not a string that can be encoded as UTF-8.
+    """
+    texts = rows_of(texts, f"{name}s")
+    check_texts(texts, name)
+    return texts
+
+
+def langs_of(lang: Any, count: int, name: str = "lang") -> str | list[str | None] | None:
+    """The language of `count` texts: one code, None (not specified), or a checked list of one per text.
+
+    Args:
+        lang: a code, None, or a container as in `texts_of`.
+
+    Raises:
+        ValueError: an empty code, a row that is neither a code nor None, or another number than `count`.
+    """
+    if lang is None or isinstance(lang, str):
+        langs = [lang]
+    elif len(langs := rows_of(lang, name)) != count:
+        raise ValueError(f"{count} texts but {len(langs)} languages: give one code, or one per text")
+    for row, code in enumerate(langs, 1):
+        if code is not None and not (isinstance(code, str) and code):
+            where = name if lang is code else f"{name} in row {row}"
+            raise ValueError(f"{where} is {code!r:.60}; give a code such as 'fra_Latn', or None")
+    return lang if lang is None or isinstance(lang, str) else langs
+
+
+def rows_of(values: Any, name: str) -> list[Any]:
+    """The rows of any container of one dimension, unchecked; None for a value that pandas calls missing."""
+    if isinstance(values, (str, bytes)):
+        raise ValueError(f"{name} is one {'string' if isinstance(values, str) else 'bytes object'}; give a list")
+    if getattr(values, "ndim", 1) != 1 or isinstance(values, Mapping) or not isinstance(values, Iterable):
+        raise ValueError(f"{name} is {type(values).__name__}; give a list, or one column of a table")
+    if hasattr(values, "isna"):  # pandas has several values for a missing one
+        return [None if missing else value for value, missing in zip(values.tolist(), values.isna(), strict=True)]
+    for method in ("to_pylist", "tolist", "to_list"):  # of Arrow, NumPy, polars
+        if hasattr(values, method):
+            return getattr(values, method)()
+    return list(values)
 
 
 def check_texts(texts: Sequence[Any], name: str = "text") -> None:

@@ -10,19 +10,18 @@ from __future__ import annotations
 import torch
 
 from .beams_echo import beam_candidates, beam_decode
-from .generation_echo import greedy_decode
+from .generation_echo import check_numbers, greedy_decode
 
 
 def rerank_weight_of(model, weight: float | None) -> float:
     """The weight that a call asks for, or that of the model's generation config; 0 without reranking.
 
     Raises:
-        ValueError: a negative weight, or reranking by a model that has no text encoder.
+        ValueError: a negative weight, NaN, or reranking by a model that has no text encoder.
     """
+    check_numbers(rerank_weight=weight)
     asked = weight is not None
     weight = float((weight if asked else getattr(model.generation_config, "rerank_weight", None)) or 0.0)
-    if weight < 0:
-        raise ValueError(f"rerank_weight is {weight:g}; it must be at least 0 (0: no reranking)")
     reads_text = "text" in getattr(model, "input_modalities", ("text",))
     if weight and asked and not reads_text:
         raise ValueError("rerank_weight needs a text encoder beside the decoder, and this model has a speech encoder")
@@ -50,6 +49,7 @@ def decode_embeddings(
         options: as in `greedy_decode`.
     """
     prompt = tokenizer.decoder_prompt_ids(target_lang)
+    check_numbers(num_beams=num_beams, max_new_tokens=options.get("max_new_tokens"))
     weight = rerank_weight_of(model, rerank_weight)
     beams = num_beams if num_beams is not None else model.generation_config.num_beams or 1
     if beams == 1:

@@ -20,7 +20,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 
-from .prompting_echo import PROMPT_END, check_texts, decoder_prompt, encoder_prompt, split_prompt
+from .prompting_echo import PROMPT_END, decoder_prompt, encoder_prompt, langs_of, split_prompt, texts_of
 
 logger = logging.getLogger(__name__)
 
@@ -169,11 +169,10 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return super()._decode(*args, **kwargs)
 
     def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
-        if lang is None or isinstance(lang, str):
+        texts = texts_of(texts)
+        lang = langs_of(lang, len(texts))
+        if not isinstance(lang, list):
             lang = [lang] * len(texts)
-        if len(lang) != len(texts):
-            raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one per text")
-        check_texts(texts)
         # sentence-transformers puts its default prompt even in front of a text that starts with a prompt.
         default = encoder_prompt() + PROMPT_END
         pairs = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from .prompting_echo import PROMPT_END, check_texts
+from .prompting_echo import PROMPT_END, langs_of, texts_of
 from .tokenization_echo import EchoTokenizer
 
 DEFAULT_LANGUAGE = "eng_Latn"
@@ -35,11 +35,10 @@ class SonarTokenizer(EchoTokenizer):
         )
 
     def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
-        if lang is None or isinstance(lang, str):
+        texts = texts_of(texts)
+        lang = langs_of(lang, len(texts))
+        if not isinstance(lang, list):
             lang = [lang] * len(texts)
-        if len(lang) != len(texts):
-            raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one for each text")
-        check_texts(texts)
         for code in set(lang):
             self._language_id(code)
         return [(code or DEFAULT_LANGUAGE) + PROMPT_END for code in lang], texts

@@ -14,7 +14,7 @@ import numpy as np
 from transformers import AutoConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from ..modeling.prompting_echo import check_texts
+from ..modeling.prompting_echo import texts_of
 from .encode import encode, load_encoder, opening, pick_dtype
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def _open_other(name_or_path: str, dtype: str, max_tokens: int | None, on_long: 
     encode_texts = encoder(**batch)
 
     def encode_checked(texts: list[str], lang: str | None = None) -> np.ndarray:
-        check_texts(texts)
+        texts = texts_of(texts)
         if isinstance(limit, int) and (long := _long_rows(model, texts, limit, lang)):
             message = (
                 f"{len(long)} of {len(texts)} texts are longer than {limit} tokens, the first is row {long[0] + 1}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import local
@@ -21,10 +21,11 @@ from tqdm.auto import tqdm
 from transformers import AutoModel, AutoTokenizer
 
 from ..modeling import EchoEncoder, EchoForTranslation
+from ..modeling.generation_echo import check_numbers
 from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
-from ..modeling.prompting_echo import check_texts
+from ..modeling.prompting_echo import langs_of, texts_of
 from ..utils.cores import one_per_core
 from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
 from ..utils.vectors import unit_length
@@ -143,8 +144,8 @@ def load_encoder(name_or_path: str | Path, *, device: str | None = None, dtype: 
 def encode(
     model,
     tokenizer,
-    texts: Sequence[str],
-    lang: str | Sequence[str | None] | None = None,
+    texts: Iterable[str],
+    lang: str | Iterable[str | None] | None = None,
     *,
     max_tokens: int | None = None,
     max_length: int | None = None,
@@ -156,6 +157,7 @@ def encode(
 
     Args:
         model, tokenizer: an EchoEncoder (or EchoForTranslation) and its EchoTokenizer.
+        texts: list, tuple, generator, NumPy array, pandas or polars Series, column of `datasets` or Arrow array.
         lang: one code for all texts, one per text, or None ("Unspecified language").
         max_tokens: padded tokens per batch; None is 1,536 on a CPU (2,048 in bf16), which fit its caches, else 16,384.
         max_length: longest text in tokens; None is the model's limit.
@@ -168,19 +170,20 @@ def encode(
         (len(texts), embedding_size) float32; row i is text i.
 
     Raises:
-        ValueError: an unknown language, a wrong number of languages, a text that is too long with "error", an
-            embedding with NaN.
+        ValueError: an unknown language, a wrong number of languages, a number below 1, a text that is too long with
+            "error", an embedding with NaN.
     """
-    if isinstance(texts, str):
-        raise ValueError("texts is one string; give a list of texts")
+    texts = texts_of(texts)
+    lang = langs_of(lang, len(texts))
+    check_numbers(max_tokens=max_tokens, max_length=max_length)
     limit = max_length or tokenizer.model_max_length
     size = model.config.embedding_size
     if max_tokens is None:
         on_cpu = MAX_TOKENS.get(next(model.parameters()).dtype, 1_536)
         max_tokens = on_cpu if model.device.type == "cpu" else 16_384
-    if not len(texts):
+    if not texts:
         return np.zeros((0, size), np.float32)
-    pieces = list(pieces_of(tokenizer, list(texts), lang, limit, on_long))
+    pieces = list(pieces_of(tokenizer, texts, lang, limit, on_long))
     sums = np.zeros((len(texts), size), np.float32)
     weight = np.zeros(len(texts), np.float32)
     own_bar = tqdm(total=len(texts), desc="Encoding", unit="text", disable=progress is not True)
@@ -232,9 +235,6 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
     """Yield (row, token ids) of every text; with on_long="split" of every piece of it."""
     if on_long not in ("warn", "error", "split"):
         raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
-    if not (lang is None or isinstance(lang, str)) and len(lang) != len(texts):
-        raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one per text")
-    check_texts(texts)
     long = []
     for start in range(0, len(texts), 10_000):
         part = texts[start : start + 10_000]

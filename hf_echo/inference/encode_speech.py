@@ -5,7 +5,7 @@ Audio is decoded batch by batch, so memory holds one batch, or one long recordin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoFeatureExtractor
 from ..data.speech import audio_pieces, read_audio
 from ..data.speech.batches import audio_length
 from ..modeling import EchoSpeechEncoder
+from ..modeling.generation_echo import check_numbers
 from ..modeling.modeling_echo_base import check_finite
 from ..utils.vectors import unit_length
 from .encode import opening, pick_device, pick_dtype
@@ -70,7 +71,7 @@ def load_speech_encoder(name_or_path: str | Path, *, device: str | None = None, 
 def encode_speech(
     model: EchoSpeechEncoder,
     extractor: Any,
-    audio: Sequence[Any],
+    audio: Iterable[Any],
     *,
     max_seconds: float | None = None,
     longest: float = LONGEST,
@@ -95,8 +96,11 @@ def encode_speech(
     Raises:
         FileNotFoundError, ValueError: audio that is not there or not usable; longer audio with "error".
     """
-    if isinstance(audio, (str, bytes, Path)):
-        raise ValueError("audio is one file; give a list")
+    samples = isinstance(audio, np.ndarray) and audio.dtype != object
+    if samples or isinstance(audio, (str, bytes, Path, dict, torch.Tensor)):
+        raise ValueError("audio is one recording; give a list of recordings")
+    audio = audio.tolist() if hasattr(audio, "tolist") else list(audio)
+    check_numbers(max_seconds=max_seconds, longest=longest)
     rate, size = extractor.sampling_rate, model.config.embedding_size
     budget = round((max_seconds or MAX_SECONDS.get(model.device.type, 600.0)) * rate)
     lengths = [audio_length(item, rate, name=f"audio {row}") for row, item in enumerate(audio, 1)]

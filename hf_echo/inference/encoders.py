@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..modeling.prompting_echo import check_texts
+from ..modeling.prompting_echo import texts_of
 
 Encode = Callable[[list[str], str], Any]
 
@@ -16,7 +16,7 @@ def sentence_transformer_encoder(model: Any, *, batch_size: int = 32, **encode_a
     """Wrap a SentenceTransformer as encoder; prompt_name is the language if the model has that prompt."""
 
     def encode(texts: list[str], lang: str) -> Any:
-        check_texts(texts)
+        texts = texts_of(texts)
         prompt = {"prompt_name": lang} if lang in (getattr(model, "prompts", None) or {}) else {}
         options = {"batch_size": batch_size, "convert_to_numpy": True, "show_progress_bar": False}
         return model.encode(texts, **options, **prompt, **encode_arguments)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers.utils import cached_file
 
-from ..modeling.prompting_echo import check_texts
+from ..modeling.prompting_echo import langs_of, texts_of
 from .encoders import Encode
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ def modular_encoder(model: Any, *, batch_size: int = 32) -> Encode:
     """Encoder (texts, lang) -> embeddings; without lang, the language of each text is identified."""
 
     def encode(texts: list[str], lang: str | None = None) -> Any:
-        check_texts(texts)
-        given = [{"text": text, "lang": lang} for text in texts] if lang else texts
+        texts = texts_of(texts)
+        lang = langs_of(lang, len(texts))
+        langs = lang if isinstance(lang, list) else [lang] * len(texts)
+        given = [{"text": text, "lang": code} if code else text for text, code in zip(texts, langs, strict=True)]
         return model.encode(given, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False)
 
     return encode

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..modeling.prompting_echo import langs_of, texts_of
 from ..utils.vectors import unit_length
 from .any_encoder import any_encoder
 
@@ -51,12 +52,13 @@ class EchoScorer:
 
 
 def score_blocks(score, columns: Sequence[tuple], batch: int, label: str, progress: bool) -> np.ndarray:
-    """(rows,) float32: `score` of each block of `batch` rows of the columns (texts, languages).
+    """(rows,) float32: `score` of each block of `batch` rows of the columns (texts, one code or one per text).
 
     Raises:
         ValueError: texts or languages of different numbers.
     """
-    lengths = [len(column[part]) for part in (0, 1) for column in columns]
+    columns = [_checked(texts_of(texts), langs) for texts, langs in columns]
+    lengths = [len(texts) for texts, _ in columns]
     if len(set(lengths)) > 1:
         raise ValueError(f"columns have {', '.join(map(str, lengths))} rows: give columns of equal length")
     scores = np.empty(len(columns[0][0]), np.float32)
@@ -66,6 +68,11 @@ def score_blocks(score, columns: Sequence[tuple], batch: int, label: str, progre
             scores[rows] = score([(texts[rows], langs[rows]) for texts, langs in columns])
             bar.update(len(scores[rows]))
     return scores
+
+
+def _checked(texts: list[str], langs) -> tuple[list[str], list[str | None]]:
+    langs = langs_of(langs, len(texts))
+    return texts, langs if isinstance(langs, list) else [langs] * len(texts)
 
 
 def embed_columns(encode, columns: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[np.ndarray]:

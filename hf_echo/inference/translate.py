@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +11,11 @@ from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoTokenizer
 
 from ..modeling import AutoModelForSonarTranslation, SonarTokenizer
-from ..modeling.generation_echo import check_prompt, check_target_lang, is_echo_decoder
+from ..modeling.generation_echo import check_numbers, check_prompt, check_target_lang, is_echo_decoder
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
 from ..modeling.modeling_sonar import SONAR
 from ..modeling.packed_echo import has_hooks
+from ..modeling.prompting_echo import langs_of, texts_of
 from ..modeling.reranking_echo import decode_embeddings
 from ..modeling.translation_echo_speech import SPEECH
 from ..utils.cores import one_per_core
@@ -49,8 +50,8 @@ def load_translator(name_or_path: str | Path, *, device: str | None = None, dtyp
 def translate(
     model,
     tokenizer,
-    inputs: Sequence[str] | np.ndarray | torch.Tensor,
-    source_lang: str | Sequence[str | None] | None = None,
+    inputs: Iterable[str] | np.ndarray | torch.Tensor,
+    source_lang: str | Iterable[str | None] | None = None,
     target_lang: str = "eng_Latn",
     *,
     num_beams: int | None = None,
@@ -68,6 +69,7 @@ def translate(
     tokens as `generate`.
 
     Args:
+        inputs: texts in any container of `encode`, or embeddings.
         source_lang: one code for all texts, one per text, or None ("Unspecified language").
         num_beams: 1 is greedy; None: as the model's generation config says.
         rerank_weight: weight of the cosine between the embeddings of a beam and of the sentence; 0 takes the most
@@ -77,13 +79,19 @@ def translate(
         on_long: as in `encode`; not "split" for a stage-1 checkpoint, whose decoder reads tokens.
 
     Raises:
-        ValueError: an unknown language, or one that the decoder does not support; embeddings of wrong size, of
-            integers, with NaN, or for a stage-1 checkpoint.
+        ValueError: an unknown language, or one that the decoder does not support; a number out of range; embeddings of
+            wrong size, of integers, with NaN, or for a stage-1 checkpoint.
     """
     prompt, defaults = tokenizer.decoder_prompt_ids(target_lang), model.generation_config
     check_target_lang(model.decoder, target_lang)
-    if isinstance(inputs, str):
-        raise ValueError("inputs is one string; give a list of texts")
+    check_numbers(
+        num_beams=num_beams, rerank_weight=rerank_weight, max_new_tokens=max_new_tokens, batch_size=batch_size
+    )
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()
+    if not (isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "OSTU"):
+        inputs = texts_of(inputs)
+        source_lang = langs_of(source_lang, len(inputs), "source_lang")
     if not len(inputs):
         return []
     ours = model.bottleneck and is_echo_decoder(model.decoder)
@@ -93,8 +101,6 @@ def translate(
     if rerank_weight and beams == 1:
         raise ValueError("rerank_weight= chooses among beams, and num_beams=1 gives one: give more beams")
     batch_size = max(1, batch_size // beams)
-    if isinstance(inputs, torch.Tensor):
-        inputs = (inputs.float() if inputs.is_floating_point() else inputs).cpu().numpy()
     if isinstance(inputs, np.ndarray):
         _check_embeddings(inputs, model.config.embedding_size)
     elif "text" not in getattr(model, "input_modalities", ("text",)):
@@ -158,7 +164,7 @@ def _translate_tokens(
         raise ValueError(
             "on_long='split' needs a decoder of sentence embeddings: give 'warn' or 'error' for a stage-1 checkpoint"
         )
-    pieces = list(pieces_of(tokenizer, list(texts), source_lang, tokenizer.model_max_length, on_long))
+    pieces = list(pieces_of(tokenizer, texts, source_lang, tokenizer.model_max_length, on_long))
     order = sorted(range(len(pieces)), key=lambda i: len(pieces[i][1]))
     out = [""] * len(pieces)
     for start in tqdm(range(0, len(out), batch_size), desc="Translating", disable=not progress):

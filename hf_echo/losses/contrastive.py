@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .checks import check_exclude, check_finite_numbers, widened
+
 MARGIN_SPACES = ("cosine", "logit")
 
 
@@ -145,11 +147,8 @@ def guide_filter(guide_source: Tensor, guide_target: Tensor, *, radius: float = 
 def cosine(x: Tensor, y: Tensor) -> Tensor:
     """Cosines of all pairs of rows, (n, d) and (N, d) -> (n, N), in float32 or wider even under autocast."""
     with torch.autocast(x.device.type, enabled=False):
-        return _unit(x) @ _unit(y).T
-
-
-def _unit(x: Tensor) -> Tensor:
-    return F.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1)
+        x, y = widened(x, y)
+        return F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T
 
 
 def _positions(source: Tensor, target: Tensor, offset: int) -> Tensor:
@@ -182,11 +181,7 @@ def _dropped(
     elif not radius >= 0:
         raise ValueError(f"radius must be 0 or more (math.inf: no filter), got {radius}")
     if exclude is not None:
-        if exclude.shape != (len(source), len(target)) or exclude.dtype != torch.bool:
-            raise ValueError(
-                f"exclude must be bool of shape {(len(source), len(target))}, "
-                f"got {exclude.dtype} of {tuple(exclude.shape)}"
-            )
+        check_exclude(exclude, (len(source), len(target)))
         dropped = exclude if dropped is None else dropped | exclude
     return None if dropped is None else dropped & ~_positions(source, target, offset)
 
@@ -207,8 +202,7 @@ def _check(source: Tensor, target: Tensor, logit_scale: float, margin: float, ma
     _check_pair("source", source, "target", target, offset)
     if not 0 < logit_scale < math.inf:
         raise ValueError(f"logit_scale must be positive and finite, got {logit_scale}")
-    if not math.isfinite(margin):
-        raise ValueError(f"margin must be finite, got {margin}")
+    check_finite_numbers(margin=margin)
     if margin_space not in MARGIN_SPACES:
         raise ValueError(f"margin_space must be 'cosine' or 'logit', got {margin_space!r}")
 

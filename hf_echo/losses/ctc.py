@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .checks import check_lengths
+
 
 def ctc_loss(logits: Tensor, frames: Tensor, labels: Tensor, characters: Tensor) -> Tensor:
     """Mean over the batch of `-log p(labels_i | logits_i) / characters_i`, with blank 0 (not in the OS paper).
@@ -23,7 +25,7 @@ def ctc_loss(logits: Tensor, frames: Tensor, labels: Tensor, characters: Tensor)
         Scalar, computed in float32; 0 without rows.
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: shapes that do not fit, or frames, characters or labels out of range.
 
     Example:
         >>> import torch
@@ -37,8 +39,13 @@ def ctc_loss(logits: Tensor, frames: Tensor, labels: Tensor, characters: Tensor)
             f"logits must be (n, frames, characters) and labels (n, most), got {tuple(logits.shape)} and "
             f"{tuple(labels.shape)} with {len(frames)} and {len(characters)} lengths"
         )
-    if not n:
+    check_lengths("frames", frames, logits.shape[1])
+    check_lengths("characters", characters, labels.shape[1])
+    if not n or not logits.shape[1] or not labels.shape[1]:
         return logits.sum() * 0
+    read = labels[torch.arange(labels.shape[1], device=labels.device) < characters[:, None]]
+    if len(read) and not (1 <= int(read.min()) and int(read.max()) < logits.shape[2]):
+        raise ValueError(f"labels must be 1 ... {logits.shape[2] - 1}, found {int(read.min())} ... {int(read.max())}")
     probabilities = F.log_softmax(logits.float(), dim=-1).transpose(0, 1)
     loss = F.ctc_loss(probabilities, labels, frames, characters, reduction="none", zero_infinity=True)
     return (torch.where(characters > 0, loss, 0.0 * loss) / characters.clamp(min=1)).sum() / n

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .checks import check_exclude, check_finite_numbers
 from .contrastive import cosine
 
 
@@ -23,6 +24,7 @@ def teacher_target(source: Tensor, target: Tensor, *, source_weight: Tensor | fl
     Returns:
         (n, d), `source_weight * source + (1 - source_weight) * target`, without gradient.
     """
+    check_finite_numbers(source_weight=source_weight)
     weight = torch.as_tensor(source_weight, dtype=source.dtype, device=source.device)
     if weight.ndim:
         weight = weight[:, None]
@@ -60,11 +62,17 @@ def distillation_parts(
         {"student_teacher", "teacher_student", "mse"}: scalars; their sum is the loss.
 
     Raises:
-        ValueError: shapes that do not fit, or a logit scale that is not positive.
+        ValueError: shapes that do not fit, a weight that is not finite, or a logit scale that is not positive.
     """
     all_student = student if all_student is None else all_student
     all_teacher = teacher if all_teacher is None else all_teacher
     _check(student, teacher, all_student, all_teacher, offset, exclude)
+    check_finite_numbers(
+        student_teacher_weight=student_teacher_weight,
+        teacher_student_weight=teacher_student_weight,
+        mse_weight=mse_weight,
+        logit_scale=logit_scale,
+    )
     scale = _by_row(logit_scale, student)
     if not bool((scale > 0).all()):
         raise ValueError(f"logit_scale must be positive, the smallest is {scale.min().item()}")
@@ -128,5 +136,4 @@ def _check(student, teacher, all_student, all_teacher, offset, exclude) -> None:
         )
     if not 0 <= offset <= len(all_student) - len(student):
         raise ValueError(f"offset {offset} is out of range: {len(student)} rows must fit into {len(all_student)}")
-    if exclude is not None and exclude.shape != (len(student), len(all_student)):
-        raise ValueError(f"exclude must be {(len(student), len(all_student))}, got {tuple(exclude.shape)}")
+    check_exclude(exclude, (len(student), len(all_student)))

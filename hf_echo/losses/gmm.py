@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .checks import check_exclude
+
 
 def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tensor, weight_logits: Tensor) -> Tensor:
     """log P(rank | query, key) of a mixture of diagonal Gaussians (EMMA-X appendix Eq. 4, Eq. 5 of the paper).
@@ -83,6 +85,7 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3, ex
         raise ValueError(f"smoothing must be in [0, 1) with at least two ranks, got {smoothing} and {total} ranks")
     if ranks.numel() and not (1 <= int(ranks.min()) and int(ranks.max()) <= total):
         raise ValueError(f"ranks must be 1 ... {total}, found {int(ranks.min())} ... {int(ranks.max())}")
+    check_exclude(exclude, ranks.shape)
     kept = torch.ones_like(ranks, dtype=torch.bool) if exclude is None else ~exclude
     log_posterior, ranks = log_posterior[kept], ranks[kept]
     own = F.one_hot(ranks.long() - 1, total).to(log_posterior.dtype)

@@ -60,10 +60,18 @@ def next_embedding_loss(
         )
     all_target = target if all_target is None else all_target
     all_document = document if all_document is None else all_document
+    all_key = key if all_key is None else all_key
+    for name, ids, rows in (
+        ("all_document", all_document, all_target),
+        ("key", key, target),
+        ("all_key", all_key, all_target),
+    ):
+        if ids is not None and ids.shape != rows.shape[:1]:
+            raise ValueError(f"{name} must be ({len(rows)},), got {tuple(ids.shape)}")
     exclude = torch.zeros(len(target), len(all_target), dtype=torch.bool, device=target.device)
     if negatives != "both":
         same = document[:, None] == all_document[None]
         exclude |= same if negatives == "batch" else ~same
     if key is not None:
-        exclude |= key[:, None] == (key if all_key is None else all_key)[None]
+        exclude |= key[:, None] == all_key[None]
     return contrastive_loss(predicted, all_target, logit_scale=logit_scale, margin=0.0, exclude=exclude, offset=offset)

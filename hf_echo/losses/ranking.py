@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .checks import check_exclude
 from .contrastive import cosine
 
 
@@ -66,8 +67,7 @@ def _check(query: Tensor, keys: Tensor, ranks: Tensor, temperatures: Sequence[fl
     shape = (len(query), len(keys))
     if ranks.shape != shape or ranks.is_floating_point() or ranks.dtype == torch.bool:
         raise ValueError(f"ranks must be integers of shape {shape}, got {ranks.dtype} of {tuple(ranks.shape)}")
-    if exclude is not None and (exclude.shape != shape or exclude.dtype != torch.bool):
-        raise ValueError(f"exclude must be bool of shape {shape}, got {exclude.dtype} of {tuple(exclude.shape)}")
+    check_exclude(exclude, shape)
     if not len(temperatures) or not all(temperature > 0 for temperature in temperatures):
         raise ValueError(f"temperatures must be positive numbers, one for each rank but the worst; got {temperatures}")
     worst = len(temperatures) + 1

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .checks import check_finite_numbers, widened
+
 
 def self_objective_loss(
     source: Tensor,
@@ -50,9 +52,11 @@ def self_objective_loss(
         )
     if not scale > 0:
         raise ValueError(f"scale must be positive, got {scale}")
-    wide = torch.promote_types(source.dtype, torch.float32)
+    check_finite_numbers(scale=scale)
+    if not len(source) or not source.shape[1] or not target.shape[1]:
+        return source.sum() * 0 + target.sum() * 0
     with torch.autocast(source.device.type, enabled=False):
-        x, y = (F.normalize(side.to(wide), dim=-1) for side in (source, target))
+        x, y = (F.normalize(side, dim=-1) for side in widened(source, target))
         similarity = x @ y.transpose(1, 2)
     rows = _mask(source_mask, source)[:, :, None]
     columns = _mask(target_mask, target)[:, None, :]
@@ -62,7 +66,7 @@ def self_objective_loss(
         seen = similarity.masked_fill(~pairs, lowest)
         best_column = F.one_hot(seen.argmax(2), seen.shape[2]).bool()
         best_row = F.one_hot(seen.argmax(1), seen.shape[1]).bool().transpose(1, 2)
-        aligned = (best_column & best_row & pairs).to(wide)
+        aligned = (best_column & best_row & pairs).to(similarity.dtype)
     logits = (scale * similarity).masked_fill(~pairs, lowest)
     n, m = rows.sum((1, 2)).clamp(min=1), columns.sum((1, 2)).clamp(min=1)
     forward = (aligned * logits.softmax(2)).sum((1, 2)) / n

@@ -10,9 +10,11 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .contrastive import _check, _dropped, _softmax_loss, _unit, contrastive_loss, cosine
+from .checks import widened
+from .contrastive import _check, _dropped, _softmax_loss, contrastive_loss, cosine
 
 
 def split_softmax_loss(
@@ -164,7 +166,8 @@ def one_softmax_loss(
 def _own_cosine(source: Tensor, candidates: Tensor) -> Tensor:
     """Cosines of each row with its candidates, (n, d) and (n, K, d) -> (n, K), in float32 or wider."""
     with torch.autocast(source.device.type, enabled=False):
-        return (_unit(candidates) @ _unit(source).unsqueeze(2)).squeeze(2)
+        source, candidates = (F.normalize(x, dim=-1) for x in widened(source, candidates))
+        return (candidates @ source.unsqueeze(2)).squeeze(2)
 
 
 def _blank(hard_negatives: Tensor, mask: Tensor) -> Tensor:

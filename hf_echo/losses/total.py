@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from .checks import check_finite_numbers
+
 
 def weighted_total(parts: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
     """Weighted sum of scalar parts (Omnilingual SONAR Eq. 4 and 6: alpha 0.05 on contrastive, beta 1 on translation).
@@ -13,7 +15,7 @@ def weighted_total(parts: Mapping[str, Tensor], weights: Mapping[str, float]) ->
     Parts without a weight are for the log only.
 
     Raises:
-        ValueError: no weights, or a weight for an unknown part.
+        ValueError: no weights, a weight for an unknown part, or one that is NaN or infinite.
 
     Example:
         >>> import torch
@@ -24,5 +26,6 @@ def weighted_total(parts: Mapping[str, Tensor], weights: Mapping[str, float]) ->
     unknown = sorted(set(weights) - set(parts))
     if unknown or not weights:
         raise ValueError(f"weights name {unknown or 'nothing'}, the parts are {sorted(parts)}")
+    check_finite_numbers(**{f"weight of {name}": weight for name, weight in weights.items()})
     first, *others = (weight * parts[name] for name, weight in weights.items())
     return sum(others, start=first)

@@ -54,7 +54,7 @@ def translation_loss(
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
     kept = labels != ignore_index
-    hidden, labels = hidden[kept], labels[kept]
+    hidden, labels = hidden[kept], labels[kept].long()
     outside = labels[(labels < 0) | (labels >= len(weight))]
     if len(outside):
         raise ValueError(

@@ -43,7 +43,7 @@ def test_each_text_is_embedded_once(toy_folders, pairs, monkeypatch):
 
 
 def test_columns_of_unlike_length_are_refused(toy_folders):
-    with pytest.raises(ValueError, match="columns have 2, 1, 2, 2 rows"):
-        EchoScorer(str(toy_folders["training"]))(["a", "b"], ["c"], ["x", "x"], ["y", "y"])
+    with pytest.raises(ValueError, match="columns have 2, 1 rows"):
+        EchoScorer(str(toy_folders["training"]))(["a", "b"], ["c"], "fra_Latn", ["eng_Latn"])
     with pytest.raises(FileNotFoundError, match="no folder /no/model"):
         EchoScorer("/no/model")(["a"], ["b"], ["fra_Latn"], ["eng_Latn"])

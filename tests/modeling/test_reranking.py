@@ -93,7 +93,7 @@ def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_p
 
 
 def test_wrong_weights(model):
-    with pytest.raises(ValueError, match="rerank_weight is -1; it must be at least 0"):
+    with pytest.raises(ValueError, match="rerank_weight is -1.0; it must be a number of at least 0"):
         rerank_weight_of(model, -1.0)
     model.input_modalities = ("audio",)
     model.generation_config.rerank_weight = 3.0

@@ -17,7 +17,9 @@ import torch
 from tqdm.auto import tqdm
 
 from ...inference.encode import padded
+from ...modeling.generation_echo import check_numbers
 from ...modeling.packed_echo import length_batches
+from ...modeling.prompting_echo import langs_of, texts_of
 from .attention import _evaluating
 
 WINDOW = 64  # texts sorted by length at a time; their states stay in memory until they are yielded in order
@@ -60,12 +62,11 @@ def token_states(
     Raises:
         ValueError: no such layer, a text too long with "error", a slow tokenizer, a wrong number of languages.
     """
-    if isinstance(texts, str):
-        raise ValueError("texts is one string; give a list of texts")
+    texts = texts_of(texts)
+    lang = langs_of(lang, len(texts))
+    check_numbers(max_tokens=max_tokens)
     if on_long not in ("error", "skip"):
         raise ValueError(f"on_long is {on_long!r}; it must be 'error' or 'skip'")
-    if not (lang is None or isinstance(lang, str)) and len(lang) != len(texts):
-        raise ValueError(f"{len(texts)} texts but {len(lang)} languages: give one code, or one per text")
     chosen = layer_numbers(model, layers)
     max_tokens = max_tokens or (1_536 if model.device.type == "cpu" else 16_384)
     names = names or [f"text {i}" for i in range(1, len(texts) + 1)]

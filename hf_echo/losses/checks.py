@@ -1,0 +1,39 @@
+"""What several losses check: one line that names the argument, in place of torch's own errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def check_finite_numbers(**numbers: Tensor | float) -> None:
+    """Raises ValueError for a number, or a tensor of numbers, that is NaN or infinite."""
+    for name, number in numbers.items():
+        if isinstance(number, Tensor):
+            finite = torch.compiler.is_compiling() or bool(number.isfinite().all())  # the check synchronises the device
+        else:
+            finite = math.isfinite(number)
+        if not finite:
+            raise ValueError(f"{name} must be finite, got {number}")
+
+
+def check_exclude(exclude: Tensor | None, shape: Sequence[int]) -> None:
+    """Raises ValueError for a mask that is not bool of this shape."""
+    if exclude is not None and (exclude.shape != tuple(shape) or exclude.dtype != torch.bool):
+        raise ValueError(f"exclude must be bool of shape {tuple(shape)}, got {exclude.dtype} of {tuple(exclude.shape)}")
+
+
+def check_lengths(name: str, lengths: Tensor, most: int) -> None:
+    """Raises ValueError for a length below 0 or above `most`, the size of the dimension that it measures."""
+    if len(lengths) and not (0 <= int(lengths.min()) and int(lengths.max()) <= most):
+        wrong = int(lengths[(lengths < 0) | (lengths > most)][0])
+        raise ValueError(f"{name} must be 0 ... {most}, the size of the tensor, found {wrong}")
+
+
+def widened(*tensors: Tensor) -> list[Tensor]:
+    """The tensors in one dtype: float32, or float64 if one of them is float64."""
+    wide = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+    return [tensor.to(wide) for tensor in tensors]

@@ -1,0 +1,169 @@
+"""Texts, languages and numbers as people have them: every container is read, everything else is refused in one line."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from datasets import Dataset
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hf_echo.evaluation import xsim
+from hf_echo.evaluation.tokens.token_states import token_states
+from hf_echo.inference import EchoScorer, encode, translate
+from hf_echo.inference.any_encoder import NamedEncoder, any_encoder
+from hf_echo.modeling import SonarTranslationPipeline
+from hf_echo.search import mine
+
+TEXTS = ["un chat rouge", "", "deux chien", "un chat"]
+LANGS = ["fra_Latn", "fra_Latn", "rus_Cyrl", "fra_Latn"]
+
+
+def polars(rows):
+    return pytest.importorskip("polars").Series("text", rows)
+
+
+def filtered(rows):
+    """A Series whose index starts at 7 and has a label twice, as filters and `concat` leave it."""
+    return pd.Series(list(rows), index=[7, 3, 3, 0][: len(rows)])
+
+
+KINDS = {
+    "tuple": tuple,
+    "generator": iter,
+    "numpy": np.array,
+    "numpy of objects": lambda rows: np.array(rows, dtype=object),
+    "series": filtered,
+    "series of strings": lambda rows: filtered(rows).astype("string"),
+    "index": pd.Index,
+    "polars": polars,
+    "column": lambda rows: Dataset.from_dict({"text": list(rows)})["text"],
+    "arrow": pa.array,
+    "chunked arrow": lambda rows: pa.chunked_array([list(rows)[:2], list(rows)[2:]]),
+}
+
+
+@pytest.fixture
+def functions(toy_trained, toy_tokenizer, toy_folders):
+    """(texts, lang) -> a value to compare, of every public function that takes texts."""
+    release = str(toy_folders["release"])
+    pipe = SonarTranslationPipeline(model=toy_trained, tokenizer=toy_tokenizer)
+
+    def score(texts, lang):
+        return EchoScorer(release, dtype="fp32")(texts, TEXTS, lang, LANGS)
+
+    def states(texts, lang):
+        return [found.states.sum() for found in token_states(toy_trained.encoder, toy_tokenizer, texts, lang)]
+
+    return {
+        "encode": lambda texts, lang: encode(toy_trained, toy_tokenizer, texts, lang),
+        "translate": lambda texts, lang: translate(toy_trained, toy_tokenizer, texts, lang),
+        "pipeline": lambda texts, lang: [row["translation_text"] for row in pipe(texts, src_lang=lang)],
+        "score": score,
+        "any_encoder": any_encoder(release, dtype="fp32"),
+        "NamedEncoder": NamedEncoder(release, dtype="fp32"),
+        "token_states": states,
+    }
+
+
+FUNCTIONS = ("encode", "translate", "pipeline", "score", "any_encoder", "NamedEncoder", "token_states")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_container_of_texts_and_languages(functions, function):
+    """A blank text stays in its row, and labels of an index are not positions."""
+    call = functions[function]
+    want = call(TEXTS, LANGS)
+    assert len(want) == len(TEXTS)
+    for kind, made in KINDS.items():
+        for langs in (LANGS, made(LANGS)):
+            have = call(made(TEXTS), langs)
+            assert (
+                all(a == b for a, b in zip(have, want))
+                if function in ("translate", "pipeline")
+                else np.allclose(have, want, atol=1e-5)
+            ), kind
+
+
+WRONG = {
+    "one string": ("un", None, "is one string; give a list"),
+    "bytes": (b"un", None, "is one bytes object; give a list"),
+    "a table": (pd.DataFrame({"text": TEXTS}), None, "is DataFrame; give a list, or one column"),
+    "a mapping": ({"text": TEXTS}, None, "is dict; give a list, or one column"),
+    "a matrix": (np.array([TEXTS]), None, "is ndarray; give a list"),
+    "missing": (pd.Series(["un", None]), None, "text in row 2 is NoneType"),
+    "not a number": (["un", math.nan], None, "text in row 2 is float"),
+    "too few": (TEXTS, pd.Series(LANGS[:2]), "4 texts but 2 languages"),
+    "empty code": (TEXTS, "", "lang is ''; give a code such as 'fra_Latn', or None"),
+    "empty code in a row": (TEXTS, [*LANGS[:3], ""], "lang in row 4 is ''; give a code"),
+    "a number": (TEXTS, [*LANGS[:3], math.nan], "lang in row 4 is nan; give a code"),
+}
+
+
+@pytest.mark.parametrize("texts, lang, message", WRONG.values(), ids=WRONG)
+def test_what_is_no_text_or_language_is_named(functions, texts, lang, message):
+    for function in ("encode", "translate", "NamedEncoder", "token_states"):
+        with pytest.raises(ValueError, match=message.replace("(", r"\(")) as error:
+            list(functions[function](texts, lang))
+        assert "\n" not in str(error.value)
+
+
+ODD = [None, 3, 2.5, b"un", ("un", "deux"), ["un"], {"a": 1}, "\ud800", "un \udfff chat"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.one_of(st.text(max_size=9), st.sampled_from(ODD)), min_size=1, max_size=4))
+def test_any_texts_are_encoded_or_refused(toy_trained, toy_tokenizer, texts):
+    good = all(isinstance(text, str) and not any("\ud800" <= c <= "\udfff" for c in text) for text in texts)
+    try:
+        vectors = encode(toy_trained, toy_tokenizer, texts)
+    except ValueError as error:
+        assert not good and "text in row" in str(error)
+    else:
+        assert good and vectors.shape == (len(texts), 32) and np.isfinite(vectors).all()
+
+
+@pytest.mark.parametrize("function", [xsim, mine])
+@pytest.mark.parametrize("rows", [[None], ["un chat"], [["un"]], [[None, None]], [(1, "a")], [[]]], ids=repr)
+def test_embeddings_that_are_not_numbers(function, rows):
+    for x in (rows, np.array(rows, dtype=object), np.array(rows)):
+        with pytest.raises(ValueError):
+            function(x, np.ones((1, 2)))
+
+
+@pytest.mark.parametrize(
+    "function, options",
+    [
+        *(("encode", {name: value}) for name in ("max_tokens", "max_length") for value in (0, -5, 2.5, math.nan)),
+        *(("translate", {name: value}) for name in ("num_beams", "max_new_tokens", "batch_size") for value in (0, -1)),
+        *(("translate", {"rerank_weight": value, "num_beams": 4}) for value in (math.nan, math.inf, -0.5)),
+    ],
+)
+def test_numbers_out_of_range(toy_trained, toy_tokenizer, function, options):
+    call = {"encode": encode, "translate": translate}[function]
+    name, value = next(iter(options.items()))
+    with pytest.raises(ValueError, match=f"^{name} is {value!r}; it must be a (whole )?number of at least"):
+        call(toy_trained, toy_tokenizer, TEXTS, "fra_Latn", **options)
+
+
+@pytest.mark.parametrize("shape", [(32,), (2, 31), (1, 2, 32)])
+def test_embeddings_of_another_shape(toy_trained, toy_tokenizer, shape):
+    with pytest.raises(ValueError, match=r"embeddings have shape \(.*\); the decoder reads \(n, 32\)"):
+        translate(toy_trained, toy_tokenizer, np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("lang", "first"),
+    [("fra", "fra_Latn"), ("eng", "eng_Latn"), ("French", "fra_Latn"), ("fra_Lat", "fra_Latn")],
+)
+def test_the_language_of_an_iso_code_is_proposed_first(toy_trained, toy_tokenizer, lang, first):
+    from hf_echo.languages import language
+
+    with pytest.raises(ValueError, match=f"unknown language code '{lang}'; codes look like {first}"):
+        encode(toy_trained, toy_tokenizer, ["un"], lang)
+    with pytest.raises(ValueError, match=f"did you mean {first} "):
+        language(lang)
