@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .file_mining import mine_files
 from .margin import margin_scores
-from .mine_files import mine_files
 from .mining import MinedPairs, mine
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 from .thresholds import PairScore, best_threshold, bucc_f1

@@ -2,9 +2,20 @@
 
 a is the cosine of x_i and y_j, m the mean cosine of a row with its k nearest neighbours on the other side,
 b = (m(x_i) + m(y_j)) / 2:
-    margin "cosine"    a            the papers' own (OS 6.1), top 1 of all; None is the same
-    margin "ratio"     a / b        LASER's default, MEXMA's
+    margin "cosine"    a                            the papers' own (OS 6.1), top 1 of all; None is the same
+    margin "ratio"     1 + (a - b) / max(b, floor)  a / b wherever b reaches the floor: LASER's default, MEXMA's
     margin "distance"  a - b
+
+As published, a / b is meant for collections in which every row has near neighbours. It falls with the cosine where b
+is negative, and where b is close to 0 a stranger scores hundreds. The floor (0.3 if a side has fewer than 100 rows,
+else 0.05) makes the score rise with the cosine everywhere and leaves other scores as published. One true pair among
+strangers (NTREX, five languages with English, echo-nano, 200 draws) was not the first in, percent:
+    rows a side    3     4     8    20
+    a / b         61    75    24    15
+    ratio        0.5   0.5   0.5   4.5
+    distance     0.5   0.5   0.5   4.5
+    cosine         0     0   0.5   3.5
+On 600 lines a side b is 0.19 at least, so nothing changes there.
 """
 
 from __future__ import annotations
@@ -13,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from .checks import refuse_broken
 from .neighbours import Neighbours, mutual_neighbours, nearest_neighbours
 
 MARGINS = ("cosine", "ratio", "distance")
+FLOOR, SMALL_FLOOR, SMALL = 0.05, 0.3, 100
 
 
 def checked_margin(margin: str | None) -> str:
@@ -35,11 +46,10 @@ def best_matches(x: Any, y: Any, margin: str | None = "cosine", k: int = 4) -> n
     margin = checked_margin(margin)
     if k < 1:
         raise ValueError(f"k is {k}, must be at least 1")
-    refuse_broken(x, lambda row: f"x, row {row}")
-    refuse_broken(y, lambda row: f"y, row {row}")
     if margin == "cosine":
         return nearest_neighbours(x, y, 1).indices[:, 0]
-    forward, backward = mutual_neighbours(x, y, min(k, x.shape[0], y.shape[0]))
+    k = min(k, np.shape(x)[0], np.shape(y)[0])
+    forward, backward = mutual_neighbours(x, y, k)
     return best_by_margin(forward, backward, margin)[1]
 
 
@@ -52,15 +62,13 @@ def best_by_margin(forward: Neighbours, backward: Neighbours, margin: str) -> tu
 
 
 def margin_scores(forward: Neighbours, backward: Neighbours, margin: str) -> np.ndarray:
-    """(n, k) float64 margin score of each forward neighbour (the formula above).
-
-    As in LASER nothing is done about a negative b, where the ratio changes sign; where b is exactly 0 the
-    ratio is 0.
-    """
-    if checked_margin(margin) == "cosine":
-        return forward.scores.astype(np.float64)
-    mean_x = forward.scores.mean(axis=1, dtype=np.float64)
-    mean_y = backward.scores.mean(axis=1, dtype=np.float64)
+    """(n, k) float64 margin score of each forward neighbour (the formulas above)."""
     a = forward.scores.astype(np.float64)
+    if checked_margin(margin) == "cosine":
+        return a
+    mean_x, mean_y = (side.scores.mean(axis=1, dtype=np.float64) for side in (forward, backward))
     b = (mean_x[:, None] + mean_y[forward.indices]) / 2
-    return a - b if margin == "distance" else np.divide(a, b, out=np.zeros_like(a), where=b != 0)
+    if margin == "distance":
+        return a - b
+    floor = SMALL_FLOOR if min(len(mean_x), len(mean_y)) < SMALL else FLOOR
+    return 1 + (a - b) / np.maximum(b, floor)

@@ -1,7 +1,7 @@
 """Pairs of two collections of embeddings by margin score (Artetxe and Schwenk 2019; LASER's mine_bitexts).
 
 Input: embeddings; output: row numbers and scores. This module does not read the texts. The margins are those of
-`evaluation.retrieval.xsim`. Candidate pairs by `retrieval`:
+`margin`. Candidate pairs by `retrieval`:
     forward       each source with its best target
     backward      each target with its best source
     intersection  pairs that are both
@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..utils.executors import LocalExecutor, RayExecutor
-from .blocks import BLOCK, Best, Blocks, search_both, search_folder
-from .faiss_index import check_index, index_neighbours
+from .blocks import BLOCK, Rows, check_index, neighbours_in_blocks, search_folder
 from .margin import best_by_margin, checked_margin
 
 RETRIEVALS = ("max", "forward", "backward", "intersection")
@@ -57,15 +56,14 @@ def mine(
     """Pairs (row of x, row of y) that look like translations, best first.
 
     Args:
-        x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), or lists of arrays that
+        x, y: (n, d) and (m, d) embeddings of any scale; arrays (also memory-mapped), tensors, or lists of arrays that
             follow one another (shards). Only `block` rows of a side are read at a time.
         k: neighbours each way, for the margin and as candidates; fewer if there are fewer rows.
         margin: "ratio", "distance" or "cosine".
         retrieval: "max", "forward", "backward" or "intersection".
         threshold: pairs below it are dropped; `best_threshold` finds one.
         index: None searches exactly, block by block; a faiss index_factory string ("SQ8", "IVF1024,Flat",
-            "IVF4096,PQ64;nprobe=32" ...) searches that index: in shards on disk if `work` is given, else in memory.
-            Needs hf-echo[faiss].
+            "IVF4096,PQ64;nprobe=32" ...) searches that index, which is built in memory as a whole.
         work: a folder for the index and for the neighbours of finished blocks, where a stopped search resumes. Other
             embeddings, k, block or index are another search; another margin, retrieval or threshold is not.
         executor: `LocalExecutor` (default) or `RayExecutor`; both give the same pairs. Ray needs `work`, and
@@ -74,23 +72,19 @@ def mine(
     Raises:
         ValueError: unknown margin or retrieval, k < 1, different d, empty, NaN or zero rows (with the row).
     """
-    check_options(k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold)
+    check_options(k=k, margin=margin, retrieval=retrieval, block=block, threshold=threshold, index=index)
     margin = checked_margin(margin)
-    x, y = Blocks(x, block, "x"), Blocks(y, block, "y")
+    x, y = Rows(x, "x"), Rows(y, "y")
     if x.width != y.width:
         raise ValueError(f"x has {x.width} dimensions and y {y.width}: they must come from one model")
-    k = min(k, x.rows, y.rows)
+    k = min(k, len(x), len(y))
     executor = executor or LocalExecutor(progress)
-    if work is not None and not executor.local:
-        work = Path(work).absolute()  # workers run in other folders
-    elif work is None and not executor.local:
+    if work is None and not executor.local:
         raise ValueError("work is None: a search on a cluster needs a folder that every node sees")
-    folder = search_folder(work, x, y, k=k, block=block, index=index)
-    if index is None:
-        forward, backward = search_both(x, y, k, folder, executor, progress)
-    else:
-        forward = index_neighbours(Best(x, k, folder), y, index, executor=executor)
-        backward = index_neighbours(Best(y, k, folder), x, index, executor=executor)
+    work = work if work is None else Path(work).absolute()  # workers run in other folders
+    options = {"index": index, "block": block, "folder": search_folder(work, x, y, k=k, block=block, index=index)}
+    forward = neighbours_in_blocks(x, y, k, executor=executor, **options)
+    backward = neighbours_in_blocks(y, x, k, executor=executor, **options)
     found = _retrieve(best_by_margin(forward, backward, margin), best_by_margin(backward, forward, margin), retrieval)
     return found if threshold is None else found.above(threshold)
 

@@ -1,12 +1,9 @@
-"""Exact nearest neighbours by cosine, in bounded memory, in one pass for both directions.
+"""Nearest neighbours by cosine: exact, by faiss.
 
-Contract: two matrices in; for each row, the k best rows of the other matrix out. Translations are not used here.
-
-What "exact" means. Rows are scaled to length 1 and kept in float32; the score of a pair is their dot product
-in float64, rounded to float32; the best score comes first and equal scores are ordered by LOWEST INDEX. So
-the answer depends neither on `memory` nor on the number of threads. How it is found: `exact`.
-
-A zero row has no direction: its cosine with everything is 0, so its neighbours are the rows of lowest index.
+Rows are scaled to length 1 and kept in float32; the score of a pair is their dot product in float64, rounded to
+float32; the best score comes first and equal scores are ordered by LOWEST INDEX. So the answer does not depend on the
+number of threads. faiss (float32) finds the candidates. They are scored again, and a row whose candidates may not hold
+its whole answer, because too many scores are within the rounding of float32, is searched again for more of them.
 """
 
 from __future__ import annotations
@@ -14,17 +11,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from .checks import unit_rows
-from .exact import search
-from .pair_scores import key_columns, key_scores
 
-MEMORY = 2**26  # floats: 256 MB
+SPARE = 4  # candidates beyond k
+PAIRS = 2**23  # numbers of candidates that are scored at a time: 64 MB
 
 
 class Neighbours(NamedTuple):
-    """`scores` (n, k) float32 cosines, best first; `indices` (n, k) int64 rows of the other matrix."""
+    """`scores` (n, k) float32 cosines, best first; `indices` (n, k) int64 rows of the other matrix, -1 for none."""
 
     scores: np.ndarray
     indices: np.ndarray
@@ -45,53 +40,87 @@ class Neighbours(NamedTuple):
         return cls(np.full((rows, k), -np.inf, np.float32), np.full((rows, k), -1, np.int64))
 
 
-def nearest_neighbours(x: Any, y: Any, k: int, *, memory: int = MEMORY) -> Neighbours:
+def nearest_neighbours(x: Any, y: Any, k: int) -> Neighbours:
     """The k rows of `y` with the highest cosine for each row of `x`.
 
     Args:
-        x: (n, d) numpy array, torch tensor (any device, any real dtype) or scipy sparse matrix.
+        x: (n, d) numbers, or (n, d / 8) packed bits (uint8), as numpy array, torch tensor (any device, any real dtype)
+            or list; or a scipy sparse matrix.
         y: (m, d), of the same sort as x.
         k: 1 <= k <= m.
-        memory: about so many float32 numbers are held beside the unit rows (on a CPU, beside two copies of them
-            for a moment); it changes the time, never the answer.
 
     Raises:
-        ValueError: empty, not two-dimensional, NaN or infinite input, different d, impossible k.
+        ValueError: empty, not two-dimensional, complex, NaN, infinite or zero input, different d, impossible k.
     """
-    x, y = unit_rows(x, "x"), unit_rows(y, "y")
-    _check(x, y, k, y.shape[0], memory)
-    return _neighbours(search(x, _beside(y, x), k, None, memory)[0])
+    x, y = _both(x, y)
+    _check_k(k, y.shape[0])
+    return unit_neighbours(x, y, k)
 
 
-def mutual_neighbours(
-    x: Any, y: Any, k: int, k_back: int | None = None, *, memory: int = MEMORY
-) -> tuple[Neighbours, Neighbours]:
-    """(neighbours of x in y, neighbours of y in x) from one pass over the products: what margin scores need.
+def mutual_neighbours(x: Any, y: Any, k: int, k_back: int | None = None) -> tuple[Neighbours, Neighbours]:
+    """(neighbours of x in y, neighbours of y in x): what margin scores need.
 
     As `nearest_neighbours`; k may not exceed the rows of y, and k_back (default: k) those of x.
     """
-    x, y = unit_rows(x, "x"), unit_rows(y, "y")
+    x, y = _both(x, y)
     k_back = k if k_back is None else k_back
-    _check(x, y, k, y.shape[0], memory)
-    _check(x, y, k_back, x.shape[0], memory)
-    forward, backward = search(x, _beside(y, x), k, k_back, memory)
-    return _neighbours(forward), _neighbours(backward)
+    _check_k(k, y.shape[0])
+    _check_k(k_back, x.shape[0])
+    return unit_neighbours(x, y, k), unit_neighbours(y, x, k_back)
 
 
-def _check(x: Any, y: Any, k: int, largest: int, memory: int) -> None:
+def unit_neighbours(x: Any, y: Any, k: int) -> Neighbours:
+    """`nearest_neighbours` of rows that have length 1 already, float32."""
+    if not isinstance(x, np.ndarray):
+        return _sparse_neighbours(x, y, k)
+    import faiss
+
+    found = Neighbours.none_yet(len(x), k)
+    rounding = x.shape[1] * 2.0**-24 + 2.0**-22  # most that the float32 product of unit rows can be wrong by
+    open_rows, width = np.arange(len(x)), min(k + SPARE, len(y))
+    while len(open_rows):
+        every = width == len(y)
+        wide = y.T.astype(np.float64) if every else None
+        numbers, undecided = len(open_rows) * width * (1 if every else x.shape[1]), []
+        for rows in np.array_split(open_rows, -(-numbers // PAIRS)):
+            if every:
+                scores = (x[rows].astype(np.float64) @ wide).astype(np.float32)
+                near, last = np.broadcast_to(np.arange(width), scores.shape), -np.inf
+            else:
+                rough, near = faiss.knn(x[rows], y, width, metric=faiss.METRIC_INNER_PRODUCT)
+                scores = np.einsum("rd,rcd->rc", x[rows], y[near], dtype=np.float64).astype(np.float32)
+                last = rough[:, -1] + 2 * rounding
+            order = np.lexsort((near, -scores), axis=1)[:, :k]
+            found.scores[rows] = np.take_along_axis(scores, order, 1)
+            found.indices[rows] = np.take_along_axis(near, order, 1)
+            undecided.append(rows[found.scores[rows, -1] <= last])
+        open_rows, width = np.concatenate(undecided), min(8 * width, len(y))
+    return found
+
+
+def _sparse_neighbours(x: Any, y: Any, k: int) -> Neighbours:
+    found, height = Neighbours.none_yet(x.shape[0], k), max(1, PAIRS // y.shape[0])
+    y = y.astype(np.float64).T.tocsr()
+    for start in range(0, x.shape[0], height):
+        scores = (x[start : start + height].astype(np.float64) @ y).toarray().astype(np.float32)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        found.scores[start : start + height] = np.take_along_axis(scores, order, 1)
+        found.indices[start : start + height] = order
+    return found
+
+
+def _both(x: Any, y: Any) -> tuple[Any, Any]:
+    kinds = [str(getattr(side, "dtype", "")).endswith("uint8") for side in (x, y)]
+    x, y = unit_rows(x, "x"), unit_rows(y, "y")
+    if isinstance(x, np.ndarray) != isinstance(y, np.ndarray):
+        raise ValueError("one of x and y is sparse and the other dense: convert one of them")
+    if kinds[0] != kinds[1]:
+        raise ValueError("one of x and y holds packed bits (uint8) and the other numbers: convert one of them")
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"x has {x.shape[1]} dimensions and y has {y.shape[1]}: they must come from one space")
-    if isinstance(x, torch.Tensor) != isinstance(y, torch.Tensor):
-        raise ValueError("one of x and y is sparse and the other dense: convert one of them")
+    return x, y
+
+
+def _check_k(k: int, largest: int) -> None:
     if not 1 <= k <= largest:
         raise ValueError(f"k is {k}, must be from 1 to {largest}, the number of rows to choose from")
-    if memory < 1:
-        raise ValueError(f"memory is {memory}, must be at least 1")
-
-
-def _beside(y: Any, x: Any) -> Any:
-    return y.to(x.device) if isinstance(x, torch.Tensor) else y
-
-
-def _neighbours(keys: torch.Tensor) -> Neighbours:
-    return Neighbours(key_scores(keys).cpu().numpy(), key_columns(keys).cpu().numpy())

@@ -44,6 +44,10 @@ def write_whole(path: str | Path) -> Iterator[Path]:
         if place.exists():
             shutil.copymode(place, unfinished)
         os.replace(unfinished, place)
+    except OSError as error:
+        if error.filename is None:  # a write failed: the disk is full, or a limit is reached
+            raise OSError(error.errno, f"{path} cannot be written: {error.strerror or error}") from None
+        raise
     finally:
         unfinished.unlink(missing_ok=True)
 

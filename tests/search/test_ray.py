@@ -19,8 +19,8 @@ CHILD = """
 import sys
 import hf_echo.inference.encode_file as encode_file
 encode_file.encode_file.__kwdefaults__["part"] = 300
-import hf_echo.search.mine_files as files
-files.mine_files.__kwdefaults__["shard"] = 300
+import hf_echo.search.file_mining
+hf_echo.search.mine_files.__kwdefaults__["shard"] = 300
 from hf_echo.cli import main
 main()
 """
@@ -109,11 +109,11 @@ def test_mine_on_two_nodes_killed_and_resumed(address, folder, index):
     far = (*arguments, "--out", f"{name}-far.tsv", "--executor", "ray")
     work = folder / f"{name}-far.tsv.work"
     embedded = killed_after(start(folder, *far), work, "*/[0-9]*.npy", 12)  # in the middle of the second file
-    searched = killed_after(start(folder, *far), work, "search/*/*-0*.npz" if index else "search/*/*/y-*.npz", 5)
+    searched = killed_after(start(folder, *far), work, "search/*/*-0*.npz", 5)
     assert 12 <= len(embedded) < 20 and searched
     finish(start(folder, *far))
-    now = {path: path.stat().st_mtime_ns for path in (*embedded, *(searched if index else ()))}
-    assert now == embedded | (searched if index else {})  # nothing that was finished was made again
+    now = {path: path.stat().st_mtime_ns for path in (*embedded, *searched)}
+    assert now == embedded | searched  # nothing that was finished was made again
     assert (folder / f"{name}-far.tsv").read_bytes() == (folder / f"{name}-near.tsv").read_bytes()
 
 

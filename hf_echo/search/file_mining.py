@@ -1,0 +1,174 @@
+"""Mine pairs from two text files into a file; texts and embeddings stay on disk.
+
+A folder holds the embeddings of one file, language and model, in memory-mapped shards. A stopped run resumes at the
+first missing shard. A folder of another file, language or model is refused, not overwritten. The model is known by its
+embedding of one sentence, because `encode` may be any function, without files that have a fingerprint.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..inference.embedding_files import encode_shards, encoded
+from ..utils.executors import LocalExecutor, RayExecutor
+from ..utils.files import check_output, read_json, write_json, write_whole
+from ..utils.results import Result
+from .checks import refuse_broken
+from .lines import TextLines
+from .mining import check_options, mine
+
+SIDES = ("source", "target")
+SHARD = 16_384  # rows
+CHUNK = 2_048  # texts that are encoded together
+ABOUT = "about.json"  # in a folder of embeddings: file, language and model that they belong to
+PROBE = "One sentence, by which a model is known again: 1, 2, 3."
+# a field is one line and holds no tab, whatever a reader takes for the end of a line
+BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+Encode = Callable[[list[str], Any], Any]
+
+
+@dataclass(frozen=True)
+class MiningReport(Result):
+    """`sources` and `targets`: number of rows searched; `pairs` written to `out`."""
+
+    sources: int
+    targets: int
+    pairs: int
+    out: str
+    work: str
+
+
+def mine_files(
+    source: Path,
+    target: Path,
+    out: Path,
+    encode: Encode,
+    *,
+    work: Path | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    dedup: bool = False,
+    encode_target: Encode | None = None,
+    model: str = "",
+    shard: int = SHARD,
+    executor: LocalExecutor | RayExecutor | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+    **options,
+) -> MiningReport:
+    """Mine the lines of two files into a TSV of score, source, target (with a header), best first.
+
+    Blank lines are left out. Embeddings and the neighbours of finished blocks go to `work` (default: OUT.work), where
+    a stopped run, or one with other `options`, finds them again; neither texts nor embeddings are held in memory as a
+    whole.
+
+    Args:
+        encode: (texts, lang) -> (len(texts), d).
+        encode_target: the same for the target, if another encoder of the same space reads it (speech and text).
+        dedup: of equal lines of a file only the first is a candidate.
+        executor: `LocalExecutor` (default) or `RayExecutor`; both write the same file. On a cluster every node must see
+            both files, the model and `work` at the same paths, and `encode` should open its model by name
+            (`inference.any_encoder.NamedEncoder`).
+        fresh: discard the embeddings and neighbours of earlier runs in `work`.
+        options: those of `mine`.
+
+    Raises:
+        FileNotFoundError, ValueError: what is wrong with a file (with the line), with `work` or with `options`.
+    """
+    check_options(**options)
+    check_output(out, [source, target])
+    executor = executor or LocalExecutor(progress)
+    # absolute, because workers run in other folders
+    work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
+    if fresh:
+        _discard(work)
+    texts, vectors = [], []
+    for side, path, lang in zip(SIDES, (source, target), (source_lang, target_lang), strict=True):
+        texts.append(TextLines(path.absolute(), dedup=dedup))
+        reader = encode_target if side == "target" and encode_target else encode
+        vectors.append(encode_lines(texts[-1], reader, lang, work / side, model=model, shard=shard, executor=executor))
+    found = mine(*vectors, work=work / "search", executor=executor, progress=progress, **options)
+    with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("score\tsource\ttarget\n")
+        pairs = (side.texts(rows) for side, rows in zip(texts, (found.sources, found.targets), strict=True))
+        for score, *pair in zip(found.scores.tolist(), *pairs, strict=True):
+            file.write("\t".join([f"{score:.6f}", *(BREAKS.sub(" ", text) for text in pair)]) + "\n")
+    return MiningReport(len(texts[0]), len(texts[1]), len(found.scores), str(out), str(work))
+
+
+def encode_lines(
+    lines: TextLines,
+    encode: Encode,
+    lang: str | None,
+    folder: Path,
+    *,
+    model: str = "",
+    shard: int = SHARD,
+    executor: LocalExecutor | RayExecutor | None = None,
+) -> list[np.ndarray]:
+    """Memory-mapped (rows, d) float32 arrays, in order of the rows.
+
+    Args:
+        executor: where the shards are encoded (default: in this process). Ray sends `lines` and `encode` to its
+            workers, so `encode` should open its model by name (`inference.any_encoder.NamedEncoder`).
+
+    Raises:
+        ValueError: the folder belongs to something else; the encoder loses rows, or gives NaN or zero embeddings
+            (with file and line).
+    """
+    _claim(folder, lines, encode, lang, model, shard)
+    make = partial(_encoded_rows, lines, encode, lang)
+    return encode_shards(folder, len(lines), shard, make, executor=executor, label=f"Encoding {lines.path.name}")
+
+
+def _encoded_rows(lines: TextLines, encode: Encode, lang: str | None, start: int, stop: int) -> np.ndarray:
+    parts = []
+    for i in range(start, stop, CHUNK):
+        vectors = encoded(encode, lines.read(i, min(i + CHUNK, stop)), lang, f"lines of {lines.path}")
+        refuse_broken(vectors, lambda row, i=i: f"{lines.path}:{lines.line_of(i + row)}")
+        parts.append(vectors)
+    return np.concatenate(parts)
+
+
+def _claim(folder: Path, lines: TextLines, encode: Encode, lang: str | None, model: str, shard: int) -> None:
+    """Record which file, language and model the embeddings belong to, or check it."""
+    note = folder / ABOUT
+    there = read_json(note) if note.exists() else None
+    if there is None and folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f"{folder} holds other files than embeddings of hf-echo mine: name another folder with --work")
+    # In the language of the first run: another language alone does not make another model.
+    probe = encoded(encode, [PROBE], lang if there is None else there["lang"])[0].astype(np.float64)
+    mine = {"file": lines.digest, "rows": len(lines), "lang": lang, "shard": shard}
+    if there is None:
+        write_json(note, mine | {"name": str(lines.path), "model": model, "probe": probe.tolist()})
+        return
+    names = {"file": "contents of the file", "rows": "rows (--dedup?)", "lang": "language", "shard": "shard size"}
+    changed = [name for key, name in names.items() if there[key] != mine[key]]
+    known = np.array(there["probe"])
+    if known.shape != probe.shape or known @ probe < 0.9999 * np.linalg.norm(known) * np.linalg.norm(probe):
+        changed.append("model")
+    if changed:
+        raise ValueError(
+            f"{folder} holds embeddings of {there['name']} made otherwise (changed: {', '.join(changed)}); "
+            "delete that folder or name another with --work"
+        )
+
+
+def _discard(work: Path) -> None:
+    """Delete the embeddings and neighbours of earlier runs in `work`, and nothing that mining did not write."""
+    full = [place for place in (work / name for name in (*SIDES, "search")) if place.is_dir() and any(place.iterdir())]
+    ours = [place for place in full if (place / ABOUT).is_file()]
+    for place in full:
+        if place not in ours and not (ours and place.name == "search"):  # neighbours come after the embeddings
+            raise ValueError(f"{place} holds no embeddings of hf-echo mine: name another folder with --work")
+    for place in full:
+        shutil.rmtree(place)
