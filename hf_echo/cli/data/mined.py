@@ -19,8 +19,7 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Output file (Parquet).")
 Encoder = Annotated[
     str, typer.Option("--model", "-m", help="Echo checkpoint or any SentenceTransformer: folder or Hub name.")
 ]
-Index = Annotated[str, typer.Option(help="faiss index factory string, such as IVF1024,Flat; Flat is exact.")]
-Work = Annotated[Path | None, typer.Option(help="Folder for embeddings and neighbours. Default: OUT.work.")]
+Work = Annotated[Path | None, typer.Option(help="Folder for embeddings. Default: OUT.work.")]
 Seed = Annotated[int, typer.Option(help="Random seed of the pool.")]
 All = Annotated[int, typer.Option(min=0, help="Pool size in texts per language; 0 is all.")]
 
@@ -38,7 +37,6 @@ def negatives(
         float, typer.Option(help="Highest cosine of a negative to the row's target; above it counts as the same text.")
     ] = 0.95,
     pool_size: All = 200_000,
-    index: Index = "Flat",
     work: Work = None,
     seed: Seed = 0,
     report: Json = None,
@@ -49,7 +47,7 @@ def negatives(
 
     _parquet(out)
     own = {"pool": None if pool is None else load_parallel(pool), "k": k, "max_cosine": max_cosine}
-    shared = {"pool_size": pool_size or None, "index": index, "work": work, "seed": seed}
+    shared = {"pool_size": pool_size or None, "work": work, "seed": seed}
     _mine(mine_negatives, pairs, model, out, report, **own, **shared)
 
 
@@ -60,7 +58,6 @@ def consistency(
     model: Encoder,
     snippets: Annotated[str, typer.Option(help="Column of the snippets: source or target.")] = "source",
     pool_size: All = 100_000,
-    index: Index = "Flat",
     work: Work = None,
     seed: Seed = 0,
     report: Json = None,
@@ -70,7 +67,7 @@ def consistency(
 
     _parquet(out)
     check_side(snippets)
-    shared = {"pool_size": pool_size or None, "index": index, "work": work, "seed": seed}
+    shared = {"pool_size": pool_size or None, "work": work, "seed": seed}
     _mine(filter_consistent, pairs, model, out, report, snippets=snippets, **shared)
 
 
