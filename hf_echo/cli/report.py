@@ -42,7 +42,7 @@ def report(
     ] = None,
 ) -> None:
     """Compare models on a folder of data; write HTML, Markdown and JSON. A second run reuses the cached embeddings."""
-    from .. import reports
+    from ..evaluation import report as reports
     from ..evaluation.report.models import BASELINES, open_models
     from ..evaluation.report.plots import check_matplotlib
 

@@ -29,12 +29,9 @@ def neighbour_groups(targets: Any, clusters: int, seed: int = 0) -> np.ndarray:
 
     Raises:
         ValueError: fewer distinct targets than clusters.
-        ImportError: faiss is not installed.
     """
-    try:
-        import faiss  # imported here because it takes 0.1 s
-    except ImportError as error:
-        raise ImportError("neighbour_groups needs faiss: pip install 'hf-echo[faiss]'") from error
+    import faiss  # imported here because it takes 0.1 s
+
     _, first, rows = np.unique(targets.index, return_index=True, return_inverse=True)
     vectors = np.ascontiguousarray(targets[first])
     if not 1 <= clusters <= len(vectors):

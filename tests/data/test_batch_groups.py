@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -64,12 +62,6 @@ def test_too_many_clusters(clusters):
         ValueError, match=f"neighbour_groups={clusters} must be from 1 to 3, the number of distinct targets"
     ):
         neighbour_groups(targets, clusters)
-
-
-def test_without_faiss(monkeypatch):
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"neighbour_groups needs faiss: pip install 'hf-echo\[faiss\]'"):
-        neighbour_groups(StoredRows(np.eye(2, dtype=np.float16), np.arange(2)), 1)
 
 
 def test_pairs_of_languages():
