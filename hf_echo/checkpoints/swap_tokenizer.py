@@ -1,19 +1,15 @@
-"""Moves a model onto another byte-level BPE vocabulary (ECHO 4.1, Modular Sentence Encoders 3.1).
+"""Move a model onto another vocabulary (ECHO 4.1, OS 4.5.1, Modular Sentence Encoders 3.1).
 
-A byte-level token is a string of bytes, whatever its id and whichever words it was trained on: equal strings are
-equal tokens, and any other token is a run of old ones, found with the old merges on those bytes (not on text: half a
-character is a token too). Special tokens are matched by their role, however they are spelt, then by their name.
-Changed are the embedding matrices, the head, and every token id in the configurations. Layers stay as they are.
+`hf_echo.vocabulary.match` says which old token a new one is, or which ones spell it. Changed are the embedding
+matrices, the head, and every token id in the configurations. Layers stay as they are.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tokenizers import models, pre_tokenizers
 from torch import nn
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
@@ -23,25 +19,13 @@ from ..utils.lineage import write_lineage
 from ..vocabulary.auxiliary import auxiliary_vectors
 from ..vocabulary.initialise import TokenMatch, check_method, initialise
 from ..vocabulary.loading import load_tokenizer
+from ..vocabulary.match import ROLES, match_vocabularies
 
 logger = logging.getLogger(__name__)
 
-ROLES = ("cls", "sep", "bos", "eos", "pad")  # where one token has two roles, the first decides
 _LISTS = ("suppress_tokens", "begin_suppress_tokens")
 _SEQUENCES = ("bad_words_ids", "force_words_ids", "sequence_bias")
 _MULTIPLE = 8  # converted models round their rows up to this
-_to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-
-
-@dataclass
-class _Vocabulary:
-    """ordinary: bytes, as visible characters -> id; special: name -> id; roles: "cls" ... -> id."""
-
-    ordinary: dict[str, int]
-    special: dict[str, int]
-    roles: dict[str, int]
-    size: int
-    model: models.BPE
 
 
 def swap_vocabulary(
@@ -59,13 +43,13 @@ def swap_vocabulary(
     rows as the tokenizer has tokens, rounded up to a multiple of 8 where the old ones were one.
 
     Args:
-        method: "mean", "sum" (for static embeddings), "focus" or "random", see `initialise`.
+        method: "mean", "focus" or "random", see `initialise`.
         auxiliary: for "focus": texts, an array or a file, see `auxiliary_vectors`.
         seed: of "random" draws, and of training auxiliary vectors.
 
     Raises:
-        ValueError: a tokenizer that is not byte-level BPE or lacks a special token; a model whose rows are not those
-            of the old tokenizer, or whose decoder knows only the first tokens; a configuration that names a token that
+        ValueError: a tokenizer of an unknown kind, or that lacks a special token; a model whose rows are not those of
+            the old tokenizer, or whose decoder knows only the first tokens; a configuration that names a token that
             the new tokenizer does not have.
     """
     check_method(method, auxiliary is not None)
@@ -85,7 +69,8 @@ def swap_vocabulary(
                 f"{name} has {rows} rows, but the old tokenizer {match.old_size} tokens: "
                 "give the tokenizer that the model was trained with"
             )
-    roles = {f"{role}_token_id": getattr(new_tokenizer, f"{role}_token_id") for role in ROLES}
+    roles = {f"{role}_token_id": getattr(new_tokenizer, f"{role}_token_id", None) for role in ROLES}
+    roles = {name: number for name, number in roles.items() if number is not None}
     changes = [change for config in _configs(model) for change in _changes(config, mapping, roles)]
     if method == "focus":
         auxiliary = auxiliary_vectors(auxiliary, new_tokenizer, seed=seed)
@@ -99,63 +84,16 @@ def swap_vocabulary(
             module.padding_idx = None if module.padding_idx is None else roles["pad_token_id"]
         else:
             module.out_features = len(module.weight)
+    _move_positions(model, roles["pad_token_id"])
     for config, name, value in changes:
         setattr(config, name, len(module.weight) if name == "vocab_size" else value)
     return model
 
 
-def match_vocabularies(old_tokenizer, new_tokenizer) -> tuple[TokenMatch, dict[int, int]]:
-    """Which old tokens the new ones are, or are spelt by; and the new id of each old one that is still there."""
-    old, new = _read_vocabulary(old_tokenizer, "old"), _read_vocabulary(new_tokenizer, "new")
-    copied, pieces = {}, {}
-    for role in ROLES:
-        copied.setdefault(new.roles[role], old.roles[role])
-    for name, number in new.special.items():
-        if name in old.special:
-            copied.setdefault(number, old.special[name])
-    for token, number in new.ordinary.items():
-        if token in old.ordinary:
-            copied[number] = old.ordinary[token]
-        elif ids := [piece.id for piece in old.model.tokenize(token)]:
-            pieces[number] = ids
-    mapping = {before: after for after, before in reversed(copied.items())}  # of two, the first: the role
-    mapping |= {old.roles[role]: new.roles[role] for role in reversed(ROLES)}
-    return TokenMatch(old.size, new.size, copied, pieces), mapping
-
-
-def _read_vocabulary(tokenizer, which: str) -> _Vocabulary:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ValueError(f"the {which} tokenizer is a {type(tokenizer).__name__}; wrap it as an EchoTokenizer")
-    model, byte_level = backend.model, "ByteLevel" in f"{backend.pre_tokenizer} {backend.normalizer}"
-    if not isinstance(model, models.BPE) or not byte_level or model.end_of_word_suffix:
-        kind = type(model).__name__ + ("" if byte_level else " without byte level")
-        raise ValueError(
-            f"the {which} tokenizer is {kind}; only byte-level BPE (GPT-2, Llama 3, SmolLM2 ...) can be swapped"
-        )
-    roles = {role: getattr(tokenizer, f"{role}_token_id", None) for role in ROLES}
-    if missing := [role for role, number in roles.items() if number is None]:
-        raise ValueError(
-            f"the {which} tokenizer has no {missing[0]} token; EchoTokenizer.from_backend adds what is missing"
-        )
-    added = backend.get_added_tokens_decoder()
-    ordinary = {
-        token: number for token, number in backend.get_vocab(with_added_tokens=False).items() if number not in added
-    }
-    special = {}
-    for number, token in added.items():
-        if token.special or number in roles.values():
-            special[token.content] = number
-        else:
-            text = "".join(piece for piece, _ in _to_bytes.pre_tokenize_str(token.content))
-            ordinary.setdefault(text, number)
-    return _Vocabulary(ordinary, special, roles, max(backend.get_vocab().values()) + 1, model)
-
-
 def _tables(model) -> dict[str, nn.Module]:
     """Every matrix with one row per token, by name."""
     if isinstance(model, EchoEncoder):
-        return {"embed_tokens": model.embed_tokens}
+        return {"embed_tokens": model.get_input_embeddings()}
     if isinstance(model, EchoDecoder):
         return {"model.embed_tokens": model.model.embed_tokens, "lm_head": model.lm_head}
     if isinstance(model, EchoForTranslation):
@@ -177,6 +115,23 @@ def _replaced(weights, match: TokenMatch, method: str, auxiliary, seed: int) -> 
         nn.Parameter(part.contiguous().to(weight.dtype), requires_grad=weight.requires_grad)
         for part, weight in zip(new, weights, strict=True)
     ]
+
+
+def _move_positions(model: nn.Module, pad: int) -> None:
+    """RoBERTa and XLM-R count positions from the id of the padding token: their position vectors move with it."""
+    rows = None
+    for module in model.modules():
+        positions, before = getattr(module, "position_embeddings", None), getattr(module, "padding_idx", None)
+        if isinstance(positions, nn.Embedding) and positions.padding_idx is not None and before not in (None, pad):
+            used = positions.weight.detach()[before + 1 :]
+            weight = torch.cat([used.new_zeros(pad + 1, used.shape[1]), used])
+            module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=pad)
+            module.padding_idx, module.position_ids = pad, torch.arange(len(weight), device=weight.device)[None]
+            module.token_type_ids = torch.zeros_like(module.position_ids)
+            rows = len(weight)
+    for config in _configs(model) if rows else ():
+        if isinstance(config, EchoConfig):
+            config.max_position_embeddings = rows
 
 
 def _configs(model) -> list:

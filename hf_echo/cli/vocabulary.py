@@ -204,9 +204,7 @@ def swap(
     out: Annotated[Path, typer.Argument(help="Output folder of the new checkpoint.")],
     init: Annotated[
         str,
-        typer.Option(
-            help="Initial embeddings of new tokens: mean (ECHO 4.1), sum (for static embeddings), focus or random."
-        ),
+        typer.Option(help="Initial embeddings of new tokens: mean (ECHO 4.1), focus or random."),
     ] = "mean",
     auxiliary: Annotated[
         Path | None, typer.Option(help="For --init focus: texts (one per line), or vectors (.vec, .npy).")

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from tqdm.auto import tqdm
 
 from ..utils.files import load_npy
+from .trim import bare
 
-_TEXTS = 4096  # texts tokenized at a time
-_PAIRS = 20_000_000  # pairs in memory before equal ones are merged
+TEXTS = 65_536  # texts tokenized at a time
 
 
-def auxiliary_vectors(source, tokenizer, *, seed: int = 0) -> torch.Tensor:
+def auxiliary_vectors(source: Any, tokenizer: Any, *, seed: int = 0) -> torch.Tensor:
     """Auxiliary vectors (tokenizer size, dim) from an array, a file or texts; a token without a vector has a zero row.
 
     Args:
@@ -72,7 +73,7 @@ def _read_vec(path: Path, vocabulary: dict[str, int], size: int) -> torch.Tensor
 
 
 def train_auxiliary(
-    texts: Iterable[str], tokenizer, *, dim: int = 100, window: int = 5, min_count: int = 10, seed: int = 0
+    texts: Iterable[str], tokenizer: Any, *, dim: int = 100, window: int = 5, min_count: int = 10, seed: int = 0
 ) -> torch.Tensor:
     """Train vectors of tokens that occur at least `min_count` times: PPMI over windows, truncated SVD.
 
@@ -87,67 +88,52 @@ def train_auxiliary(
     Raises:
         ValueError: no texts, or too little text.
     """
-    from scipy.sparse import csr_matrix  # comes with sentence-transformers
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.linalg import svds
 
-    size = max(tokenizer.get_vocab().values()) + 1
-    left, right, count, frequency = _count_pairs(iter(texts), tokenizer, size, window)
-    keep = (frequency[left] >= min_count) & (frequency[right] >= min_count)
-    left, right, count = left[keep], right[keep], count[keep]
+    counts, frequency = near_pairs(texts, tokenizer, window)
+    often, counts = frequency >= min_count, counts.tocoo()
+    kept = often[counts.row] & often[counts.col]
+    left, right, count = counts.row[kept], counts.col[kept], counts.data[kept]
     if not len(left):
         raise ValueError(
             f"auxiliary: no two tokens of the texts occur {min_count} times near each other; give more text"
         )
+    size = len(frequency)
     smoothed = np.bincount(right, count, size) ** 0.75  # Levy et al. 2015: reduces the weight of rare contexts
     pmi = np.log(count / np.bincount(left, count, size)[left] / (smoothed / smoothed.sum())[right])
-    seen = pmi > 0
-    matrix = csr_matrix((pmi[seen].astype(np.float32), (left[seen], right[seen])), (size, size))
-    rank = min(dim, int((frequency >= min_count).sum()))
-    vectors = _left_vectors(matrix, rank, seed)
-    vectors[np.diff(matrix.indptr) == 0] = 0
-    return torch.from_numpy(vectors)
+    matrix = coo_matrix((np.maximum(pmi, 0), (left, right)), (size, size)).tocsr()
+    start = np.random.default_rng(seed).standard_normal(size)
+    vectors, values, _ = svds(matrix, min(dim, int(often.sum()), size - 1), v0=start)
+    return torch.from_numpy(vectors * np.sqrt(values)).float() * torch.from_numpy(matrix.max(1).toarray() > 0)
 
 
-def _left_vectors(matrix, rank: int, seed: int, rounds: int = 4) -> np.ndarray:
-    """U sqrt(S) of the truncated SVD, (rows, rank), with randomised power iteration (Halko et al. 2011)."""
-    other = matrix.T.tocsr()
-    basis = np.random.default_rng(seed).standard_normal((matrix.shape[1], rank), np.float32)
-    for _ in range(rounds):
-        basis = np.linalg.qr(other @ np.linalg.qr(matrix @ basis)[0])[0]
-    basis = np.linalg.qr(matrix @ basis)[0]
-    _, s, turn = np.linalg.svd(other @ basis, full_matrices=False)  # of the transpose: (basis' matrix)'
-    return (basis @ turn.T) * np.sqrt(s)
+def near_pairs(texts: Iterable[str], tokenizer: Any, window: int, *, chunk: int = TEXTS) -> tuple[Any, np.ndarray]:
+    """How often two tokens stand at most `window` apart, in both orders, (size, size) sparse; and each token, (size,).
 
+    Raises:
+        ValueError: there are no texts.
+    """
+    from scipy.sparse import coo_matrix
 
-def _count_pairs(texts, tokenizer, size: int, window: int):
-    """Count token pairs within `window`, in both orders: (left, right, count), each (pairs,), and token counts."""
-    frequency = np.zeros(size, np.int64)
-    keys, counts, held = [], [], 0
-    bar = tqdm(desc="Auxiliary vectors", unit=" texts", leave=False)
-    while chunk := [text.strip() for text in islice(texts, _TEXTS)]:
-        bar.update(len(chunk))
-        rows = tokenizer.text_ids(chunk)
-        ids = np.concatenate([np.asarray(row, np.int64) for row in rows])
-        text = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-        frequency += np.bincount(ids, minlength=size)
-        near = []
-        for step in range(1, window + 1):
-            same = text[step:] == text[:-step]
-            near.append(ids[:-step][same] * size + ids[step:][same])
-        key, count = np.unique(np.concatenate(near), return_counts=True)
-        keys, counts, held = [*keys, key], [*counts, count], held + len(key)
-        if held > _PAIRS:
-            key, count = _merged(keys, counts)
-            keys, counts, held = [key], [count], 0
-    bar.close()
-    if not keys:
+    size = max(tokenizer.get_vocab().values()) + 1
+    texts, backend = iter(texts), bare(tokenizer.backend_tokenizer)
+    frequency, total = np.zeros(size, np.int64), None
+    with tqdm(desc="Auxiliary vectors", unit=" texts", leave=False) as bar:
+        while block := [text.strip() for text in islice(texts, chunk)]:
+            if hasattr(tokenizer, "text_ids"):
+                rows = tokenizer.text_ids(block)
+            else:
+                rows = [encoding.ids for encoding in backend.encode_batch_fast(block, add_special_tokens=False)]
+            ids = np.concatenate([np.asarray(row, np.int64) for row in rows])
+            text = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+            frequency += np.bincount(ids, minlength=size)
+            for step in range(1, window + 1):
+                same = text[step:] == text[:-step]
+                pair = ids[:-step][same], ids[step:][same]
+                counts = coo_matrix((np.ones(len(pair[0])), pair), (size, size)).tocsr()  # sums equal pairs
+                total = counts if total is None else total + counts
+            bar.update(len(block))
+    if total is None:
         raise ValueError("auxiliary: no texts to train vectors from")
-    key, count = _merged(keys, counts)
-    left, right = np.divmod(key, size)
-    key, count = _merged([left * size + right, right * size + left], [count, count])
-    left, right = np.divmod(key, size)
-    return left, right, count.astype(np.float64), frequency
-
-
-def _merged(keys: list[np.ndarray], counts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    key, place = np.unique(np.concatenate(keys), return_inverse=True)
-    return key, np.bincount(place, np.concatenate(counts)).astype(np.int64)
+    return total + total.T, frequency

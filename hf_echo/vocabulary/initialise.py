@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from tqdm.auto import tqdm
 
-METHODS = ("mean", "sum", "focus", "random")
+METHODS = ("mean", "focus", "random")
 
 
 @dataclass
@@ -49,7 +49,6 @@ def initialise(
     Args:
         method: for tokens of the new vocabulary only:
             "mean"    mean of the old tokens that spell it (ECHO 4.1; Gee et al. 2022);
-            "sum"     their sum, for static embeddings: texts keep the directions of their embeddings;
             "focus"   mean of the shared tokens, weighted by the sparsemax of the cosine of their auxiliary vectors
                       (Dobler and de Melo 2023); a token without such a vector gets "mean";
             "random"  a draw from the normal distribution with the old rows' mean and deviation in each dimension.
@@ -72,7 +71,7 @@ def initialise(
         noise = torch.randn(len(new), old.shape[1], generator=generator)
         rows[new] = old.mean(0) + old.std(0) * noise.to(old.device)
         return rows
-    rows[new] = of_pieces(old, list(match.pieces.values()), "sum" if method == "sum" else "mean")
+    rows[new] = of_pieces(old, list(match.pieces.values()))
     if method == "focus":
         auxiliary = auxiliary.float()
         known = (auxiliary != 0).any(1).tolist()
@@ -95,11 +94,11 @@ def check_method(method: str, has_auxiliary: bool) -> None:
         raise ValueError(f"auxiliary is for method 'focus', not {method!r}: leave it out")
 
 
-def of_pieces(old: torch.Tensor, pieces: list[list[int]], mode: str) -> torch.Tensor:
-    """Mean or sum of the rows of each list of ids, (len(pieces), width); repeated ids count repeatedly."""
+def of_pieces(old: torch.Tensor, pieces: list[list[int]]) -> torch.Tensor:
+    """Mean of the rows of each list of ids, (len(pieces), width); repeated ids count repeatedly."""
     lengths = torch.tensor([0, *map(len, pieces[:-1])])
     flat = torch.tensor([i for ids in pieces for i in ids])
-    return F.embedding_bag(flat.to(old.device), old, lengths.cumsum(0).to(old.device), mode=mode)
+    return F.embedding_bag(flat.to(old.device), old, lengths.cumsum(0).to(old.device), mode="mean")
 
 
 def focus(

@@ -7,9 +7,8 @@ from pathlib import Path
 from .report import VocabularyReport
 
 ROWS = 70  # languages per column
-SCRIPTS = 9  # number of scripts with a colour; the others are grey
 MARKERS = "osD^vPX*"
-OTHER = "0.4"
+OTHER = "0.4"  # colour of the scripts with fewest languages
 
 
 def check_plot(path: str | Path) -> Path:
@@ -25,77 +24,47 @@ def check_plot(path: str | Path) -> Path:
 
 
 def plot_report(report: VocabularyReport, path: str | Path) -> None:
-    """Plot languages by descending fertility of the base tokenizer (open circles; the others are filled marks).
+    """Plot languages by descending fertility of the base tokenizer (open marks; those of the others are filled).
 
-    Colours show scripts, as do the codes at the left. The suffix of `path` decides the format (.png, .svg, .pdf).
+    Colours show scripts. The suffix of `path` decides the format (.png, .svg, .pdf).
 
     Raises:
         ImportError: matplotlib is missing. ValueError: a suffix that matplotlib does not support.
     """
     path = check_plot(path)
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
-    languages = report.level("language")
-    colours = _colours(report)
-    names = list(report.sizes)
+    names, languages = list(report.sizes), report.level("language")
+    rows = [row for row in report.rows if row.level == "script" and row.tokenizer == report.base]
+    largest = [row.name for row in sorted(rows, key=lambda row: -row.languages)]
+    palette = [colour for i, colour in enumerate(colormaps["tab10"](range(10))) if i != 7]  # the 7th is grey
+    colours = dict(zip(largest, palette))
     columns = [list(languages.items())[i : i + ROWS] for i in range(0, len(languages), ROWS)]
-    height = max(3.0, 0.165 * len(columns[0]) + 1.6)
-    figure = Figure(figsize=(4.6 * len(columns) + 1.0, height), layout="constrained")
-    axes = figure.subplots(1, len(columns), squeeze=False)[0]
-    for axis, column in zip(axes, columns, strict=True):
-        colour = [colours.get(cells[names[0]].script, OTHER) for _code, cells in column]
-        values = [[cells[name].tokens_per_sentence for _code, cells in column] for name in names]
-        places = range(len(column))
-        axis.hlines(places, *(list(map(f, zip(*values))) for f in (min, max)), color=colour, linewidth=0.7, zorder=1)
-        for i, xs in enumerate(values):
-            face = "white" if i == 0 else colour
-            axis.scatter(xs, places, 18, marker=_marker(i), edgecolors=colour, facecolors=face, zorder=2)
-        axis.set_yticks(places, [code for code, _ in column], fontsize=7)
-        for label, of_script in zip(axis.get_yticklabels(), colour, strict=True):
-            label.set_color(of_script)
+    size = (4.6 * len(columns) + 1.0, max(3.0, 0.165 * len(columns[0]) + 1.6))
+    figure = Figure(figsize=size, layout="constrained")
+    for axis, column in zip(figure.subplots(1, len(columns), squeeze=False)[0], columns, strict=True):
+        colour = [colours.get(cells[report.base].script, OTHER) for _, cells in column]
+        values = [[cells[name].tokens_per_sentence for _, cells in column] for name in names]
+        axis.hlines(range(len(column)), *(list(map(f, zip(*values))) for f in (min, max)), color=colour, linewidth=0.7)
+        for i, of_name in enumerate(values):
+            face = colour if i else "white"
+            marker = MARKERS[i % len(MARKERS)]
+            axis.scatter(of_name, range(len(column)), 18, marker=marker, edgecolors=colour, facecolors=face, zorder=2)
+        axis.set_yticks(range(len(column)), [code for code, _ in column], fontsize=7)
         axis.set_ylim(len(column) - 0.3, -0.7)
         axis.set_xlim(left=0)
         axis.grid(axis="x", color="0.9", linewidth=0.6)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
         axis.set_xlabel("tokens per sentence")
-
-    marks = [
-        Line2D(
-            [],
-            [],
-            color="0.2",
-            linestyle="",
-            marker=_marker(i),
-            label=_label(report, name),
-            markerfacecolor="white" if i == 0 else "0.2",
-        )
-        for i, name in enumerate(names)
-    ]
-    scripts = [Line2D([], [], color=colour, linewidth=4, label=s) for s, colour in colours.items()]
-    if any(cells[names[0]].script not in colours for cells in languages.values()):
-        scripts.append(Line2D([], [], color=OTHER, linewidth=4, label="other scripts"))
-    columns_of_legend = min(len(marks) + len(scripts), 4 * len(axes))
-    figure.legend(handles=marks + scripts, loc="outside upper left", ncols=columns_of_legend, fontsize=8, frameon=False)
+    axis = figure.axes[0]
+    for i, name in enumerate(names):
+        label = f"{name}: {report.get(name).tokens_per_sentence:.1f}"
+        face = "0.2" if i else "white"
+        axis.plot([], [], MARKERS[i % len(MARKERS)], color="0.2", markerfacecolor=face, label=label)
+    for script, colour in {**colours, **({"other scripts": OTHER} if len(largest) > len(palette) else {})}.items():
+        axis.plot([], [], color=colour, linewidth=4, label=script)
+    figure.legend(loc="outside upper left", ncols=4 * len(columns), fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
-
-
-def _marker(i: int) -> str:
-    """Marker of tokenizer i; the base and the second tokenizer are circles, one open, one filled."""
-    return MARKERS[max(i - 1, 0) % len(MARKERS)]
-
-
-def _label(report: VocabularyReport, name: str) -> str:
-    return f"{name}: {report.get(name).tokens_per_sentence:.1f}"
-
-
-def _colours(report: VocabularyReport) -> dict[str, str]:
-    """Colours of the scripts with most languages."""
-    from matplotlib import colormaps
-
-    palette = [c for i, c in enumerate(colormaps["tab10"](range(10))) if i != 7]  # tab10's 7th is grey
-    rows = [row for row in report.rows if row.level == "script" and row.tokenizer == report.base]
-    rows.sort(key=lambda row: -row.languages)
-    return {row.name: colour for row, colour in zip(rows[:SCRIPTS], palette)}

@@ -18,7 +18,6 @@ import json
 import unicodedata
 from functools import lru_cache
 
-import regex
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 from transformers import PreTrainedTokenizerBase
 
@@ -53,12 +52,8 @@ PATTERNS = {"llama3": LLAMA3_PATTERN, "echo": ECHO_PATTERN}
 
 def pre_tokenizer(pattern: str = "echo") -> pre_tokenizers.PreTokenizer:
     """Pre-tokenizer of a byte-level BPE: split words by `pattern`, then map bytes to visible characters."""
-    return pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_regex(pattern)), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([_splitter(pattern), to_bytes])
 
 
 def split_words(text: str, pattern: str = "echo") -> list[str]:
@@ -69,40 +64,19 @@ def split_words(text: str, pattern: str = "echo") -> list[str]:
     Raises:
         ValueError: unknown pattern.
     """
-    find, newer, rust = _engines(pattern)
     text = unicodedata.normalize("NFC", " " + text.strip())
-    if text == " ":
-        return []
-    if not (text.isascii() or newer.isdisjoint(text)):
-        return [word for word, _ in rust.pre_tokenize_str(text)]
-    return find(text)
+    return [word for word, _ in _splitter(pattern).pre_tokenize_str(text)] if text != " " else []
+
+
+@lru_cache
+def _splitter(pattern: str) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(Regex(_regex(pattern)), "isolated")
 
 
 def _regex(pattern: str) -> str:
     if pattern not in PATTERNS:
         raise ValueError(f"pattern is {pattern!r}; it must be one of {', '.join(PATTERNS)}")
     return PATTERNS[pattern]
-
-
-@lru_cache
-def _engines(pattern: str):
-    """(fast `regex` splitter, characters it treats differently, Rust splitter for texts with those).
-
-    `regex` is two to four times as fast as the Rust splitter but may have another Unicode version.
-    """
-    rust = pre_tokenizers.Split(Regex(_regex(pattern)), "isolated")
-    return regex.compile(PATTERNS[pattern]).findall, _newer(), rust
-
-
-@lru_cache
-def _newer() -> frozenset[str]:
-    """Characters assigned in the Unicode version of `regex` but not in that of `tokenizers`."""
-    newer = set()
-    every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
-    for kind in (r"\p{L}", r"\p{M}", r"\p{N}"):
-        known = "".join(regex.findall(kind, every))
-        newer.update(*(rest for rest, _ in pre_tokenizers.Split(Regex(kind), "removed").pre_tokenize_str(known)))
-    return frozenset(newer)
 
 
 def word_regex(tokenizer: Tokenizer | PreTrainedTokenizerBase) -> str:

@@ -7,8 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hf_echo.vocabulary import auxiliary
-from hf_echo.vocabulary.auxiliary import auxiliary_vectors, train_auxiliary
+from hf_echo.vocabulary.auxiliary import auxiliary_vectors, near_pairs, train_auxiliary
 
 pytestmark = pytest.mark.trains
 
@@ -28,13 +27,10 @@ def counted(tokenizer, texts, window) -> tuple[Counter, Counter]:
     return pairs, single
 
 
-def test_windows(toy_tokenizer, texts, monkeypatch):
-    monkeypatch.setattr(auxiliary, "_TEXTS", 50)  # several chunks, merged on the way
-    monkeypatch.setattr(auxiliary, "_PAIRS", 400)
-    size = len(toy_tokenizer)
-    left, right, count, frequency = auxiliary._count_pairs(iter(texts[:300]), toy_tokenizer, size, 3)
-    pairs, single = counted(toy_tokenizer, texts[:300], 3)
-    assert {(a, b): c for a, b, c in zip(left.tolist(), right.tolist(), count.tolist())} == pairs
+def test_windows(toy_tokenizer, texts):
+    counts, frequency = near_pairs(texts[:300], toy_tokenizer, 3, chunk=50)
+    counts, (pairs, single) = counts.tocoo(), counted(toy_tokenizer, texts[:300], 3)
+    assert {(a, b): c for a, b, c in zip(counts.row.tolist(), counts.col.tolist(), counts.data.tolist())} == pairs
     assert {i: c for i, c in enumerate(frequency.tolist()) if c} == single
 
 

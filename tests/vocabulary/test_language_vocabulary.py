@@ -9,7 +9,7 @@ import torch
 from tokenizers import BertWordPieceTokenizer
 from transformers import PreTrainedTokenizerFast
 
-from hf_echo.vocabulary.language_vocabulary import language_vocabulary, match_tokens
+from hf_echo.vocabulary.match import language_vocabulary, match_vocabularies
 
 OLD = "haus katze rot hund".split()
 NEW = [*OLD, "wasser", "brot"]
@@ -47,7 +47,7 @@ def test_shared_tokens_keep_their_rows_and_new_ones_are_combinations(old, texts)
 
 def test_pieces_of_a_new_token_are_the_old_tokenizers(old, texts):
     new = old.train_new_from_iterator(texts, 80, show_progress=False)
-    match = match_tokens(old, new)
+    match, _ = match_vocabularies(old, new)
     number = new.get_vocab()["wasser"]
     assert match.pieces[number] == old("wasser", add_special_tokens=False)["input_ids"]
 

@@ -21,7 +21,7 @@ from ...utils.fingerprint import fingerprint, sha256
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
 from ...utils.text import read_lines
-from ...vocabulary.language_vocabulary import language_vocabulary
+from ...vocabulary.match import language_vocabulary
 from .folder import LANGUAGES, check_modular, check_pivot_is_free, languages_of, open_modular, pivot_of
 
 logger = logging.getLogger(__name__)
