@@ -36,8 +36,6 @@ COMMANDS = [
     "evaluate tagging",
     "evaluate wic",
     "mine",
-    "data describe",
-    "data back-translate",
     "data negatives",
     "report",
     "vocabulary count",

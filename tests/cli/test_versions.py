@@ -38,16 +38,11 @@ CASES = {
     "convert sonar | tokenizer": ("sonar", "sonar OUT/m --tokenizer NAME"),
     "convert wav2vec2 | source": ("audio", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
     "convert whisper | source": ("whisper", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
-    "data back-translate | model": (
-        "chat",
-        "pairs.tsv OUT/r.jsonl --model NAME --to fra_Latn --attempts 1 --max-tokens 4",
-    ),
     "data calibrate | blaser": ("blaser", "pairs.tsv --model echo --blaser NAME --out OUT/c.json"),
     "data calibrate | model": ("echo", "pairs.tsv --model NAME --out OUT/c.json"),
     "data calibrate | paths": ("pairs", "NAME --model echo --out OUT/c.json"),
     "data consistency | model": ("echo", "pairs.tsv --model NAME --out OUT/k.parquet --work OUT/w"),
     "data consistency | pairs": ("pairs", "NAME --model echo --out OUT/k.parquet --work OUT/w"),
-    "data describe | model": None,  # the options of `data back-translate`
     "data filter | recipe": ("pairs", "RECIPE --out OUT/f"),
     "data mine-negatives | model": (
         "echo",
@@ -58,7 +53,7 @@ CASES = {
         "pairs",
         "pairs.tsv --pool NAME --model echo --k 1 --out OUT/n.parquet --work OUT/w",
     ),
-    "data negatives | model": None,  # the options of `data back-translate`
+    "data negatives | model": ("chat", "pairs.tsv OUT/r.jsonl --model NAME --attempts 1 --max-tokens 4"),
     "data sample | paths": ("pairs", "NAME --out OUT/s"),
     "data segment | model": None,  # `sat_segmenter` opens `snapshot(model)`; needs an extra
     "data stats | paths": ("pairs", "NAME"),

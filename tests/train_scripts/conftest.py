@@ -77,7 +77,7 @@ def run(monkeypatch, capsys):
     def call(main, *arguments):
         monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
-            run_script.run(main)
+            run_script.run(*(main if isinstance(main, list) else [main]))
         return end.value.code, *capsys.readouterr()
 
     return call

@@ -8,8 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-pytest.importorskip("openai")
-
 
 class Server(ThreadingHTTPServer):
     """``script(request, times)`` says what to do with a request that came for the ``times``-th time (from 1):
@@ -94,6 +92,7 @@ def completion(text, request=None, finish="stop", **changes):
 
 @pytest.fixture
 def server():
+    pytest.importorskip("openai")
     server = Server()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

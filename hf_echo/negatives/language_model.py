@@ -1,0 +1,345 @@
+"""Ask a language model about many rows: an OpenAI-compatible endpoint, or a chat model in this process.
+
+A task turns rows into jobs: the messages of a request, the check of the reply, the row that it becomes. `write_rows`
+sends the requests in parallel and writes the rows in order. A reply that the check refuses is asked for again, hotter
+and with another seed. All replies are kept in a file, line by line, so that a crash loses none and a second run asks
+nothing twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..utils.files import write_whole
+
+RETRY_TEMPERATURE = 0.7
+SILENCE = 20  # consecutive rows without a reply, after which the endpoint counts as down
+
+Messages = list[dict[str, str]]
+
+
+class InvalidReply(Exception):
+    """A reply that is no answer, with the reason in one line for the record of failures."""
+
+
+class RequestFailed(Exception):
+    """One request failed after all retries; other requests may succeed."""
+
+
+class Reply(NamedTuple):
+    text: str
+    cut: bool = False  # max_tokens stopped the model
+    prompt_tokens: int | None = None  # None if unknown
+    completion_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One request and the row that its reply becomes.
+
+    Attributes:
+        about: description in the file of failures.
+        messages: the chat; None if no request is needed.
+        parse: reply -> value; raises InvalidReply.
+        row: value -> row to write, or None for no row; the value is None if there is no valid reply.
+    """
+
+    about: Mapping[str, Any]
+    messages: Messages | None
+    parse: Callable[[str], Any]
+    row: Callable[[Any], dict[str, Any] | None]
+
+
+class Endpoint:
+    """Chat completions over HTTP with the ``openai`` client (vLLM, `transformers serve`, llama.cpp, hosted models).
+
+    The client retries time-outs, dropped connections, 408, 409, 429 and 5xx with exponential backoff, or as Retry-After
+    says.
+
+    Args:
+        model: name on the server.
+        base_url: address with the version: ``http://localhost:8000/v1``.
+        api_key: None for a server without keys.
+        timeout: seconds to wait for an answer.
+
+    Raises:
+        ImportError: openai is not installed. ValueError: base_url is not an address.
+    """
+
+    def __init__(
+        self, model: str, base_url: str, *, api_key: str | None = None, timeout: float = 120, retries: int = 5
+    ) -> None:
+        try:
+            import openai
+        except ImportError:
+            raise ImportError("an endpoint needs the openai client: pip install 'hf-echo[llm]'") from None
+        if not base_url.startswith(("http://", "https://")):
+            raise ValueError(f"endpoint is {base_url!r}; give an address such as http://localhost:8000/v1")
+        self.model, self.base_url, self._openai = model, base_url, openai
+        self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", timeout=timeout, max_retries=retries)
+
+    def __call__(self, messages: Messages, parameters: dict[str, Any]) -> Reply:
+        """Send one request (parameters: temperature, max_tokens, seed); thread-safe.
+
+        Raises:
+            RequestFailed: no answer. ValueError: the endpoint refuses all requests (key, address, model).
+        """
+        openai = self._openai
+        try:
+            answer = self._client.chat.completions.create(model=self.model, messages=messages, **parameters)
+            text, finish = answer.choices[0].message.content or "", answer.choices[0].finish_reason
+        except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
+            raise ValueError(f"{self.base_url} refuses model {self.model!r}: {_one_line(error)}") from None
+        except (openai.OpenAIError, ValueError) as error:
+            raise RequestFailed(_one_line(error)) from None
+        except (AttributeError, IndexError, TypeError):
+            raise RequestFailed("the answer is not a chat completion") from None
+        if not isinstance(text, str):
+            raise RequestFailed("the answer is not a chat completion: its content is not text")
+        counts = (getattr(answer.usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
+        return Reply(text, finish == "length", *counts)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+class LocalModel:
+    """A transformers chat model in this process: a folder, a GGUF file or a Hub name.
+
+    It answers one request at a time: use it for small jobs and on machines without a server.
+
+    Raises:
+        FileNotFoundError: there is no such model. ValueError: not a chat model (no chat template).
+    """
+
+    def __init__(self, model: str | Path) -> None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+
+        from ..utils.sources import locate, read_pretrained
+
+        place, options = locate(model)
+        tokenizer = read_pretrained(AutoTokenizer, model, place, **options)
+        if not tokenizer.chat_template:
+            raise ValueError(f"{model} has no chat template: give an instruction-tuned model")
+        weights = read_pretrained(AutoModelForCausalLM, model, place, dtype="auto", **options)
+        self.model, self._guard = str(model), threading.Lock()
+        self._generate = pipeline("text-generation", model=weights, tokenizer=tokenizer)
+
+    def __call__(self, messages: Messages, parameters: dict[str, Any]) -> Reply:
+        """Generate one reply; raises RequestFailed if prompt and reply exceed the model's context."""
+        import torch
+
+        tokenizer, model = self._generate.tokenizer, self._generate.model
+        length = len(tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"])
+        most = parameters["max_tokens"]
+        context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        if context and length + most > context:
+            raise RequestFailed(
+                f"{length} prompt tokens and {most} for the reply exceed the context of {context} tokens"
+            )
+        heat = {"do_sample": True, "temperature": parameters["temperature"]}
+        sampling = heat if parameters["temperature"] > 0 else {"do_sample": False}
+        with self._guard, torch.random.fork_rng():
+            torch.manual_seed(parameters["seed"])
+            ids = self._generate(messages, max_new_tokens=most, return_tensors=True, **sampling)[0]
+        ids = ids["generated_token_ids"][length:]
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        ends = model.generation_config.eos_token_id
+        ended = len(ids) and int(ids[-1]) in (ends if isinstance(ends, list) else [ends])
+        return Reply(text, not ended, length, len(ids))
+
+
+class ReplyCache:
+    """Replies in one JSONL file. A line is written with one call and synced before its reply is used.
+
+    A line that is cut (the machine stopped while writing) or no record is dropped, and its request sent again.
+
+    Raises:
+        ValueError: the file holds something else.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._guard, self._known = threading.Lock(), {}
+        content = self.path.read_bytes() if self.path.exists() else b""
+        if content and not content.startswith(b'{"key": '):
+            raise ValueError(f"{self.path} holds no replies of a language model: give another file")
+        for line in content.splitlines():
+            try:
+                key, *reply = json.loads(line).values()
+                self._known[key] = Reply(*reply)
+            except (ValueError, TypeError, AttributeError):
+                continue
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        if content and not content.endswith(b"\n"):
+            os.write(self._file, b"\n")
+
+    def get(self, key: str) -> Reply | None:
+        return self._known.get(key)
+
+    def put(self, key: str, reply: Reply) -> None:
+        """Append and sync; returns when the reply is on disk."""
+        line = (json.dumps({"key": key, **reply._asdict()}) + "\n").encode()
+        with self._guard:
+            if (written := os.write(self._file, line)) != len(line):
+                raise OSError(f"{self.path}: only {written} of {len(line)} bytes were written (disk full?)")
+            os.fsync(self._file)
+            self._known[key] = reply
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def write_rows(
+    jobs: Iterable[Job],
+    model: Endpoint | LocalModel,
+    out: str | Path,
+    *,
+    total: int | None = None,
+    max_tokens: int = 512,
+    temperature: float = 0.0,
+    seed: int = 0,
+    attempts: int = 3,
+    concurrency: int = 8,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Run all jobs and write their rows as JSONL, in order. Start a stopped run again to resume it.
+
+    Args:
+        out: ``name.jsonl``. Failed rows go to ``name.failed.jsonl`` with reason and last reply; the replies are kept in
+            ``name.replies.jsonl``.
+        total: number of jobs, for the progress bar.
+        temperature: of the first attempt; later ones use at least 0.7, and each adds 1 to the seed.
+
+    Returns:
+        Counts of rows, requests and tokens (of new requests), and the reasons of failures.
+
+    Raises:
+        ValueError: the endpoint refuses, or has stopped answering; a wrong argument. The replies until then are kept.
+    """
+    from tqdm.auto import tqdm
+
+    out = Path(out)
+    if out.suffix != ".jsonl":
+        raise ValueError(f"out is {str(out)!r}; the file name must end in .jsonl")
+    if attempts < 1 or max_tokens < 1 or concurrency < 1 or not temperature >= 0:
+        raise ValueError(
+            f"attempts={attempts}, max_tokens={max_tokens} and concurrency={concurrency} must be 1 or more, "
+            f"temperature={temperature} 0 or more"
+        )
+    heats = [temperature] + [max(temperature, RETRY_TEMPERATURE)] * (attempts - 1)
+    asked = [{"temperature": heat, "max_tokens": max_tokens, "seed": seed + i} for i, heat in enumerate(heats)]
+    counts, reasons, silent = Counter(), Counter(), 0
+    failures, replies = out.with_suffix(".failed.jsonl"), ReplyCache(out.with_suffix(".replies.jsonl"))
+    with (
+        write_whole(out) as unfinished,
+        open(unfinished, "w", encoding="utf-8") as rows,
+        open(failures, "w", encoding="utf-8") as failed,
+        tqdm(total=total, unit="row", disable=not progress) as bar,
+    ):
+        try:
+            for job, outcome in _in_order(jobs, lambda job: _answer(job, model, replies, asked, counts), concurrency):
+                silent = silent + 1 if outcome.silent else 0
+                status = "not_asked" if job.messages is None else "failed" if outcome.reason else "answered"
+                counts.update(("rows", status))
+                if outcome.reason:
+                    reasons[outcome.reason] += 1
+                    _write(failed, {**job.about, "reason": outcome.reason, "reply": outcome.reply})
+                if silent >= SILENCE:
+                    raise ValueError(
+                        f"{silent} consecutive rows got {outcome.reason}; the replies so far are in {replies.path}: "
+                        "run the same command to resume"
+                    )
+                if (row := job.row(outcome.value)) is not None:
+                    _write(rows, row)
+                bar.update()
+        finally:
+            replies.close()
+    if not counts["failed"]:
+        failures.unlink()
+    names = "rows answered failed not_asked requests from_cache invalid_replies prompt_tokens completion_tokens".split()
+    return {name: counts[name] for name in names} | {"reasons": dict(reasons.most_common(10))}
+
+
+class _Outcome(NamedTuple):
+    value: Any = None
+    reason: str | None = None
+    reply: str | None = None  # of the last attempt
+    silent: bool = False  # no reply
+
+
+def _answer(job: Job, model: Any, replies: ReplyCache, asked: list[dict[str, Any]], counts: Counter) -> _Outcome:
+    reason = text = None
+    for parameters in asked if job.messages is not None else ():
+        content = json.dumps([model.model, job.messages, parameters], sort_keys=True)
+        key = hashlib.sha256(content.encode()).hexdigest()[:32]
+        reply = replies.get(key)
+        counts["from_cache" if reply else "requests"] += 1
+        if reply is None:
+            try:
+                reply = model(job.messages, parameters)
+            except RequestFailed as error:
+                return _Outcome(reason=f"no reply: {error}", reply=text, silent=True)
+            replies.put(key, reply)
+            counts["prompt_tokens"] += reply.prompt_tokens or 0
+            counts["completion_tokens"] += reply.completion_tokens or 0
+        text = reply.text
+        try:
+            if reply.cut:
+                raise InvalidReply(f"cut off at {parameters['max_tokens']} tokens")
+            return _Outcome(job.parse(text))
+        except InvalidReply as error:
+            reason = str(error)
+            counts["invalid_replies"] += 1
+    return _Outcome(reason=reason, reply=text)
+
+
+def _in_order(
+    jobs: Iterable[Job], answer: Callable[[Job], _Outcome], concurrency: int
+) -> Iterator[tuple[Job, _Outcome]]:
+    """Yield (job, outcome) in the order of the jobs; some start ahead, so that a slow reply does not block the others.
+
+    Equal messages on their way are asked once.
+    """
+    pending: deque[tuple[Job, str, Future[_Outcome]]] = deque()
+    on_the_way: dict[str, Future[_Outcome]] = {}
+    pool = ThreadPoolExecutor(concurrency)
+
+    def first() -> tuple[Job, _Outcome]:
+        job, key, future = pending.popleft()
+        outcome = future.result()
+        on_the_way.pop(key, None)
+        return job, outcome
+
+    try:
+        for job in jobs:
+            key = json.dumps(job.messages)
+            future = on_the_way.get(key) or pool.submit(answer, job)
+            on_the_way[key] = future
+            pending.append((job, key, future))
+            if len(pending) >= 16 * concurrency:
+                yield first()
+        while pending:
+            yield first()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _write(file: Any, row: dict[str, Any]) -> None:
+    try:
+        line = json.dumps(row, ensure_ascii=False)
+        line.encode()
+    except UnicodeEncodeError:  # the reply has lone surrogates
+        line = json.dumps(row)
+    file.write(line + "\n")

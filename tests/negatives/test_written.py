@@ -1,0 +1,113 @@
+"""Hard negatives by a language model: the prompt of Figure 15, what is an answer and what is none, the command."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hf_echo.data import load_parallel
+from hf_echo.negatives.language_model import InvalidReply
+from hf_echo.negatives.written import EXAMPLES, negatives, parse_negatives
+
+COMMAND = "data negatives"
+TEXT = "He sold 5 boats."
+GOOD = ["She sold 5 boats.", "He sold 12 boats.", "He didn't sell 5 boats."]
+
+
+def test_the_prompt_is_that_of_the_figure():
+    (job,) = negatives([{"target": "A {boat}.", "target_lang": "eng_Latn"}])
+    (turn,) = job.messages
+    assert turn["role"] == "user" and turn["content"].endswith("Input sentence to transform: A {boat}.")
+    assert 'Input: Tonight will be long.\nOutput: [\n"Yesterday may be long",\n' in turn["content"]
+    assert "Output ONLY a Python list of 1-5 modified sentences" in turn["content"]
+    for text, wrong in EXAMPLES:
+        assert parse_negatives(json.dumps(wrong), text) == wrong
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        str(GOOD),
+        json.dumps(GOOD),
+        json.dumps(GOOD, indent=2),
+        "```python\n" + str(GOOD) + "\n```",
+        "Sure! Here are [3] sentences, it's easy:\n\n```\n" + json.dumps(GOOD) + "\n```\nDone [really].",
+        f"Here you are: {GOOD}. I hope that's fine.",
+        '<think>["He sold 5 boats."] no, that\'s the same.</think>\n' + str(GOOD),
+        "[\n'She sold 5 boats.',\n'He sold 12 boats.',\n\"He didn't  sell\\n5 boats.\",\n]",
+    ],
+)
+def test_negatives_in_every_dress(reply):
+    assert parse_negatives(reply, TEXT) == GOOD
+
+
+def test_brackets_quotes_and_escapes_inside_sentences():
+    sentences = ['She said "no ] way".', "It's [5] o'clock", "naïve \\ café 😀", "a/b"]
+    assert parse_negatives(str(sentences), TEXT) == sentences
+    assert parse_negatives(json.dumps(sentences), TEXT) == sentences
+    assert parse_negatives(r'["caf\u00e9 \ud83d\ude00 a\/b"]', TEXT) == ["café 😀 a/b"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("", "empty"),
+        ("<think>hm</think>", "empty"),
+        ("I cannot do that.", "no Python list"),
+        ("[1, 2]", "no Python list"),
+        ("['a', 'b'", "no Python list"),
+        ('["She sold 5 boats.", "He sold', "no Python list"),
+        ('["She sold 5 boats." "He sold 12 boats."]', "no Python list"),  # a comma is missing
+        ("[f'{x}', 'b']", "no Python list"),
+        ("[__import__('os').getcwd()]", "no Python list"),
+        ("[]", "a list of 0 sentences instead of 1-5"),
+        (str([f"boat {i}" for i in range(12)]), "a list of 12 sentences instead of 1-5"),
+        ("['a boat', 3]", "item 2 is not a string but int"),
+        ("[['a boat', 'b']]", "item 1 is not a string but list"),
+        ("['a boat', '']", "item 2 is empty"),
+        ("['a boat', ' ... ']", "item 2 is empty"),
+        ("['a boat', 'he SOLD 5 boats']", "item 2 is equal to the input"),
+        ("['a boat', 'two', 'A boat!']", "item 3 is equal to item 1"),
+        (json.dumps(["a \ud800 boat"]).encode().decode("unicode_escape"), "not valid Unicode"),
+        ("[" * 30_000, "30000 characters long"),
+    ],
+)
+def test_negatives_that_are_none(reply, reason):
+    with pytest.raises(InvalidReply) as caught:
+        parse_negatives(reply, TEXT)
+    assert reason in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("noise", ["[", "]", "['", '["', "[]", "['a' ", "\\'", "[[]"])
+def test_noise_ends(noise):
+    """Brackets and quotes that open and never close: trying each to the end would be quadratic."""
+    with pytest.raises(InvalidReply):
+        parse_negatives((noise * 20_000)[:19_990], TEXT)
+
+
+PAIR = {"source": "x", "source_lang": "fra_Latn", "target": TEXT, "target_lang": "eng_Latn", "provenance": "mined"}
+
+
+def test_command(run, refused, server, tmp_path, monkeypatch):
+    """Only English targets are asked for; the negatives that are there stay, and none comes twice."""
+    keys, handler = [], server.RequestHandlerClass
+    monkeypatch.setattr(handler, "log_request", lambda self, *_: keys.append(self.headers["Authorization"]))
+    monkeypatch.setenv("MY_KEY", "secret")
+    server.script = lambda request, times: str(GOOD)
+    given = [
+        {**PAIR, "hard_negatives": ["he sold 12 boats", "Old."]},
+        {**PAIR, "target": "Il a vendu 5 bateaux.", "target_lang": "fra_Latn", "source": "y", "hard_negatives": []},
+    ]
+    table, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in given))
+    arguments = (table, out, "--model", "m", "--endpoint", server.url, "--api-key-env", "MY_KEY")
+    code, printed, err = run(*arguments)
+    counts = json.loads(printed)
+    assert (code, counts["answered"], counts["not_asked"]) == (0, 1, 1) and "2/2" in err
+    rows = list(load_parallel(out))
+    assert rows[0]["hard_negatives"] == ["he sold 12 boats", "Old.", GOOD[0], GOOD[2]]
+    assert rows[1]["hard_negatives"] == []
+    assert keys == ["Bearer secret"] and "secret" not in out.with_suffix(".replies.jsonl").read_text()
+    refused("none.tsv: no such file", tmp_path / "none.tsv", out, "--model", "m", "--endpoint", server.url)
+    refused("must be", table, out, "--model", "m", "--endpoint", server.url, "--on-bad-row", "no")
