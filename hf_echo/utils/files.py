@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -40,7 +43,8 @@ def write_whole(path: str | Path) -> Iterator[Path]:
     # Hidden, and with the same suffix, from which numpy and matplotlib choose the format.
     unfinished = place.with_name(f".{place.stem}.{os.getpid()}.{os.urandom(4).hex()}{place.suffix}")
     try:
-        yield unfinished
+        with full_disk_named(path):
+            yield unfinished
         if place.exists():
             shutil.copymode(place, unfinished)
         os.replace(unfinished, place)
@@ -50,6 +54,47 @@ def write_whole(path: str | Path) -> Iterator[Path]:
         raise
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def full_disk_named(path: str | Path) -> Iterator[None]:
+    """A block that writes `path`: where the disk is full, one line says so, whatever library has noticed it.
+
+    Raises:
+        OSError: no space is left.
+    """
+    try:
+        yield
+    except Exception as error:  # safetensors and Arrow have exceptions of their own
+        if getattr(error, "errno", None) in FULL or os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(f"no space left to write {path}: free some, or name another place") from error
+        raise
+
+
+@contextmanager
+def only_run(out: str | Path) -> Iterator[None]:
+    """A block that only one process runs at a time for one output.
+
+    Raises:
+        ValueError: another process is in the block.
+    """
+    from filelock import FileLock, Timeout
+
+    out = Path(out)
+    if out.exists() and not out.is_file() and not out.is_dir():  # /dev/stdout, a pipe
+        yield
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out.with_name(f".{out.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"another run writes {out}: wait until it ends, or name another output") from None
+    try:
+        yield
+    finally:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .files import full_disk_named
 from .lineage import FILE
 
 # What a checkpoint consists of; other files are somebody's own.
@@ -38,7 +39,8 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     unfinished = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
     unfinished.mkdir()
     try:
-        yield unfinished
+        with full_disk_named(path):
+            yield unfinished
         if place.exists():
             os.replace(place, earlier := unfinished.with_suffix(".old"))
             os.replace(unfinished, place)

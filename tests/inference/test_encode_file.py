@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import math
+import shutil
+import subprocess
 import sys
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import hf_echo.inference.encode_file as module
 from hf_echo.inference import encode
 from hf_echo.inference.any_encoder import NamedEncoder
 from hf_echo.inference.encode_file import encode_file
+from hf_echo.utils.files import only_run
 
 TEXTS = ["", "  un chat ", "deux\u2028chiens", "\ufeffle chat", *(f"le chat {'dort ' * (n % 7)}{n}" for n in range(40))]
 
@@ -35,23 +38,30 @@ def source(tmp_path):
     return path
 
 
+class Counting(NamedEncoder):
+    """It notes how many texts each call has, and stops the run at the call `dies_at`."""
+
+    calls: list[int] = []
+    dies_at: float = math.inf
+
+    def __call__(self, texts, lang=None, progress=False):
+        if len(self.calls) >= self.dies_at:
+            raise KeyboardInterrupt
+        self.calls.append(len(texts))
+        return super().__call__(texts, lang, progress)
+
+
 @pytest.fixture
-def encoded(monkeypatch):
-    """The number of texts of each call of the encoder."""
-    calls, real = [], module.encoded
-    monkeypatch.setattr(module, "encoded", lambda f, texts, lang: calls.append(len(texts)) or real(f, texts, lang))
-    return calls
+def calls(monkeypatch):
+    monkeypatch.setattr(Counting, "calls", [])
+    return lambda: [Counting.calls.pop(0) for _ in Counting.calls[:]]
 
 
 def run(source, out, model, lang="fra_Latn", **options):
-    return encode_file(source, out, NamedEncoder(str(model), "fp32"), lang, **{"progress": False, **options})
+    return encode_file(source, out, Counting(str(model), "fp32"), lang, **{"progress": False, **options})
 
 
-@pytest.mark.parametrize("in_memory", [0, 2**24])
-def test_parts_are_the_rows_of_the_whole(
-    source, model, toy_tokenizer, make_untrained, tmp_path, in_memory, monkeypatch
-):
-    monkeypatch.setattr(module, "IN_MEMORY", in_memory)
+def test_parts_are_the_rows_of_the_whole(source, model, toy_tokenizer, make_untrained, tmp_path):
     want = encode(make_untrained(0.1), toy_tokenizer, TEXTS, "fra_Latn")
     assert run(source, tmp_path / "whole.npy", model) == want.shape
     assert run(source, tmp_path / "cut.npy", model, part=7) == want.shape
@@ -66,65 +76,73 @@ def test_parts_are_the_rows_of_the_whole(
 
 
 @pytest.mark.parametrize("finished", [0, 1, 5])
-def test_a_stopped_run_encodes_only_what_is_missing(source, model, tmp_path, encoded, monkeypatch, finished):
+def test_a_stopped_run_encodes_only_what_is_missing(source, model, tmp_path, calls, monkeypatch, finished):
     run(source, tmp_path / "want.npy", model, part=7)
-    assert encoded == [7] * 6 + [2]
-    encoded.clear()
-    with monkeypatch.context() as patch:
-        counted, real = module.encoded, module._encoded
-
-        def dies(*arguments):
-            if len(encoded) == finished:
-                raise KeyboardInterrupt
-            return real(*arguments)
-
-        patch.setattr(module, "_encoded", dies)
-        with pytest.raises(KeyboardInterrupt):
-            run(source, tmp_path / "o.npy", model, part=7)
-        assert counted is module.encoded and not (tmp_path / "o.npy").exists()
-    encoded.clear()
+    assert calls() == [7] * 6 + [2]
+    monkeypatch.setattr(Counting, "dies_at", finished)
+    with pytest.raises(KeyboardInterrupt):
+        run(source, tmp_path / "o.npy", model, part=7)
+    assert not (tmp_path / "o.npy").exists()
+    monkeypatch.setattr(Counting, "dies_at", math.inf)
+    calls()
     run(source, tmp_path / "o.npy", model, part=7)
-    assert encoded == ([7] * 6 + [2])[finished:]
+    assert calls() == ([7] * 6 + [2])[finished:]
     assert (tmp_path / "o.npy").read_bytes() == (tmp_path / "want.npy").read_bytes()
     assert not (tmp_path / "o.npy.work").exists()
 
 
-def test_workers_write_the_same_and_do_not_repeat_parts(source, model, tmp_path, encoded, far_executor, monkeypatch):
+def test_workers_write_the_same_and_do_not_repeat_parts(source, model, tmp_path, calls, far_executor, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the workers run in another folder
     run("in.txt", "near.npy", model, part=7)
-    encoded.clear()
+    calls()
     run("in.txt", "far.npy", model, part=7, executor=far_executor)
-    assert encoded == [2] + [7] * 6
+    assert calls() == [2] + [7] * 6
     assert (tmp_path / "far.npy").read_bytes() == (tmp_path / "near.npy").read_bytes()
     # stopped after two parts, then run again in this process
-    real = module._encoded
-    monkeypatch.setattr(module, "_encoded", lambda *a: real(*a) if len(encoded) < 2 else sys.exit(1))
-    encoded.clear()
-    with pytest.raises(SystemExit):
+    monkeypatch.setattr(Counting, "dies_at", 2)
+    with pytest.raises(KeyboardInterrupt):
         run("in.txt", "o.npy", model, part=7, executor=far_executor)
-    monkeypatch.setattr(module, "_encoded", real)
-    encoded.clear()
+    monkeypatch.setattr(Counting, "dies_at", math.inf)
+    calls()
     run("in.txt", "o.npy", model, part=7)
-    assert encoded == [7] * 5
+    assert calls() == [7] * 5
     assert (tmp_path / "o.npy").read_bytes() == (tmp_path / "near.npy").read_bytes()
 
 
-def test_other_work_is_never_used(source, model, tmp_path, encoded, monkeypatch):
-    real = module.write_embeddings
-    monkeypatch.setattr(module, "write_embeddings", lambda *arguments: sys.exit(1))
-    with pytest.raises(SystemExit):
+def test_other_work_is_never_used(source, model, tmp_path, calls, monkeypatch):
+    monkeypatch.setattr(Counting, "dies_at", 6)
+    with pytest.raises(KeyboardInterrupt):
         run(source, tmp_path / "o.npy", model, part=7)
+    monkeypatch.setattr(Counting, "dies_at", math.inf)
     (tmp_path / "o.npy.work" / "notes.md").write_text("of the user")
+    calls()
     for options in ({"lang": "eng_Latn"}, {"normalize": True}, {"part": 9}, {"fresh": True}):
-        encoded.clear()
-        with pytest.raises(SystemExit):
-            run(source, tmp_path / "o.npy", model, **{"part": 7, **options})
-        assert sum(encoded) == len(TEXTS), options
-    encoded.clear()
-    monkeypatch.setattr(module, "write_embeddings", real)
+        shutil.copytree(tmp_path / "o.npy.work", tmp_path / "copy" / "o.npy.work", dirs_exist_ok=True)
+        run(source, tmp_path / "copy" / "o.npy", model, **{"part": 7, **options})
+        assert sum(calls()) == len(TEXTS), options
     run(source, tmp_path / "o.npy", model, part=7)
-    assert encoded == []
+    assert calls() == [2]
     assert [file.name for file in (tmp_path / "o.npy.work").iterdir()] == ["notes.md"]
+
+
+def test_one_run_at_a_time_for_one_output(source, model, tmp_path):
+    """A second one would lose the parts of the first when that ends."""
+    with only_run(tmp_path / "o.npy"):
+        code = """
+import sys
+from hf_echo.inference.any_encoder import NamedEncoder
+from hf_echo.inference.encode_file import encode_file
+from hf_echo.utils.files import only_run
+try:
+    encode_file(*sys.argv[1:3], NamedEncoder(sys.argv[3]))
+except ValueError as error:
+    print(error)
+"""
+        command = [sys.executable, "-c", code, source, tmp_path / "o.npy", model]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.stdout.startswith(f"another run writes {tmp_path / 'o.npy'}: wait until it ends"), done.stderr
+    run(source, tmp_path / "o.npy", model)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.txt", "o.npy"]
 
 
 def test_standard_input_in_parts(model, tmp_path, monkeypatch):
@@ -132,15 +150,14 @@ def test_standard_input_in_parts(model, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert run("-", tmp_path / "o.parquet", model, part=2)[0] == 4
     assert pq.read_table(tmp_path / "o.parquet")["text"].to_pylist() == ["un", "deux\r", "", "trois"]
-    assert not (tmp_path / "o.parquet.work").exists()
+    assert [file.name for file in tmp_path.iterdir()] == ["o.parquet"]
 
 
-def test_errors_name_file_and_lines(model, tmp_path, monkeypatch, far_executor):
+def test_errors_name_file_and_lines(model, tmp_path, far_executor):
     (tmp_path / "in.txt").write_text("un\n" * 10 + "un chat " * 300 + "\n")
     long = NamedEncoder(str(model), "fp32", on_long="error")
     with pytest.raises(ValueError, match=r"in.txt, lines 9 to 11: 1 texts are longer .* the first is row 3"):
         encode_file(tmp_path / "in.txt", tmp_path / "o.npy", long, part=4, executor=far_executor, progress=False)
-    monkeypatch.setattr(module, "IN_MEMORY", 0)
     (tmp_path / "in.txt").write_bytes(b"fine\n\xff\xfe\n")
     with pytest.raises(ValueError, match=r"in.txt:2: not UTF-8"):
         run(tmp_path / "in.txt", tmp_path / "o.npy", model)
