@@ -155,7 +155,7 @@ def release(
     from ..inference.encode_speech import is_speech
 
     if is_speech(checkpoint):
-        from ..hub.release_speech import release_speech
+        from ..hub.release import release_speech
 
         release_speech(checkpoint, out, decoder=decoder, dtype=dtype, license=license)
     elif decoder:

@@ -18,11 +18,15 @@ from transformers import GenerationConfig
 from ..cards.model_card import checkpoint_card, write_checkpoint_card
 from ..checkpoints.eight_bits import scale_tokens, store_tokens
 from ..inference.encode import pick_dtype
+from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
+from ..modeling.modeling_echo_base import DECODER_FOLDER
+from ..utils.checksums import write_checksums
 from ..utils.did_you_mean import did_you_mean
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
 from ..utils.lineage import FILE, write_lineage
+from ..utils.speech_data import read_speech_data, write_speech_data
 
 CODE = ("carried", "installed")
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
@@ -72,9 +76,53 @@ def release_checkpoint(
             leave_code_out(folder)
         settings |= {"license": license} if license else {}
         write_lineage(folder, "release", settings, parents={"model": model}, results=counts, output_dir=out)
+        write_checksums(folder)
         copy_own_card(model, folder)
         write_checkpoint_card(folder, license)
     return out
+
+
+def release_speech(
+    model: str | Path,
+    out: str | Path,
+    *,
+    decoder: str | Path | None = None,
+    dtype: str = "fp32",
+    license: str | None = None,
+) -> Path:
+    """Write the release of a speech encoder, with the decoder of its text space in `decoder/`.
+
+    Args:
+        model: folder of the training checkpoint.
+        decoder: checkpoint or release of the text space, whose decoder and tokenizer are copied; None: no decoder.
+        dtype, license: as in `release_checkpoint`.
+
+    Raises:
+        ValueError: another kind of model, an unknown dtype, or a decoder that reads another embedding size.
+    """
+    encoder, extractor = load_speech_encoder(model, device="cpu", dtype="fp32")
+    encoder.to(pick_dtype(dtype, "cpu"))
+    parents, translator, tokenizer = {"model": model}, None, None
+    if decoder is not None:
+        translator, tokenizer = load_translator(decoder, device="cpu", dtype="fp32")
+        size, wanted = encoder.config.embedding_size, translator.decoder.config.embedding_size
+        if size != wanted:
+            raise ValueError(f"{model} writes {size} dimensions and the decoder of {decoder} reads {wanted}")
+        translator.decoder.to(pick_dtype(dtype, "cpu"))
+        parents["decoder"] = decoder
+    with write_folder(out) as folder:
+        encoder.save_pretrained(folder)
+        extractor.save_pretrained(folder)
+        if translator is not None:
+            translator.decoder.save_pretrained(folder / DECODER_FOLDER)
+            # Not in the root: sentence-transformers would take the tokenizer for the encoder's processor.
+            tokenizer.save_pretrained(folder / DECODER_FOLDER)
+            write_compact(folder / DECODER_FOLDER / "tokenizer.json")
+        write_lineage(folder, "release", {"dtype": dtype, "license": license}, parents=parents, output_dir=out)
+        write_speech_data(folder, read_speech_data(model))
+        write_checksums(folder)
+        write_checkpoint_card(folder)
+    return Path(out)
 
 
 def copy_own_card(model: str | Path, folder: Path) -> None:

@@ -26,6 +26,7 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import langs_of, texts_of
+from ..utils.checksums import warn_of_changes
 from ..utils.cores import one_per_core
 from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
 from ..utils.vectors import unit_length
@@ -74,6 +75,7 @@ def opening(name_or_path: str | Path):
         raise FileNotFoundError(f"{name!r} is neither a folder nor a name on the Hub: {reason}")
     before = remote_modules()
     try:
+        warn_of_changes(name)
         yield name
     except Exception as error:
         if Path(name).is_dir():

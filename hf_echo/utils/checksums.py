@@ -6,12 +6,16 @@ to `WHOLE` bytes are read whole (0.1 s), of larger ones the size is compared. `h
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 from .files import read_json, write_json
 from .fingerprint import model_files, sha256
 
+logger = logging.getLogger(__name__)
+
+_warned: set[str] = set()
 FILE = "checksums.json"
 WHOLE = 100_000_000
 
@@ -21,6 +25,18 @@ def write_checksums(folder: str | Path) -> None:
     folder = Path(folder)
     files = {file.relative_to(folder).as_posix(): file for file in model_files(folder)}
     write_json(folder / FILE, {name: {"size": f.stat().st_size, "sha256": sha256(f)} for name, f in files.items()})
+
+
+def warn_of_changes(folder: str | Path) -> None:
+    """Say, once per process and folder, that weights or other files are not those of the release."""
+    if str(folder) not in _warned and (changed := list(changed_files(folder, whole=WHOLE))):
+        _warned.add(str(folder))
+        logger.warning(
+            "%s was changed after it was written: %s; write the release again, or delete %s there",
+            folder,
+            ", ".join(changed),
+            FILE,
+        )
 
 
 def changed_files(folder: str | Path, *, whole: float = float("inf")) -> Iterator[str]:

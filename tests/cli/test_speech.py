@@ -51,7 +51,7 @@ def vectors(space):
 
 @pytest.fixture(scope="module")
 def release(space):
-    from hf_echo.hub.release_speech import release_speech
+    from hf_echo.hub.release import release_speech
 
     (space / "speech" / "speech_data.json").write_text(
         json.dumps(

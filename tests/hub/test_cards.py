@@ -30,8 +30,7 @@ from hf_echo.checkpoints import (
 from hf_echo.hub import METRICS, metric_folder
 from hf_echo.hub.dataset_card import write_card
 from hf_echo.hub.language_groups import group_by_language
-from hf_echo.hub.release import release_checkpoint
-from hf_echo.hub.release_speech import release_speech
+from hf_echo.hub.release import release_checkpoint, release_speech
 from hf_echo.hub.upload_checks import kind_of
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.modular import add_language, modular_backbone

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hf_echo.utils.files import check_output, load_npy, same_place, write_whole
+from hf_echo.utils.folders import write_folder
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path):
@@ -96,3 +97,19 @@ def test_npy_files(tmp_path):
             load_npy(path)
     with pytest.raises(FileNotFoundError, match="no file .*b.npy"):
         load_npy(tmp_path / "b.npy")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        RuntimeError('Error while serializing: IoError(Os { code: 28, message: "No space left on device" })'),
+    ],
+    ids=["os", "safetensors"],
+)
+@pytest.mark.parametrize("writer", [write_whole, write_folder])
+def test_a_full_disk_during_the_work_is_one_line(tmp_path, writer, error):
+    with pytest.raises(OSError, match=r"^no space left to write .*out: free some, or name another place$"):
+        with writer(tmp_path / "out"):
+            raise error
+    assert not os.listdir(tmp_path)

@@ -1,0 +1,61 @@
+"""A release knows its files: changed weights are said at opening, every changed file before a push."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from hf_echo.hub.release import release_checkpoint
+from hf_echo.inference import encode, load_encoder, load_translator
+from hf_echo.utils.checksums import changed_files, write_checksums
+from hf_echo.utils.fingerprint import fingerprint
+
+
+@pytest.fixture
+def release(toy_folders, tmp_path):
+    return release_checkpoint(toy_folders["release"], tmp_path / "release")
+
+
+def test_a_release_has_the_checksums_of_its_files(release, toy_folders, caplog):
+    known = json.loads((release / "checksums.json").read_text())
+    assert {"model.safetensors", "decoder/model.safetensors", "tokenizer.json", "config.json"} <= set(known)
+    for name, entry in known.items():
+        content = (release / name).read_bytes()
+        assert entry == {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (release / "README.md").write_text("By hand.")  # a card may change
+    model, tokenizer = load_encoder(release, dtype="fp32")
+    before = encode(*load_encoder(toy_folders["release"], dtype="fp32"), ["un chat"], "fra_Latn")
+    np.testing.assert_array_equal(encode(model, tokenizer, ["un chat"], "fra_Latn"), before)
+    assert not list(changed_files(release)) and "was changed" not in caplog.text
+
+
+@pytest.mark.parametrize("name, load", [("model.safetensors", load_encoder), ("tokenizer.json", load_translator)])
+def test_changed_files_are_said_once_at_opening(release, caplog, name, load):
+    content = bytearray((release / name).read_bytes())
+    at = content.rindex(b'"') if name.endswith("json") else len(content) - 2
+    content[at : at + 1] = content[at : at + 1] + b" " if name.endswith("json") else bytes([content[at] ^ 1])
+    (release / name).write_bytes(content)
+    for _ in range(2):
+        load(release)
+    said = [message for message in caplog.messages if "was changed after it was written" in message]
+    assert len(said) == 1 and f"{release} was changed after it was written: {name}; " in said[0]
+
+
+def test_of_large_files_the_size_is_compared(tmp_path):
+    (tmp_path / "a.safetensors").write_bytes(b"0123456789")
+    before = fingerprint(tmp_path)
+    write_checksums(tmp_path)
+    assert fingerprint(tmp_path) == before  # checksums are no part of a model
+    (tmp_path / "a.safetensors").write_bytes(b"012345678x")
+    assert list(changed_files(tmp_path)) == ["a.safetensors"] and not list(changed_files(tmp_path, whole=5))
+    (tmp_path / "a.safetensors").write_bytes(b"01")
+    assert list(changed_files(tmp_path, whole=1)) == ["a.safetensors"]
+    (tmp_path / "a.safetensors").unlink()
+    assert list(changed_files(tmp_path)) == ["a.safetensors"]
+    (tmp_path / "checksums.json").write_text('{"a.safetensors": 3}')
+    (tmp_path / "a.safetensors").write_bytes(b"01")
+    with pytest.raises(ValueError, match="checksums.json is damaged: 'a.safetensors' has no size and sha256"):
+        list(changed_files(tmp_path))
