@@ -7,18 +7,19 @@ the dataset, this module has the flat view of it that models train on: all sente
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from datasets import Dataset, Features, Value
-from datasets.exceptions import DatasetGenerationError
 
-from .formats import open_file
+from .formats import Part, open_file
 from .schema import check_language, check_text
 from .segmentation import rule_segmenter, trimmed
-from .tables import list_files
+from .tables import BadRows, Plan, as_list, checked_tables, list_files, positive, to_dataset
 from .tokenized import Ragged
 
 MAX_SENTENCES = 10_000
@@ -44,23 +45,47 @@ def load_documents(path: str | os.PathLike, *, segmenter: str = "rules", limit: 
 
     Raises:
         FileNotFoundError: the path does not exist.
-        ValueError: a document without sentences, with too many, without a known language, or with an answer that is
-            not among its choices; the message names file and line.
+        ValueError: documents without sentences, with too many, without a known language, or with an answer that is
+            not among its choices; the message names file and row. A limit below 1.
     """
     if segmenter not in ("rules", "none"):
         raise ValueError(f"segmenter must be 'rules' or 'none', not {segmenter!r}")
     if not Path(path).exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
-    files = list_files(Path(path), None)
-    stamps = [(file.stat().st_mtime_ns, file.stat().st_size) for file in files]
-    options = {"files": [str(file) for file in files], "stamps": stamps, "segmenter": segmenter, "limit": limit}
-    try:
-        dataset = Dataset.from_generator(_documents, features=document_features(), gen_kwargs=options)
-    except DatasetGenerationError as error:
-        raise (error.__cause__ or error) from None
-    if not len(dataset):
-        raise ValueError(f"{path} holds no documents")
-    return dataset
+    plans = [_plan(open_file(file)) for file in list_files(Path(path), None)]
+    convert, bad = partial(_convert, segmenter=segmenter), BadRows("error", "correct the documents or leave them out")
+    tables = checked_tables(plans, convert, bad, limit=positive(limit))
+    key = ("documents", [(plan.part.identity, plan.mapping) for plan in plans], segmenter, limit)
+    return to_dataset(tables, bad, document_features(), key)
+
+
+def _plan(part: Part) -> Plan:
+    content = next((name for name in ("sentences", "text") if name in part.columns), None)
+    if content is None or "lang" not in part.columns:
+        found = ", ".join(part.columns)
+        raise ValueError(f"{part.label}: documents need the columns sentences (or text) and lang; found: {found}")
+    known = {column.partition(".")[0] for column in part.columns}  # an object is refused, not left out
+    names = [content, "lang", *(name for name in TASK_COLUMNS if name in known)]
+    return Plan.of(part, {name: name for name in names}, None, TASK_COLUMNS)
+
+
+def _convert(block: Mapping[str, Any], segmenter: str) -> tuple[pa.Table, list[tuple[int, str]]]:
+    """The documents of a block, and (row, reason) of rows that are none."""
+    columns = {name: as_list(column) for name, column in block.items()}
+    good, bad = [], []
+    for number, values in enumerate(zip(*columns.values(), strict=True)):
+        row = dict.fromkeys(("sentences", "lang", *TASK_COLUMNS)) | dict(zip(columns, values, strict=True))
+        row["choices"] = row["choices"] or []
+        reason = None
+        if "text" in row:
+            text = row.pop("text")
+            reason = check_text("text", text) or check_language("lang", row["lang"])
+            row["sentences"] = [] if reason else _sentences(text, row["lang"], segmenter)
+        if reason := reason or check_document(row):
+            bad.append((number, reason))
+        else:
+            good.append(row)
+    return pa.Table.from_pylist(good, schema=document_features().arrow_schema), bad
 
 
 def check_document(row: dict[str, Any]) -> str | None:
@@ -86,44 +111,6 @@ def check_document(row: dict[str, Any]) -> str | None:
 
 def _shown(value: Any) -> str:
     return "missing" if value is None else f"{value!r:.40}"
-
-
-def _documents(files: list[str], stamps: list, segmenter: str, limit: int | None) -> Iterator[dict[str, Any]]:
-    count = 0
-    for file in files:
-        part = open_file(Path(file))
-        content = next((name for name in ("sentences", "text") if name in part.columns), None)
-        if content is None or "lang" not in part.columns:
-            found = ", ".join(part.columns)
-            raise ValueError(f"{file}: documents need the columns sentences (or text) and lang; found: {found}")
-        names = (content, "lang", *TASK_COLUMNS)
-        known = {column.partition(".")[0] for column in part.columns}  # an object is refused, not left out
-        wanted = [name for name in names if name in known or part.open_ended]
-        for block in part.read(wanted):
-            if block.bad:
-                line, reason = block.bad[0]
-                raise ValueError(f"{file}:{line}: {reason}")
-            columns = {name: _plain(column) for name, column in block.columns.items()}
-            for number, line in enumerate(block.lines):
-                row = {name: column[number] for name, column in columns.items()}
-                row = {name: row.get(name) for name in ("sentences", "lang", *TASK_COLUMNS)} | {
-                    "sentences": row[content]
-                }
-                row["choices"] = row["choices"] or []
-                reason = None
-                if content == "text":
-                    reason = check_text("text", row["sentences"]) or check_language("lang", row["lang"])
-                    row["sentences"] = [] if reason else _sentences(row["sentences"], row["lang"], segmenter)
-                if reason := reason or check_document(row):
-                    raise ValueError(f"{file}:{line}: {reason}; correct the document or leave it out")
-                yield row
-                count += 1
-                if limit is not None and count >= limit:
-                    return
-
-
-def _plain(column: Any) -> Any:
-    return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
 def _sentences(text: str, lang: str, segmenter: str) -> list[str]:

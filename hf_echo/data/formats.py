@@ -1,8 +1,9 @@
-"""Read files as blocks of raw columns with line numbers: TSV, JSONL, Parquet, gettext catalogs, Hub datasets.
+"""Open tables of text as blocks of raw columns with row numbers: TSV, JSON lines, Parquet, Arrow, gettext, the Hub.
 
 A `Part` is one file (or one split of a Hub dataset). It can be read repeatedly, in blocks of `BLOCK` rows, so a corpus
-need not fit into memory. A line that is not a row (wrong number of fields, invalid JSON, not UTF-8) is reported as bad
-with its line number. `schema` interprets the columns.
+need not fit into memory. pyarrow decompresses lines and reads columns; `datasets` reads the Hub. Lines are parsed here,
+because the CSV and JSON builders of `datasets` stop at the first bad line (and lock the cache for each file): a line
+that is not a row is reported with its number. `schema` interprets the columns.
 
 TSV follows the convention of corpora, not CSV: a tab always separates fields, quotes are plain characters, nothing is
 escaped.
@@ -10,25 +11,24 @@ escaped.
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import re
 import struct
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.dataset
 
 from ..utils.text import BOM, why_not_text
 
 BLOCK = 10_000
-SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".po")
+SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow", ".po")
 NO_OBJECT = "not a JSON object"
 OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string at these
 MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
@@ -36,24 +36,40 @@ MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
 class Block(NamedTuple):
     columns: Mapping[str, Sequence | pa.Array | pa.ChunkedArray]
-    lines: Sequence[int]  # line of each row, from 1; its number in Parquet, in a JSON array and on the Hub
+    lines: Sequence[int]  # number of each row: its line in a file of lines, else its place, from 1
     bad: list[tuple[int, str]]  # (line, reason) of lines that are not rows
 
 
 class BrokenFile(ValueError):
     """A file that is damaged or ends too early. `reason` is the message without the file's name."""
 
-    def __init__(self, message: str, reason: str):
-        super().__init__(message)
-        self.reason = reason
+    def __init__(self, path: Path, error: Exception | str):
+        self.reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        damaged = f"damaged, incomplete, or not what its name says ({self.reason})"
+        super().__init__(f"{path}: {self.reason if isinstance(error, str) else damaged}")
 
 
 class Part(NamedTuple):
     label: str  # its name in error messages
     columns: list[str]
     read: Callable[[Sequence[str]], Iterator[Block]]  # names of the wanted columns -> blocks
-    identity: tuple  # changes with the content
+    source: Any = None  # a path, or the fingerprint of a Hub dataset; None: unknown
     open_ended: bool = False  # later rows may have columns that the first block lacks; `read` takes any name
+
+    @property
+    def identity(self) -> Any:
+        """Changes with the content, whatever the size and time of a file. None: unknown."""
+        return (str(self.source.resolve()), content_hash(self.source)) if isinstance(self.source, Path) else self.source
+
+
+def content_hash(path: Path) -> str:
+    from xxhash import xxh3_128
+
+    digest = xxh3_128()
+    with path.open("rb") as file:
+        while data := file.read(1 << 22):
+            digest.update(data)
+    return digest.hexdigest()
 
 
 def suffix_of(path: Path) -> str | None:
@@ -77,36 +93,62 @@ def open_file(
             without a single object.
     """
     suffix = suffix_of(path)
-    stat = path.stat()
-    identity = (str(path.resolve()), stat.st_mtime_ns, stat.st_size)
     if suffix is None:
         raise ValueError(f"{path}: unknown file type; use one of {', '.join(SUFFIXES)}")
+    if suffix == ".po":
+        return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), path)
+    if suffix in (".parquet", ".arrow"):
+        with _named(path):
+            names = flat_names(_columnar(path).schema)
+        _check_header(path, names)
+        return Part(str(path), names, partial(_read_columnar, path), path)
+    head = next(text_blocks(path), Lines([], [], []))
     if suffix.startswith(".tsv"):
-        with open_lines(path) as file:
-            first = file.readline().rstrip(b"\r\n")
-        if not first:
-            raise ValueError(f"{path}: the first line is empty; it should name the columns or hold the first row")
-        columns = first.decode(errors="replace").split("\t")
+        if not head.texts or not head.texts[0] or head.numbers[0] != 1:
+            raise ValueError(f"{path}: the first line is empty or not UTF-8; it should name the columns")
+        columns = head.texts[0].split("\t")
         header = is_header(columns)
         if header:
             _check_header(path, columns)
         columns = columns if header else list(without_header)
-        return Part(str(path), columns, partial(_read_tsv, path, columns, header), identity)
-    if suffix == ".parquet":
-        with _parquet_errors(path):
-            names = flat_names(pq.read_schema(path))
-        _check_header(path, names)
-        return Part(str(path), names, partial(_read_parquet, path), identity)
-    if suffix == ".po":
-        return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), identity)
-    if suffix == ".json" and _holds_array(path):
+        return Part(str(path), columns, partial(_read_tsv, path, columns, header), path)
+    if suffix == ".json" and next((line.lstrip() for line in head.texts if line.strip()), "").startswith("["):
         rows, _, bad = _objects(list(enumerate(_read_array(path), 1)))
-        return Part(str(path), _columns_of(path, rows, bad), partial(_read_json_array, path), identity)
-    with open_lines(path) as file:  # JSON lines have the columns that the first block uses
-        head = list(islice(enumerate(file, 1), BLOCK))
-    rows, _, bad = _parse_json(head)
-    columns = _columns_of(path, rows, bad)
-    return Part(str(path), columns, partial(_read_jsonl, path), identity, open_ended=len(head) == BLOCK)
+        return Part(str(path), _columns_of(path, rows, bad), partial(_read_json_array, path), path)
+    rows, _, bad = _parse_json(head)  # JSON lines have the columns that the first block uses
+    is_whole = len(head.texts) + len(head.bad) < BLOCK
+    return Part(str(path), _columns_of(path, rows, bad), partial(_read_jsonl, path), path, not is_whole)
+
+
+def open_text(path: Path) -> Part:
+    """A plain text file as a table with the column text; empty lines are no rows."""
+    return Part(str(path), ["text"], partial(_read_text, path), path)
+
+
+def open_hub(label: str, dataset: Any) -> Part:
+    """A Dataset or IterableDataset of `load_dataset`; nested columns are called ``translation.fr``."""
+    features = dataset.features
+    if features is None:  # a streaming dataset without declared features
+        columns = _flat_keys(next(iter(dataset.take(1)), None) or {})
+    else:
+        columns = flat_names(features.arrow_schema)
+    fingerprint = getattr(dataset, "_fingerprint", None)  # a streaming dataset has none and is never cached
+    return Part(label, columns, partial(_read_hub, dataset), (label, fingerprint) if fingerprint else None)
+
+
+def flat_names(schema: pa.Schema) -> list[str]:
+    """Column names; a field inside a struct is written with a dot."""
+    return [
+        name
+        for field in schema
+        for name in ([f"{field.name}.{f.name}" for f in field.type] if pa.types.is_struct(field.type) else [field.name])
+    ]
+
+
+def _flat_keys(row: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{k}.{inner}" if inner else k for k, v in row.items() for inner in (v if isinstance(v, dict) and v else [""])
+    ]
 
 
 def _columns_of(path: Path, rows: list[dict], bad: list[tuple[int, str]]) -> list[str]:
@@ -124,152 +166,100 @@ def _check_header(path: Path, names: list[str]) -> None:
             raise ValueError(f"{path}: the column name {name!r} appears twice; rename one")
 
 
-def open_hub(label: str, dataset: Any) -> Part:
-    """A Dataset or IterableDataset of `load_dataset`; nested columns are called ``translation.fr``."""
-    features = dataset.features
-    if features is None:  # a streaming dataset without declared features
-        head = next(iter(dataset.take(1)), None)
-        columns = _flat_keys(head or {})
-    else:
-        columns = flat_names(features.arrow_schema)
-    fingerprint = getattr(dataset, "_fingerprint", None)  # a streaming dataset has none and is never cached
-    return Part(label, columns, partial(_read_hub, dataset), (label, fingerprint))
-
-
-def flat_names(schema: pa.Schema) -> list[str]:
-    """Column names; a field inside a struct is written with a dot."""
-    names: list[str] = []
-    for field in schema:
-        inner = [f"{field.name}.{f.name}" for f in field.type] if pa.types.is_struct(field.type) else [field.name]
-        names += inner
-    return names
-
-
-def _flat_keys(row: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{k}.{inner}" if inner else k for k, v in row.items() for inner in (v if isinstance(v, dict) and v else [""])
-    ]
-
-
 @contextmanager
-def open_lines(path: Path) -> Iterator[BinaryIO]:
-    """Open a text file, or a .gz of one, for reading lines; a byte order mark is skipped.
+def _named(path: Path) -> Iterator[None]:
+    """Turn the errors of libraries for a damaged file into one line that names it."""
+    try:
+        yield
+    except (FileNotFoundError, BrokenFile):
+        raise
+    except Exception as error:  # of pyarrow: many classes
+        raise BrokenFile(path, error) from None
+
+
+class Lines(NamedTuple):
+    texts: list[str]
+    numbers: Sequence[int]
+    bad: list[tuple[int, str]]  # (number, reason) of lines that are not UTF-8
+
+
+def text_blocks(path: Path) -> Iterator[Lines]:
+    """Blocks of lines of a text file, compressed (.gz, .zst ...) or not, without line ends and byte order mark.
 
     Raises:
-        ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a damaged .gz file.
+        ValueError: UTF-16 or other bytes that are not text, lines that end in CR alone, a damaged compressed file.
     """
-    try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            head = file.peek(1 << 16)
-            if reason := why_not_text(head):
-                raise ValueError(f"{path}: {reason}")
-            if b"\r" in head.rstrip(b"\r\n") and b"\n" not in head:
-                raise ValueError(f"{path}: its lines end in CR alone; convert the line ends to LF")
-            if head[:3] == BOM:  # some spreadsheets write one
-                file.read(3)
-            yield file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise BrokenFile(f"{path} is an incomplete or damaged gzip file: {error}", str(error)) from None
-
-
-def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str]) -> Iterator[Block]:
-    pick = {name: columns.index(name) for name in wanted}
-    with open_lines(path) as file:
-        if header:
-            file.readline()
-        start = 2 if header else 1
+    compression = "gzip" if path.suffix.lower() == ".gz" else "detect"
+    with _named(path), io.BufferedReader(pa.input_stream(str(path), compression=compression)) as file:
+        head = file.peek(1 << 16)
+        if reason := why_not_text(head):
+            raise BrokenFile(path, reason)
+        if b"\r" in head.rstrip(b"\r\n") and b"\n" not in head:
+            raise BrokenFile(path, "its lines end in CR alone; convert the line ends to LF")
+        if head[:3] == BOM:  # some spreadsheets write one
+            file.read(3)
+        start = 1
         while lines := list(islice(file, BLOCK)):
-            texts, numbers, bad = _lines_of_width(lines, start, len(columns))
-            fields = "\t".join(texts).split("\t") if texts else []
-            yield Block({name: fields[i :: len(columns)] for name, i in pick.items()}, numbers, bad)
+            yield _decoded(lines, start)
             start += len(lines)
 
 
-def _lines_of_width(
-    lines: list[bytes], start: int, width: int
-) -> tuple[list[str], Sequence[int], list[tuple[int, str]]]:
-    """Decode lines of ``width`` fields: (lines, their numbers, errors of the other lines)."""
+def _decoded(lines: list[bytes], start: int) -> Lines:
     numbers = range(start, start + len(lines))
-    try:  # decoding all lines at once is several times faster
-        joined = b"".join(lines).decode().replace("\r\n", "\n")
-        texts = joined.removesuffix("\n").removesuffix("\r").split("\n")
-        if "\0" not in joined and all(text.count("\t") == width - 1 for text in texts):
-            return texts, numbers, []
+    try:  # all at once is several times faster
+        texts = b"".join(lines).decode().replace("\r\n", "\n")
+        return Lines(texts.removesuffix("\n").removesuffix("\r").split("\n"), numbers, [])
     except UnicodeDecodeError:
         pass
     texts, kept, bad = [], [], []
     for number, line in zip(numbers, lines, strict=True):
         try:
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
-        except UnicodeDecodeError as error:
-            bad.append((number, _not_utf8(error)))
-            continue
-        fields = text.count("\t") + 1
-        if "\0" in text:
-            bad.append((number, "a NUL byte"))
-        elif fields == width:
-            texts.append(text)
+            texts.append(line.removesuffix(b"\n").removesuffix(b"\r").decode())
             kept.append(number)
-        else:
-            bad.append((number, f"{fields} fields instead of {width}" if text else "the line is empty"))
-    return texts, kept, bad
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            bad.append((number, f"not UTF-8 (byte 0x{byte:02x} at position {error.start + 1})"))
+    return Lines(texts, kept, bad)
 
 
-def _not_utf8(error: UnicodeDecodeError) -> str:
-    return f"not UTF-8 (byte 0x{error.object[error.start]:02x} at position {error.start + 1})"
+def _read_text(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+    for texts, numbers, bad in text_blocks(path):
+        good = [(n, line) for n, line in zip(numbers, texts) if line.strip()]
+        yield Block({"text": [line for _, line in good]}, [n for n, _ in good], bad)
+
+
+def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str]) -> Iterator[Block]:
+    width, skip = len(columns), int(header)
+    for texts, numbers, bad in text_blocks(path):
+        texts, numbers, skip = texts[skip:], numbers[skip:], 0
+        counts = [text.count("\t") + 1 for text in texts]
+        if not all(count == width for count in counts):
+            rows = list(zip(texts, numbers, counts))
+            reasons = {n: f"{c} fields instead of {width}" if t else "the line is empty" for t, n, c in rows}
+            bad = sorted(bad + [(n, reasons[n]) for _, n, c in rows if c != width])
+            texts, numbers = [t for t, _, c in rows if c == width], [n for _, n, c in rows if c == width]
+        fields = "\t".join(texts).split("\t") if texts else []
+        yield Block({name: fields[columns.index(name) :: width] for name in wanted}, numbers, bad)
 
 
 def _read_jsonl(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
-    with open_lines(path) as file:
-        numbered = enumerate(file, 1)
-        while lines := list(islice(numbered, BLOCK)):
-            rows, numbers, bad = _parse_json(lines)
-            yield Block({name: [_dig(row, name) for row in rows] for name in wanted}, numbers, bad)
+    for lines in text_blocks(path):
+        rows, numbers, bad = _parse_json(lines)
+        yield Block({name: [_dig(row, name) for row in rows] for name in wanted}, numbers, bad)
 
 
-def _parse_json(lines: list[tuple[int, bytes]]) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
-    rows, numbers, bad = [], [], []
-    for number, line in lines:
+def _parse_json(lines: Lines) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
+    entries, bad = [], list(lines.bad)
+    for number, line in zip(lines.numbers, lines.texts):
         try:
-            if not line.strip():
-                continue
-            if b"\0" in line:
-                raise ValueError("a NUL byte")
-            row = json.loads(line.decode())
-        except UnicodeDecodeError as error:
-            bad.append((number, _not_utf8(error)))
+            if line.strip():
+                entries.append((number, json.loads(line)))
         except json.JSONDecodeError as error:
             bad.append((number, f"not valid JSON ({error.msg} at column {error.colno})"))
-        except (ValueError, RecursionError) as error:  # a NUL, a number of thousands of digits, deep nesting
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep nesting
             bad.append((number, f"not valid JSON ({next(iter(str(error).splitlines()), 'too deep')})"))
-        else:
-            if isinstance(row, dict):
-                rows.append(row)
-                numbers.append(number)
-            else:
-                bad.append((number, NO_OBJECT))
-    return rows, numbers, bad
-
-
-def _holds_array(path: Path) -> bool:
-    with open_lines(path) as file:
-        return next((line.lstrip() for line in file if line.strip()), b"").startswith(b"[")
-
-
-def _read_array(path: Path) -> list:
-    """The entries of a file with one JSON array, all in memory."""
-    with open_lines(path) as file:
-        data = file.read()
-    try:
-        return json.loads(data.decode())
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: {_not_utf8(error)}") from None
-    except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}"
-        raise ValueError(f"{where}: not a valid JSON array ({error.msg} at column {error.colno})") from None
-    except (ValueError, RecursionError) as error:
-        reason = next(iter(str(error).splitlines()), "too deep")
-        raise ValueError(f"{path}: not a valid JSON array ({reason})") from None
+    rows, numbers, others = _objects(entries)
+    return rows, numbers, sorted(bad + others)
 
 
 def _objects(entries: Sequence[tuple[int, Any]]) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
@@ -278,11 +268,25 @@ def _objects(entries: Sequence[tuple[int, Any]]) -> tuple[list[dict], list[int],
     return [row for _, row in good], [number for number, _ in good], bad
 
 
+def _read_array(path: Path) -> list:
+    """The entries of a file with one JSON array, all in memory."""
+    blocks = list(text_blocks(path))
+    if bad := [line for block in blocks for line in block.bad]:
+        raise ValueError(f"{path}:{bad[0][0]}: {bad[0][1]}")
+    text = "\n".join(line for block in blocks for line in block.texts)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}"
+        raise ValueError(f"{where}: not a valid JSON array ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        reason = next(iter(str(error).splitlines()), "too deep")
+        raise ValueError(f"{path}: not a valid JSON array ({reason})") from None
+
+
 def _read_json_array(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
-    entries = enumerate(_read_array(path), 1)
-    while block := list(islice(entries, BLOCK)):
-        rows, numbers, bad = _objects(block)
-        yield Block({name: [_dig(row, name) for row in rows] for name in wanted}, numbers, bad)
+    rows, numbers, bad = _objects(list(enumerate(_read_array(path), 1)))
+    yield Block({name: [_dig(row, name) for row in rows] for name in wanted}, numbers, bad)
 
 
 def _dig(row: Mapping[str, Any], name: str) -> Any:
@@ -292,44 +296,29 @@ def _dig(row: Mapping[str, Any], name: str) -> Any:
     return row[outer].get(inner) if isinstance(row.get(outer), dict) else None
 
 
-def _read_parquet(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+def _columnar(path: Path) -> pyarrow.dataset.Dataset:
+    return pyarrow.dataset.dataset(str(path), format="parquet" if path.suffix.lower() == ".parquet" else "arrow")
+
+
+def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     start = 1
-    with _parquet_errors(path):
-        file = pq.ParquetFile(path)
-        names = file.schema_arrow.names
-        top = [name for name in names if any(w == name or w.startswith(f"{name}.") for w in wanted)]
-        batches = file.iter_batches(BLOCK, columns=top)
-    while True:
-        with _parquet_errors(path):
-            batch = next(batches, None)
-            if batch is None:
-                return
-            table = pa.Table.from_batches([batch])
-            _validate(table)
-        yield _arrow_block(table, wanted, start)
-        start += batch.num_rows
+    with _named(path):
+        data = _columnar(path)
+        names = [n for n in data.schema.names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
+        for batch in data.to_batches(columns=names, batch_size=BLOCK):
+            for column in batch.columns:
+                _validate(column)
+            yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)
+            start += len(batch)
 
 
-def _validate(table: pa.Table) -> None:
-    """Raise pa.ArrowInvalid if columns are damaged. Text that is not UTF-8 is a bad row, reported later."""
+def _validate(column: pa.Array) -> None:
+    """Raise pa.ArrowInvalid if a column is damaged. Text that is not UTF-8 is a bad row, reported later."""
     try:
-        table.validate(full=True)
+        column.validate(full=True)
     except pa.ArrowInvalid as error:
         if "UTF8" not in str(error):
             raise
-
-
-@contextmanager
-def _parquet_errors(path: Path) -> Iterator[None]:
-    """Turn pyarrow's errors for a broken file into a ValueError that names the file."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        message = f"{path}: not a Parquet file, or an incomplete one ({reason})"
-        raise BrokenFile(message, message.removeprefix(f"{path}: ")) from None
 
 
 def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:
@@ -341,16 +330,16 @@ def _read_hub(dataset: Any, wanted: Sequence[str]) -> Iterator[Block]:
 
 def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
     flat = table.flatten()
-    return Block({name: flat[name] for name in wanted}, range(start, start + len(table)), [])
+    columns = {name: flat[name] for name in wanted}
+    columns = {n: c.cast(pa.string()) if pa.types.is_string_view(c.type) else c for n, c in columns.items()}
+    return Block(columns, range(start, start + len(table)), [])
 
 
 def _read_po(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     """Translated entries without plurals; untranslated, fuzzy and obsolete entries are skipped silently."""
     catalog = read_catalog(str(path), path.read_bytes())
     entries = [e for e in catalog.translated_entries() if not e.msgid_plural]
-    for i in range(0, len(entries), BLOCK):
-        block = entries[i : i + BLOCK]
-        yield Block({name: [getattr(e, name) for e in block] for name in wanted}, [e.linenum for e in block], [])
+    yield Block({name: [getattr(e, name) for e in entries] for name in wanted}, [e.linenum for e in entries], [])
 
 
 def read_catalog(label: str, data: bytes) -> Any:

@@ -26,6 +26,7 @@ from .tables import (
     check_split,
     checked_tables,
     list_files,
+    positive,
     split_in_name,
     to_dataset,
     to_stream,
@@ -74,7 +75,7 @@ def load_nway(
         raise FileNotFoundError(f"{path}: no such file or folder")
     parts = [open_file(f) for f in list_files(Path(path), split)]
     check_split(Path(path), parts, split)
-    return read_nway(parts, id_column, split, on_bad_row, limit)
+    return read_nway(parts, id_column, split, on_bad_row, positive(limit))
 
 
 def dev_split(path: str | os.PathLike) -> str | None:
@@ -184,7 +185,7 @@ def nway_pairs(
     Raises:
         ValueError: an unknown direction, a language that the table lacks, or no pair.
     """
-    languages = None if languages is None else tuple(languages)
+    languages, limit = None if languages is None else tuple(languages), positive(limit)
     plan_pairs(dataset, direction, languages, pivot)  # report a wrong argument now, not at the first row
     arguments = {"dataset": dataset, "direction": direction, "languages": languages, "pivot": pivot}
     arguments |= {"max_per_id": max_per_id, "seed": seed, "provenance": provenance, "limit": limit}

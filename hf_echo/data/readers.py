@@ -17,7 +17,7 @@ from ..utils.hub import out_of_reach, split_revision
 from . import nway, schema
 from .builtin import builtin_parallel
 from .formats import BLOCK, Part, open_file, open_hub, suffix_of
-from .tables import BadRows, Convert, Plan, check_split, checked_tables, list_files, to_dataset, to_stream
+from .tables import BadRows, Convert, Plan, check_split, checked_tables, list_files, positive, to_dataset, to_stream
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -72,7 +72,7 @@ def load_parallel(
         ValueError: bad rows, a missing column (the message lists those found), an unknown language code.
     """
     if str(path_or_name) == "builtin":
-        return _builtin(split, _positive(limit), streaming, options)
+        return _builtin(split, positive(limit), streaming, options)
     given = {"source_lang": source_lang, "target_lang": target_lang, "provenance": provenance}
     constants = _constants(given, limit)
     label, is_here = str(path_or_name), Path(path_or_name).exists()
@@ -98,7 +98,7 @@ def load_parallel(
     if streaming:
         arguments = {"plans": plans, "convert": convert, "on_bad_row": on_bad_row, "limit": limit}
         return to_stream(_streamed_tables, features, arguments)
-    sources = [(plan.part.identity, plan.part.columns, plan.mapping, plan.split) for plan in plans]
+    sources = [(plan.part.identity, plan.mapping, plan.split) for plan in plans]
     key = ("parallel", sources, constants, optional, on_bad_row, limit)
     return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features, key)
 
@@ -151,14 +151,8 @@ def _constants(given: Mapping[str, str | None], limit: int | None) -> dict[str, 
         language(side)
     if (provenance := given["provenance"]) is not None and provenance not in schema.PROVENANCES:
         raise ValueError(f"provenance={provenance!r} is not one of {', '.join(schema.PROVENANCES)}")
-    _positive(limit)
+    positive(limit)
     return {key: value for key, value in given.items() if value is not None}
-
-
-def _positive(limit: int | None) -> int | None:
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit} is not a positive number of rows")
-    return limit
 
 
 def _open(

@@ -201,15 +201,17 @@ def keep_good(
     *,
     texts: Sequence[str],
     languages: Sequence[str],
+    known: Callable[[str], bool] = lambda code: check_language("", code) is None,
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """Separate the bad rows. Whole columns are checked first; ``check`` gets only suspect rows.
 
-    ``rejected``: column -> row -> value that does not fit the column's type; the table has null there.
+    ``rejected``: column -> row -> value that does not fit the column's type; the table has null there. ``known``:
+    whether a code of a language is accepted.
     """
     suspects = set().union(*rejected.values()) if rejected else set()
     masks = [pc.equal(pc.binary_length(pc.utf8_trim(table[name], WHITE_SPACE)), 0) for name in texts]
     masks += [pc.match_substring(table[name], "\0") for name in texts]
-    masks += [_not_in(table[name], lambda code: check_language("", code) is None) for name in languages]
+    masks += [_not_in(table[name], known) for name in languages]
     if "provenance" in table.column_names:
         masks.append(_not_in(table["provenance"], PROVENANCES.__contains__))
     for mask in masks:  # null counts as wrong

@@ -1,8 +1,8 @@
 """Read the parts of a corpus into one checked `datasets.Dataset`: bad rows, splits, the cache on disk, streaming.
 
 Rows go block by block from the files into an Arrow file in the datasets cache, which is then memory-mapped, so the
-corpus is never in memory. The cache key contains path, modification time and size of every file and all options, so a
-changed file is read again. The caller's ``convert`` interprets the columns.
+corpus is never in memory. The cache key contains path and content hash of every file and all options, so a changed file
+is read again. The caller's ``convert`` interprets the columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 import hf_echo
 
 from ..utils.files import write_whole
-from .formats import BLOCK, SUFFIXES, Block, Part, suffix_of
+from .formats import SUFFIXES, Part, suffix_of
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
@@ -37,30 +37,26 @@ Convert = Callable[[Mapping[str, Any]], tuple[pa.Table, list[tuple[int, str]]]]
 
 
 class Plan(NamedTuple):
-    """One part, the file's column for each schema column, and the required value of its column ``split``.
-
-    ``late``: columns that would have been read if they were in the first block; later rows must not have them.
-    """
+    """One part, the file's column for each schema column, and the required value of its column ``split``."""
 
     part: Part
     mapping: dict[str, str]
     split: str | None = None
-    late: Sequence[str] = ()
 
     @classmethod
     def of(cls, part: Part, mapping: dict[str, str], split: str | None, optional: Sequence[str] = ()) -> Plan:
-        """``optional``: schema columns that a file may lack."""
-        names = [*(name for name in optional if name not in mapping), *(["split"] if split is not None else [])]
-        late = [name for name in names if name not in part.columns] if part.open_ended else []
-        return cls(part, mapping, split if "split" in part.columns else None, late)
+        """``optional``: schema columns that a file may lack, and that later rows of an open-ended one may have."""
+        later = {name: name for name in optional if name not in mapping} if part.open_ended else {}
+        return cls(part, mapping | later, split if "split" in part.columns else None)
 
 
 class BadRows:
     """Collect (file, line, reason) of bad rows; at the end raise an error or log one warning."""
 
-    def __init__(self, on_bad_row: str) -> None:
+    def __init__(self, on_bad_row: str, fix: str = "correct them or pass on_bad_row='skip'") -> None:
         if on_bad_row not in ("error", "skip"):
             raise ValueError(f"on_bad_row={on_bad_row!r} is not 'error' or 'skip'")
+        self.fix = fix
         self.skip = on_bad_row == "skip"
         self.first: list[str] = []
         self.where = ""  # file and line of the first one
@@ -80,8 +76,7 @@ class BadRows:
         rows = "1 bad row" if total == 1 else f"{total} bad rows"
         if not self.skip:
             more = "; ..." if total > len(self.first) else ""
-            fix = "correct them or pass on_bad_row='skip'"
-            raise ValueError(f"{'; '.join(self.first)}{more} ({rows}{so_far}; {fix})")
+            raise ValueError(f"{'; '.join(self.first)}{more} ({rows}{so_far}; {self.fix})")
         reasons = "; ".join(f"{reason}: {count}" for reason, count in self.reasons.most_common(SHOWN))
         more = f"; {len(self.reasons) - SHOWN} other reasons" if len(self.reasons) > SHOWN else ""
         warning = f"skipped {rows} ({reasons}{more}), the first at {self.where}"
@@ -143,13 +138,12 @@ def checked_tables(
     If bad rows are errors, streaming raises at the first block with one.
     """
     good, splits = 0, set()
-    for part, mapping, split, late in plans:
-        for block in part.read(list({*mapping.values(), *(["split"] if split is not None else []), *late})):
-            _refuse_late(part, block, late)
+    for part, mapping, split in plans:
+        for block in part.read(list({*mapping.values(), *(["split"] if split is not None else [])})):
             columns, lines = {name: block.columns[found] for name, found in mapping.items()}, block.lines
             if split is not None:
                 values = as_list(block.columns["split"])
-                splits.update(values)
+                splits.update(map(str, values))
                 mask = [value == split for value in values]
                 columns = {name: _filter(column, mask) for name, column in columns.items()}
                 lines = list(compress(lines, mask))
@@ -171,18 +165,14 @@ def checked_tables(
                 return
     if not good and not streaming and not (bad.reasons and not bad.skip):
         where = plans[0].part.label if len(plans) == 1 else f"{plans[0].part.label} and {len(plans) - 1} more"
-        held = f" of split {split!r}; the column split holds {', '.join(sorted(map(str, splits)))}" if splits else ""
+        held = f" of split {split!r}; the column split holds {', '.join(sorted(splits))}" if splits else ""
         raise ValueError(f"{where}: no good row{held}")
 
 
-def _refuse_late(part: Part, block: Block, late: Sequence[str]) -> None:
-    for name in late:
-        for line, value in zip(block.lines, block.columns[name]):
-            if value is not None:
-                raise ValueError(
-                    f"{part.label}:{line}: the column {name!r} begins here, but the first {BLOCK:,} rows decide which "
-                    f'columns are read; write "{name}": null into one of them'
-                )
+def positive(limit: int | None) -> int | None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ValueError(f"limit={limit!r} is not a positive number of rows")
+    return limit
 
 
 def as_list(values: Any) -> list:

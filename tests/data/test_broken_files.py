@@ -26,7 +26,7 @@ ROWS = {
     "lang": ["fra_Latn", "eng_Latn", "fra_Latn"],
     "text": ["un chat", "a cat", "deux chiens"],
 }
-bounded = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+bounded = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def whole(suffix: str) -> bytes:
@@ -101,7 +101,7 @@ def test_a_damaged_text_is_read_or_named(tmp_path_factory, reader, data):
 def test_a_cut_gzip_file_is_told(tmp_path, suffix):
     path = tmp_path / f"a{suffix}"
     path.write_bytes(whole(suffix)[:-12])
-    with pytest.raises(ValueError, match=f"a{suffix} is an incomplete or damaged gzip file"):
+    with pytest.raises(ValueError, match=f"a{suffix}: damaged, incomplete"):
         load_nway(path)
 
 

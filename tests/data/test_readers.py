@@ -177,14 +177,11 @@ def test_json_files_of_another_shape(tmp_path, text, message):
         load_parallel(tmp_path / "c.json", **FRENCH)
 
 
-@pytest.mark.parametrize("column, value", [("quality", 0.5), ("hard_negatives", ["two"]), ("split", "dev")])
-def test_a_column_that_begins_after_the_first_block_is_named(tmp_path, column, value):
+@pytest.mark.parametrize("column, value", [("quality", 0.5), ("hard_negatives", ["two"]), ("provenance", "mined")])
+def test_a_column_that_begins_after_the_first_block_is_read(tmp_path, column, value):
     rows = [{"source": "un", "target": "one"}] * (BLOCK + 1)
-    path = write(tmp_path / "c.jsonl", [*rows, {**rows[0], "note": "any"}, {**rows[0], column: value}])
-    with pytest.raises(ValueError, match=rf"c.jsonl:{BLOCK + 3}: the column '{column}' begins here"):
-        load_parallel(path, **FRENCH)
-    path = write(tmp_path / "c.jsonl", [{**rows[0], column: None}, *rows, {**rows[0], column: value}])
-    assert len(load_parallel(path, split=None, **FRENCH)) == BLOCK + 3
+    path = write(tmp_path / "c.jsonl", [*rows, {**rows[0], column: value}])
+    assert load_parallel(path, **FRENCH)[BLOCK + 1][column] == value
 
 
 def test_bad_rows_of_parquet_are_counted_by_row(tmp_path):
@@ -306,14 +303,14 @@ def test_limit_counts_good_rows_and_reads_no_further(tmp_path):
     assert [row["target"] for row in stream] == ["one", "two"]
 
 
-def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(tmp_path, own_cache):
+def test_a_file_of_other_content_is_read_again_and_an_unchanged_one_is_not(tmp_path, own_cache):
     path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone")
     before = path.stat().st_mtime_ns
     first = load_parallel(path, **FRENCH)
     again = load_parallel(path, **FRENCH)
     assert again._fingerprint == first._fingerprint and len(list(own_cache.rglob("*.arrow"))) == 1
-    tsv(path, "src\ttgt", "un\ttwo")  # the same size
-    os.utime(path, ns=(before + 10**9, before + 10**9))
+    tsv(path, "src\ttgt", "un\ttwo")  # the same size and time
+    os.utime(path, ns=(before, before))
     changed = load_parallel(path, **FRENCH)
     assert changed["target"][:] == ["two"] and changed._fingerprint != first._fingerprint
     assert first["target"][:] == ["one"]
@@ -357,6 +354,7 @@ def test_gettext_catalogs(tmp_path, streaming):
         ({"source_lang": "fr"}, ValueError, "unknown language code 'fr'"),
         ({"provenance": "web"}, ValueError, "provenance='web' is not one of primary"),
         ({"limit": 0}, ValueError, "limit=0 is not a positive number"),
+        ({"limit": -1}, ValueError, "limit=-1 is not a positive number"),
         ({"direction": "all"}, ValueError, "unknown option 'direction'"),
         ({"path_or_name": "builtin", "rows": 3}, ValueError, "unknown option 'rows': the built-in corpus"),
     ],
@@ -375,7 +373,7 @@ def test_unreadable_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="no file of a known type in this folder"):
         load_parallel(tmp_path)
     (tmp_path / "c.parquet").write_text("no")
-    with pytest.raises(ValueError, match="c.parquet: not a Parquet file, or an incomplete one"):
+    with pytest.raises(ValueError, match="c.parquet: damaged, incomplete, or not what its name says"):
         load_parallel(tmp_path / "c.parquet")
     for header, reason in (
         ('"src"\t"tgt"\tx', 'name "src" has quotes'),
@@ -386,7 +384,7 @@ def test_unreadable_files(tmp_path):
             load_parallel(tmp_path / "c.tsv", **FRENCH)
     columns = [pa.array(["un"])] * 3
     pq.write_table(pa.table(columns, names=["src", "tgt", "src"]), tmp_path / "c.parquet")
-    with pytest.raises(ValueError, match="c.parquet: the column name 'src' appears twice"):
+    with pytest.raises(ValueError, match="c.parquet: damaged.*duplicate"):
         load_parallel(tmp_path / "c.parquet", **FRENCH)
     (tmp_path / "c.tsv").write_text("")
     with pytest.raises(ValueError, match="c.tsv: the first line is empty"):
@@ -398,3 +396,17 @@ def test_builtin_passes_its_options_on(streaming):
     how = {"n": 20, "languages": ["fra_Latn"], "split": "dev"}
     found = load_parallel("builtin", **how, limit=5, streaming=streaming)
     assert list(found) == builtin_parallel(**how).to_list()[:5]
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_every_kind_of_arrow_text_has_splits(tmp_path, kind):
+    table = {"src": ["un", "deux"], "tgt": ["one", "two"], "split": ["train", "dev"]}
+    path = tmp_path / "c.parquet"
+    pq.write_table(pa.table({name: pa.array(values).cast(kind) for name, values in table.items()}), path)
+    assert load_parallel(path, split="dev", **FRENCH)["source"][:] == ["deux"]
+
+
+def test_a_list_in_the_column_split_is_no_split(tmp_path):
+    path = write(tmp_path / "c.jsonl", [{"src": "un", "tgt": "one", "split": ["dev"]}])
+    with pytest.raises(ValueError, match=r"no good row of split 'dev'; the column split holds \['dev'\]"):
+        load_parallel(path, split="dev", **FRENCH)

@@ -1,0 +1,183 @@
+"""Texts with their languages, for counting: both sides of pairs, tables of lang and text, plain text.
+
+A file with texts and languages of pairs is parallel text. Another table with the columns lang and text (such as an
+n-way table) is monolingual, unless the caller says otherwise. A plain text file has one sentence per line and its
+language in its name (``fra_Latn.txt``, ``news.fra_Latn.txt.gz``) or as an argument.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ..languages import is_language, language
+from . import schema
+from .formats import BLOCK, Block, Part, open_file, open_text
+from .nway import find_nway_columns
+from .tables import BadRows, Plan, checked_tables, list_files
+
+KINDS = ("parallel", "monolingual")
+CODE_SHAPE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}(_([A-Z]{2}|[0-9]{3}))?")
+
+
+class Source(NamedTuple):
+    """A source with its own settings.
+
+    Attributes:
+        data: a file, a folder, or an iterable of (lang, text).
+        kind: "parallel" or "monolingual"; None is parallel for files of pairs, else monolingual.
+        lang: of all rows, for a file without languages.
+        split: value of the column ``split``, or split in the file names of a folder; None reads all.
+    """
+
+    data: str | os.PathLike | Iterable[tuple[str, str]]
+    kind: str | None = None
+    lang: str | None = None
+    split: str | None = "train"
+
+
+class Texts(NamedTuple):
+    """One opened file or iterable. ``identity`` changes with content and settings; None: unknown."""
+
+    label: str
+    kind: str
+    identity: str | None
+    split: str | None
+    tables: Callable[[BadRows], Iterator[pa.Table]]  # of the columns lang and text
+
+
+def open_texts(
+    sources: Any, kind: str | None = None, lang: str | None = None, split: str | None = "train"
+) -> list[Texts]:
+    """Open every file and iterable of `sources`; `kind`, `lang`, `split` are their default settings.
+
+    Raises:
+        FileNotFoundError: the file does not exist. ValueError: a file without texts and languages, a file given twice,
+            an unknown kind.
+    """
+    if isinstance(sources, (str, os.PathLike, Source)):
+        sources = [sources]
+    opened: list[Texts] = []
+    for number, source in enumerate(sources, 1):
+        if isinstance(source, tuple) and not isinstance(source, Source):
+            raise ValueError(f"sources has the tuple {source!r:.80}: put (lang, text) pairs into a list")
+        opened += _open(source if isinstance(source, Source) else Source(source, kind, lang, split), number)
+    labels = [each.label for each in opened]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise ValueError(f"{twice} is given twice: give it once")
+    if not opened:
+        raise ValueError("no sources: give at least one file")
+    return opened
+
+
+def _open(source: Source, number: int) -> Iterator[Texts]:
+    if source.kind not in (None, *KINDS):
+        raise ValueError(f"kind={source.kind!r} is not one of {', '.join(KINDS)}")
+    if source.lang is not None and (reason := code_error(source.lang)):
+        raise ValueError(reason)
+    if not isinstance(source.data, (str, os.PathLike)):
+        part = Part(f"pairs {number}", ["lang", "text"], partial(_blocks_of_pairs, source.data), ())
+        yield _texts(part, source)
+        return
+    path = Path(source.data)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
+    for file in list_files(path, source.split):
+        if file.name.lower().endswith((".txt", ".txt.gz")):
+            named = next((p for p in file.name.split(".")[:-1] if "_" in p and not code_error(p)), None)
+            if (lang := source.lang or named) is None:
+                raise ValueError(f"{file}: unknown language: name the file like fra_Latn.txt, or give its language")
+            yield _texts(open_text(file), source._replace(lang=lang))
+        else:
+            yield _texts(open_file(file), source)
+
+
+def _texts(part: Part, source: Source) -> Texts:
+    sides, kind = _sides(part, source.lang)
+    mapping = {name: name for side in sides for name in side if name}
+    plan = Plan.of(part, mapping, source.split)
+    kind = source.kind or kind
+    identity = repr((part.identity, kind, source.lang, plan.split)) if part.identity else None
+    convert = partial(_convert, sides=sides, lang=source.lang)
+    tables = partial(checked_tables, [plan], convert, streaming=True)
+    return Texts(part.label, kind, identity, plan.split, tables)
+
+
+def _sides(part: Part, lang: str | None) -> tuple[list[tuple[str, str | None]], str]:
+    """([(column of texts, column of languages)], kind of text) of a table."""
+    columns = part.columns
+    paired = any(set(pair) <= set(columns) for pair in schema.TEXT_ALIASES)
+    if not paired and (find_nway_columns(columns) or {"lang", "text"} <= set(columns)):
+        return [("text", "lang")], "monolingual"
+    if not paired and "text" in columns and lang is not None:
+        return [("text", None)], "monolingual"
+    try:
+        mapping = schema.find_columns(columns, where=part.label)
+    except ValueError:
+        raise ValueError(
+            f"{part.label} has neither source, source_lang, target, target_lang nor lang and text"
+            f" (found: {', '.join(columns) or 'none'}): rename its columns"
+        ) from None
+    return [(mapping[side], mapping[f"{side}_lang"]) for side in ("source", "target")], "parallel"
+
+
+def _convert(
+    block: Mapping[str, Any], sides: list[tuple[str, str | None]], lang: str | None
+) -> tuple[pa.Table, list[tuple[int, str]]]:
+    """The good texts (lang, text) of all sides, and (row, reason) of bad rows."""
+    tables, bad = [], {}
+    for name, code in sides:
+        text, wrong = schema.text_array(block[name])
+        if code:
+            codes, wrong_codes = schema.text_array(block[code])
+        else:
+            codes, wrong_codes = pa.repeat(pa.scalar(lang, pa.string()), len(text)), {}
+        table, reasons = schema.keep_good(
+            pa.table({"lang": codes, "text": text}),
+            {"lang": wrong_codes, "text": wrong},
+            partial(_check_row, name, code or "lang"),
+            texts=("text",),
+            languages=("lang",),
+            known=lambda value: code_error(value) is None,
+        )
+        tables.append(table)
+        bad = dict(reasons) | bad
+    return pa.concat_tables(tables), sorted(bad.items())
+
+
+def _check_row(text: str, lang: str, row: Mapping[str, Any]) -> str | None:
+    if reason := schema.check_text(text, row["text"]):
+        return reason
+    if not isinstance(row["lang"], str) or not row["lang"]:
+        return schema.check_text(lang, row["lang"])
+    return (error := code_error(row["lang"])) and f"{lang}: {error}"
+
+
+@cache
+def code_error(code: str) -> str | None:
+    """Why a code is not a language code; None if it is. Codes that `hf_echo.languages` does not know are valid if they
+    have the form of one, because corpora have thousands of languages."""
+    if is_language(code) or CODE_SHAPE.fullmatch(code):
+        return None
+    try:
+        language(code)
+    except ValueError as error:
+        return f"{error} (write an unlisted language as xyz_Latn or xyz_Latn_BR)"
+    return None
+
+
+def _blocks_of_pairs(pairs: Iterable[tuple[str, str]], wanted: Any) -> Iterator[Block]:
+    numbered = enumerate(pairs, 1)
+    while rows := list(islice(numbered, BLOCK)):
+        good = [(n, row) for n, row in rows if isinstance(row, (tuple, list)) and len(row) == 2]
+        kept = {n for n, _ in good}
+        bad = [(n, f"{row!r:.80} is not a pair (lang, text)") for n, row in rows if n not in kept]
+        columns = {"lang": [row[0] for _, row in good], "text": [row[1] for _, row in good]}
+        yield Block(columns, [n for n, _ in good], bad)
