@@ -28,7 +28,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, models, trainers
 
-from hf_echo.vocabulary.counts.file import WordCounts
+from hf_echo.vocabulary.counts import WordCounts
 from hf_echo.vocabulary.extend import _cut, _segmented, extend_tokenizer, utf8_alphabet
 from hf_echo.vocabulary.loading import load_tokenizer
 from hf_echo.vocabulary.merges import Vocabulary, learn_merges

@@ -73,7 +73,7 @@ def balanced_counts(
     min_count: int,
 ) -> tuple[str, dict[str, int]]:
     """(pattern, {word: frequency}) of the counts after language balancing (UniMax)."""
-    from ..vocabulary.counts.count import WordCounts
+    from ..vocabulary.counts import WordCounts
 
     weights = {}
     for text in language_weight or []:
@@ -105,13 +105,12 @@ def count(
     split: Annotated[
         str, typer.Option(help="Split to count, in files that have splits; all counts every split.")
     ] = "train",
-    processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip bad rows with a warning. Default: stop with an error.")
     ] = False,
 ) -> None:
     """Count words by language, separately for parallel and monolingual text. A stopped count resumes."""
-    from ..vocabulary.counts.count import count_words
+    from ..vocabulary.counts import count_words
 
     counts = count_words(
         files,
@@ -120,7 +119,6 @@ def count(
         kind=kind,
         lang=lang,
         split=None if split == "all" else split,
-        processes=processes,
         on_bad_row="skip" if skip_bad else "error",
     )
     figures = ("sentences", "words", "characters", "distinct")

@@ -1,6 +1,6 @@
 """Tokenizers for Echo models: count words, extend or train a tokenizer, compare tokenizers."""
 
-from .counts.count import Source, WordCounts, count_words
+from .counts import Source, WordCounts, count_words
 from .extend import extend_tokenizer
 from .loading import load_tokenizer
 from .pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, split_words

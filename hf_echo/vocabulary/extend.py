@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, models
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from .counts.file import WordCounts
+from .counts import WordCounts
 from .loading import load_tokenizer
 from .merges import Vocabulary, learn_merges
 from .pretokenizer import with_pattern, word_regex

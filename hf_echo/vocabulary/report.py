@@ -21,9 +21,9 @@ from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
 from ..data.tables import BadRows
+from ..data.texts import open_texts
 from ..language_table import SCRIPTS
 from ..utils.markdown import cell_text, markdown_table
-from .counts.sources import open_sources, rows_of
 from .trim import bare
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def vocabulary_report(
 
     Args:
         tokenizers: name -> fast tokenizer of transformers or of `tokenizers`; they are not changed.
-        data: files or folders (Parquet, TSV, JSONL, and .txt with the language in the name; see `counts.sources`),
+        data: files or folders (Parquet, TSV, JSONL, and .txt with the language in the name; see `hf_echo.data.texts`),
             or Datasets, with the columns lang and text. Both sides of pairs are measured.
         split: value of the column ``split``, or split in the file names of a folder; None reads all.
         on_bad_row: "error", or "skip" with one warning.
@@ -183,22 +183,16 @@ def _texts_by_language(
                 raise ValueError(f"the dataset has no columns lang and text; found: {', '.join(names)}")
             data[number] = ((row["lang"], row["text"]) for row in each)
     bad, seen = BadRows(on_bad_row), 0
-    sources = open_sources(data, None, None, split)
+    sources = open_texts(data, split=split)
     with tqdm(desc="Tokenizing", unit=" texts", unit_scale=True, disable=not progress) as bar:
-        for source, block in ((each, block) for each in sources for block in each.blocks()):
-            tables = [rows_of(block, side, source.split) for side in source.sides]
-            for line, reason in [*block.bad, *(row for _, rows in tables for row in rows)]:
-                bad.add(source.label, line, reason)
-            if not bad.skip:
-                bad.report(" so far")
-            for table, _ in tables:
-                grouped: dict[str, list[str]] = {}
-                for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
-                    grouped.setdefault(lang, []).append(text)
-                for lang, texts in grouped.items():
-                    yield from ((lang, texts[i : i + CHUNK]) for i in range(0, len(texts), CHUNK))
-                bar.update(len(table))
-                seen += len(table)
+        for table in (table for source in sources for table in source.tables(bad)):
+            grouped: dict[str, list[str]] = {}
+            for lang, text in zip(table["lang"].to_pylist(), table["text"].to_pylist(), strict=True):
+                grouped.setdefault(lang, []).append(text)
+            for lang, texts in grouped.items():
+                yield from ((lang, texts[i : i + CHUNK]) for i in range(0, len(texts), CHUNK))
+            bar.update(len(table))
+            seen += len(table)
     bad.report()
     if not seen:
         of_split = f" of split {split!r}" if split else ""

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 from tqdm.auto import tqdm
 
 from ..modeling.tokenization_echo import BOS, CLS, EOS, PAD, SEP, EchoTokenizer
-from .counts.file import WordCounts
+from .counts import WordCounts
 from .extend import MAX_TOKEN_BYTES, byte_characters, grow
 from .pretokenizer import PATTERNS, pre_tokenizer, split_words
 

@@ -129,7 +129,7 @@ MAKE = {
 
 
 def write_data(place: Path) -> None:
-    from hf_echo.vocabulary.counts.count import count_words
+    from hf_echo.vocabulary.counts import count_words
 
     soundfile = pytest.importorskip("soundfile")
     (place / "fr.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")

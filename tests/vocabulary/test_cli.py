@@ -37,7 +37,7 @@ def texts(tmp_path):
 @pytest.fixture
 def counts(run, texts, tmp_path):
     out = tmp_path / "counts.parquet"
-    code, text, err = run("count", *texts, "--out", out, "--processes", 1)
+    code, text, err = run("count", *texts, "--out", out)
     assert code == 0, err
     assert json.loads(text)["languages"] == 2
     return out
@@ -61,13 +61,13 @@ def test_help_has_an_example(run, command):
 
 def test_count(run, texts, tmp_path):
     """Words of both patterns, the languages' figures, and one language given for a text that names none."""
-    code, out, _ = run("count", *texts, "--out", tmp_path / "a.parquet", "--processes", 1)
+    code, out, _ = run("count", *texts, "--out", tmp_path / "a.parquet")
     report = json.loads(out)
     assert code == 0 and report["sentences"] == 28 and report["pattern"] == "echo"
     rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
     chat = {(r["lang"], r["kind"]): r["count"] for r in rows if r["word"] == " chat"}
     assert chat == {("fra_Latn", "monolingual"): 10, ("fra_Latn", "parallel"): 2}
-    code, out, _ = run("count", texts[1], "--out", tmp_path / "b.parquet", "--pattern", "llama3", "--processes", 1)
+    code, out, _ = run("count", texts[1], "--out", tmp_path / "b.parquet", "--pattern", "llama3")
     assert code == 0 and json.loads(out)["pattern"] == "llama3"
 
 

@@ -347,11 +347,9 @@ def test_bad_input(counts, options, message):
 
 
 def test_counts_file(tmp_path):
-    from hf_echo.vocabulary.counts.count import count_words
+    from hf_echo.vocabulary.counts import count_words
 
-    counts = count_words(
-        [[("hin_Deva", text) for text in HINDI * 3]], tmp_path / "counts.parquet", processes=1, progress=False
-    )
+    counts = count_words([[("hin_Deva", text) for text in HINDI * 3]], tmp_path / "counts.parquet", progress=False)
     with pytest.raises(ValueError, match="was counted with the pre-tokenizer 'echo', the tokenizer has 'llama3'"):
         extend_tokenizer(llama3_like(), counts, 10, progress=False)
     extended = extend_tokenizer(llama3_like(), counts, 10, pattern="echo", progress=False)

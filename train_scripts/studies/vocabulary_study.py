@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from vocabulary_data import DEV, bibles, ntrex, read
 
-from hf_echo.vocabulary.counts.count import WordCounts
+from hf_echo.vocabulary.counts import WordCounts
 from hf_echo.vocabulary.extend import extend_tokenizer
 from hf_echo.vocabulary.loading import load_tokenizer
 from hf_echo.vocabulary.plot import plot_report

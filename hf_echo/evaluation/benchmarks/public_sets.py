@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...data.formats import SUFFIXES, Part, open_file, open_hub, suffix_of
+from ...data.formats import SUFFIXES, Block, Part, open_file, open_hub, suffix_of, text_blocks
 from ...data.tables import as_list
 from ...languages import find_language, is_language
 from .public_tables import SETS, PublicSet, Row
@@ -233,18 +233,16 @@ def _open_local(file: Path, spec: PublicSet) -> Part:
 
 
 def _headless(file: Path, header: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Any]:
-    from ...data.formats import Block, open_lines
-
-    rows, lines, bad = [], [], []
-    with open_lines(file) as stream:
-        for number, line in enumerate(stream, 1):
-            fields = line.decode(errors="replace").rstrip("\r\n").rstrip("\t").split("\t")
+    for texts, numbers, bad in text_blocks(file):
+        rows, lines = [], []
+        for number, text in zip(numbers, texts):
+            fields = text.rstrip("\t").split("\t")
             if len(fields) == len(header):
                 rows.append(dict(zip(header, fields)))
                 lines.append(number)
             elif fields != [""]:
                 bad.append((number, f"{len(fields)} fields, expected {len(header)} ({', '.join(header)})"))
-    yield Block({name: [row[name] for row in rows] for name in wanted}, lines, bad)
+        yield Block({name: [row[name] for row in rows] for name in wanted}, lines, bad)
 
 
 def _rows(

@@ -1,0 +1,369 @@
+"""Count the words of corpora by language and kind of text, and balance them over languages (ECHO D, OS 4.1).
+
+DuckDB counts. A text is divided at its spaces into pieces, whose words, concatenated, are those of the text; most
+pieces occur often, so the regular expression of the pre-tokenizer, the slow part, runs once for each distinct one.
+Neither the corpora nor the counts have to fit into memory. A stopped count resumes at its first unfinished file.
+
+The result is one Parquet file with the columns lang, kind, word, count, ordered by language code, kind, descending
+count and code point. Its metadata has the pre-tokenizer and the totals of each language.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm.auto import tqdm
+
+import hf_echo
+
+from ..data.sampling import unimax
+from ..data.schema import WHITE_SPACE
+from ..data.tables import BadRows
+from ..data.texts import Source, Texts, open_texts
+from ..languages import is_language
+from ..utils.files import write_whole
+from .pretokenizer import PATTERNS, split_words
+
+__all__ = ["Entry", "Source", "WordCounts", "count_words"]
+
+logger = logging.getLogger(__name__)
+
+META = "hf_echo_word_counts"
+VERSION = 2
+BATCH = 64_000_000  # bytes of texts that DuckDB gets at once
+SPLIT = 100_000  # pieces that are split into words at once
+
+# Text with other white space, or several spaces in a row, stays whole: its words depend on what is around a space.
+OTHER_SPACES = "  |[" + "".join(f"\\x{{{ord(c):x}}}" for c in WHITE_SPACE if c != " ") + "]"
+PIECES = """
+    SELECT lang, unnest(CASE WHEN regexp_matches(text, $4) THEN [text] ELSE string_split(text, ' ') END) AS piece
+    FROM (SELECT lang, trim(text, $3) AS text FROM batch)
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Totals of one language and kind."""
+
+    lang: str
+    kind: str
+    characters: int  # of the words: NFC, each text stripped and with one space in front
+    sentences: int
+    words: int
+    distinct: int
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """Word counts in a file; words are read from disk on request.
+
+    Attributes:
+        path: the file.
+        pattern: name of the pre-tokenizer ("echo", "llama3"); `regex`: its expression at that time.
+        max_word_length: longer words were divided into pieces of this many characters.
+        entries: figures by language and kind.
+    """
+
+    path: Path
+    pattern: str
+    regex: str
+    max_word_length: int
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> WordCounts:
+        """Open a file of counts; raises FileNotFoundError, or ValueError for another file or version."""
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file of counts (working folder {Path.cwd()})")
+        advice = "make one with `hf-echo vocabulary count`"
+        try:
+            metadata = pq.read_metadata(path).metadata or {}
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{path} is not a Parquet file ({error}): {advice}") from None
+        if META.encode() not in metadata:
+            raise ValueError(f"{path} is a Parquet file, but not of word counts: {advice}")
+        meta = json.loads(metadata[META.encode()])
+        if meta["version"] != VERSION:
+            raise ValueError(f"{path} has version {meta['version']} of the counts, not {VERSION}: {advice}")
+        entries = tuple(Entry(**entry) for entry in meta["entries"])
+        return cls(path, meta["pattern"], meta["regex"], meta["max_word_length"], entries)
+
+    @property
+    def languages(self) -> list[str]:
+        return sorted({entry.lang for entry in self.entries})
+
+    @property
+    def characters(self) -> dict[str, int]:
+        """Number of characters by language, both kinds together."""
+        return {lang: sum(e.characters for e in self.entries if e.lang == lang) for lang in self.languages}
+
+    def table(self, lang: str | None = None, kind: str | None = None) -> pa.Table:
+        """The rows (lang, kind, word, count), optionally of one language or kind."""
+        filters = [(name, "=", value) for name, value in (("lang", lang), ("kind", kind)) if value is not None]
+        return pq.read_table(self.path, filters=filters or None)
+
+    def check_pattern(self, pattern: str, what: str = "the tokenizer") -> None:
+        """Raise ValueError unless the words were made with `pattern` (a name or a regular expression)."""
+        if PATTERNS.get(pattern, pattern) != self.regex:
+            name = next((n for n, r in PATTERNS.items() if r == PATTERNS.get(pattern, pattern)), None)
+            fix = f"count again with pattern {name!r}, or use" if name else "use"
+            raise ValueError(
+                f"{self.path} was counted with the pre-tokenizer {self.pattern!r}{self._outdated()}, {what} has"
+                f" {repr(name) if name else 'another'}: {fix} a tokenizer with the counts' pre-tokenizer"
+            )
+
+    def _outdated(self) -> str:
+        return "" if PATTERNS.get(self.pattern) == self.regex else " (an older form of it)"
+
+    def shares(
+        self,
+        *,
+        top_n: int | None = 126,
+        max_upsampling: float = 100,
+        language_weights: Mapping[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Share of each language in the balanced sample, in characters, summing to 1.
+
+        UniMax over the characters of a language (both kinds together), times its weight (default 1; weight 0 removes
+        the language before UniMax).
+
+        Args:
+            top_n: number of largest languages that UniMax treats equally. max_upsampling: largest repetition factor.
+            language_weights: language -> factor on its share.
+
+        Raises:
+            ValueError: a weight for a language without counts or below 0; a language without a character.
+        """
+        weights, sizes = dict(language_weights or {}), self.characters
+        for lang, weight in weights.items():
+            if lang not in sizes:
+                raise ValueError(
+                    f"a weight is given for {lang!r}, which {self.path} does not have: count text in this language or "
+                    "leave the weight out"
+                )
+            if not 0 <= weight < math.inf:
+                raise ValueError(f"the language {lang} has weight {weight}; it must be a number >= 0")
+        sizes = {lang: size for lang, size in sizes.items() if weights.get(lang, 1) > 0}
+        if empty := [lang for lang, size in sizes.items() if size <= 0]:
+            raise ValueError(
+                f"{self.path}: {empty[0]} is empty (no characters): give it text, or the language weight 0"
+            )
+        if not sizes:
+            raise ValueError(f"{self.path}: every language has weight 0: give one a weight above 0")
+        shares = unimax(sizes, max_upsampling=max_upsampling, top_n=top_n)
+        weighted = {lang: share * weights.get(lang, 1) for lang, share in shares.items()}
+        total = math.fsum(weighted.values())
+        return {lang: share / total for lang, share in weighted.items()}
+
+    def balanced(
+        self,
+        *,
+        top_n: int | None = 126,
+        max_upsampling: float = 100,
+        language_weights: Mapping[str, float] | None = None,
+        min_count: int = 1,
+        total: int = 1_000_000_000,
+    ) -> dict[str, int]:
+        """Word -> integer frequency in a balanced sample (ECHO D, OS 4.1).
+
+        Each language has the share of characters that `shares` gives, half of it parallel and half monolingual text; a
+        language with one kind uses that. A word with count c in a language and kind of C characters gets
+        ``share * c / C / kinds``, summed over languages and kinds.
+
+        Args:
+            min_count: per language (kinds together), leave out words with a smaller count. In scripts without
+                spaces most words occur once: keep 1 for those.
+            total: sum of the frequencies, except for rounding. The default keeps all counts of pairs below 2**31,
+                where the `BpeTrainer` of tokenizers overflows.
+
+        Returns:
+            Frequencies rounded to the nearest integer, halves up, without words of frequency 0; by descending
+            frequency, then code point.
+
+        Raises:
+            ValueError: as `shares`; no word has min_count.
+        """
+        shares = self.shares(top_n=top_n, max_upsampling=max_upsampling, language_weights=language_weights)
+        entries = [entry for entry in self.entries if entry.lang in shares and entry.characters > 0]
+        kinds = Counter(entry.lang for entry in entries)
+        rows = [(e.lang, e.kind, shares[e.lang] / e.characters / kinds[e.lang]) for e in entries]
+        db = duckdb.connect()
+        db.execute("CREATE TABLE factors (lang VARCHAR, kind VARCHAR, factor DOUBLE)")
+        db.executemany("INSERT INTO factors VALUES (?, ?, ?)", rows)
+        found = db.execute(
+            """
+            SELECT word, sum(f ORDER BY lang) AS frequency FROM (
+                SELECT lang, word, sum("count" * factor ORDER BY kind) AS f
+                FROM read_parquet($1) JOIN factors USING (lang, kind)
+                GROUP BY lang, word HAVING sum("count") >= $2)
+            GROUP BY word ORDER BY word
+            """,
+            [str(self.path), min_count],
+        ).fetchnumpy()
+        frequency = np.asarray(found["frequency"])
+        if not len(frequency):
+            raise ValueError(f"{self.path}: no word was seen {min_count} times: lower the smallest count of a word")
+        whole = np.floor(frequency * (total / frequency.sum()) + 0.5).astype(np.int64)
+        order = np.argsort(-whole, kind="stable")  # equal ones stay in the order of code points
+        order = order[whole[order] > 0]
+        return dict(zip(found["word"][order].tolist(), whole[order].tolist(), strict=True))
+
+
+def count_words(
+    sources: str | os.PathLike | Source | Sequence[str | os.PathLike | Source | Iterable[tuple[str, str]]],
+    out: str | os.PathLike,
+    *,
+    pattern: str = "echo",
+    kind: str | None = None,
+    lang: str | None = None,
+    split: str | None = "train",
+    max_word_length: int = 100,
+    on_bad_row: str = "error",
+    progress: bool = True,
+) -> WordCounts:
+    """Count words by language and kind into the file `out`.
+
+    Args:
+        sources: files or folders (Parquet, JSONL, TSV of pairs or of lang and text; .txt, see `hf_echo.data.texts`),
+            `Source` for one with its own settings, or iterables of (lang, text).
+        out: the Parquet file to write. Finished files are stored in ``<out>.unfinished`` until it is complete; the same
+            call resumes an interrupted count (iterables are counted again), also with more sources.
+        pattern: the pre-tokenizer, one of `pretokenizer.PATTERNS`.
+        kind: "parallel" or "monolingual" for all sources; None: pairs are parallel, the rest monolingual.
+        lang: of plain text whose file name has no language code, and of tables without a language column.
+        split: value of the column ``split``, or split in file names, to count; None counts all.
+        max_word_length: longer words are divided into pieces of this many characters.
+        on_bad_row: "error", or "skip" with one warning.
+
+    Raises:
+        FileNotFoundError: the file does not exist. ValueError: bad rows (file:line), a file without rows, unknown
+            columns or language codes, a file that changed since the interrupted count, an unknown pattern, a count
+            into the same file that is still running.
+    """
+    if pattern not in PATTERNS:
+        raise ValueError(f"pattern={pattern!r} must be one of {', '.join(PATTERNS)}")
+    if max_word_length < 1:
+        raise ValueError(f"max_word_length={max_word_length!r} must be 1 or more")
+    bad, opened, out = BadRows(on_bad_row), open_texts(sources, kind, lang, split), Path(out)
+    counting = {"pattern": pattern, "regex": PATTERNS[pattern], "max_word_length": max_word_length}
+    work = out.with_name(f"{out.name}.unfinished")
+    work.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        db = duckdb.connect(str(work))
+    except duckdb.IOException as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"{work} cannot be opened: another count into {out} runs, or it is damaged ({reason})"
+        ) from None
+    with db, tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
+        db.execute("CREATE TABLE IF NOT EXISTS done (label VARCHAR PRIMARY KEY, identity VARCHAR, regex VARCHAR)")
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS pieces (label VARCHAR, lang VARCHAR, kind VARCHAR, piece VARCHAR, n BIGINT)"
+        )
+        db.execute("CREATE TABLE IF NOT EXISTS sentences (label VARCHAR, lang VARCHAR, kind VARCHAR, n BIGINT)")
+        known = {label: rest for label, *rest in db.execute("FROM done").fetchall()}
+        fix = f"use the old files and settings, or delete {work} to count again"
+        for texts in opened:
+            now = [texts.identity, repr(counting)]
+            if texts.label in known and texts.identity is not None:
+                if known[texts.label] != now:
+                    raise ValueError(f"{texts.label} or a setting has changed since its count was interrupted: {fix}")
+                continue
+            db.begin()
+            for table in ("pieces", "sentences", "done"):  # an iterable is counted again
+                db.execute(f"DELETE FROM {table} WHERE label = $1", [texts.label])
+            if not _count(db, texts, bad, bar):
+                of_split = f" of split {texts.split!r}" if texts.split is not None else ""
+                raise ValueError(f"{texts.label}: no row{of_split} to count; leave it out (finished counts are kept)")
+            db.execute("INSERT INTO done VALUES ($1, $2, $3)", [texts.label, *now])
+            db.commit()
+        bad.report()
+        _split_pieces(db, [texts.label for texts in opened], pattern, max_word_length, progress)
+        labels = [texts.label for texts in opened]
+        rows = db.execute(
+            "SELECT lang, kind, sum(n) FROM sentences WHERE label IN $1 GROUP BY ALL", [labels]
+        ).fetchall()
+        counts = _write(db, out, counting, {(lang, kind): int(n) for lang, kind, n in rows})
+    work.unlink()
+    if unknown := [code for code in counts.languages if not is_language(code)]:
+        logger.warning("counted %d languages outside the table: %s", len(unknown), ", ".join(unknown[:20]))
+    return counts
+
+
+def _count(db: duckdb.DuckDBPyConnection, texts: Texts, bad: BadRows, bar: tqdm) -> int:
+    """Add the pieces and sentences of one source; returns its number of texts."""
+    rows = 0
+    for batch in _batches(texts.tables(bad)):
+        arguments = [texts.label, texts.kind]
+        db.register("batch", batch)
+        insert = "SELECT $1, lang, $2, {}count(*) FROM {} GROUP BY ALL"
+        pieces = f"INSERT INTO pieces {insert.format('piece, ', f'({PIECES})')}"
+        db.execute(pieces, [*arguments, WHITE_SPACE, OTHER_SPACES])
+        db.execute(f"INSERT INTO sentences {insert.format('', 'batch')}", arguments)
+        rows += len(batch)
+        bar.update(len(batch))
+    return rows
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(each.nbytes for each in held) > BATCH:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _split_pieces(db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str, length: int, progress: bool) -> None:
+    """Split each distinct piece into words, into the table words."""
+    db.execute("CREATE OR REPLACE TABLE words (lang VARCHAR, kind VARCHAR, word VARCHAR, n BIGINT)")
+    query = "SELECT lang, kind, piece, sum(n)::BIGINT AS n FROM pieces WHERE label IN $1 GROUP BY ALL"
+    bar = tqdm(desc="Splitting", unit="piece", unit_scale=True, disable=not progress)
+    for batch in db.cursor().sql(query, params=[labels]).to_arrow_reader(SPLIT):
+        counted: Counter[tuple[str, str, str]] = Counter()
+        for lang, kind, piece, n in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for word in split_words(piece, pattern):
+                # BPE tokens are shorter, so only merges across a cut are lost; a line of base64 does not stay one word
+                for start in range(0, len(word), length):
+                    counted[lang, kind, word[start : start + length]] += n
+        bar.update(len(batch))
+        columns = [*zip(*counted), tuple(counted.values())]
+        db.register("batch", pa.table(dict(zip(("lang", "kind", "word", "n"), map(list, columns)))))
+        db.execute("INSERT INTO words SELECT lang, kind, word, n FROM batch")
+    bar.close()
+
+
+def _write(
+    db: duckdb.DuckDBPyConnection, out: Path, counting: Mapping[str, Any], sentences: Mapping[tuple[str, str], int]
+) -> WordCounts:
+    """Sum the table words and write it, with its totals as metadata."""
+    db.execute('CREATE TEMP TABLE total AS SELECT lang, kind, word, sum(n)::BIGINT AS "count" FROM words GROUP BY ALL')
+    query = (
+        'SELECT lang, kind, sum("count" * length(word)), sum("count"), count(*) FROM total GROUP BY ALL ORDER BY ALL'
+    )
+    entries = [
+        Entry(lang, kind, int(characters), sentences[lang, kind], int(words), distinct)
+        for lang, kind, characters, words, distinct in db.execute(query).fetchall()
+    ]
+    meta = {"version": VERSION, "hf_echo": hf_echo.__version__, "normalisation": "NFC", **counting}
+    note = json.dumps(meta | {"entries": [asdict(entry) for entry in entries]})
+    with write_whole(out) as unfinished:
+        place, note = (text.replace("'", "''") for text in (str(unfinished), note))
+        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{META}: '{note}'}}"
+        db.execute(f"""COPY (FROM total ORDER BY lang, kind, "count" DESC, word) TO '{place}' ({options})""")
+    return WordCounts.load(out)
