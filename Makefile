@@ -52,7 +52,7 @@ docs: setup
 # The page shows the packaged model and two baselines on the built-in corpus, in about three minutes. For other data:
 # hf-echo report MODELS --data FOLDER --out docs/report (docs/results.md has the command of the real-text report).
 report: setup
-	$(BIN)/python train_scripts/studies/report_data.py builtin outputs/report-data
+	$(BIN)/python train_scripts/corpora/report_data.py builtin outputs/report-data
 	$(BIN)/hf-echo report echo-nano minilm tfidf --data outputs/report-data --out docs/report \
 		--title "The packaged model and two baselines on the built-in corpus"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import runpy
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +13,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hf_echo.inference import encode
-from hf_echo.vocabulary import load_tokenizer, train_tokenizer
 
 pytestmark = pytest.mark.trains
 
-SCRIPTS = Path(__file__).parents[2] / "train_scripts" / "studies"
+SCRIPTS = Path(__file__).parents[2] / "train_scripts"
 
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return lambda name: runpy.run_path(str(SCRIPTS / f"{name}.py"))
+    monkeypatch.syspath_prepend(str(SCRIPTS / "studies"))
+    return lambda name: runpy.run_path(str(next(SCRIPTS.glob(f"*/{name}.py"))))
 
 
 @pytest.fixture(scope="module")
@@ -142,52 +139,3 @@ def test_repeated_repeats_and_drops_rows(script):
     times = pd.Series([2.0, 0.5, 0.0] * 200)
     counts = script("nano_real_data")["repeated"](rows, times).source.value_counts()
     assert counts["a"] == 400 and 60 < counts["b"] < 140 and "c" not in counts
-
-
-def test_whole_tokenizer_learns_other_scripts_anew(script, tmp_path):
-    """By weight: what only the heavy rows hold becomes words, and Latin text is cut as before."""
-    latin, often, rarely = "the cat sat on the mat", "שלום לכולם", "בדיקה"
-    old = train_tokenizer([latin, often, rarely] * 5, 300, progress=False)
-    old.save_pretrained(tmp_path / "old")
-    train = pd.DataFrame(
-        {
-            "source": [often] * 9 + [rarely] * 9 + [latin] * 9,
-            "source_lang": ["heb_Hebr"] * 18 + ["fra_Latn"] * 9,
-        }
-    )
-    times = pd.Series([5.0] * 9 + [0.1] * 9 + [1.0] * 9)
-    data = script("nano_real_data")
-    wanted = {"vocab_size": 292, "keep": 261, "letters": 2_000, "min_count": 2, "room": {}}
-    data["PARTS"]["whole"] = wanted
-    data["write_whole_tokenizer"](train, times, tmp_path / "old", tmp_path / "new")
-    new = load_tokenizer(tmp_path / "new")
-
-    def cut(tokenizer, text):
-        return [tokenizer.decode([i]) for i in tokenizer(text, add_special_tokens=False).input_ids]
-
-    assert cut(new, latin) == cut(old, latin) and len(new) == 292
-    assert len(cut(new, often)) == 2  # a word, a word
-    assert len(cut(new, rarely)) > 2 and "\ufffd" not in "".join(cut(new, rarely))
-
-
-def test_dialogues_of_a_game_are_cut_where_it_is_quiet(script, tmp_path):
-    """Three tones with pauses; the times that the game gives are up to a fifth of a second beside the pauses."""
-    soundfile = pytest.importorskip("soundfile")
-    uqm, rate = script("uqm_voice"), 16_000
-    tone = 0.3 * np.sin(np.arange(rate) / 5).astype(np.float32)
-    samples = np.concatenate([tone, np.zeros(rate // 4, np.float32)] * 3)  # a tone of 1 s, then a quarter of silence
-    recording = io.BytesIO()
-    soundfile.write(recording, samples, rate, format="OGG")
-    lines = '#(HELLO)\tx-000.ogg\nHello there.\n\nIt is "I" again.\nGood bye, friend.\n\n#(question)\nWho?\n'
-    lines += "#(ONE) y.ogg\nNo time."
-    with zipfile.ZipFile(tmp_path / "voice", "w") as voice, zipfile.ZipFile(tmp_path / "text", "w") as text:
-        voice.writestr("3dovoice/x/x.ts", "#(HELLO) 1000,1450\n#(question) \n#(OTHER) 5")
-        voice.writestr("3dovoice/x/x-000.ogg", recording.getvalue())
-        text.writestr("base/comm/x/x.txt", lines)
-    with zipfile.ZipFile(tmp_path / "voice") as voice, zipfile.ZipFile(tmp_path / "text") as text:
-        found = list(uqm["sentences"](voice, text))
-    assert [line for _, line, _ in found] == ["Hello there.", "It is I again.", "Good bye, friend."]
-    assert {speaker for speaker, _, _ in found} == {"x"}
-    assert np.concatenate([part for *_, part in found]) == pytest.approx(samples, abs=0.05)  # nothing is lost
-    for _, _, part in found:  # each has one whole tone
-        assert np.sum(np.abs(part) > 0.05) / rate == pytest.approx(np.mean(np.abs(tone) > 0.05), abs=0.02)

@@ -46,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
     files = sorted(args.data.glob("dev_*.parquet"))
     if not files:
-        parser.error(f"{args.data} holds no dev_NAME.parquet; train_scripts/studies/long_context_data.py makes them")
+        parser.error(f"{args.data} holds no dev_NAME.parquet; train_scripts/corpora/long_context_data.py makes them")
     rows, tables = [], []
     for name in args.models:
         model, tokenizer = load_encoder(name, dtype="fp32")

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from nano_real_data import ENG, LANGUAGES, english_pairs, pairs_of_nway, read
 
 from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.search import MinedPairs, best_threshold, bucc_f1, mine_files
+
+sys.path.append(str(Path(__file__).parents[1] / "corpora"))
+from nano_real_data import ENG, LANGUAGES, english_pairs, pairs_of_nway, read
 
 SHARE = 0.02  # of a collection that has a partner
 ORDER = {

@@ -1,6 +1,6 @@
 """Modular sentence encoders on real text: is alignment worth it, the language adapter, and one module per language?
 
-    python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
+    python train_scripts/corpora/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/studies/modular_trial.py outputs/nano-real/data CORPORA outputs/modular-trial --seeds 3
 
 From a multilingual encoder (--start outputs/multilingual-bert, which multilingual_bert.py makes) or from
@@ -24,6 +24,7 @@ import itertools
 import json
 import shutil
 import statistics
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from nano_real_data import short_pairs
 
 from hf_echo.evaluation import evaluate_xsim, rsim
 from hf_echo.evaluation.probes.downstream import evaluate_classification
@@ -40,6 +40,9 @@ from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 from hf_echo.stages.modular.add_language import LanguageTraining
 from hf_echo.utils.files import write_json
+
+sys.path.append(str(Path(__file__).parents[1] / "corpora"))
+from nano_real_data import short_pairs
 
 ENG = "eng_Latn"
 LANGUAGES = ["deu_Latn", "tur_Latn"]

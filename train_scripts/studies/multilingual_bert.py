@@ -1,23 +1,23 @@
 """A small multilingual sentence encoder with the layers of BERT: the start of modular_trial.py.
 
-    python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
+    python train_scripts/corpora/nano_real_data.py CORPORA outputs/nano-real/data
     python train_scripts/studies/multilingual_bert.py outputs/nano-real/data outputs/multilingual-bert
 
 By default three layers of 192 dimensions and 16,000 tokens, from random weights, on English and seven languages. Each
 step has a softmax over the pairs of the batch (mean of the states, scale 20, both directions), and masked language
 modelling of every other text. Writes a folder that AutoModel opens. With --cls the states of CLS have the same softmax,
-so that methods with either pooling can start here (side_by_side.py).
+so that methods with either pooling can start here.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import pandas as pd
 import torch
 import torch.nn.functional as F
-from nano_real_data import short_pairs
 from tqdm import tqdm
 from transformers import (
     AutoTokenizer,
@@ -30,6 +30,9 @@ from transformers import (
 from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.losses import contrastive_loss
 from hf_echo.modeling.precision_echo import bf16_is_faster
+
+sys.path.append(str(Path(__file__).parents[1] / "corpora"))
+from nano_real_data import short_pairs
 
 LANGUAGES = ("deu_Latn", "tur_Latn", "fra_Latn", "spa_Latn", "por_Latn", "pol_Latn", "rus_Cyrl")
 SCALE, MASKED = 20.0, 0.15

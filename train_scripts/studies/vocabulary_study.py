@@ -1,6 +1,6 @@
 """The vocabularies of docs/results.md: extended and trained from real counts, and their fertility on the dev parts.
 
-    python train_scripts/studies/vocabulary_data.py CORPORA outputs/vocabulary/data
+    python train_scripts/corpora/vocabulary_data.py CORPORA outputs/vocabulary/data
     hf-echo vocabulary count outputs/vocabulary/data/*.parquet --out outputs/vocabulary/counts.parquet
     python train_scripts/studies/vocabulary_study.py CORPORA outputs/vocabulary
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from importlib.metadata import files
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from vocabulary_data import DEV, bibles, ntrex, read
 
 from hf_echo.vocabulary.counts import WordCounts
 from hf_echo.vocabulary.extend import extend_tokenizer
@@ -27,6 +27,9 @@ from hf_echo.vocabulary.loading import load_tokenizer
 from hf_echo.vocabulary.plot import plot_report
 from hf_echo.vocabulary.report import VocabularyReport, vocabulary_report
 from hf_echo.vocabulary.train import train_from_counts
+
+sys.path.append(str(Path(__file__).parents[1] / "corpora"))
+from vocabulary_data import DEV, bibles, ntrex, read
 
 MERGES = 16_384
 SIZES = (8, 16, 32, 64)  # thousands

@@ -1,6 +1,6 @@
 """Build the training and dev files of nano-real from the parallel corpora (a folder of Parquet files).
 
-    python train_scripts/studies/nano_real_data.py CORPORA outputs/nano-real/data
+    python train_scripts/corpora/nano_real_data.py CORPORA outputs/nano-real/data
 
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text of a dev part, English

@@ -1,6 +1,6 @@
 """Write the text that the vocabularies of docs/results.md are counted from: train parts of the parallel corpora.
 
-    python train_scripts/studies/vocabulary_data.py CORPORA outputs/vocabulary/data
+    python train_scripts/corpora/vocabulary_data.py CORPORA outputs/vocabulary/data
     hf-echo vocabulary count outputs/vocabulary/data/*.parquet --out outputs/vocabulary/counts.parquet
 
 Parallel text (pairs with English): NTREX, FLORES (SIB) and localisation. Monolingual text (lang, text): the Bibles. The

@@ -1,6 +1,6 @@
 """Paragraphs for the long-context stage (OS 10.2) from the parallel corpora, and documents of the dev parts.
 
-    python train_scripts/studies/long_context_data.py CORPORA outputs/nano-real-variants/paragraphs
+    python train_scripts/corpora/long_context_data.py CORPORA outputs/nano-real-variants/paragraphs
 
 Documents are NTREX's and chapters of the Bible and of the Quran, sentence by sentence with their English. Stretches of
 2 to 12 sentences are cut from them again for each of `--cuts`; contexts of XQuAD are paragraphs as they are. Writes

@@ -1,6 +1,6 @@
 """Documents for the recipes of spectrum-nano: English Bible chapters and news, news and topics in five languages.
 
-    python train_scripts/studies/spectrum_data.py CORPORA outputs/spectrum
+    python train_scripts/corpora/spectrum_data.py CORPORA outputs/spectrum
 
 CORPORA holds bible.parquet (verse_id, lang, text, split), wmt_news.parquet (src, tgt_lang, source), ntrex.parquet
 (id, document, lang, text) and flores_sib.parquet (index_id, lang, category, text, split). The news tests do not mark

@@ -1,6 +1,6 @@
 """The training mix with everyday sentences in a hundred languages, and its dev sets.
 
-    python train_scripts/studies/echo_nano_data.py CORPORA outputs/echo-nano/data
+    python train_scripts/corpora/echo_nano_data.py CORPORA outputs/echo-nano/data
 
 Writes dev_flores, dev_ntrex, dev_bible, dev_tatoeba and nway.parquet as nano_real_data.py does, for the parts and
 languages of recipes/echo_nano_dev.yaml, and

@@ -1,6 +1,6 @@
 """Sentences that the recipe speech-nano speaks, and those that it measures on.
 
-    python train_scripts/studies/speech_nano_data.py CORPORA outputs/speech/texts
+    python train_scripts/corpora/speech_nano_data.py CORPORA outputs/speech/texts
 
 Writes tables of text, lang, english: train_1.tsv and train_2.tsv (parts, so that training can start when the first is
 spoken), dev.tsv, and test.tsv with 400 sentences per language. They are everyday sentences of Tatoeba; the

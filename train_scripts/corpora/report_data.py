@@ -1,7 +1,7 @@
 """The data folder of `hf-echo report`: the built-in corpus, or the dev parts of nano-real.
 
-    python train_scripts/studies/report_data.py builtin OUT
-    python train_scripts/studies/report_data.py CORPORA OUT
+    python train_scripts/corpora/report_data.py builtin OUT
+    python train_scripts/corpora/report_data.py CORPORA OUT
 
 The first writes 300 held-out meanings of the built-in corpus in its ten languages; it needs no other data, and `make
 report` uses it. The second writes ntrex, flores (with topics; the train rows of the probe's two languages), bible,
