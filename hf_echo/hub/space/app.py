@@ -50,7 +50,8 @@ HOW = (
 )
 # Strings name fonts of the visitor's machine; the default theme would load some from the network.
 THEME = gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
-LAUNCH = {"theme": THEME, "css": CSS, "ssr_mode": False, "footer_links": []}
+LAUNCH = {"theme": THEME, "css": CSS, "ssr_mode": False, "footer_links": [], "max_file_size": "10mb"}
+MAX_WAITING = 16  # visitors; others are told to come again
 
 
 def build(views: SpaceViews) -> gr.Blocks:
@@ -92,7 +93,7 @@ def build(views: SpaceViews) -> gr.Blocks:
                 texts = gr.Textbox(SENTENCES, label="Sentences", lines=6, max_lines=12)
                 button = gr.Button("Find its sentence", variant="primary")
                 button.click(shown(views.find_speech), [audio, texts], gr.HTML(), api_name="speech", **options)
-    return page
+    return page.queue(max_size=MAX_WAITING)
 
 
 if __name__ == "__main__":
