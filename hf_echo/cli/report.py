@@ -19,7 +19,7 @@ def report(
     data: Annotated[
         Path, typer.Option(help="Folder of *.parquet files: n-way tables (id, lang, text), word alignment, speech.")
     ],
-    out: Annotated[Path, typer.Option(help="Output folder of index.html, report.md and report.json.")],
+    out: Annotated[Path, typer.Option(help="Output folder of index.html and report.json.")],
     target_lang: Annotated[str, typer.Option(help="Language of the candidates.")] = "eng_Latn",
     main: Annotated[
         str | None, typer.Option(help="Set for the map, geometry and examples: a file name without .parquet.")
@@ -41,10 +41,10 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Compare models on a folder of data; write HTML, Markdown and JSON. A second run reuses the cached embeddings."""
+    """Compare models on a folder of data; write HTML and JSON. A second run reuses the cached embeddings."""
     from ..evaluation import report as reports
     from ..evaluation.report.models import BASELINES, open_models
-    from ..evaluation.report.plots import check_matplotlib
+    from ..evaluation.report.page import check_matplotlib
 
     check_matplotlib()
     content = reports.read_folder(data, target_lang=target_lang)

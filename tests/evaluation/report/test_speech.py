@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_echo import reports
+from hf_echo.evaluation import report as reports
 from hf_echo.evaluation.report.models import open_models
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoSpeechEncoder
@@ -62,8 +62,8 @@ def test_rows_for_speech(toy, toy_folders, tmp_path):
     assert [row["xsim"] for row in table["rows"]] == [wrong, wrong]  # the same audio for the same English
     assert table["rows"][0]["xsimpp"] >= wrong > 0 and table["rows"][0]["text_xsim"] == 0
     reports.write_report(measured, tmp_path / "out")
-    page = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    assert "## spoken: speech" in page and f"{wrong:.1f}" in page.split("## spoken: speech")[1]
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert f"<td>{wrong:.1f}</td>" in page.split("<h2>spoken: speech</h2>")[1]
     without = reports.measure(models, data, tmp_path / "cache", progress=False)
     assert any("spoken.parquet: no speech encoder" in line for line in without["skipped"])
     save_speech_encoder(tmp_path / "small", 8)

@@ -1,0 +1,244 @@
+"""Write a report: report.json, and index.html, one page with its style and figures that needs no network.
+
+Contract: `measure`'s dict in. Numbers are rounded here only. Figures need matplotlib (extra `plots`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ...languages import LANGUAGES
+from .sentences import ROLES
+
+LIMIT = 2_000_000  # bytes of a page
+TITLES = {"xsim": "xsim", "xsimpp": "xsim++", "clt": "CLT", "own_xsim": "xsim to its own text"}
+INK = "#010203"  # becomes currentColor
+COLOURS = ("#3b82d6", "#e07b18", "#2a9d62", "#c8508f", "#8b6fd1", "#9a8a2a", "#1f9aa8", "#b5523b")
+GEOMETRY = ("dimensions", "spread", "effective_rank", "isotropy", "invariance", "calinski_harabasz", "rsim")
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "hf-echo",  # ids depend on the content only, so that reports are reproducible
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    **{name: INK for name in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")},
+}
+Rows = list[dict[str, Any]]
+
+
+def check_matplotlib() -> None:
+    """Raise ImportError, with the extra to install, before long measurements."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ImportError("a report needs matplotlib: pip install 'hf-echo[plots]'") from None
+
+
+def write_report(measured: dict[str, Any], out: str | Path, *, title: str = "Embedding spaces") -> list[Path]:
+    """Write the report into a folder; return the files, the page first.
+
+    Raises:
+        ImportError: matplotlib is missing. ValueError: a page above 2 MB (too many languages or models).
+    """
+    from jinja2 import Environment
+
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
+        (files(__package__) / "report.html.j2").read_text(encoding="utf-8")
+    )
+    page = template.render(sections=sections(measured), title=title)
+    text = json.dumps(measured, ensure_ascii=False, indent=1, default=float, allow_nan=False) + "\n"
+    (out / "report.json").write_text(text, encoding="utf-8")
+    if len(page.encode()) > LIMIT:
+        raise ValueError(
+            f"the page has {len(page.encode()):,} bytes, more than {LIMIT:,}: split the sets or the models into "
+            f"several reports. {out} has report.json"
+        )
+    (out / "index.html").write_text(page, encoding="utf-8")
+    return [out / "index.html", out / "report.json"]
+
+
+def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """{title, text, tables: [{caption, rows}], figures: [svg]} of each part that has data."""
+    main, target = measured["main"], measured["target_lang"]
+    labels = [model["label"] for model in measured["models"]]
+    colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
+    about = " ".join(f"{model['label']}: {model['about']}." for model in measured["models"] if model["about"])
+    parts = [
+        _section(
+            "Summary",
+            f"xsim: how often the nearest {target} sentence by cosine is not the translation, in percent; xsim++: the "
+            f"same with rule-based hard negatives among the candidates. {about}",
+            {"": _summary(measured)},
+        ),
+        _section("Data", "", {"": [{"set": name} | _data(about) for name, about in measured["sets"].items()]}),
+    ]
+    for name, tables in measured["xsim"].items():
+        by_group = {f"By {by}": _side_by_side(groups, by) for by, groups in measured["groups"][name].items()}
+        figures = [_bars(tables, colours, column) for column in ("xsim", "xsimpp") if _has(tables, column)]
+        by_lang = {"Error rate in percent by language": _side_by_side(tables)}
+        parts.append(_section(f"{name}: similarity search", "", by_lang | by_group, figures))
+    if measured["map"]:
+        method = next(iter(measured["map"].values()))["method"]
+        text = (
+            f"{method} of sentences in all languages. Colours: three sentences with their translations (dots), the "
+            "target (star) and its hard negatives (crosses); grey: other sentences. Mean cosine of a target sentence "
+            "with both; nearer: percentage of translations nearer than every hard negative."
+        )
+        rows = [{"model": label} | row for label, row in measured["cosines"].items()]
+        drawn = [_map(label, content) for label, content in measured["map"].items()]
+        parts.append(_section(f"Translations against hard negatives ({main})", text, {"": rows}, drawn))
+    if examples := [{"model": label} | row for label, rows in measured["examples"].items() for row in rows]:
+        text = "Sentences for which a model chose a hard negative instead of the translation."
+        parts.append(_section(f"Errors of xsim++ ({main})", text, {"": examples}))
+    for name, by_lang in measured["topics"].items():
+        text = "A linear probe on frozen embeddings, in percent; CLT: accuracy as a share of the training language's."
+        probes = {f"Probe trained on {_language(lang)}": _side_by_side(tables) for lang, tables in by_lang.items()}
+        parts.append(_section(f"{name}: topics", text, probes))
+    if measured["geometry"]:
+        rows = [{"model": label} | {n: row[n] for n in GEOMETRY} for label, row in measured["geometry"].items()]
+        text = "Below: singular values of all embeddings, as shares of the largest. Compare invariance at equal size."
+        parts.append(_section(f"Geometry ({main})", text, {"": rows}, [_curves(measured["singular_values"], colours)]))
+    for name, tables in measured["alignment"].items():
+        best = [{"model": label} | min(rows, key=lambda row: row["mean"]) for label, rows in tables.items()]
+        curves = {label: [row["mean"] for row in rows] for label, rows in tables.items()}
+        text = "Alignment error rate (itermax) at each model's best layer; below by layer, 0 is the embeddings."
+        parts.append(_section(f"{name}: word alignment", text, {"": best}, [_curves(curves, colours, first=0)]))
+    for name, tables in measured["speech"].items():
+        text = f"Error rate in percent of the nearest text; text_xsim: what {labels[0]} alone gets wrong."
+        parts.append(_section(f"{name}: speech", text, {"": _side_by_side(tables)}))
+    if measured["skipped"]:
+        rows = [dict(zip(("model", "reason"), line.split(": ", 1), strict=False)) for line in measured["skipped"]]
+        parts.append(_section("Not measured", "", {"": rows}))
+    return parts
+
+
+def _section(title: str, text: str, tables: Mapping[str, Rows], figures: Sequence[str] = ()) -> dict[str, Any]:
+    grids = []
+    for caption, rows in tables.items():
+        header = list(dict.fromkeys(name for row in rows for name in row))
+        cells = [[_cell(row.get(name)) for name in header] for row in rows]
+        grids.append({"caption": caption, "header": header, "rows": cells, "prose": "retrieved" in header})
+    return {"title": title, "text": text.strip(), "grids": grids, "figures": figures}
+
+
+def _summary(measured: dict[str, Any]) -> Rows:
+    rows = []
+    for model in measured["models"]:
+        row, label = {"model": model["label"]}, model["label"]
+        for name, tables in measured["xsim"].items():
+            average = tables[label]["average"] or {}
+            row |= {f"{name} {TITLES[column]}": average[column] for column in ("xsim", "xsimpp") if column in average}
+        for name, by_lang in measured["topics"].items():
+            for lang, tables in by_lang.items():
+                row |= {f"{name} topics from {lang}": tables[label]["average"]["accuracy"]}
+        for name, tables in measured["alignment"].items():
+            if label in tables:
+                row |= {f"{name} AER, best layer": min(line["mean"] for line in tables[label])}
+        rows.append(row)
+    return rows
+
+
+def _data(about: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(about) | {"languages": len(about["languages"])}
+
+
+def _side_by_side(tables: Mapping[str, dict[str, Any]], key: str = "lang") -> Rows:
+    """One row per language (or group), with the averaged columns of every model beside each other."""
+    first = next(iter(tables.values()))
+    columns = [name for name in first["average"] or {} if name != key and name not in ("languages", "count")]
+    by_model = {label: {row[key]: row for row in table["rows"]} for label, table in tables.items()}
+    averages = {label: table["average"] or {} for label, table in tables.items()}
+    rows = []
+    for name in [*(row[key] for row in first["rows"]), None]:
+        found = {label: averages[label] if name is None else by_model[label].get(name, {}) for label in tables}
+        one = found[next(iter(tables))]
+        row = {key: "average" if name is None else _language(name)}
+        row |= {what: one.get(what) for what in ("count", "languages") if what in first["rows"][0]}
+        rows.append(row | {f"{lab} {TITLES.get(c, c)}": found[lab].get(c) for c in columns for lab in tables})
+    return rows
+
+
+def _language(code: Any) -> str:
+    known = LANGUAGES.get(code)
+    return f"{known.name} ({code})" if known else str(code)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.{3 if 0 < abs(value) < 1 else 1}f}"
+    return "" if value is None else _language(value)
+
+
+def _has(tables: Mapping[str, dict[str, Any]], column: str) -> bool:
+    return all(row.get(column) is not None for table in tables.values() for row in table["rows"])
+
+
+def _draw(draw: Callable[[Any], None], width: float, height: float) -> str:
+    """An SVG in the text colour of its page, so that one figure serves light and dark pages."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    out = StringIO()
+    with rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        draw(figure.subplots())
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+    text = re.sub(r' id="[A-Za-z0-9.]*_\d+"', "", text)  # remove ids of groups, which are equal in all figures
+    text = text.replace("<svg", f'<svg style="max-width:{width * 96:.0f}px" role="img"', 1)
+    return re.sub(r"(\d+\.\d{2})\d+", r"\1", text)
+
+
+def _bars(tables: Mapping[str, dict[str, Any]], colours: Mapping[str, str], column: str) -> str:
+    langs = [row["lang"] for row in next(iter(tables.values()))["rows"]]
+    size = 0.8 / len(tables)
+
+    def draw(axis: Any) -> None:
+        for i, (label, table) in enumerate(tables.items()):
+            places = [n - 0.4 + size * (i + 0.5) for n in range(len(langs))]
+            values = [row[column] for row in table["rows"]]
+            axis.barh(places, values, size * 0.92, color=colours[label], label=label)
+        axis.set_yticks(range(len(langs)), langs)
+        axis.set_ylim(len(langs) - 0.45, -0.55)
+        axis.set(xlim=(0, 100), xlabel=f"{TITLES[column]} error, %")
+        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9)
+
+    return _draw(draw, 4.4, 0.9 + 0.1 * len(langs) + 0.11 * len(langs) * len(tables))
+
+
+def _map(label: str, content: Mapping[str, Any]) -> str:
+    marks = {"other": ("o", 7), "translation": ("o", 24), "target": ("*", 170), "negative": ("X", 46)}
+
+    def draw(axis: Any) -> None:
+        for role, (marker, size) in marks.items():
+            for focus in range(-1, len(content["focus"])):
+                own = [point for point in content["points"] if ROLES[point[2]] == role and point[3] == focus]
+                colour = "#9a9a9a" if focus < 0 else COLOURS[focus % len(COLOURS)]
+                axis.scatter([p[0] for p in own], [p[1] for p in own], size, color=colour, marker=marker, alpha=0.7)
+        axis.set(xticks=[], yticks=[], title=label)
+
+    return _draw(draw, 4.0, 3.6)
+
+
+def _curves(curves: Mapping[str, Sequence[float]], colours: Mapping[str, str], first: int = 1) -> str:
+    """Singular values (from 1, logarithmic), or alignment error rates by layer (from 0)."""
+
+    def draw(axis: Any) -> None:
+        for label, values in curves.items():
+            shown = [value for value in values if value > 1e-7]  # smaller ones are rounding error
+            axis.plot(range(first, first + len(shown)), shown, color=colours[label], label=label)
+        axis.set(yscale="log" if first else "linear", xlabel="singular value" if first else "layer")
+        axis.legend(fontsize=9)
+
+    return _draw(draw, 4.8, 3.2)
