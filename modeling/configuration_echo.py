@@ -1,9 +1,12 @@
-"""Configurations of the Echo models: Llama's configuration plus options of the sentence encoder and its decoder."""
+"""Configurations of the Echo models: an encoder on any text model of transformers, and a Llama-shaped decoder."""
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 from huggingface_hub.dataclasses import strict
-from transformers import LlamaConfig
+from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig, PreTrainedConfig
 
 REMOTE_CODE = {
     "AutoConfig": "configuration_echo.EchoConfig",
@@ -22,6 +25,9 @@ REMOTE_PIPELINES = {
         "type": "text",
     }
 }
+POOLINGS = ("cls", "mean", "last")
+PROJECTIONS = ("linear", "tanh", "none")
+PROMPTS = ("name", "tokens", "none")
 # `pipeline()` demands trust_remote_code for every config that names a custom pipeline, even when the installed package
 # has registered it. The installed class therefore drops the entry on loading and writes it again on saving.
 _IS_REMOTE_CODE = __name__.startswith("transformers_modules")
@@ -30,7 +36,7 @@ _IS_REMOTE_CODE = __name__.startswith("transformers_modules")
 def _sizes_are_positive(config, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
-        if not isinstance(value, int) or value <= 0:
+        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
             raise ValueError(f"{name} must be a positive integer, not {value!r}")
 
 
@@ -69,42 +75,81 @@ class EchoDecoderConfig(LlamaConfig):
 
 
 @strict
-class EchoConfig(LlamaConfig):
-    """Bidirectional Llama encoder whose pooled state is projected to a sentence embedding (OS 4.2, 5).
+class EchoConfig(PreTrainedConfig):
+    """Any text model of transformers, a pooling and a projection to the sentence embedding (OS 4.2, 5).
+
+    Fields of the backbone can be given, read and set here: `EchoConfig(hidden_size=256)` is a Llama of that width, and
+    `config.hidden_size` that of any backbone.
 
     Args:
-        embedding_size: size of the sentence embedding.
-        pooling: "cls" (the papers) or "mean" over all tokens of the attention mask.
-        final_norm: apply Llama's norm after the last layer. Without it, vector lengths (the token weights of static
-            embeddings, stage 0) reach the mean.
+        backbone: configuration of a text model, or its dict with `model_type`; default: a Llama. It attends in both
+            directions unless its `is_causal` is True. Of an encoder-decoder with `is_encoder_decoder=False` it is the
+            encoder.
+        pooling: "cls" (the first token's state, as in the papers), "last" (the last token's) or "mean" over all tokens
+            of the attention mask.
+        embedding_size: size of the sentence embedding; None: that of the backbone's states, without a projection.
+        projection: "linear" (without bias), "tanh" (with bias and tanh, as LaBSE's) or "none".
+        final_norm: False leaves out the norm after the last layer of a Llama, so that vector lengths (the token weights
+            of static embeddings, stage 0) reach the mean.
+        prompts: how texts name their language: "name" (`French:`), "tokens" (a special token for each language, as
+            SONAR does) or "none".
         languages: codes that the model was trained on; they become the prompts of the SentenceTransformer.
         decoder: configuration of the decoder in the same training checkpoint; None for an encoder alone.
+
+    Raises:
+        ValueError: an unknown kind of backbone, or a value that is not allowed.
     """
 
     model_type = "echo"
+    sub_configs = {"backbone": AutoConfig}
 
-    embedding_size: int = 1024
+    backbone: PreTrainedConfig | dict | None = None
+    embedding_size: int | None = 1024
     pooling: str = "cls"
+    projection: str = "linear"
     final_norm: bool = True
-    is_causal: bool = False
-    use_cache: bool = False
+    prompts: str = "name"
     languages: list[str] | None = None
     cls_token_id: int | None = None
     sep_token_id: int | None = None
     decoder: EchoDecoderConfig | dict | None = None
 
     def __post_init__(self, **kwargs):
+        backbone, kwargs = _backbone(self.backbone, kwargs)
+        self.backbone = None  # until the base class has set its own fields
         self.validate_embedding()
         if isinstance(self.decoder, dict):
             self.decoder = EchoDecoderConfig(**self.decoder)
         if not _IS_REMOTE_CODE:
             kwargs.pop("custom_pipelines", None)
         super().__post_init__(**kwargs)
+        attention = self._attn_implementation or backbone._attn_implementation
+        self.backbone = backbone
+        self._attn_implementation = attention
+        if self.embedding_size is None:
+            self.projection = "none"
+        if self.projection == "none":
+            self.embedding_size = backbone.hidden_size
+
+    def __getattr__(self, name: str) -> Any:
+        backbone = None if name.startswith("_") else self.__dict__.get("backbone")
+        if not isinstance(backbone, PreTrainedConfig):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(backbone, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        backbone = None if name.startswith("_") or hasattr(type(self), name) else self.__dict__.get("backbone")
+        if isinstance(backbone, PreTrainedConfig) and name not in self.__dict__ and hasattr(backbone, name):
+            setattr(backbone, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def validate_embedding(self) -> None:
-        _sizes_are_positive(self, "embedding_size")
-        if self.pooling not in ("cls", "mean"):
-            raise ValueError(f"pooling must be 'cls' or 'mean', not {self.pooling!r}")
+        if self.embedding_size is not None:
+            _sizes_are_positive(self, "embedding_size")
+        for name, allowed in (("pooling", POOLINGS), ("projection", PROJECTIONS), ("prompts", PROMPTS)):
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
     @property
     def projection_dim(self) -> int:
@@ -116,4 +161,45 @@ class EchoConfig(LlamaConfig):
         return self.decoder if decoder and self.decoder is not None else self
 
     def to_dict(self):
-        return super().to_dict() | {"auto_map": dict(REMOTE_CODE), "custom_pipelines": dict(REMOTE_PIPELINES)}
+        values = super().to_dict() | {"auto_map": dict(REMOTE_CODE), "custom_pipelines": dict(REMOTE_PIPELINES)}
+        for name in ("_name_or_path", "dtype", "transformers_version"):  # of this machine, or those of the whole
+            values["backbone"].pop(name, None)
+        return values
+
+
+def _backbone(given: PreTrainedConfig | dict | None, options: dict) -> tuple[PreTrainedConfig, dict]:
+    """The backbone's configuration, and the options that are not fields of it.
+
+    Raises:
+        ValueError: an unknown model type, an encoder-decoder, or a model that does not read text.
+    """
+    if given is None:
+        given = {"model_type": "llama"}
+    is_config = isinstance(given, PreTrainedConfig)
+    if not is_config and given.get("model_type") not in CONFIG_MAPPING:
+        raise ValueError(
+            f"the backbone's model_type is {given.get('model_type')!r}, which this transformers does not know: it may "
+            "need a newer version, or code of its own, which an Echo checkpoint cannot carry"
+        )
+    kind = type(given) if is_config else CONFIG_MAPPING[given["model_type"]]
+    own = {f.name for f in fields(kind)} | {*kind.attribute_map, "is_causal", "rope_theta", "rope_scaling"}
+    own -= {f.name for f in fields(EchoConfig)} | {"output_attentions"}
+    flat = {name: options[name] for name in own & set(options)}
+    if flat or not is_config:
+        values = given.to_dict() if is_config else given
+        given = kind(**{k: v for k, v in values.items() if k != "model_type"} | flat)
+    if getattr(given, "is_causal", None) is None:
+        given.is_causal = False
+    if hasattr(given, "use_cache"):
+        given.use_cache = False
+    for name in ("vocab_size", "hidden_size"):
+        if not isinstance(getattr(given, name, None), int):
+            raise ValueError(
+                f"a backbone of type {given.model_type!r} has no {name}: give the configuration of a text model"
+            )
+    if given.is_encoder_decoder:
+        raise ValueError(
+            f"a backbone of type {given.model_type!r} is an encoder and a decoder: is_encoder_decoder=False in its "
+            "configuration (or part='encoder' of EchoEncoder.from_backbone) takes the encoder"
+        )
+    return given, {name: value for name, value in options.items() if name not in flat}

@@ -131,7 +131,7 @@ class EchoForTranslation(EchoPreTrainedModel):
             model = cls(config)
         model.encoder, model.decoder = encoder, decoder
         model.train(encoder.training)
-        config.decoder = decoder.config
+        config.backbone, config.decoder = encoder.config.backbone, decoder.config
         model._dtype_was_chosen = encoder._dtype_was_chosen and decoder._dtype_was_chosen
         return model
 
@@ -172,7 +172,7 @@ class EchoForTranslation(EchoPreTrainedModel):
         return self.decoder
 
     def get_input_embeddings(self):
-        return self.encoder.embed_tokens
+        return self.encoder.get_input_embeddings()
 
     def get_output_embeddings(self) -> None:
         # The head belongs to the decoder's embeddings, not to the encoder's above. accelerate's FSDP2 would wrap it

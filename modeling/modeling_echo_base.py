@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -100,8 +101,7 @@ class EchoPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module):
         super()._init_weights(module)
         if isinstance(module, EchoProjection):
-            # An isometry: the projections into and out of the embedding start as inverses of each other.
-            init.eye_(module.weight)
+            module.start()
 
     def save_pretrained(self, save_directory, *args, **kwargs) -> None:
         """Save the model, the files of a SentenceTransformer and the code for trust_remote_code."""
@@ -113,14 +113,28 @@ class EchoPreTrainedModel(PreTrainedModel):
 
 
 class EchoProjection(nn.Linear):
-    """Linear map between hidden size and embedding size, without bias, initialised to (part of) the identity."""
+    """Linear map between hidden size and embedding size, initialised to (part of) the identity.
 
-    def __init__(self, in_features: int, out_features: int):
-        super().__init__(in_features, out_features, bias=False)
+    Args:
+        tanh: with a bias and a tanh behind it, as LaBSE's.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, tanh: bool = False):
+        super().__init__(in_features, out_features, bias=tanh)
+        self.tanh = tanh
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Project in the precision of the vectors: normalised float32 embeddings of a bf16 model have length 1."""
-        return nn.functional.linear(vectors, self.weight.to(vectors.dtype))
+        bias = self.bias if self.bias is None else self.bias.to(vectors.dtype)
+        projected = nn.functional.linear(vectors, self.weight.to(vectors.dtype), bias)
+        return projected.tanh() if self.tanh else projected
+
+    def start(self) -> EchoProjection:
+        """An isometry: the projections into and out of the embedding start as inverses of each other."""
+        init.eye_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+        return self
 
 
 def _place(name, options: dict) -> str:
@@ -164,6 +178,15 @@ def weight_files(name, options: dict | None = None) -> list[Path]:
         )
         return [Path(cached)] if isinstance(cached, str) else []
     return sorted(folder.glob("*.safetensors"))
+
+
+def weight_keys(name, options: dict) -> list[str]:
+    """Names of the tensors of a folder's first file; none where it cannot be read."""
+    files = weight_files(name, options) if name is not None else []
+    with suppress(SafetensorError, OSError, IndexError):
+        with safe_open(files[0], "pt") as opened:
+            return list(opened.keys())
+    return []
 
 
 def why_unreadable(files: list[Path], error: Exception | None = None) -> str | None:

@@ -1,24 +1,18 @@
-"""EchoEncoder (OS 4.2, ECHO 4.1): token ids -> one vector per sentence and one state per token, from Llama blocks."""
+"""EchoEncoder (OS 4.2, ECHO 4.1): token ids -> one vector per sentence and one state per token, on any text model."""
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.models.llama.modeling_llama import (
-    LlamaAttention,
-    LlamaDecoderLayer,
-    LlamaRMSNorm,
-    LlamaRotaryEmbedding,
-)
-from transformers.utils import ModelOutput
-from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import capture_outputs
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_echo import EchoConfig
-from .modeling_echo_base import EchoPreTrainedModel, EchoProjection
+from .modeling_echo_base import EchoPreTrainedModel, EchoProjection, weight_keys
 from .packed_echo import packed_states
 
 
@@ -39,7 +33,7 @@ class EchoEncoderOutput(ModelOutput):
 
 
 class EchoEncoder(EchoPreTrainedModel):
-    """Bidirectional Llama encoder; pools the token states and projects them to a sentence embedding.
+    """A text model of transformers that attends in both directions; its pooled states become a sentence embedding.
 
     Example:
         >>> batch = tokenizer(["Bonjour"], lang="fra_Latn", return_tensors="pt")
@@ -49,37 +43,96 @@ class EchoEncoder(EchoPreTrainedModel):
 
     # The encoder of a training checkpoint loads without the decoder's weights.
     _keys_to_ignore_on_load_unexpected = [r"^decoder\."]
-    _can_record_outputs = {"hidden_states": LlamaDecoderLayer, "attentions": LlamaAttention}
 
     def __init__(self, config: EchoConfig):
         super().__init__(config)
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
-        self.layers = nn.ModuleList(LlamaDecoderLayer(config, i) for i in range(config.num_hidden_layers))
-        for layer in self.layers:
-            layer.self_attn.is_causal = False  # otherwise SDPA treats an unpadded batch as causal
-        self.norm = LlamaRMSNorm(config.hidden_size, config.rms_norm_eps) if config.final_norm else nn.Identity()
-        self.rotary_emb = LlamaRotaryEmbedding(config)
-        self.projection = EchoProjection(config.hidden_size, config.embedding_size)
-        self.gradient_checkpointing = False
+        self.backbone = backbone_model(config.backbone)
+        if not config.final_norm:
+            self.backbone.norm = nn.Identity()
+        self.projection = nn.Identity()
+        if config.projection != "none":
+            self.projection = EchoProjection(
+                config.hidden_size, config.embedding_size, tanh=config.projection == "tanh"
+            )
         self.post_init()
+        check_attention(self.backbone)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, **kwargs):
+        """As `EchoPreTrainedModel.from_pretrained`; reads a Llama's tensors without the prefix `backbone.`, too."""
+        if any(key.startswith("embed_tokens.") for key in weight_keys(pretrained_model_name_or_path, kwargs)):
+            kwargs["key_mapping"] = {r"^(embed_tokens|layers|norm)\.": r"backbone.\1."}
+        return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+
+    @classmethod
+    def from_backbone(
+        cls,
+        name_or_path: str,
+        *,
+        pooling: str = "mean",
+        embedding_size: int | None = None,
+        part: str | None = None,
+        revision: str | None = None,
+        trust_remote_code: bool = False,
+        **options: Any,
+    ) -> EchoEncoder:
+        """Start from the weights of any text model: an encoder or a language model, with or without a head.
+
+        Args:
+            pooling, embedding_size: see `EchoConfig`; a projection starts as (part of) the identity.
+            part: "encoder" takes the encoder of an encoder-decoder.
+            options: other fields of `EchoConfig`; `dtype` and `attn_implementation` are those of transformers.
+
+        Raises:
+            ValueError: the model reads no text, its weights are not complete, it cannot attend in both directions, or
+                its tokenizer does not fit.
+        """
+        hub = dict(revision=revision, trust_remote_code=trust_remote_code)
+        loading = {k: options.pop(k) for k in ("dtype", "attn_implementation", "device_map") if k in options}
+        backbone = AutoConfig.from_pretrained(name_or_path, **hub)
+        if backbone.model_type == EchoConfig.model_type:
+            raise ValueError(f"{name_or_path} is an Echo checkpoint: EchoEncoder.from_pretrained opens it")
+        if part not in (None, "encoder"):
+            raise ValueError(f"part must be None or 'encoder', not {part!r}")
+        if part and not type(backbone).is_encoder_decoder:
+            raise ValueError(f"{name_or_path} is no encoder-decoder: leave part={part!r} out")
+        if part:
+            backbone.is_encoder_decoder = False
+        tokenizer_ids = _ids_of_tokenizer(name_or_path, backbone, pooling, hub)
+        options = tokenizer_ids | dict(pooling=pooling, embedding_size=embedding_size, prompts="none") | options
+        config = EchoConfig(backbone=backbone, **options)
+        model, report = AutoModel.from_pretrained(
+            name_or_path, config=backbone, output_loading_info=True, **_without_pooler(backbone), **hub, **loading
+        )
+        model = model.get_encoder() if part else model
+        wanted = set(model.state_dict())
+        if missing := sorted(name for name in report["missing_keys"] if name.removeprefix("encoder.") in wanted):
+            raise ValueError(f"{name_or_path}: the weights lack the tensor {missing[0]}: it is not a whole model")
+        config.dtype = model.dtype
+        with torch.device("meta"):
+            encoder = cls(config)
+        encoder.backbone = model
+        if isinstance(encoder.projection, EchoProjection):
+            encoder.projection = encoder.projection.to_empty(device=model.device).to(model.dtype).start()
+        check_attention(model)
+        return encoder.eval()
 
     def get_input_embeddings(self):
-        return self.embed_tokens
+        return self.backbone.get_input_embeddings()
 
     def set_input_embeddings(self, value) -> None:
-        self.embed_tokens = value
+        self.backbone.set_input_embeddings(value)
 
     def save_pretrained(self, save_directory, *args, **kwargs) -> None:
         """Save the encoder alone; the saved configuration names no decoder."""
         original = self.config
         self.config = EchoConfig.from_dict(original.to_dict() | {"decoder": None})
         try:
-            super().save_pretrained(save_directory, *args, **kwargs)
+            super().save_pretrained(save_directory, *args, save_original_format=False, **kwargs)
         finally:
             self.config = original
 
-    @merge_with_config_defaults
-    @capture_outputs
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -97,6 +150,7 @@ class EchoEncoder(EchoPreTrainedModel):
             overflow_to_sample_mapping: (batch,), the text that each row is a piece of (the tokenizer's
                 `return_overflowing_tokens`). The embedding of a text is the mean of its pieces, weighted by tokens.
             on_long: not accepted here: it is an option of the tokenizer.
+            kwargs: of the backbone, such as `token_type_ids` and `output_hidden_states`.
 
         Raises:
             ValueError: both or neither of `input_ids` and `inputs_embeds`, or `on_long` is given.
@@ -106,46 +160,46 @@ class EchoEncoder(EchoPreTrainedModel):
             raise ValueError(f"on_long={on_long!r} is an option of the tokenizer: use encode(texts, {option})")
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
-        hidden = None
+        for name in ("output_hidden_states", "output_attentions"):
+            if getattr(self.config, name):
+                kwargs.setdefault(name, True)
+        hidden, more = None, {}
         asks_more = any(value is not None and value is not False for value in kwargs.values())
         if inputs_embeds is None and position_ids is None and not asks_more:
             hidden = packed_states(self, input_ids, attention_mask)
         if hidden is None:
-            hidden = self._states(input_ids, attention_mask, position_ids, inputs_embeds, **kwargs)
+            given = dict(input_ids=input_ids, inputs_embeds=inputs_embeds, position_ids=position_ids, **kwargs)
+            output = self._states({k: v for k, v in given.items() if v is not None}, attention_mask)
+            hidden = output["last_hidden_state"]
+            more = {name: output.get(name) for name in ("hidden_states", "attentions")}
         embedding = self.pool(hidden, attention_mask, overflow_to_sample_mapping)
-        return EchoEncoderOutput(last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding)
-
-    def _states(self, input_ids, attention_mask, position_ids, inputs_embeds, **kwargs) -> torch.Tensor:
-        """(batch, seq, hidden) states after the last norm, computed by the modules' own forward passes."""
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)
-        if position_ids is None:
-            if attention_mask is not None and attention_mask.dim() == 2:
-                position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)
-            else:
-                position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]
-
-        make_mask = create_bidirectional_mask
-        if self.config.is_causal:  # only to compare with the language model that the encoder was made from
-            make_mask = create_causal_mask
-            kwargs["is_causal"] = True
-        mask = make_mask(
-            config=self.config,
-            inputs_embeds=inputs_embeds,
-            attention_mask=attention_mask,
-            past_key_values=None,
+        return EchoEncoderOutput(
+            last_hidden_state=hidden, pooler_output=embedding, sentence_embedding=embedding, **more
         )
-        position_embeddings = self.rotary_emb(inputs_embeds, position_ids=position_ids)
-        hidden = inputs_embeds
-        for layer in self.layers:
-            hidden = layer(
-                hidden,
-                attention_mask=mask,
-                position_ids=position_ids,
-                position_embeddings=position_embeddings,
-                **kwargs,
+
+    def _states(self, inputs: dict[str, Any], mask: torch.Tensor | None) -> dict[str, Any]:
+        """The backbone's output. Padding on the left is moved to the right and back, because some backbones count
+        positions from the first column."""
+        if mask is None or mask.dim() != 2 or "position_ids" in inputs:
+            return self.backbone(attention_mask=mask, **inputs, return_dict=True)
+        first = mask.long().argmax(-1, keepdim=True)
+        if not (torch.compiler.is_compiling() or torch.jit.is_tracing() or first.any()):
+            return self.backbone(attention_mask=mask, **inputs, return_dict=True)
+        columns = torch.arange(mask.shape[1], device=mask.device)
+        there, back = (columns + first) % mask.shape[1], (columns - first) % mask.shape[1]
+        rows = torch.arange(len(mask), device=mask.device)[:, None]
+        moved = {name: v[rows, there] if _is_of_tokens(v, mask) else v for name, v in inputs.items()}
+        output = self.backbone(attention_mask=mask[rows, there], **moved, return_dict=True)
+        states = {"last_hidden_state": output["last_hidden_state"][rows, back]}
+        if output.get("hidden_states") is not None:
+            states["hidden_states"] = tuple(layer[rows, back] for layer in output["hidden_states"])
+        if output.get("attentions") is not None:
+            of_rows, queries, keys = rows[..., None], back[..., None], back[:, None]
+            states["attentions"] = tuple(
+                layer.transpose(1, 2).transpose(2, 3)[of_rows, queries, keys].permute(0, 3, 1, 2)
+                for layer in output["attentions"]
             )
-        return self.norm(hidden)
+        return states
 
     def pool(
         self,
@@ -153,13 +207,14 @@ class EchoEncoder(EchoPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         overflow_to_sample_mapping: torch.LongTensor | None = None,
     ) -> torch.Tensor:
-        """(batch, seq, hidden) -> (batch or texts, embedding_size): the state of the first token (CLS) or the mean."""
+        """(batch, seq, hidden) -> (batch or texts, embedding_size): the first or last token's state, or the mean."""
         if attention_mask is None:
             attention_mask = hidden.new_ones(hidden.shape[:2], dtype=torch.long)
         wide = torch.promote_types(hidden.dtype, torch.float32)  # bf16 models return float32 embeddings, too
-        if self.config.pooling == "cls":
-            first = attention_mask.long().argmax(-1)  # the first token that is not padding, with padding on either side
-            pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), first]
+        if self.config.pooling in ("cls", "last"):  # of the tokens that are not padding, with padding on either side
+            mask = attention_mask.long()
+            place = mask.argmax(-1) if self.config.pooling == "cls" else mask.shape[1] - 1 - mask.flip(-1).argmax(-1)
+            pooled = hidden[torch.arange(hidden.shape[0], device=hidden.device), place]
         else:
             weight = attention_mask.to(hidden.dtype)[..., None]
             pooled = (hidden * weight).sum(1, dtype=wide) / weight.sum(1, dtype=wide).clamp(min=1)
@@ -171,3 +226,75 @@ class EchoEncoder(EchoPreTrainedModel):
             total = embedding.new_zeros(texts, embedding.shape[1]).index_add(0, index, embedding * tokens)
             embedding = total / tokens.new_zeros(texts, 1).index_add(0, index, tokens).clamp(min=1)
         return embedding
+
+
+def backbone_model(config: PreTrainedConfig) -> PreTrainedModel:
+    """A new model of this configuration, without pooler; of an encoder-decoder the encoder.
+
+    Raises:
+        ValueError: the model reads something other than token ids.
+    """
+    kind = MODEL_MAPPING.get(type(config), None)
+    kind = kind[0] if isinstance(kind, (tuple, list)) else kind
+    if kind is None or kind.main_input_name != "input_ids":
+        reads = f"reads {kind.main_input_name}" if kind else "is not known to AutoModel"
+        raise ValueError(f"a backbone of type {config.model_type!r} {reads}: give the configuration of a text model")
+    model = kind(config, **_without_pooler(config))
+    return model.get_encoder() if type(config).is_encoder_decoder else model
+
+
+def _without_pooler(config: PreTrainedConfig) -> dict[str, bool]:
+    kind = MODEL_MAPPING.get(type(config), None)
+    has_pooler = kind is not None and "add_pooling_layer" in inspect.signature(kind).parameters
+    return {"add_pooling_layer": False} if has_pooler else {}
+
+
+def check_attention(backbone: PreTrainedModel) -> None:
+    """Check by one forward pass that the first token's state depends on the last token.
+
+    Raises:
+        ValueError: it does not, although the configuration's `is_causal` is False.
+    """
+    weight = backbone.get_input_embeddings().weight
+    if getattr(backbone.config, "is_causal", False) or weight.is_meta or not weight.numel() or type(backbone) in _attends_both_ways:
+        return
+    pad = backbone.config.pad_token_id
+    ids = [i for i in range(min(len(weight), 8)) if i != pad]
+    rows = torch.tensor([[ids[0]] * 4, [ids[0]] * 3 + [ids[-1]]], device=weight.device)
+    was_training = backbone.training
+    with torch.no_grad():
+        states = backbone.eval()(input_ids=rows, attention_mask=torch.ones_like(rows)).last_hidden_state[:, 0]
+    backbone.train(was_training)
+    if len(ids) > 1 and getattr(backbone.config, "num_hidden_layers", 1) and torch.equal(states[0], states[1]):
+        raise ValueError(
+            f"a backbone of type {backbone.config.model_type!r} ignores is_causal=False: its first token does not see "
+            "the last one; use another model"
+        )
+    _attends_both_ways.add(type(backbone))
+
+
+_attends_both_ways: set[type] = set()  # classes that passed `check_attention`
+
+
+def _is_of_tokens(value: Any, mask: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape[:2] == mask.shape
+
+
+def _ids_of_tokenizer(name: str, backbone: PreTrainedConfig, pooling: str, hub: dict[str, Any]) -> dict[str, int]:
+    """Ids of CLS and SEP, if there is a tokenizer beside the model.
+
+    Raises:
+        ValueError: it has more tokens than the model, or no CLS token although `pooling` is "cls".
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, **hub)
+    except (OSError, ValueError):
+        return {}
+    if len(tokenizer) > backbone.vocab_size:
+        raise ValueError(
+            f"{name}: the tokenizer has {len(tokenizer)} tokens, the model {backbone.vocab_size}: they do not belong "
+            "together"
+        )
+    if pooling == "cls" and tokenizer.cls_token_id is None:
+        raise ValueError(f"pooling 'cls' needs a CLS token, which the tokenizer of {name} lacks: use 'mean' or 'last'")
+    return {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("cls", "sep")}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn.functional import silu
-from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaModel, LlamaRMSNorm
 
 STEP = 2  # rows are padded to a multiple of this many tokens
 SIMILAR = 0.95  # rows of a group have at least this share of its longest row's tokens
@@ -59,18 +59,22 @@ def can_pack(encoder) -> bool:
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled():
         return False
-    config, embeddings = encoder.config, encoder.embed_tokens.weight
+    backbone = encoder.backbone
+    if type(backbone) is not LlamaModel:
+        return False
+    config, embeddings = backbone.config, backbone.embed_tokens.weight
     return (
         not encoder.training
-        and len(encoder.layers) > 0
-        and type(encoder.embed_tokens) is nn.Embedding
+        and len(backbone.layers) > 0
+        and type(backbone.embed_tokens) is nn.Embedding
         and type(embeddings) is nn.Parameter
         and embeddings.device.type == "cpu"
         and embeddings.dtype in (torch.float32, torch.bfloat16)
         and not torch.is_autocast_enabled("cpu")
         and config._attn_implementation == "sdpa"
-        and not (config.is_causal or config.output_hidden_states or config.output_attentions)
-        and all(_is_plain(layer) for layer in encoder.layers)
+        and not (config.is_causal or encoder.config.output_hidden_states or encoder.config.output_attentions)
+        and encoder.config.pooling != "last"
+        and all(_is_plain(layer) for layer in backbone.layers)
         and not has_hooks(encoder)
     )
 
@@ -138,38 +142,38 @@ class PackedEncoder:
     """
 
     def __init__(self, encoder, like: PackedEncoder | None = None):
-        config = encoder.config
+        config, self.backbone = encoder.config.backbone, encoder.backbone
         self.encoder = encoder
         self.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
-        self.dtype = encoder.embed_tokens.weight.dtype
-        self.joined: list[Any] = like.joined if like else [self._join(layer) for layer in encoder.layers]
+        self.dtype = encoder.backbone.embed_tokens.weight.dtype
+        self.joined: list[Any] = like.joined if like else [self._join(layer) for layer in encoder.backbone.layers]
         self.buffers: dict[str, torch.Tensor] = {}
 
     def states(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Rows of ids, longest first -> (tokens of all rows, hidden) states after the last norm."""
         x = self._start(rows)
-        for layer, joined in zip(self.encoder.layers, self.joined, strict=True):
+        for layer, joined in zip(self.backbone.layers, self.joined, strict=True):
             self._attend(layer, joined, x)
             self._down(layer, x, self._gated(layer, x))
-        return self.encoder.norm(x[self.is_token[:, 0].bool()])
+        return self.backbone.norm(x[self.is_token[:, 0].bool()])
 
     def embed(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Rows of ids in any order -> embeddings (rows, embedding_size), float32."""
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         encoder, x = self.encoder, self._start([rows[i] for i in order])
-        *body, (last, joined) = zip(encoder.layers, self.joined, strict=True)
+        *body, (last, joined) = zip(self.backbone.layers, self.joined, strict=True)
         for layer, its in body:
             self._attend(layer, its, x)
             self._down(layer, x, self._gated(layer, x))
         if encoder.config.pooling == "cls":  # only the first token's last state is read
             first = self._attend(last, joined, x, only_first=True)
-            pooled = encoder.norm(self._down(last, first, self._gated(last, first)))
+            pooled = self.backbone.norm(self._down(last, first, self._gated(last, first)))
         else:
             self._attend(last, joined, x)
-            if isinstance(encoder.norm, nn.Identity):  # the down-projection is linear: apply it to the mean
+            if isinstance(self.backbone.norm, nn.Identity):  # the down-projection is linear: apply it to the mean
                 pooled = self._down(last, self._mean(x), self._mean(self._gated(last, x)))
             else:
-                pooled = self._mean(encoder.norm(self._down(last, x, self._gated(last, x))))
+                pooled = self._mean(self.backbone.norm(self._down(last, x, self._gated(last, x))))
         embeddings = encoder.projection(pooled.float())
         return embeddings if order == list(range(len(rows))) else embeddings[torch.tensor(order).argsort()]
 
@@ -189,7 +193,7 @@ class PackedEncoder:
         self.lengths = torch.tensor([len(row) for row in rows])[:, None]
         self.groups, ids, start = [], [], 0
         longest = _filled_up(len(rows[0]))
-        cos, sin = self.encoder.rotary_emb(self.lengths.float(), position_ids=torch.arange(longest)[None])
+        cos, sin = self.backbone.rotary_emb(self.lengths.float(), position_ids=torch.arange(longest)[None])
         half = self.head_dim // 2
         rotations = torch.complex(cos[0, :, :half], sin[0, :, :half])
         for batch in length_batches([len(row) for row in rows], share=SIMILAR):
@@ -202,7 +206,7 @@ class PackedEncoder:
             tokens = slice(start, start := start + mask.numel())
             self.groups.append(Group(part, tokens, mask.to(self.dtype)[:, None], rotations[:length]))
         self.is_token = torch.cat([group.mask.view(-1, 1) for group in self.groups])
-        embeddings = self.encoder.embed_tokens.weight
+        embeddings = self.backbone.embed_tokens.weight
         return torch.index_select(embeddings, 0, torch.cat(ids), out=self._buffer("x", (start, embeddings.shape[1])))
 
     def _attend(self, layer, joined: torch.Tensor, x: torch.Tensor, only_first: bool = False) -> torch.Tensor:
