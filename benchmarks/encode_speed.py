@@ -83,7 +83,7 @@ def plain_llama(checkpoint: Path, folder: Path, layout: str) -> SentenceTransfor
     encoder = AutoModel.from_pretrained(checkpoint)
     names = (*FIELDS, "vocab_size", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "pad_token_id")
     llama = LlamaModel(LlamaConfig(**{name: getattr(encoder.config, name) for name in names}, is_causal=False))
-    llama.load_state_dict(encoder.state_dict(), strict=False)
+    llama.load_state_dict(encoder.backbone.state_dict())
     llama.save_pretrained(folder)
     backend = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
     special = [(token, backend.token_to_id(token)) for token in layout.split() if token != "$A"]

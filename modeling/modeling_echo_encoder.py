@@ -256,9 +256,14 @@ def check_attention(backbone: PreTrainedModel) -> None:
         ValueError: it does not, although the configuration's `is_causal` is False.
     """
     weight = backbone.get_input_embeddings().weight
-    if getattr(backbone.config, "is_causal", False) or weight.is_meta or not weight.numel() or type(backbone) in _attends_both_ways:
+    if (
+        getattr(backbone.config, "is_causal", False)
+        or weight.is_meta
+        or not weight.numel()
+        or type(backbone) in _attends_both_ways
+    ):
         return
-    pad = backbone.config.pad_token_id
+    pad = getattr(backbone.config, "pad_token_id", None)
     ids = [i for i in range(min(len(weight), 8)) if i != pad]
     rows = torch.tensor([[ids[0]] * 4, [ids[0]] * 3 + [ids[-1]]], device=weight.device)
     was_training = backbone.training
@@ -288,7 +293,7 @@ def _ids_of_tokenizer(name: str, backbone: PreTrainedConfig, pooling: str, hub: 
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **hub)
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):  # there is none; each class of transformers says it in its own way
         return {}
     if len(tokenizer) > backbone.vocab_size:
         raise ValueError(

@@ -20,7 +20,7 @@ def start(toy, toy_tokenizer, toy_data, tmp_path, monkeypatch):
             model = toy.make_model(toy_tokenizer)
             trainer = ContrastiveTrainer(model, args, train_dataset=toy_data, tokenizer=toy_tokenizer)
             batches = [batch["index"].tolist() for batch in trainer.get_train_dataloader()]
-            return model.encoder.embed_tokens.weight.detach().clone(), batches
+            return model.encoder.backbone.embed_tokens.weight.detach().clone(), batches
 
     return make
 

@@ -27,7 +27,7 @@ def scale_tokens(encoder: EchoEncoder) -> float:
     Returns:
         The scale. Sentence embeddings do not change: the projection, or the final norm, takes the scale back.
     """
-    vectors = encoder.embed_tokens.weight
+    vectors = encoder.backbone.embed_tokens.weight
     scale = 2.0 ** math.floor(math.log2(RMS / float(vectors.float().square().mean().sqrt())))
     vectors.mul_(scale)
     scale_layers(encoder, scale)

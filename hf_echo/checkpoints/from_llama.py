@@ -81,8 +81,8 @@ def convert_llama(
     config = _echo_config(llama, tokenizer, embedding_size=embedding_size, pooling=pooling, bottleneck=bottleneck)
 
     state, loaded_dtype = _llama_weights(source, place, llama, options, dtype)
-    known = min(_size(backend), state["encoder.embed_tokens.weight"].shape[0])
-    for name in ("encoder.embed_tokens.weight", "decoder.lm_head.weight"):
+    known = min(_size(backend), state["encoder.backbone.embed_tokens.weight"].shape[0])
+    for name in ("encoder.backbone.embed_tokens.weight", "decoder.lm_head.weight"):
         if name in state:
             state[name] = _with_new_rows(state.pop(name), known, config.vocab_size)
     _add_decoder(state, config.decoder, cross_attention)
@@ -178,7 +178,7 @@ def _llama_weights(
         raise ValueError(
             f"{source} is not a complete LlamaForCausalLM: {len(missing)} weights missing, first {missing[0]}"
         )
-    state = {f"encoder.{name}": tensor for name, tensor in llama.model.state_dict().items()}
+    state = {f"encoder.backbone.{name}": tensor for name, tensor in llama.model.state_dict().items()}
     if not config.tie_word_embeddings:
         state["decoder.lm_head.weight"] = llama.lm_head.weight.data
     return state, llama.dtype
@@ -208,7 +208,7 @@ def _with_new_rows(weight: torch.Tensor, known: int, size: int) -> torch.Tensor:
 
 def _add_decoder(state: dict[str, torch.Tensor], config: EchoDecoderConfig, cross_attention: str) -> None:
     for name, tensor in list(state.items()):
-        inner = name.removeprefix("encoder.")
+        inner = name.removeprefix("encoder.backbone.")
         if inner == name:
             continue
         state[f"decoder.model.{inner}"] = tensor.clone()

@@ -28,7 +28,7 @@ def test_scaling_changes_no_embedding(toy, toy_tokenizer, final_norm, bias):
             torch.nn.init.normal_(weight, std=0.02)
     before = embeddings(encoder, toy_tokenizer)
     scale = scale_tokens(encoder)
-    assert scale > 1 and 2 <= float(encoder.embed_tokens.weight.detach().square().mean().sqrt()) <= 4
+    assert scale > 1 and 2 <= float(encoder.backbone.embed_tokens.weight.detach().square().mean().sqrt()) <= 4
     after = embeddings(encoder, toy_tokenizer)
     # not equal: the norms add an epsilon to the mean square, which was small before
     assert float(torch.nn.functional.cosine_similarity(after, before).min()) > 0.999

@@ -214,7 +214,7 @@ def test_new_rows_are_the_mean_of_the_known_ones(source):
     old = llama.get_input_embeddings().weight
     head = llama.lm_head.weight
     for have, want in (
-        (model.encoder.embed_tokens.weight, old),
+        (model.encoder.backbone.embed_tokens.weight, old),
         (model.decoder.model.embed_tokens.weight, old),
         (model.decoder.lm_head.weight, head),
     ):

@@ -129,7 +129,7 @@ def test_nano_gguf_file_and_its_folder(tmp_path):
     for text in TEXTS:
         assert tokenizer.encode(text, add_special_tokens=False) == backend.encode(f" {text}").ids
     again, _ = convert_llama(tmp_path, embedding_size=32)
-    assert torch.equal(again.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+    assert torch.equal(again.encoder.backbone.embed_tokens.weight, model.encoder.backbone.embed_tokens.weight)
 
 
 def test_file_that_is_no_gguf(tmp_path):

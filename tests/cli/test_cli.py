@@ -249,7 +249,7 @@ def test_convert_llama(run, tmp_path):
     assert code == 0 and "ready for stage 1" in err
     model = EchoForTranslation.from_pretrained(tmp_path / "echo")
     assert (model.config.embedding_size, model.config.pooling) == (8, "mean")
-    have, want = model.encoder.layers[1].mlp.up_proj.weight, llama.model.layers[1].mlp.up_proj.weight
+    have, want = model.encoder.backbone.layers[1].mlp.up_proj.weight, llama.model.layers[1].mlp.up_proj.weight
     assert torch.equal(have, want)
     code, _, err = run("convert", "llama", tmp_path / "llama", tmp_path / "x", "--cross-attention", "none")
     assert code == 2 and one_line(err).startswith("hf-echo: ") and "none" in err

@@ -113,7 +113,7 @@ def test_bottleneck_trains_no_query_and_no_key(model, seq2seq, batch):
             assert (layer.cross_attn.q_proj.weight.grad is not None) == reached
             assert (layer.cross_attn.k_proj.weight.grad is not None) == reached
             assert layer.cross_attn.v_proj.weight.grad.abs().sum() > 0
-        assert m.encoder.embed_tokens.weight.grad.abs().sum() > 0
+        assert m.encoder.backbone.embed_tokens.weight.grad.abs().sum() > 0
 
 
 def test_silent_cross_attention_leaves_a_llama(model, batch):

@@ -39,7 +39,7 @@ def test_hidden_states_and_attentions(encoder, batch):
     encoder.set_attn_implementation("eager")
     output = encoder(**batch, output_hidden_states=True, output_attentions=True)
     assert len(output.hidden_states) == 4
-    assert torch.equal(output.hidden_states[0], encoder.embed_tokens(batch["input_ids"]))
+    assert torch.equal(output.hidden_states[0], encoder.backbone.embed_tokens(batch["input_ids"]))
     assert torch.equal(output.hidden_states[-1], output.last_hidden_state)
     length = batch["input_ids"].shape[1]
     assert [a.shape for a in output.attentions] == [(len(TEXTS), 4, length, length)] * 3
@@ -97,10 +97,8 @@ def test_first_token_sees_the_last(encoder, batch, attention, masked):
 def test_is_a_bidirectional_llama(make_model, batch):
     """transformers' own LlamaModel with is_causal=False computes the same states."""
     encoder = make_model().encoder
-    config = LlamaModel.config_class(**{k: v for k, v in encoder.config.to_dict().items() if k != "model_type"})
-    llama = LlamaModel(config).eval()
-    weights = {k: v for k, v in encoder.state_dict().items() if not k.startswith("projection")}
-    llama.load_state_dict(weights)
+    llama = LlamaModel(encoder.config.backbone).eval()
+    llama.load_state_dict(encoder.backbone.state_dict())
     keep = batch["attention_mask"].bool()
     with torch.no_grad():
         want, have = llama(**batch).last_hidden_state, encoder(**batch).last_hidden_state
@@ -108,7 +106,7 @@ def test_is_a_bidirectional_llama(make_model, batch):
 
 
 def test_embeddings_as_input(encoder, batch):
-    states = encoder.embed_tokens(batch["input_ids"])
+    states = encoder.backbone.embed_tokens(batch["input_ids"])
     again = embed(encoder, inputs_embeds=states, attention_mask=batch["attention_mask"])
     torch.testing.assert_close(again, embed(encoder, **batch))
     for wrong in ({}, {"input_ids": batch["input_ids"], "inputs_embeds": states}):
@@ -129,7 +127,7 @@ def test_without_final_norm(make_model, batch):
     """Without final norm, tokens keep their lengths in the mean; without layers it is the mean of token vectors."""
     static = make_model(pooling="mean", final_norm=False, num_hidden_layers=0).encoder
     for row, mask in enumerate(batch["attention_mask"].bool()):
-        mean = static.embed_tokens.weight[batch["input_ids"][row, mask]].mean(0)
+        mean = static.backbone.embed_tokens.weight[batch["input_ids"][row, mask]].mean(0)
         torch.testing.assert_close(embed(static, **batch)[row], static.projection.weight @ mean, **CLOSE)
 
 
@@ -145,7 +143,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(make_model, batch):
         plain = gradients(model)
         # The second name is that of transformers 5.20, the newest for Python 3.10.
         getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()
-        assert model.encoder.gradient_checkpointing and model.decoder.model.gradient_checkpointing
+        assert model.encoder.backbone.gradient_checkpointing and model.decoder.model.gradient_checkpointing
         again = gradients(model)
         assert plain.keys() == again.keys()
         for name in plain:
@@ -172,7 +170,7 @@ def test_compiles_without_graph_breaks(encoder, batch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pooling": "max"}, "pooling must be 'cls' or 'mean', not 'max'"),
+        ({"pooling": "max"}, "pooling must be one of 'cls', 'mean', 'last', not 'max'"),
         ({"embedding_size": 0}, "embedding_size must be a positive integer, not 0"),
         ({"embedding_size": "big"}, "embedding_size must be a positive integer, not 'big'"),
         ({"decoder": {"embedding_size": -1}}, "embedding_size must be a positive integer, not -1"),

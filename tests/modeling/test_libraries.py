@@ -143,7 +143,7 @@ def test_adapters_that_the_packed_path_does_not_know(model, batch, few_tokens, k
         have = adapted(**batch).sentence_embedding
     want = adapted(**batch).sentence_embedding.detach()  # with gradients nothing is packed
     torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-5)
-    assert not isinstance(model.encoder.layers[0].input_layernorm, LlamaRMSNorm) or kind == "token embeddings"
+    assert not isinstance(model.encoder.backbone.layers[0].input_layernorm, LlamaRMSNorm) or kind == "token embeddings"
 
 
 def test_lora_of_the_whole_model(make_model, tokenizer, batch):

@@ -279,7 +279,7 @@ def test_damaged_weights_are_named(copy, damage, part):
 def test_missing_and_infinite_tensors_are_refused(copy):
     file = copy / "model.safetensors"
     weights = load_file(file)
-    name = "layers.1.mlp.up_proj.weight"
+    name = "backbone.layers.1.mlp.up_proj.weight"
     save_file({key: value for key, value in weights.items() if key != name}, file, {"format": "pt"})
     for opens in (AutoModel.from_pretrained, load_encoder, SentenceTransformer, load_translator):
         with pytest.raises(ValueError, match=f"lack the tensor {name}"):

@@ -84,7 +84,7 @@ def test_weights_are_read_anew(encoder, batch):
     """No copies of the weights are kept, so a model in training is evaluated with its current weights."""
     with torch.no_grad():
         before = encoder(**batch).sentence_embedding
-        encoder.layers[1].mlp.up_proj.weight.mul_(3)
+        encoder.backbone.layers[1].mlp.up_proj.weight.mul_(3)
         after = encoder(**batch).sentence_embedding
     assert (before - after).abs().max() > 1e-3
     torch.testing.assert_close(after, reference(encoder, batch)[1], **CLOSE)
@@ -127,7 +127,7 @@ def test_scores_beyond_the_range_of_exponentials(make_model, batch):
     """A model with queries of 300 times the length gives the modules' embeddings, without infinities."""
     encoder = make_model(pooling="mean").encoder
     with torch.no_grad():
-        encoder.layers[1].self_attn.q_proj.weight.mul_(300)
+        encoder.backbone.layers[1].self_attn.q_proj.weight.mul_(300)
     want = reference(encoder, batch)[1]
     with torch.no_grad():
         have = PackedEncoder(encoder).embed(rows_of(batch))
@@ -187,8 +187,8 @@ class Adapted(nn.Linear):
 
 
 def adapt(encoder):
-    old = encoder.layers[0].self_attn.q_proj
-    encoder.layers[0].self_attn.q_proj = Adapted(old.in_features, old.out_features, bias=False)
+    old = encoder.backbone.layers[0].self_attn.q_proj
+    encoder.backbone.layers[0].self_attn.q_proj = Adapted(old.in_features, old.out_features, bias=False)
 
 
 OTHERS = {
@@ -196,10 +196,10 @@ OTHERS = {
     "eager attention": lambda e: e.set_attn_implementation("eager"),
     "float64": lambda e: e.double(),
     "adapter": adapt,
-    "bias": lambda e: setattr(e.layers[2].mlp.up_proj, "bias", nn.Parameter(torch.ones(64))),
-    "token embeddings": lambda e: setattr(e, "embed_tokens", type("Scaled", (nn.Embedding,), {})(360, 32)),
-    "hook": lambda e: e.layers[1].register_forward_hook(lambda *_: None),
-    "offload": lambda e: setattr(e.layers[1], "forward", e.layers[1].forward),
+    "bias": lambda e: setattr(e.backbone.layers[2].mlp.up_proj, "bias", nn.Parameter(torch.ones(64))),
+    "token embeddings": lambda e: setattr(e.backbone, "embed_tokens", type("Scaled", (nn.Embedding,), {})(360, 32)),
+    "hook": lambda e: e.backbone.layers[1].register_forward_hook(lambda *_: None),
+    "offload": lambda e: setattr(e.backbone.layers[1], "forward", e.backbone.layers[1].forward),
     "causal": lambda e: setattr(e.config, "is_causal", True),
     "states in the configuration": lambda e: setattr(e.config, "output_hidden_states", True),
 }

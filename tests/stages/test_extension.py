@@ -264,7 +264,7 @@ def noisy(model, times=3.5):
     """A copy whose token vectors carry noise of `times` their deviation."""
     model = copy.deepcopy(model)
     torch.manual_seed(3)
-    vectors = model.encoder.embed_tokens.weight
+    vectors = model.encoder.backbone.embed_tokens.weight
     with torch.no_grad():
         vectors.add_(times * vectors.std() * torch.randn_like(vectors))
     return model.eval()

@@ -77,9 +77,9 @@ def test_stages_take_up_what_the_last_one_froze(make_trainer):
     assert not query.requires_grad and model.encoder.projection.weight.requires_grad
     make_trainer("seq2seq", model=model)
     assert query.requires_grad and not model.encoder.projection.weight.requires_grad
-    model.encoder.embed_tokens.weight.requires_grad_(False)  # by hand: a stage does not touch that
+    model.encoder.backbone.embed_tokens.weight.requires_grad_(False)  # by hand: a stage does not touch that
     make_trainer("contrastive", model=model)
-    assert not model.encoder.embed_tokens.weight.requires_grad
+    assert not model.encoder.backbone.embed_tokens.weight.requires_grad
 
 
 # The total, from the model's own outputs, in numpy

@@ -88,7 +88,7 @@ def test_fsdp2_is_ddp(run, two):
 def test_resumed_run_is_the_unbroken_one(how, two):
     whole, again = weights(two / how / "whole"), weights(two / how / "again")
     assert all(torch.equal(again[name], weight) for name, weight in whole.items())
-    assert not torch.equal(whole["encoder.norm.weight"], torch.ones(32))
+    assert not torch.equal(whole["encoder.backbone.norm.weight"], torch.ones(32))
 
 
 def test_fsdp2_file_is_what_accelerate_reads():

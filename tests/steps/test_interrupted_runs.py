@@ -164,7 +164,7 @@ def test_a_run_at_its_end_takes_no_further_step(recipe, place, monkeypatch):  # 
     path = recipe(max_steps=6, save_steps=2)  # evaluated by default
     assert train_recipe(path)["best_checkpoint"] == "checkpoint-4"
     best = load_file(place / "a" / "checkpoint-4" / "model.safetensors")
-    name = "encoder.layers.0.mlp.up_proj.weight"
+    name = "encoder.backbone.layers.0.mlp.up_proj.weight"
     assert torch.equal(weights(place / "a")[name], best[name])
     assert not torch.equal(load_file(place / "a" / "checkpoint-6" / "model.safetensors")[name], best[name])
     (place / "a" / "model.safetensors").unlink()

@@ -55,7 +55,7 @@ from ..toy import SHAPE
         ({"shape": SHAPE | {"hidden_act": "silo"}}, "shape.hidden_act is 'silo'.*did you mean 'silu'"),
         ({"shape": SHAPE | {"hidden_size": "32"}}, "shape.hidden_size is '32'; it must be a whole number"),
         ({"shape": SHAPE | {"decoder_layers": -1}}, "shape.decoder_layers is -1"),
-        ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling is 'max'; it must be cls or mean"),
+        ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling is 'max'; it must be one of cls, mean, last"),
         ({"shape": SHAPE | {"rms_norm_eps": "a"}}, "shape: .*rms_norm_eps"),
         ({"report_to": {"a": 1}}, "report_to is {'a': 1}; it must be none or one of .*tensorboard"),
         ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),

@@ -126,7 +126,7 @@ def test_shape_of_the_decoder(toy_tokenizer):
     same = new_config(SHAPE, toy_tokenizer).decoder
     assert (same.num_hidden_layers, same.intermediate_size, same.vocab_size) == (2, 64, 400)
     model = EchoForTranslation(EchoConfig.from_dict(json.loads(config.to_json_string())))
-    assert model.decoder.lm_head.weight.shape == (300, 32) and model.encoder.embed_tokens.weight.shape == (
+    assert model.decoder.lm_head.weight.shape == (300, 32) and model.encoder.backbone.embed_tokens.weight.shape == (
         400,
         32,
     )

@@ -82,7 +82,7 @@ def test_stages_follow_each_other(recipe, place, toy):
     states = {n: weights(place / n) for n in "1234"}
     assert EchoForTranslation.from_pretrained(place / "2").bottleneck
     for before, after in ("12", "23"):
-        name = "encoder.layers.0.self_attn.q_proj.weight"
+        name = "encoder.backbone.layers.0.self_attn.q_proj.weight"
         moved = (states[after][name] - states[before][name]).abs().max()
         assert 0 < moved < 0.2, (before, after)  # a new model would be further off
     encoder = {name: w for name, w in states["3"].items() if name.startswith("encoder.")}

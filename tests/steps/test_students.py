@@ -42,7 +42,7 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
     model = EchoForTranslation.from_pretrained(place / "x")
     old = EchoForTranslation.from_pretrained(teacher)
     assert torch.equal(model.decoder.lm_head.weight, old.decoder.lm_head.weight)
-    assert not torch.equal(model.encoder.embed_tokens.weight, old.encoder.embed_tokens.weight)
+    assert not torch.equal(model.encoder.backbone.embed_tokens.weight, old.encoder.backbone.embed_tokens.weight)
     kept = sorted((place / "cache").glob("embeddings-*/*.keys.npy"))
     assert kept
     with pytest.MonkeyPatch.context() as patch:

@@ -28,7 +28,7 @@ mean squares are 1 on average. For a decoder's `embedding_projection`, the outpu
 
 def body(stack: EchoEncoder | EchoDecoder) -> nn.Module:
     """The module that holds embed_tokens, layers and norm."""
-    return stack.model if isinstance(stack, EchoDecoder) else stack
+    return stack.model if isinstance(stack, EchoDecoder) else stack.backbone
 
 
 def attention_blocks(layer: Any) -> list[tuple[nn.Module, nn.Module | None]]:

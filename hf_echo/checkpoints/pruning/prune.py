@@ -123,6 +123,7 @@ class _Cut:
         for new, number in enumerate(self.layers):
             state |= {f"layers.{new}.{name}": value for name, value in self._layer(inner.layers[number]).items()}
         if isinstance(stack, EchoEncoder):
+            state = {f"backbone.{name}": value for name, value in state.items()}
             return state | _cut("projection", stack.projection, columns=self.hidden)
         state |= _cut("embedding_projection", inner.embedding_projection, rows=self.memory)
         state = {f"model.{name}": value for name, value in state.items()}

@@ -49,7 +49,7 @@ def rotate_to_principal_axes(
 @torch.no_grad()
 def turn_stream(encoder: EchoEncoder, axes: Tensor) -> None:
     """The same encoder with `axes` (hidden, hidden; orthonormal columns) as the dimensions of its residual stream."""
-    for layer in encoder.layers:
+    for layer in encoder.backbone.layers:
         for norm, linears in readers(layer):
             for linear in linears:
                 _fill(linear.weight, (linear.weight.double().cpu() * norm_weight(norm)) @ axes)
@@ -59,10 +59,10 @@ def turn_stream(encoder: EchoEncoder, axes: Tensor) -> None:
             if writer.bias is not None:
                 _fill(writer.bias, axes.T @ writer.bias.double().cpu())
     weight = encoder.projection.weight
-    _fill(weight, (weight.double().cpu() * norm_weight(encoder.norm)) @ axes)
-    if hasattr(encoder.norm, "weight"):
-        encoder.norm.weight.fill_(1.0)
-    _fill(encoder.embed_tokens.weight, encoder.embed_tokens.weight.double().cpu() @ axes)
+    _fill(weight, (weight.double().cpu() * norm_weight(encoder.backbone.norm)) @ axes)
+    if hasattr(encoder.backbone.norm, "weight"):
+        encoder.backbone.norm.weight.fill_(1.0)
+    _fill(encoder.backbone.embed_tokens.weight, encoder.backbone.embed_tokens.weight.double().cpu() @ axes)
 
 
 def _fill(weight: Tensor, value: Tensor) -> None:

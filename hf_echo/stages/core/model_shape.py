@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from transformers import LlamaConfig
 from transformers.activations import ACT2FN
 
 from ...modeling import EchoConfig, EchoDecoderConfig
+from ...modeling.configuration_echo import POOLINGS
 from ...utils.did_you_mean import did_you_mean
 
 OF_DECODER = {"decoder_layers": "num_hidden_layers", "decoder_vocab_size": "vocab_size"}
@@ -23,6 +25,7 @@ SIZES = (
     "decoder_vocab_size",
 )
 ACTIVATIONS = ("hidden_act", "activation_function", "feat_extract_activation")
+ENCODER_ONLY = ("pooling", "final_norm", "projection", "prompts")
 LAYERS = ("num_hidden_layers", "decoder_layers")  # static embeddings have none
 
 
@@ -69,12 +72,12 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
         ValueError: an unknown field, or values that do not fit together; named `shape.FIELD`.
     """
     shape = dict(shape)
-    known = {f.name for f in fields(EchoConfig)}
+    known = {f.name for kind in (EchoConfig, LlamaConfig) for f in fields(kind)}
     if unknown := sorted(set(map(str, shape)) - known - set(OF_DECODER)):  # transformers would keep it, unread
         raise ValueError(f"unknown shape field {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     _check_values(shape)
     of_decoder = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
-    own = {k: shape.pop(k) for k in ("pooling", "final_norm") if k in shape}
+    own = {k: shape.pop(k) for k in ENCODER_ONLY if k in shape}
     names = ("pad", "bos", "eos", "cls", "sep")
     ids = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id", None) for n in names}
     common = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
@@ -108,5 +111,5 @@ def _check_values(shape: dict[str, Any]) -> None:
             f"shape.num_attention_heads is {heads}; it must be a multiple of num_key_value_heads ({key_heads})"
         )
     check_activations(shape)
-    if shape.get("pooling", "cls") not in ("cls", "mean"):
-        raise ValueError(f"shape.pooling is {shape['pooling']!r}; it must be cls or mean")
+    if shape.get("pooling", "cls") not in POOLINGS:
+        raise ValueError(f"shape.pooling is {shape['pooling']!r}; it must be one of {', '.join(POOLINGS)}")

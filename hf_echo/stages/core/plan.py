@@ -52,8 +52,8 @@ def size_of_echo(config: EchoConfig, args: Any, learns: str) -> dict[str, Any]:
     with torch.device("meta"):
         model = EchoForTranslation(config)
     parameters = {
-        "encoder embeddings": count(model.encoder.embed_tokens),
-        "encoder layers": count(model.encoder.layers),
+        "encoder embeddings": count(model.encoder.backbone.embed_tokens),
+        "encoder layers": count(model.encoder.backbone.layers),
         "decoder embeddings (tied)": count(model.decoder.model.embed_tokens),
         "decoder layers": count(model.decoder.model.layers),
     }

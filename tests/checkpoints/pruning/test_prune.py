@@ -130,7 +130,9 @@ def kill(stack, layers, hidden: list[int], units: list[int]) -> None:
 @pytest.mark.parametrize("importance", ["weight", "activation"])
 def test_dead_units_go_before_live_ones(model, toy, toy_tokenizer, importance):
     """All that is dropped is dead, so encoder and decoder say what they said: norms are rescaled for the lost width."""
-    kill(model.encoder, model.encoder.layers, [0, 3, 7, 8, 9, 11, 20, 21], [0, 1, 2, 5, 6, 13, 17, 19])
+    kill(
+        model.encoder.backbone, model.encoder.backbone.layers, [0, 3, 7, 8, 9, 11, 20, 21], [0, 1, 2, 5, 6, 13, 17, 19]
+    )
     kill(
         model.decoder.model,
         model.decoder.model.layers,
@@ -152,7 +154,7 @@ def test_dead_units_go_before_live_ones(model, toy, toy_tokenizer, importance):
 def test_dead_value_dimensions_go_first(model, toy, toy_tokenizer):
     """Of a head's values, each key and value head drops its own; queries and keys say nothing here."""
     with torch.no_grad():
-        for layer in model.encoder.layers:
+        for layer in model.encoder.backbone.layers:
             layer.self_attn.v_proj.weight[[0, 2, 4, 6, 8 + 1, 8 + 3, 8 + 4, 8 + 5]] = 0
             layer.self_attn.q_proj.weight.zero_()
     shape = resolve_shape(model.config, shape={"head_dim": 4})
@@ -165,7 +167,7 @@ def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
     """8 heads on 4 -> 3 heads on 3: rows are marked with the number of their head."""
     sizes = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=4, hidden_size=24)
     encoder = toy.make_model(toy_tokenizer, **sizes).encoder
-    block, loud = encoder.layers[0].self_attn, [1, 2, 6]  # heads 2 and 4 of these belong to others: 0, 1, 3
+    block, loud = encoder.backbone.layers[0].self_attn, [1, 2, 6]  # heads 2 and 4 of these belong to others: 0, 1, 3
     with torch.no_grad():
         for linear, count in ((block.q_proj, 8), (block.k_proj, 4), (block.v_proj, 4)):
             linear.weight.copy_(torch.arange(count).repeat_interleave(4)[:, None].expand(-1, 24) + 1)
@@ -173,7 +175,7 @@ def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
         for head in loud:
             block.o_proj.weight[:, 4 * head : 4 * head + 4] = 100.0 + head
     shape = resolve_shape(encoder.config, shape={"num_attention_heads": 3, "num_key_value_heads": 3})
-    cut = prune(encoder, shape, carried=carried_by_weights(encoder)).layers[0].self_attn
+    cut = prune(encoder, shape, carried=carried_by_weights(encoder)).backbone.layers[0].self_attn
     assert (cut.q_proj.weight[::4, 0] - 1).tolist() == loud
     assert (cut.k_proj.weight[::4, 0] - 1).tolist() == (cut.v_proj.weight[::4, 0] - 1).tolist() == [0, 1, 3]
     assert (cut.o_proj.weight[0, ::4] - 100).tolist() == loud
@@ -185,7 +187,7 @@ def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_t
     rope = {"rope_type": "default", "rope_theta": 1.0}
     encoder = toy.make_model(toy_tokenizer, pooling="cls", rope_parameters=rope, **SMALL).encoder.eval()
     with torch.no_grad():
-        for layer in encoder.layers:
+        for layer in encoder.backbone.layers:
             block = layer.self_attn
             for linear in (block.q_proj, block.k_proj):
                 torch.nn.init.normal_(linear.weight)
@@ -196,7 +198,7 @@ def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_t
     texts, langs = sentences(toy)
     want, have = (encode(m, toy_tokenizer, texts[:9], langs[:9]) for m in (encoder, smaller))
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
-    smaller.layers[0].self_attn.q_proj.weight.data *= 0.5
+    smaller.backbone.layers[0].self_attn.q_proj.weight.data *= 0.5
     assert np.abs(encode(smaller, toy_tokenizer, texts[:9], langs[:9]) - want).max() > 1e-2
 
 
@@ -216,7 +218,7 @@ def test_measured_on_tokens_not_on_padding(model, toy, toy_tokenizer):
     """Against each text alone, by the module's own arithmetic."""
     texts, langs = ["un chat", "deux chiens rouges courent et mangent", "one"], ["fra_Latn", "fra_Latn", None]
     carried = carried_on_texts(model, toy_tokenizer, texts, langs)
-    layer, states = model.encoder.layers[1], []
+    layer, states = model.encoder.backbone.layers[1], []
     for text, lang in zip(texts, langs, strict=True):
         inputs = toy_tokenizer([text], lang=[lang], return_tensors="pt")
         with torch.no_grad():

@@ -36,7 +36,7 @@ def test_the_turned_encoder_is_the_same(toy, toy_tokenizer, pooling, final_norm)
     before = encode(model, toy_tokenizer, texts, langs)
     # What enters the projection, by way of its inverse; the norm's weights move into the projection.
     projection = model.encoder.projection.weight.detach().double().numpy()
-    weight = getattr(model.encoder.norm, "weight", torch.ones(32)).detach().double().numpy()
+    weight = getattr(model.encoder.backbone.norm, "weight", torch.ones(32)).detach().double().numpy()
     pooled = before @ np.linalg.inv(projection).T
     squares = rotate_to_principal_axes(model.encoder, toy_tokenizer, texts, langs)
     after = encode(model, toy_tokenizer, texts, langs)
@@ -44,7 +44,7 @@ def test_the_turned_encoder_is_the_same(toy, toy_tokenizer, pooling, final_norm)
     np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-4 * np.abs(before).max())
     np.testing.assert_allclose(squares, np.linalg.eigvalsh(pooled.T @ pooled / len(texts))[::-1], rtol=1e-2, atol=1e-3)
     if final_norm:
-        assert not np.allclose(weight, 1) and bool((model.encoder.norm.weight == 1).all())
+        assert not np.allclose(weight, 1) and bool((model.encoder.backbone.norm.weight == 1).all())
 
 
 @pytest.mark.parametrize("width", [16, 24])

@@ -32,7 +32,7 @@ def test_same_tokenizer_is_the_identity(model, toy_trained, toy_tokenizer, metho
 def test_permuted_vocabulary_changes_nothing_that_is_seen(model, toy_trained, toy_tokenizer, texts):
     tokenizer, order = permuted(toy_tokenizer)
     swap_vocabulary(model, toy_tokenizer, tokenizer)
-    assert not torch.equal(model.encoder.embed_tokens.weight, toy_trained.encoder.embed_tokens.weight)
+    assert not torch.equal(model.encoder.backbone.embed_tokens.weight, toy_trained.encoder.backbone.embed_tokens.weight)
     have, want = encode(model, tokenizer, *texts), encode(toy_trained, toy_tokenizer, *texts)
     assert np.array_equal(have, want)
     assert translate(model, tokenizer, want) == translate(toy_trained, toy_tokenizer, want)
@@ -43,7 +43,7 @@ def test_permuted_vocabulary_changes_nothing_that_is_seen(model, toy_trained, to
     start = model.decoder.generation_config.decoder_start_token_id
     assert start == model.config.decoder.decoder_start_token_id == tokenizer.bos_token_id
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
-    assert model.encoder.embed_tokens.padding_idx == tokenizer.pad_token_id
+    assert model.encoder.backbone.embed_tokens.padding_idx == tokenizer.pad_token_id
 
 
 def test_mean_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer):
@@ -52,7 +52,7 @@ def test_mean_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer):
     spelt = {"<|begin|>": "<s>", "<|end|>": "</s>"} | {name: name for name in ("<CLS>", "<SEP>", "<pad>")}
     old_model, new = toy_tokenizer.backend_tokenizer.model, 0
     for have, old in (
-        (model.encoder.embed_tokens.weight, toy_trained.encoder.embed_tokens.weight),
+        (model.encoder.backbone.embed_tokens.weight, toy_trained.encoder.backbone.embed_tokens.weight),
         (model.decoder.model.embed_tokens.weight, toy_trained.decoder.model.embed_tokens.weight),
     ):
         have, old = have.detach().numpy(), old.detach().numpy()
@@ -78,7 +78,7 @@ def test_extended_tokenizer_keeps_what_it_segments_as_before(model, toy_trained,
     swap_vocabulary(model, toy_tokenizer, tokenizer)
     rows = len(toy_tokenizer)
     for have, old in (
-        (model.encoder.embed_tokens, toy_trained.encoder.embed_tokens),
+        (model.encoder.backbone.embed_tokens, toy_trained.encoder.backbone.embed_tokens),
         (model.decoder.lm_head, toy_trained.decoder.lm_head),
     ):
         have, old = have.weight.detach(), old.weight.detach()
@@ -101,14 +101,14 @@ def test_rows_beyond_the_tokenizer(toy, toy_tokenizer, other_tokenizer):
     tokenizer = extended(toy_tokenizer, [("a", "z")])
     model = toy.make_model(toy_tokenizer, vocab_size=len(toy_tokenizer))
     swap_vocabulary(model, toy_tokenizer, tokenizer)
-    weight = model.encoder.embed_tokens.weight.detach()
+    weight = model.encoder.backbone.embed_tokens.weight.detach()
     assert len(toy_tokenizer) == 400 and len(tokenizer) == 401 and len(weight) == 408
     torch.testing.assert_close(weight[401:], weight[:400].mean(0).expand(7, -1))
     swap_vocabulary(model, tokenizer, toy_tokenizer)
     assert len(model.decoder.lm_head.weight) == model.config.vocab_size == 400
     odd = toy.make_model(tokenizer)
     swap_vocabulary(odd, tokenizer, other_tokenizer)
-    assert len(odd.encoder.embed_tokens.weight) == len(other_tokenizer) == odd.config.decoder.vocab_size
+    assert len(odd.encoder.backbone.embed_tokens.weight) == len(other_tokenizer) == odd.config.decoder.vocab_size
 
 
 def test_random_draws_have_the_old_spread(model, toy_trained, toy_tokenizer, other_tokenizer):
@@ -116,11 +116,11 @@ def test_random_draws_have_the_old_spread(model, toy_trained, toy_tokenizer, oth
     for swapped, seed in ((model, 0), (again, 1)):
         swap_vocabulary(swapped, toy_tokenizer, other_tokenizer, method="random", seed=seed)
     match, _ = match_vocabularies(toy_tokenizer, other_tokenizer)
-    old, have = (m.encoder.embed_tokens.weight.detach() for m in (toy_trained, model))
+    old, have = (m.encoder.backbone.embed_tokens.weight.detach() for m in (toy_trained, model))
     new, shared = list(match.pieces), list(match.copied)
     assert len(new) > 100
     assert torch.equal(have[shared], old[list(match.copied.values())])
-    assert not torch.equal(have[new], again.encoder.embed_tokens.weight.detach()[new])
+    assert not torch.equal(have[new], again.encoder.backbone.embed_tokens.weight.detach()[new])
     z = (have[new] - old.mean(0)) / old.std(0)
     assert abs(z.mean()) < 0.05 and abs(z.std() - 1) < 0.05
 
@@ -151,7 +151,7 @@ def test_focus_equals_a_loop(model, toy_trained, toy_tokenizer, other_tokenizer)
     bare_new, bare_shared = list(match.pieces)[5], list(match.copied)[7]
     auxiliary[[bare_new, bare_shared]] = 0
     swap_vocabulary(model, toy_tokenizer, other_tokenizer, method="focus", auxiliary=auxiliary)
-    old, have = (m.encoder.embed_tokens.weight.detach().numpy() for m in (toy_trained, model))
+    old, have = (m.encoder.backbone.embed_tokens.weight.detach().numpy() for m in (toy_trained, model))
     shared = [i for i in match.copied if i != bare_shared]
     unit = auxiliary / np.maximum(np.linalg.norm(auxiliary, axis=1, keepdims=True), 1e-9)
     for new in match.pieces:
@@ -193,7 +193,7 @@ def test_dtype_and_frozen_parts_stay(model, toy_tokenizer, other_tokenizer):
     model.encoder.requires_grad_(False)
     swap_vocabulary(model, toy_tokenizer, other_tokenizer)
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
-    assert not model.encoder.embed_tokens.weight.requires_grad and model.decoder.lm_head.weight.requires_grad
+    assert not model.encoder.backbone.embed_tokens.weight.requires_grad and model.decoder.lm_head.weight.requires_grad
 
 
 def test_generation_stops_at_the_end(model, toy, toy_trained, toy_tokenizer, texts):

@@ -97,7 +97,7 @@ def test_batches_and_padding_do_not_change_it_and_the_model_is_as_before(model):
 def test_a_head_without_preference_has_the_entropy_of_the_length(model):
     torch.manual_seed(0)
     flat = EchoEncoder(model.config)
-    torch.nn.init.zeros_(flat.layers[1].self_attn.q_proj.weight)
+    torch.nn.init.zeros_(flat.backbone.layers[1].self_attn.q_proj.weight)
     found = cls_attention_entropy(flat, [batch(6, 6)], special_ids=[CLS, EOS])
     np.testing.assert_allclose(found.heads[1], math.log(6), rtol=1e-6)
     np.testing.assert_allclose(found.heads_words[1], math.log(4), rtol=1e-6)

@@ -48,7 +48,7 @@ def test_batches_do_not_change_states_and_layers_are_chosen(encoder, toy_tokeniz
 def test_a_model_without_layers_has_its_embeddings(toy, toy_tokenizer):
     static = toy.make_model(toy_tokenizer, num_hidden_layers=0, final_norm=False).encoder.eval()
     (found,) = token_states(static, toy_tokenizer, TEXTS[:1], "eng_Latn")
-    want = static.embed_tokens.weight.detach()[found.ids]
+    want = static.backbone.embed_tokens.weight.detach()[found.ids]
     np.testing.assert_allclose(found.states, want[None], rtol=1e-6)
 
 

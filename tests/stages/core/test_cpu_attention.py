@@ -30,7 +30,7 @@ def encode(encoder, mask, autocast):
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         out = encoder(torch.arange(24).view(2, 12) % 20 + 4, attention_mask=mask).sentence_embedding.float()
     (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum().backward()
-    return out.detach(), encoder.layers[0].self_attn.v_proj.weight.grad.clone()
+    return out.detach(), encoder.backbone.layers[0].self_attn.v_proj.weight.grad.clone()
 
 
 @pytest.fixture

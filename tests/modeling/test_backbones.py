@@ -1,0 +1,210 @@
+"""EchoEncoder on the models of transformers: same vectors whatever the padding, saved, opened and adapted like them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    BertConfig,
+    CLIPConfig,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    ViTConfig,
+    Wav2Vec2Config,
+)
+
+from hf_echo.modeling import EchoConfig, EchoEncoder
+
+pytestmark = pytest.mark.trains
+
+CLOSE = dict(atol=3e-5, rtol=0)
+SHAPE = dict(vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+GROUPED = dict(num_key_value_heads=2, head_dim=8)
+IDS = dict(pad_token_id=1, bos_token_id=0, eos_token_id=2)
+BACKBONES = {
+    "bert": {},
+    "xlm-roberta": {},
+    "modernbert": dict(cls_token_id=0, sep_token_id=2, local_attention=4),
+    "llama": GROUPED,
+    "qwen3": GROUPED,
+    "mistral": GROUPED,
+    "gemma3_text": GROUPED | dict(sliding_window=4, layer_types=["sliding_attention", "full_attention"]),
+}
+ROWS = [[0, 5, 6, 7, 8, 9, 10, 2], [0, 11, 12, 2], [0, 13, 14, 15, 16, 2]]
+
+
+def backbone(kind: str, **changes):
+    return AutoConfig.for_model(kind, **SHAPE | IDS | BACKBONES[kind] | changes)
+
+
+def encoder(kind: str, **options) -> EchoEncoder:
+    torch.manual_seed(5)
+    config = EchoConfig(backbone=backbone(kind), **dict(pooling="mean", embedding_size=24) | options)
+    return EchoEncoder(config).eval()
+
+
+def padded(side: str) -> dict[str, torch.Tensor]:
+    longest = max(map(len, ROWS))
+    fill = [[1] * (longest - len(row)) for row in ROWS]
+    ids = [row + pad if side == "right" else pad + row for row, pad in zip(ROWS, fill, strict=True)]
+    return {"input_ids": torch.tensor(ids), "attention_mask": (torch.tensor(ids) != 1).long()}
+
+
+@torch.no_grad()
+def embed(model: EchoEncoder, batch) -> torch.Tensor:
+    return model(**batch).sentence_embedding
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("kind", BACKBONES)
+def test_padding_its_side_and_the_pooling_by_hand(kind, attention):
+    for pooling in ("cls", "mean", "last"):
+        model = encoder(kind, pooling=pooling)
+        model.set_attn_implementation(attention)
+        right, left = (embed(model, padded(side)) for side in ("right", "left"))
+        alone = [model(torch.tensor([row])).last_hidden_state[0] for row in ROWS]
+        pooled = [{"cls": states[0], "last": states[-1], "mean": states.mean(0)}[pooling] for states in alone]
+        want = torch.stack(pooled).detach() @ model.projection.weight.T
+        torch.testing.assert_close(right, want, **CLOSE)
+        torch.testing.assert_close(left, want, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+def test_hidden_states_and_attentions_of_rows_padded_on_the_left(kind):
+    model = encoder(kind)
+    model.set_attn_implementation("eager")
+    wanted = dict(output_hidden_states=True, output_attentions=True)
+    output, row = model(**padded("left"), **wanted), ROWS[1]
+    alone = model(torch.tensor([row]), **wanted)
+    for have, want in zip(output.hidden_states, alone.hidden_states, strict=True):
+        torch.testing.assert_close(have[1, -len(row) :], want[0], **CLOSE)
+    for have, want in zip(output.attentions, alone.attentions, strict=True):
+        torch.testing.assert_close(have[1, :, -len(row) :, -len(row) :], want[0], **CLOSE)
+
+
+@pytest.mark.parametrize("kind", BACKBONES)
+def test_starts_from_pretrained_weights_and_opens_again(kind, tmp_path):
+    """From a checkpoint with a head; the states are those of transformers with attention to both sides."""
+    torch.manual_seed(3)
+    with_head = AutoModelForMaskedLM if kind in ("bert", "xlm-roberta", "modernbert") else AutoModelForCausalLM
+    with_head.from_config(backbone(kind)).save_pretrained(tmp_path / "source")
+    config = AutoConfig.from_pretrained(tmp_path / "source")
+    config.is_causal = False
+    plain = AutoModel.from_pretrained(tmp_path / "source", config=config).eval()
+    model = EchoEncoder.from_backbone(tmp_path / "source")
+    batch = padded("right")
+    mask = batch["attention_mask"][..., None]
+    with torch.no_grad():
+        states = plain(**batch).last_hidden_state
+    want = (states * mask).sum(1) / mask.sum(1)
+    torch.testing.assert_close(embed(model, batch), want, **CLOSE)
+    assert model.config.embedding_size == model.config.projection_dim == 32 and not list(model.projection.parameters())
+
+    model.save_pretrained(tmp_path / "echo", max_shard_size="20KB")
+    assert len(list((tmp_path / "echo").glob("*.safetensors"))) > 1
+    again = AutoModel.from_pretrained(tmp_path / "echo")
+    assert type(again) is EchoEncoder and again.config.to_dict()["backbone"] == model.config.to_dict()["backbone"]
+    torch.testing.assert_close(embed(again, batch), embed(model, batch), atol=0, rtol=0)
+
+
+def test_projection_with_tanh_and_bias_as_labse(tmp_path):
+    model = encoder("bert", projection="tanh", pooling="cls", embedding_size=32)
+    batch = padded("right")
+    with torch.no_grad():
+        model.projection.bias.normal_()
+        states = model(**batch).last_hidden_state[:, 0]
+        want = torch.tanh(states @ model.projection.weight.T + model.projection.bias)
+    torch.testing.assert_close(embed(model, batch), want)
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(embed(EchoEncoder.from_pretrained(tmp_path), batch), want)
+
+
+def test_takes_the_encoder_of_an_encoder_decoder_by_name(tmp_path):
+    shape = dict(d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
+    config = M2M100Config(vocab_size=60, encoder_ffn_dim=48, decoder_ffn_dim=48, pad_token_id=1, **shape)
+    source = M2M100ForConditionalGeneration(config)
+    source.save_pretrained(tmp_path / "source")
+    with pytest.raises(ValueError, match="part='encoder'"):
+        EchoEncoder.from_backbone(tmp_path / "source")
+    model = EchoEncoder.from_backbone(tmp_path / "source", part="encoder")
+    batch = padded("right")
+    with torch.no_grad():
+        states = source.eval().model.encoder(**batch).last_hidden_state
+    torch.testing.assert_close(model(**batch).last_hidden_state, states)
+    model.save_pretrained(tmp_path / "echo")
+    torch.testing.assert_close(
+        embed(EchoEncoder.from_pretrained(tmp_path / "echo"), batch), embed(model, batch), atol=0, rtol=0
+    )
+
+
+def test_fields_of_the_backbone_are_read_and_set_through_the_configuration():
+    config = EchoConfig(backbone=backbone("qwen3"), embedding_size=24)
+    assert (config.hidden_size, config.head_dim, config.model_type) == (32, 8, "echo")
+    config.vocab_size = 70
+    assert config.backbone.vocab_size == 70
+    wider = EchoConfig.from_dict(config.to_dict() | {"intermediate_size": 96})
+    assert wider.backbone.intermediate_size == 96 and wider.backbone.model_type == "qwen3"
+    model = encoder("qwen3")
+    model.resize_token_embeddings(64, mean_resizing=False)
+    assert model.config.vocab_size == model.backbone.config.vocab_size == 64
+    assert model.get_input_embeddings().weight.shape == (64, 32)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gemma3_text"])
+def test_gradient_checkpointing_lora_and_compile(kind):
+    peft = pytest.importorskip("peft")
+    model, batch = encoder(kind), padded("right")
+    want = embed(model, batch)
+    targets = ["query", "q_proj"]
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False))
+    assert not torch.allclose(embed(adapted, batch), want)
+    with adapted.disable_adapter():
+        torch.testing.assert_close(embed(adapted, batch), want)
+
+    def gradients(trained: EchoEncoder) -> list[torch.Tensor]:
+        trained.zero_grad()
+        trained(**batch).sentence_embedding.square().sum().backward()
+        return [p.grad.clone() for p in trained.parameters() if p.grad is not None]
+
+    model = encoder(kind)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    plain = gradients(model.train())
+    model.gradient_checkpointing_enable()
+    for have, want_gradient in zip(gradients(model), plain, strict=True):
+        torch.testing.assert_close(have, want_gradient)
+    torch._dynamo.reset()
+    compiled = torch.compile(model.eval(), backend="eager")
+    torch.testing.assert_close(embed(compiled, batch), want, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"backbone": ViTConfig()}, "type 'vit' has no vocab_size: give the configuration of a text model"),
+        ({"backbone": CLIPConfig()}, "type 'clip' has no vocab_size: give the configuration of a text model"),
+        ({"backbone": Wav2Vec2Config()}, "type 'wav2vec2' reads input_values: give the configuration of a text model"),
+        ({"backbone": M2M100Config()}, "is an encoder and a decoder: is_encoder_decoder=False"),
+        ({"backbone": {"model_type": "nope"}}, "model_type is 'nope', which this transformers does not know"),
+        ({"backbone": {"hidden_size": 8}}, "model_type is None, which this transformers does not know"),
+        ({"backbone": BertConfig(**SHAPE), "embedding_size": 0}, "embedding_size must be a positive integer, not 0"),
+        ({"backbone": BertConfig(**SHAPE), "projection": "relu"}, "projection must be one of 'linear', 'tanh'"),
+        ({"backbone": BertConfig(**SHAPE), "prompts": "all"}, "prompts must be one of 'name', 'tokens', 'none'"),
+    ],
+)
+def test_refused_in_one_line(options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        EchoEncoder(EchoConfig(**options))
+    assert "\n" not in str(error.value)
+
+
+def test_a_backbone_that_ignores_is_causal_is_found_by_a_forward_pass():
+    """RWKV is a recurrent network: it has no mask that the configuration could change."""
+    config = AutoConfig.for_model("rwkv", vocab_size=60, hidden_size=32, num_hidden_layers=2, context_length=16)
+    with pytest.raises(ValueError, match="type 'rwkv' ignores is_causal=False: its first token does not see"):
+        EchoEncoder(EchoConfig(backbone=config, embedding_size=24))
