@@ -18,7 +18,7 @@ from hf_echo.data import load_nway, load_parallel
 from hf_echo.data.formats import open_hub
 from hf_echo.data.schema import normalise
 from hf_echo.evaluation.labelled_rows import read_rows
-from hf_echo.search.lines import TextLines
+from hf_echo.utils.lines import TextLines
 from hf_echo.utils.text import read_lines
 
 ROWS = {

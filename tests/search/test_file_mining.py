@@ -12,7 +12,7 @@ import pytest
 
 from hf_echo.search import mine, mine_files
 from hf_echo.search.blocks import Rows
-from hf_echo.search.lines import TextLines
+from hf_echo.utils.lines import TextLines
 
 WORDS = "red blue old small cat dog bird fish sleeps runs eats waits".split()
 
@@ -123,7 +123,7 @@ def test_errors_name_file_and_line(files):
     with pytest.raises(ValueError, match=r"c.txt:2: not UTF-8"):
         mine_files(*arguments, encode, progress=False)
     (files / "c.txt").write_text("\n \n")
-    with pytest.raises(ValueError, match=r"c.txt has no text"):
+    with pytest.raises(ValueError, match=r"c.txt is empty"):
         mine_files(*arguments, encode, progress=False)
     with pytest.raises(FileNotFoundError, match="no file .*absent.txt"):
         mine_files(files / "absent.txt", files / "b.txt", files / "o.tsv", encode, progress=False)
