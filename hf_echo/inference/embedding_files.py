@@ -1,13 +1,12 @@
-"""Rows of embeddings in files: check what an encoder returns, write shards in order, read rows from several files.
+"""Rows of embeddings in files, in order: for mining and `encode_file`, which read all rows from first to last.
 
-Shards in order (`encode_shards`) are for mining, which reads all rows from first to last. `EmbeddingStore` would hold
-all new texts and their keys in memory, and would need 17 s instead of 4 s to write and read a million rows of 256
-dimensions.
+`EmbeddingStore` would hold all new texts and their keys in memory, and would need 17 s instead of 4 s to write and read
+a million rows of 256 dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,29 +67,6 @@ def encode_shards(
 def _make_shard(make: Callable[[int, int], np.ndarray], item: tuple[Path, int, int]) -> None:
     path, start, stop = item
     make_once(path, lambda unfinished: np.save(unfinished, make(start, stop)))
-
-
-def take_rows(parts: Sequence[Any], rows: np.ndarray) -> Any:
-    """Rows of arrays that follow one another, in the order of `rows`: float32, dense or CSR as the parts are."""
-    starts = np.cumsum([0, *(part.shape[0] for part in parts)])
-    number = np.searchsorted(starts, rows, "right") - 1
-    order = np.argsort(number, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(number[order])) + 1) if len(order) else []
-    found = ((group, parts[number[group[0]]][rows[group] - starts[number[group[0]]]]) for group in groups)
-    if is_sparse(parts[0]):
-        return stacked([piece for _, piece in found])[np.argsort(order)]
-    taken = np.empty((len(rows), parts[0].shape[1]), np.float32)
-    for group, piece in found:
-        taken[group] = piece
-    return taken
-
-
-def stacked(pieces: Sequence[Any]) -> Any:
-    if not is_sparse(pieces[0]):
-        return np.concatenate(pieces)
-    from scipy.sparse import vstack
-
-    return vstack(pieces, format="csr")
 
 
 def is_sparse(rows: Any) -> bool:

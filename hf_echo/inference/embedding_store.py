@@ -21,10 +21,10 @@ import numpy as np
 from datasets import Dataset
 from tqdm.auto import tqdm
 
-from ..utils.files import write_array, write_whole
+from ..utils.files import write_array
 from ..utils.resume import json_once
 from ..utils.vectors import unit_length
-from .embedding_files import encoded, is_sparse, stacked, take_rows
+from .embedding_files import encoded, is_sparse
 
 CHUNK = 20_000  # texts encoded between two writes, of training data
 CALL_CHUNK = 1_000  # the same, in calls of `stored_encoder`
@@ -34,7 +34,7 @@ NOBODY = np.uint64(0)  # key of a text that is not embedded
 
 
 class EmbeddingStore:
-    """Embeddings of one encoder, dense or sparse, in a folder of `cache_dir`.
+    """Embeddings of one encoder in a folder of `cache_dir`.
 
     Args:
         name: all that the embeddings depend on except language and text: the encoder's name and the fingerprint of its
@@ -44,8 +44,8 @@ class EmbeddingStore:
     def __init__(self, name: str, cache_dir: str | Path):
         self.folder = Path(cache_dir) / f"embeddings-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         json_once(self.folder / "encoder.json", lambda: {"encoder": name})
-        self.parts: list[Any] = []
-        self.keys, self.places = np.zeros(0, np.uint64), np.zeros(0, np.int64)  # sorted keys, rows of `parts`
+        self.parts: list[np.ndarray] = []
+        self.keys, self.places = np.zeros(0, np.uint64), np.zeros(0, np.int64)  # sorted keys, rows of the parts
         self._open(sorted(self.folder.glob("*.keys.npy")))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
@@ -53,8 +53,11 @@ class EmbeddingStore:
         keys = np.unique(keys)
         return keys[(keys != NOBODY) & (self.rows_of(keys) < 0)]
 
-    def add(self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None) -> None:
-        """Encode (lang, text) pairs and write them, language by language; label: of the progress bar, None hides it.
+    def add(self, texts: Iterable[tuple[str, str]], encode: Encode, *, chunk: int, label: str | None) -> bool:
+        """Encode (lang, text) pairs and write them, language by language; False where embeddings are sparse.
+
+        Args:
+            label: of the progress bar, None hides it.
 
         Raises:
             ValueError: the encoder does not give one row per text, or gives NaN or infinite values (not stored).
@@ -63,47 +66,49 @@ class EmbeddingStore:
         bar = tqdm(total=len(order), desc=label, unit="text", leave=False, disable=not (label and order))
         for start in range(0, len(order), chunk):
             part = order[start : start + chunk]
-            files.append(self._write(_embed(encode, part), part))
+            if (vectors := _embed(encode, part)) is None:
+                return False
+            files.append(self._write(vectors, part))
             bar.update(len(part))
         bar.close()
         self._open(files)
+        return True
 
     def rows_of(self, keys: np.ndarray) -> np.ndarray:
-        """The row of each key, for `take_rows(store.parts, ...)`; -1 for a key without embedding."""
+        """The row of each key, for `take`; -1 for a key without embedding."""
         if not len(self.keys):
             return np.full(len(keys), -1)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[place] == keys, self.places[place], -1)
 
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """(len(rows), d) float32; zeros for -1."""
+        out = np.zeros((len(rows), self.parts[0].shape[1]), np.float32)
+        starts = np.cumsum([0, *map(len, self.parts)])
+        number = np.searchsorted(starts, rows, "right") - 1
+        for part in np.unique(number[rows >= 0]):
+            here = np.flatnonzero(number == part)
+            out[here] = self.parts[part][rows[here] - starts[part]]
+        return out
+
     def _open(self, files: Sequence[Path]) -> None:
-        if not files:
-            return
-        keys, places = [self.keys], [self.places]
-        start = sum(part.shape[0] for part in self.parts)
+        keys, places, start = [self.keys], [self.places], sum(map(len, self.parts))
         for file in files:
             keys.append(np.load(file))
             places.append(np.arange(start, start := start + len(keys[-1])))
-            self.parts.append(_read(file.with_name(file.name.removesuffix(".keys.npy"))))
+            self.parts.append(np.load(file.with_name(file.name.replace(".keys.npy", ".npy")), mmap_mode="r"))
         self.keys, first = np.unique(np.concatenate(keys), return_index=True)  # two processes may write the same text
         self.places = np.concatenate(places)[first]
 
-    def _write(self, vectors: Any, texts: list[tuple[str, str]]) -> Path:
-        values = vectors.data if is_sparse(vectors) else vectors
-        if not np.isfinite(values).all():
-            row = np.flatnonzero(~np.isfinite(np.asarray(vectors.sum(axis=1)).ravel()))[0]
-            lang, text = texts[row]
+    def _write(self, vectors: np.ndarray, texts: list[tuple[str, str]]) -> Path:
+        if len(wrong := np.flatnonzero(~np.isfinite(vectors).all(axis=1))):
+            lang, text = texts[wrong[0]]
             raise ValueError(f"the encoder gave NaN or infinite values for the text {text[:80]!r} in {lang!r}")
         keys = np.array([key_of(*text) for text in texts], np.uint64)
         stem = self.folder / hashlib.blake2b(keys.tobytes(), digest_size=8).hexdigest()
-        if is_sparse(vectors):
-            from scipy.sparse import save_npz
-
-            with write_whole(f"{stem}.npz") as unfinished:
-                save_npz(unfinished, vectors, compressed=False)
-        else:
-            with np.errstate(over="ignore"):
-                half = vectors.astype(np.float16)
-            write_array(f"{stem}.npy", half if np.isfinite(half).all() else vectors)  # float16 ends at 65,504
+        with np.errstate(over="ignore"):
+            half = vectors.astype(np.float16)
+        write_array(f"{stem}.npy", half if np.isfinite(half).all() else vectors)  # float16 ends at 65,504
         write_array(f"{stem}.keys.npy", keys)
         return Path(f"{stem}.keys.npy")
 
@@ -112,33 +117,20 @@ class StoredRows:
     """Rows of training data: ``rows[indices]`` -> (len(indices), d) float32.
 
     Args:
-        matrix: (n, d) array, or `Parts`.
-        index: the row of `matrix` for each row of the data; -1 is a text that was not embedded and reads as zeros.
+        take: (rows) -> (len(rows), d) float32, such as `EmbeddingStore.take`.
+        index: its row for each row of the data; -1 is a text that was not embedded and reads as zeros.
         normalize: divide by the L2 norm.
     """
 
-    def __init__(self, matrix: Any, index: np.ndarray, *, normalize: bool = False):
-        self.matrix, self.index, self.normalize = matrix, index, normalize
+    def __init__(self, take: Callable[[np.ndarray], np.ndarray], index: np.ndarray, *, normalize: bool = False):
+        self.take, self.index, self.normalize = take, index, normalize
 
     def __len__(self) -> int:
         return len(self.index)
 
     def __getitem__(self, rows) -> np.ndarray:
-        index = self.index[rows]
-        found = self.matrix[np.maximum(index, 0)].astype(np.float32, copy=False) * (index >= 0)[:, None]
-        if self.normalize:
-            unit_length(found, out=found)
-        return found
-
-
-class Parts:
-    """Arrays that follow one another, read as one matrix."""
-
-    def __init__(self, parts: Sequence[np.ndarray]):
-        self.parts = parts
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        return take_rows(self.parts, rows)
+        found = self.take(self.index[rows])
+        return unit_length(found, out=found) if self.normalize else found
 
 
 class LiveRows:
@@ -189,15 +181,19 @@ def frozen_embeddings(
     """
     store = EmbeddingStore(name, cache_dir)
     keys = {side: _keys(dataset, side, languages) for side in sides}
-    new = store.missing(np.concatenate(list(keys.values())))
-    store.add(_texts_with(dataset, keys, new), encode, chunk=CHUNK, label="Frozen embeddings")
-    return tuple(StoredRows(Parts(store.parts), store.rows_of(keys[side]), normalize=normalize) for side in sides)
+    new, texts = store.missing(np.concatenate(list(keys.values()))), set()
+    for side, of_side in keys.items() if len(new) else ():
+        here = np.isin(of_side, new)
+        texts.update(text for text, want in zip(_texts(dataset, side), here, strict=True) if want)
+    store.add(texts, encode, chunk=CHUNK, label="Frozen embeddings")
+    return tuple(StoredRows(store.take, store.rows_of(keys[side]), normalize=normalize) for side in sides)
 
 
 def stored_encoder(encode: Encode, name: str, cache_dir: str | Path, *, progress: bool = False) -> Encode:
     """`encode` that reads known texts from an `EmbeddingStore` and encodes and stores the others.
 
-    Dense embeddings are rounded to float16, at the first call too, so that a second run gives the same figures.
+    Dense embeddings are rounded to float16, at the first call too, so that a second run gives the same figures. Sparse
+    ones (TF-IDF) are not stored: to compute them takes no longer than to read them.
     """
     store = EmbeddingStore(name, cache_dir)
 
@@ -207,8 +203,8 @@ def stored_encoder(encode: Encode, name: str, cache_dir: str | Path, *, progress
         keys = np.array([key_of(lang, text) for text in texts], np.uint64)
         new = set(store.missing(keys).tolist())
         pairs = {(lang, text) for text, key in zip(texts, keys.tolist(), strict=True) if key in new}
-        store.add(pairs, encode, chunk=CALL_CHUNK, label=f"Encode {lang}" if progress else None)
-        return take_rows(store.parts, store.rows_of(keys))
+        dense = store.add(pairs, encode, chunk=CALL_CHUNK, label=f"Encode {lang}" if progress else None)
+        return store.take(store.rows_of(keys)) if dense else encoded(encode, texts, lang)
 
     return reading
 
@@ -217,14 +213,6 @@ def key_of(lang: str, text: str) -> int:
     """64 bits. Among ten million texts, the chance that two share a key is 3 in a million."""
     digest = hashlib.blake2b(f"{lang}\n{text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def _read(stem: Path) -> Any:
-    if (dense := Path(f"{stem}.npy")).exists():
-        return np.load(dense, mmap_mode="r")
-    from scipy.sparse import load_npz
-
-    return load_npz(f"{stem}.npz")
 
 
 def _texts(dataset: Dataset, side: str) -> Iterator[tuple[str, str]]:
@@ -241,16 +229,11 @@ def _keys(dataset: Dataset, side: str, languages: Collection[str] | None) -> np.
     return np.fromiter(keys, np.uint64, len(dataset))
 
 
-def _texts_with(dataset: Dataset, keys: dict[str, np.ndarray], wanted: np.ndarray) -> set[tuple[str, str]]:
-    """The (lang, text) pairs whose key is in `wanted`."""
-    texts = set()
-    for side, of_side in keys.items() if len(wanted) else ():
-        here = np.isin(of_side, wanted)
-        texts.update(text for text, want in zip(_texts(dataset, side), here, strict=True) if want)
-    return texts
-
-
-def _embed(encode: Encode, texts: Sequence[tuple[str, str]]) -> Any:
-    """(len(texts), d) float32 of (lang, text) in the order of languages."""
-    groups = ((lang, [text for _, text in group]) for lang, group in groupby(texts, key=lambda pair: pair[0]))
-    return stacked([encoded(encode, group, lang) for lang, group in groups])
+def _embed(encode: Encode, texts: Sequence[tuple[str, str]]) -> np.ndarray | None:
+    """(len(texts), d) float32 of (lang, text) in the order of languages; None if they are sparse."""
+    parts = []
+    for lang, group in groupby(texts, key=lambda pair: pair[0]):
+        parts.append(encoded(encode, [text for _, text in group], lang))
+        if is_sparse(parts[-1]):
+            return None
+    return np.concatenate(parts)

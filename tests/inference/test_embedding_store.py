@@ -1,13 +1,20 @@
-"""A frozen encoder's embeddings: each text once, kept through a crash, the rows of the data in their order."""
+"""Stored embeddings: each text is encoded once and kept through a crash; they belong to the model's files."""
 
 from __future__ import annotations
+
+import shutil
 
 import numpy as np
 import pytest
 from datasets import Dataset
 
 import hf_echo.inference.embedding_store as module
-from hf_echo.inference.embedding_store import LiveRows, frozen_embeddings
+from hf_echo.inference import encode
+from hf_echo.inference.embedding_store import EmbeddingStore, LiveRows, frozen_embeddings, stored_encoder
+from hf_echo.stages import ContrastiveConfig
+from hf_echo.steps.data import embedded_sides
+from hf_echo.steps.recipe import DataArguments, ModelArguments
+from hf_echo.steps.table import STAGES
 
 ROWS = [
     {
@@ -146,8 +153,6 @@ def test_a_wrong_number_of_vectors_is_an_error(dataset, tmp_path):
 
 
 def test_directly_against_an_echo_encoder(toy, toy_tokenizer, tmp_path):
-    from hf_echo.inference import encode
-
     model = toy.make_model(toy_tokenizer).eval()
     data = toy.dataset().select(range(30))
     source, target = frozen_embeddings(
@@ -157,3 +162,144 @@ def test_directly_against_an_echo_encoder(toy, toy_tokenizer, tmp_path):
     np.testing.assert_allclose(source[np.arange(30)], want, atol=1e-3)
     want = encode(model, toy_tokenizer, data["target"], data["target_lang"], normalize=True)
     np.testing.assert_allclose(target[np.arange(30)], want, atol=1e-3)
+
+
+# For evaluations
+
+
+class Counting:
+    def __init__(self):
+        self.asked: list[tuple[str, str]] = []
+
+    def __call__(self, texts, lang):
+        self.asked += [(text, lang) for text in texts]
+        return np.array([[len(text), len(lang), ord(text[0])] for text in texts], np.float64)
+
+
+def test_each_text_and_language_is_encoded_once(tmp_path):
+    encode = Counting()
+    cached = stored_encoder(encode, "m-1", tmp_path)
+    first = cached(["aa", "b", "aa"], "x")
+    np.testing.assert_array_equal(first, encode(["aa", "b", "aa"], "x"))
+    encode.asked.clear()
+    np.testing.assert_array_equal(cached(["c", "b"], "x"), [[1, 1, 99], [1, 1, 98]])
+    assert encode.asked == [("c", "x")]
+    cached(["b"], "longer")  # another prompt
+    assert encode.asked == [("c", "x"), ("b", "longer")]
+    encode.asked.clear()
+    again = stored_encoder(encode, "m-1", tmp_path)  # another process
+    np.testing.assert_array_equal(again(["aa", "b", "aa"], "x"), first)
+    assert not encode.asked
+    stored_encoder(encode, "m-2", tmp_path)(["b"], "x")  # another model
+    assert encode.asked == [("b", "x")]
+
+
+def test_sparse_embeddings_are_as_they_were_and_not_stored(tmp_path):
+    sparse = pytest.importorskip("scipy.sparse")
+    rows = sparse.random(6, 40, density=0.15, random_state=0, dtype=np.float32, format="csr")
+    cached = stored_encoder(lambda wanted, lang: rows[["abcdef".index(text) for text in wanted]], "m", tmp_path)
+    found = cached(list("cac"), "x")
+    assert sparse.issparse(found) and found.dtype == np.float32
+    np.testing.assert_array_equal(found.toarray(), rows[[2, 0, 2]].toarray())
+    assert not list(tmp_path.glob("*/*.npy"))
+
+
+def test_blocks_before_a_break_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("hf_echo.inference.embedding_store.CALL_CHUNK", 2)
+    encode = Counting()
+
+    def breaking(texts, lang):
+        if "e" in texts:
+            raise KeyboardInterrupt
+        return encode(texts, lang)
+
+    with pytest.raises(KeyboardInterrupt):
+        stored_encoder(breaking, "m", tmp_path)(list("abcdef"), "x")
+    assert not list(tmp_path.glob("*/.*"))
+    encode.asked.clear()
+    stored_encoder(encode, "m", tmp_path)(list("abcdef"), "x")
+    assert encode.asked == [("e", "x"), ("f", "x")]
+
+
+def test_languages_whose_names_look_alike_do_not_mix(tmp_path):
+    encode = Counting()
+    cached = stored_encoder(encode, "m", tmp_path)
+    cached(["a"], "por_Latn")
+    cached(["a"], "por_Latn-x")
+    cached(["a"], "por")
+    again = stored_encoder(encode, "m", tmp_path)
+    assert [int(again(["a"], lang)[0, 1]) for lang in ("por_Latn", "por_Latn-x", "por")] == [8, 10, 3]
+
+
+def test_dense_rows_are_float16_on_disk_and_equal_at_every_call(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
+    encode = lambda texts, lang: rows[[int(text) for text in texts]]  # noqa: E731
+    first = stored_encoder(encode, "m", tmp_path)(list("31420"), "x")
+    assert first.dtype == np.float32
+    np.testing.assert_array_equal(first, rows[[3, 1, 4, 2, 0]].astype(np.float16))
+    np.testing.assert_array_equal(stored_encoder(None, "m", tmp_path)(list("31420"), "x"), first)
+    (part,) = EmbeddingStore("m", tmp_path).parts
+    assert isinstance(part, np.memmap) and part.dtype == np.float16
+
+
+def test_values_beyond_float16_are_not_lost(tmp_path):
+    encode = lambda texts, lang: np.array([[1e6, 1.0]] * len(texts))  # noqa: E731
+    np.testing.assert_array_equal(stored_encoder(encode, "m", tmp_path)(["a"], "x"), [[1e6, 1]])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_broken_embeddings_name_the_text_and_are_not_stored(tmp_path, bad):
+    encode = lambda texts, lang: np.array([[1.0, bad if text == "b" else 2.0] for text in texts])  # noqa: E731
+    with pytest.raises(ValueError, match="NaN or infinite values for the text 'b' in 'x'"):
+        stored_encoder(encode, "m", tmp_path)(["a", "b"], "x")
+    fixed = stored_encoder(lambda texts, lang: np.ones((len(texts), 2)), "m", tmp_path)
+    np.testing.assert_array_equal(fixed(["b", "a"], "x"), np.ones((2, 2)))
+
+
+def test_evaluation_reads_what_training_stored(tmp_path):
+    """One store: a text of the training data is not encoded again by an evaluation of the same model."""
+    data = Dataset.from_list([dict(source="aa", source_lang="x", target="b", target_lang="y")])
+    frozen_embeddings(data, Counting(), "m", tmp_path)
+    encode = Counting()
+    np.testing.assert_array_equal(stored_encoder(encode, "m", tmp_path)(["aa", "c"], "x"), [[2, 1, 97], [1, 1, 99]])
+    assert encode.asked == [("c", "x")]
+
+
+# The model's files
+
+
+@pytest.fixture
+def guide_says(toy, tmp_path):
+    """The guide's embeddings of the targets, by way of the cache."""
+    data = toy.dataset().select(range(20))
+
+    def ask() -> np.ndarray:
+        options = DataArguments(guide=str(tmp_path / "guide"), cache_dir=str(tmp_path / "cache"))
+        args = ContrastiveConfig(str(tmp_path / "out"), use_cpu=True)
+        return embedded_sides(STAGES["contrastive"], ModelArguments(), options, args, data)["guide"][1][np.arange(20)]
+
+    return ask
+
+
+def test_a_model_that_is_built_again_at_the_same_path_is_asked_again(guide_says, toy, toy_tokenizer, tmp_path):
+    texts = toy.dataset()["target"][:20]
+    for seed in (1, 2):  # no recipe.json: a converted, swapped or pruned model
+        shutil.rmtree(tmp_path / "guide", ignore_errors=True)
+        model = toy.make_model(toy_tokenizer, seed=seed).eval()
+        model.save_release(tmp_path / "guide")
+        toy_tokenizer.save_pretrained(tmp_path / "guide")
+        want = encode(model, toy_tokenizer, texts, "eng_Latn", normalize=True)
+        np.testing.assert_allclose(guide_says(), want, atol=0.02)  # the guide may run in bf16
+    assert len(list((tmp_path / "cache").glob("embeddings-*"))) == 2
+
+
+def test_the_same_files_are_not_asked_again(guide_says, toy, toy_tokenizer, tmp_path):
+    """Also where they were copied, with new times."""
+    toy.make_model(toy_tokenizer).save_release(tmp_path / "guide")
+    toy_tokenizer.save_pretrained(tmp_path / "guide")
+    first = guide_says()
+    written = {file: file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.npy")}
+    (tmp_path / "guide").rename(tmp_path / "before")
+    shutil.copytree(tmp_path / "before", tmp_path / "guide", copy_function=shutil.copy)
+    np.testing.assert_array_equal(guide_says(), first)
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "cache").rglob("*.npy")} == written
