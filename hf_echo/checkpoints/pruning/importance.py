@@ -1,4 +1,4 @@
-"""Importance of each unit of an Echo encoder or decoder, estimated from its weights or measured on texts.
+"""Importance of each unit of an encoder or decoder, estimated from its weights or measured on texts.
 
 The importance of a unit is the mean square of its values, times the squared norm of the weights that read it:
 
@@ -11,111 +11,77 @@ A unit that is never written or never read has importance 0. Tensors are float64
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation
+from .layout import Attention, Layer, Layout, layout_of
 
 _BATCH = 32
 
+Stack = EchoEncoder | EchoDecoder
 Carried = dict[nn.Module, Tensor]
 """Module -> (width,) mean squares of its input values. For a norm, the values are divided by their length first, so the
 mean squares are 1 on average. For a decoder's `embedding_projection`, the output values are taken."""
 
 
-def body(stack: EchoEncoder | EchoDecoder) -> nn.Module:
-    """The module that holds embed_tokens, layers and norm."""
-    return stack.model if isinstance(stack, EchoDecoder) else stack.backbone
-
-
-def attention_blocks(layer: Any) -> list[tuple[nn.Module, nn.Module | None]]:
-    """(block, the norm before its keys and values) for self-attention and, in a decoder, cross-attention."""
-    found: list[tuple[nn.Module, nn.Module | None]] = [(layer.self_attn, layer.input_layernorm)]
-    return [*found, (layer.cross_attn, None)] if hasattr(layer, "cross_attn") else found
-
-
-def readers(layer: Any) -> list[tuple[nn.Module, list[nn.Linear]]]:
-    """Every norm of a layer and the projections that read it."""
-    attention, mlp = layer.self_attn, layer.mlp
-    found = [
-        (layer.input_layernorm, [attention.q_proj, attention.k_proj, attention.v_proj]),
-        (layer.post_attention_layernorm, [mlp.gate_proj, mlp.up_proj]),
-    ]
-    if hasattr(layer, "cross_attn"):
-        found.append((layer.cross_attention_layernorm, [layer.cross_attn.q_proj]))
-    return found
-
-
-def hidden_scores(stack: EchoEncoder | EchoDecoder, layers: Sequence[int], carried: Carried) -> Tensor:
+def hidden_scores(layout: Layout, layers: Sequence[int], carried: Carried) -> Tensor:
     """(hidden_size,): importance of the dimensions of the residual stream; all norms of kept layers count equally."""
-    inner = body(stack)
-    sites = [site for i in layers for site in readers(inner.layers[i])]
-    sites.append((inner.norm, [stack.lm_head if isinstance(stack, EchoDecoder) else stack.projection]))
-    total = torch.zeros(stack.config.hidden_size, dtype=torch.float64)
-    for norm, linears in sites:
-        score = carried[norm] * norm_weight(norm).square() * sum(_read(linear) for linear in linears)
-        total += score / score.sum().clamp(min=1e-300)
+    total = 0.0
+    for norm, readers in layout.sites(list(layers)):
+        score = carried[norm] * norm_weight(norm).square() * sum(_read(linear) for linear in readers)
+        total = total + score / score.sum().clamp(min=1e-300)
     return total
 
 
-def head_scores(block: nn.Module, carried: Carried) -> Tensor:
-    """(kv heads, query heads of each, head_dim): the values that a head adds to the residual stream."""
-    score = carried[block.o_proj] * _read(block.o_proj)
-    return score.view(-1, block.num_key_value_groups, block.head_dim)
+def head_scores(attention: Attention, carried: Carried) -> Tensor:
+    """(key and value heads, query heads of each, head_dim): the values that a head adds to the residual stream."""
+    score = carried[attention.output] * _read(attention.output)
+    return score.view(attention.groups, attention.of_group, attention.head_dim)
 
 
-def unit_scores(layer: nn.Module, carried: Carried) -> Tensor:
+def unit_scores(layer: Layer, carried: Carried) -> Tensor:
     """(intermediate_size,): the units of the feed-forward block."""
-    return carried[layer.mlp.down_proj] * _read(layer.mlp.down_proj)
+    return carried[layer.leave] * _read(layer.leave)
 
 
-def memory_scores(decoder: EchoDecoder, layers: Sequence[int], carried: Carried) -> Tensor:
+def memory_scores(decoder: EchoDecoder, layout: Layout, layers: Sequence[int], carried: Carried) -> Tensor:
     """(hidden_size,): the projected sentence embedding, as the values of cross-attention read it."""
-    read = sum(_read(decoder.model.layers[i].cross_attn.v_proj) for i in layers)
+    read = sum(_read(layout.layers[i].attention[1].value) for i in layers)
     return carried[decoder.model.embedding_projection] * read
 
 
-def stream_by_weights(stack: EchoEncoder | EchoDecoder) -> Tensor:
+def stream_by_weights(layout: Layout) -> Tensor:
     """(hidden_size,), 1 on average: how strongly the weights write each dimension of the residual stream."""
-    inner = body(stack)
-    writers = [linear for layer in inner.layers for linear in (layer.self_attn.o_proj, layer.mlp.down_proj)]
-    writers += [layer.cross_attn.o_proj for layer in inner.layers if hasattr(layer, "cross_attn")]
-    written = [_read(inner.embed_tokens), *map(_written, writers)]
+    writers = [linear for layer in layout.layers for linear in (*(a.output for a in layer.attention), layer.leave)]
+    written = [_read(layout.embeddings[0]), *map(_written, writers)]
     stream = sum(share / share.sum().clamp(min=1e-300) for share in written)
     return stream / stream.mean().clamp(min=1e-300)
 
 
-def carried_by_weights(stack: EchoEncoder | EchoDecoder) -> Carried:
+def carried_by_weights(stack: Stack) -> Carried:
     """Estimate the values from weights: inputs have length 1, the residual stream is that of `stream_by_weights`."""
-    inner, stream = body(stack), stream_by_weights(stack)
-    carried = {inner.norm: stream}
-    for layer in inner.layers:
-        carried |= {norm: stream for norm, _ in readers(layer)}
-        for block, norm in attention_blocks(layer):
-            values = _written(block.v_proj, norm).view(-1, 1, block.head_dim)
-            carried[block.o_proj] = values.expand(-1, block.num_key_value_groups, -1).flatten()
-        norm = layer.post_attention_layernorm
-        carried[layer.mlp.down_proj] = _written(layer.mlp.gate_proj, norm) * _written(layer.mlp.up_proj, norm)
+    if (layout := layout_of(stack)) is None:  # layers can be dropped, and nothing is chosen
+        return {}
+    stream = stream_by_weights(layout)
+    carried: Carried = {norm: stream for norm, _ in layout.sites(list(range(len(layout.layers))))}
+    for layer in layout.layers:
+        for attention in layer.attention:
+            values = _written(attention.value, attention.norm).view(-1, 1, attention.head_dim)
+            carried[attention.output] = values.expand(-1, attention.of_group, -1).flatten()
+        units = [_written(linear, layer.norms[1][0]) for linear in layer.enter]
+        carried[layer.leave] = torch.stack(units).prod(0)
     if isinstance(stack, EchoDecoder):
-        carried[inner.embedding_projection] = _written(inner.embedding_projection)
+        carried[stack.model.embedding_projection] = _written(stack.model.embedding_projection)
     return carried
-
-
-def code_of_each(texts: Sequence[str], lang: str | Sequence[str | None] | None) -> list[str | None]:
-    """The language of each text; ValueError for a wrong number of languages."""
-    codes = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
-    if len(codes) != len(texts):
-        raise ValueError(f"{len(texts)} texts but {len(codes)} languages: give one code, or one per text")
-    return codes
 
 
 @torch.no_grad()
 def carried_on_texts(
     model: EchoEncoder | EchoForTranslation,
-    tokenizer: EchoTokenizer,
+    tokenizer,
     texts: Sequence[str],
     lang: str | Sequence[str | None] | None = None,
     *,
@@ -131,12 +97,12 @@ def carried_on_texts(
     """
     if not texts:
         raise ValueError("activation importance needs texts to measure on, and was given none")
-    codes = code_of_each(texts, lang)
-    translator = model if isinstance(model, EchoForTranslation) else None
+    codes = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
+    if len(codes) != len(texts):
+        raise ValueError(f"{len(texts)} texts but {len(codes)} languages: give one code, or one per text")
     meter = _Meter()
-    meter.watch(translator.encoder if translator else model)
-    if translator:
-        meter.watch(translator.decoder)
+    for stack in (model.encoder, model.decoder) if isinstance(model, EchoForTranslation) else (model,):
+        meter.watch(stack)
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     training = model.training
     model.eval()
@@ -161,14 +127,10 @@ def _read_batch(model, tokenizer, texts: list[str], codes: list[str | None], met
         known = model.decoder.config.vocab_size  # a decoder may know only the first tokens
         ids = [[token if token < known else tokenizer.sep_token_id for token in row] for row in ids]
         width = max(map(len, ids))
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
-        ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in ids])
-        meter.decoder_mask = mask.bool().to(model.device)
-        decoded = dict(
-            decoder_input_ids=ids.to(model.device),
-            decoder_attention_mask=mask.to(model.device),
-            compute_logits=False,
-        )
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids]).to(model.device)
+        ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in ids]).to(model.device)
+        meter.decoder_mask = mask.bool()
+        decoded = dict(decoder_input_ids=ids, decoder_attention_mask=mask, compute_logits=False)
     meter.encoder_mask = inputs["attention_mask"].bool()
     model(**inputs, **decoded)
 
@@ -184,15 +146,17 @@ class _Meter:
         self.counts: dict[nn.Module, int] = {}
         self.hooks = []
 
-    def watch(self, stack: EchoEncoder | EchoDecoder) -> None:
-        inner, decodes = body(stack), isinstance(stack, EchoDecoder)
-        norms = {norm for layer in inner.layers for norm, _ in readers(layer)} | {inner.norm}
-        linears = {layer.mlp.down_proj for layer in inner.layers}
-        linears |= {block.o_proj for layer in inner.layers for block, _ in attention_blocks(layer)}
+    def watch(self, stack: Stack) -> None:
+        layout, decodes = layout_of(stack), isinstance(stack, EchoDecoder)
+        if layout is None:
+            return
+        norms = {norm for norm, _ in layout.sites(list(range(len(layout.layers))))}
+        linears = {layer.leave for layer in layout.layers}
+        linears |= {attention.output for layer in layout.layers for attention in layer.attention}
         for module in norms | linears:
             self.hooks.append(module.register_forward_pre_hook(self._enters(module in norms, decodes)))
         if decodes:
-            self.hooks.append(inner.embedding_projection.register_forward_hook(self._leaves))
+            self.hooks.append(stack.model.embedding_projection.register_forward_hook(self._leaves))
 
     def _enters(self, is_norm: bool, decodes: bool):
         def hook(module, inputs):
@@ -228,7 +192,9 @@ def norm_weight(norm: nn.Module) -> Tensor:
 
 
 def _read(module: nn.Module) -> Tensor:
-    """(in,) squared norms of the columns."""
+    """(in,) squared norms of the columns; 1 for no projection."""
+    if isinstance(module, nn.Identity):
+        return torch.ones((), dtype=torch.float64)
     return torch.linalg.vector_norm(module.weight.detach(), dim=0, dtype=torch.float64).square().cpu()
 
 

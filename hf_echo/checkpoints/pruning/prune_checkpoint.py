@@ -21,11 +21,9 @@ from ...utils.lineage import write_lineage
 from ..swap_tokenizer import swap_checkpoint
 from .importance import carried_by_weights, carried_on_texts
 from .prune import prune
-from .rotate import rotate_to_principal_axes
 from .shapes import FIELDS, check_rotation, check_shape, layers_to_keep, resolve_shape
 
-IMPORTANCE = ("weight", "activation", "plain", "principal")
-MEASURED = ("activation", "principal")
+IMPORTANCE = ("weight", "activation", "plain")
 DECODER = ("keep", "prune", "drop")
 
 
@@ -49,8 +47,7 @@ def prune_checkpoint(
         out: another folder.
         size: one of Table 36 (large ... xtiny), "nano", or "half" (at most half of the encoder's parameters).
         shape: fields that differ from the size's, or without a size from the source's, see `shapes.FIELDS`.
-        importance: "weight", "activation" (measured on `texts`), "plain" (the first units), or "principal": weight,
-            but first the encoder is turned to the principal axes of its pooled states on `texts`, see `rotate`.
+        importance: "weight", "activation" (measured on `texts`) or "plain" (the first units).
         texts, lang: the sample, and its language or languages; None is "Unspecified language".
         calibration: the file that `texts` were read from, for the lineage.
         decoder: "keep" as it is, "prune" to the same shape, or "drop".
@@ -79,11 +76,9 @@ def prune_checkpoint(
     if importance == "activation":
         carried = carried_on_texts(source, old_tokenizer, texts, lang, progress=True)
     elif importance != "plain":
-        if importance == "principal":
-            rotate_to_principal_axes(source.encoder if whole else source, old_tokenizer, texts, lang)
         carried = carried_by_weights(source.encoder if whole else source)
         carried |= carried_by_weights(source.decoder) if decoder == "prune" else {}
-    pruned = prune(source, shape, carried=carried, decoder=decoder, first_dimensions=importance == "principal")
+    pruned = prune(source, shape, carried=carried, decoder=decoder)
     pruned.to(config.dtype)  # measured and cut in fp32, saved in the dtype of the source on any machine
     layers = layers_to_keep(config.num_hidden_layers, shape["num_hidden_layers"])
     before = {name: getattr(config, name) for name in FIELDS}
@@ -138,11 +133,11 @@ def _check(folder: Path, out: Path, importance: str, texts, decoder: str, tokeni
         raise ValueError(f"importance must be one of {', '.join(IMPORTANCE)}, not {importance!r}")
     if decoder not in DECODER:
         raise ValueError(f"decoder must be one of {', '.join(DECODER)}, not {decoder!r}")
-    if (importance in MEASURED) != bool(texts):
+    if (importance == "activation") != bool(texts):
         raise ValueError(
-            f"importance {importance!r} is measured on texts: give a calibration file"
-            if importance in MEASURED
-            else f"texts are for importance {' and '.join(MEASURED)}, and it is {importance!r}"
+            f"texts are for importance 'activation', and it is {importance!r}"
+            if texts
+            else "importance 'activation' is measured on texts: give a calibration file"
         )
     if tokenizer is not None and not Path(snapshot(tokenizer)).exists():
         raise FileNotFoundError(f"no tokenizer at {tokenizer}; give its folder, or a tokenizer.json")

@@ -5,6 +5,7 @@ A shape is a dict of `FIELDS`; a missing field keeps the value of the source. No
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_right
 from collections.abc import Mapping
 
@@ -59,18 +60,29 @@ def resolve_shape(
     Raises:
         ValueError: nothing asked for, an unknown size or field, or a shape that `check_shape` refuses.
     """
+    own = {name: getattr(config, name) for name in fields_of(config)}
     if size is None and not shape:
         raise ValueError(f"no shape: give a size ({', '.join(SIZES)}, half) or fields such as hidden_size=512")
     if size is not None and size != "half" and size not in SIZES:
         raise ValueError(f"unknown size {size!r}; use one of {', '.join(SIZES)}, half")
     _check_names(shape or {})
-    own = {name: getattr(config, name) for name in FIELDS}
+    if unknown := [name for name in shape or {} if name not in own]:
+        raise ValueError(f"a backbone of type {_kind(config)!r} has no {unknown[0]}: leave it out of the shape")
     asked = half_shape(config) if size == "half" else SIZES.get(size, {})
-    full = own | asked | dict(shape or {})
+    full = own | {name: value for name, value in asked.items() if name in own} | dict(shape or {})
     check_shape(full, own)
-    if full["head_dim"] != own["head_dim"]:
+    if full.get("head_dim") != own.get("head_dim"):
         check_rotation(config)
     return full
+
+
+def fields_of(config: EchoConfig | EchoDecoderConfig) -> list[str]:
+    """Those of FIELDS that the backbone has: BERT's heads have keys and values of their own, as wide as they divide."""
+    return [name for name in FIELDS if getattr(config, name, None) is not None]
+
+
+def _kind(config: EchoConfig | EchoDecoderConfig) -> str:
+    return getattr(config, "backbone", config).model_type
 
 
 def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
@@ -79,12 +91,23 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
     Raises:
         ValueError: a number below 1 or above the source's, heads that do not divide, groups wider than the source's.
     """
-    for name in FIELDS:
-        if not isinstance(shape[name], int) or shape[name] < 1:
+    for name in source:
+        if not isinstance(shape[name], int) or isinstance(shape[name], bool) or shape[name] < 1:
             raise ValueError(f"{name} must be a positive whole number, not {shape[name]!r}")
         if shape[name] > source[name]:
             raise ValueError(f"{name} {shape[name]} is larger than the source's {source[name]}: pruning only cuts")
-    heads, groups = shape["num_attention_heads"], shape["num_key_value_heads"]
+    heads, width = shape["num_attention_heads"], shape["hidden_size"]
+    if width % heads:
+        raise ValueError(f"hidden_size {width} is not a multiple of num_attention_heads {heads}, as the backbone asks")
+    if "head_dim" not in source:
+        head_dim = source["hidden_size"] // source["num_attention_heads"]
+        if width != heads * head_dim:
+            raise ValueError(
+                f"hidden_size {width} of {heads} num_attention_heads: each head stays {head_dim} wide, so ask for "
+                f"hidden_size {heads * head_dim} or {width // head_dim} heads"
+            )
+        return
+    groups = shape["num_key_value_heads"]
     if heads % groups:
         raise ValueError(
             f"num_attention_heads {heads} is not a multiple of num_key_value_heads {groups}: "
@@ -95,10 +118,6 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
         raise ValueError(
             f"{heads} query heads on {groups} key and value heads are {heads // groups} a group, but the source "
             f"has {widest}: ask for at least {-(-heads // widest)} num_key_value_heads"
-        )
-    if shape["hidden_size"] % heads:
-        raise ValueError(
-            f"hidden_size {shape['hidden_size']} is not a multiple of num_attention_heads {heads}, as Llama asks"
         )
     if shape["head_dim"] % 2:
         raise ValueError(f"head_dim {shape['head_dim']} is odd: rotary positions turn pairs of values")
@@ -140,21 +159,30 @@ def half_shape(config: EchoConfig) -> dict[str, int]:
 
 
 def _part(config: EchoConfig, share: float) -> dict[str, int | None]:
-    groups = max(1, round(share * config.num_key_value_heads))
-    heads = groups * (config.num_attention_heads // config.num_key_value_heads)
-    return {
-        "hidden_size": max(1, round(share * config.hidden_size / heads)) * heads,
+    own = fields_of(config)
+    groups = max(1, round(share * (config.num_key_value_heads if "head_dim" in own else config.num_attention_heads)))
+    heads = groups * (config.num_attention_heads // config.num_key_value_heads if "head_dim" in own else 1)
+    width = max(1, round(share * config.hidden_size / heads)) * heads
+    if "head_dim" not in own:
+        width = heads * (config.hidden_size // config.num_attention_heads)
+    part = {
+        "hidden_size": width,
         "intermediate_size": max(1, round(share * config.intermediate_size)),
         "num_hidden_layers": max(min(2, config.num_hidden_layers), round(share * config.num_hidden_layers)),
         "num_attention_heads": heads,
         "num_key_value_heads": groups,
-        "head_dim": config.head_dim,
+        "head_dim": getattr(config, "head_dim", None),
     }
+    return {name: part[name] for name in own}
 
 
 def encoder_parameters(config: EchoConfig, shape: Mapping[str, int] | None = None) -> int:
     """Number of parameters of the encoder, or of one of this shape; no weight is allocated."""
-    changed = EchoConfig.from_dict(config.to_dict() | {"decoder": None} | dict(shape or {}))
+    changed = copy.deepcopy(config)
+    for name, value in {**(shape or {}), "decoder": None}.items():
+        setattr(changed, name, value)
+    if types := getattr(changed, "layer_types", None):
+        changed.layer_types = types[: changed.num_hidden_layers]
     with torch.device("meta"):
         return EchoEncoder(changed).num_parameters()
 
