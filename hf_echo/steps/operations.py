@@ -72,8 +72,8 @@ class Average(FromOne):
 class Prune(FromOne):
     size: str | None = _field("large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None)
     shape: dict = _field("fields that differ from the size's, such as {num_hidden_layers: 8}", dict)
-    importance: str = _field("how to choose what to keep: weight, activation, plain or principal", "weight")
-    calibration: str | None = _field("for activation and principal: file of texts, one per line", None, reads=DATA)
+    importance: str = _field("how to choose what to keep: weight, activation or plain", "weight")
+    calibration: str | None = _field("for activation: file of texts, one per line", None, reads=DATA)
     lang: str | None = _field("language of these texts", None)
     decoder: str = _field("keep it as it is, prune it to the same shape, or drop it", "keep")
     tokenizer: str | None = _field("tokenizer to move the smaller model onto", None, reads=CHECKPOINT)

@@ -97,14 +97,12 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
         if shape[name] > source[name]:
             raise ValueError(f"{name} {shape[name]} is larger than the source's {source[name]}: pruning only cuts")
     heads, width = shape["num_attention_heads"], shape["hidden_size"]
-    if width % heads:
-        raise ValueError(f"hidden_size {width} is not a multiple of num_attention_heads {heads}, as the backbone asks")
     if "head_dim" not in source:
         head_dim = source["hidden_size"] // source["num_attention_heads"]
         if width != heads * head_dim:
             raise ValueError(
-                f"hidden_size {width} of {heads} num_attention_heads: each head stays {head_dim} wide, so ask for "
-                f"hidden_size {heads * head_dim} or {width // head_dim} heads"
+                f"hidden_size {width} on {heads} num_attention_heads: each head stays {head_dim} wide, so ask for "
+                f"hidden_size {heads * head_dim}"
             )
         return
     groups = shape["num_key_value_heads"]
@@ -119,6 +117,8 @@ def check_shape(shape: Mapping[str, int], source: Mapping[str, int]) -> None:
             f"{heads} query heads on {groups} key and value heads are {heads // groups} a group, but the source "
             f"has {widest}: ask for at least {-(-heads // widest)} num_key_value_heads"
         )
+    if width % heads:
+        raise ValueError(f"hidden_size {width} is not a multiple of num_attention_heads {heads}, as Llama asks")
     if shape["head_dim"] % 2:
         raise ValueError(f"head_dim {shape['head_dim']} is odd: rotary positions turn pairs of values")
 

@@ -27,11 +27,9 @@ def prune(
     ] = None,
     importance: Annotated[
         str,
-        typer.Option(
-            help="How to choose what to keep: weight, activation, plain (the first ones), or principal (axes)."
-        ),
+        typer.Option(help="How to choose what to keep: weight, activation, or plain (the first ones)."),
     ] = "weight",
-    calibration: Annotated[Path | None, typer.Option(help="For activation and principal: texts, one per line.")] = None,
+    calibration: Annotated[Path | None, typer.Option(help="For activation: texts, one per line.")] = None,
     lang: Annotated[str | None, typer.Option(help="Language of these texts. Default: unspecified.")] = None,
     decoder: Annotated[str, typer.Option(help="keep (as it is), prune (to the same shape) or drop.")] = "keep",
     tokenizer: Annotated[

@@ -351,7 +351,7 @@ def test_new_tokenizer(run, toy_folders, toy, tmp_path):
         ("nothing out --size half", "nothing holds no config.json"),
         ("M out --size half --importance wieght", "importance must be one of weight, activation, plain"),
         ("M out --size half --importance activation", "give a calibration file"),
-        ("M out --size half --calibration texts", "texts are for importance activation and principal"),
+        ("M out --size half --calibration texts", "texts are for importance 'activation'"),
         ("M out --size half --decoder cut", "decoder must be one of keep, prune, drop, not 'cut'"),
         ("M out --size half --tokenizer nothing", "no tokenizer at nothing"),
         ("ENCODER out --size half --decoder prune", "holds an encoder only: there is no decoder to prune"),

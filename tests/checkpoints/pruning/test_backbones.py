@@ -1,0 +1,117 @@
+"""Pruning of other backbones: BERT's layers are cut as Llama's, of others layers are dropped, the rest is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hf_echo.checkpoints.pruning.importance import carried_by_weights
+from hf_echo.checkpoints.pruning.layout import layer_list, layout_of
+from hf_echo.checkpoints.pruning.prune import prune
+from hf_echo.checkpoints.pruning.shapes import encoder_parameters, half_shape, resolve_shape
+from hf_echo.modeling import EchoConfig, EchoEncoder
+
+from ...modeling.test_backbones import backbone
+
+CUT = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
+IDS = torch.tensor([[0, 5, 6, 7, 8, 9, 2], [0, 11, 12, 13, 14, 2, 1]])
+
+
+def encoder(kind: str, layers: int = 2, **options) -> EchoEncoder:
+    torch.manual_seed(0)
+    extra = {"layer_types": ["full_attention"] * layers} if kind == "gemma3_text" else {}
+    config = EchoConfig(backbone=backbone(kind, num_hidden_layers=layers, **extra), pooling="mean", **options)
+    model = EchoEncoder(config).eval()
+    for name, weight in model.named_parameters():
+        if "norm" in name.lower():
+            nn.init.uniform_(weight, 0.5, 1.5)
+        else:
+            nn.init.normal_(weight, std=0.3)
+    return model
+
+
+@torch.no_grad()
+def embed(model: EchoEncoder) -> torch.Tensor:
+    return model(IDS, (IDS != 1).long()).sentence_embedding
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "qwen3", "mistral"])
+def test_same_shape_is_the_identity(kind):
+    model = encoder(kind, embedding_size=24)
+    shape = resolve_shape(model.config, shape={"num_hidden_layers": 2})
+    same = prune(model, shape, carried=carried_by_weights(model))
+    assert torch.equal(embed(same), embed(model)) and same.state_dict().keys() == model.state_dict().keys()
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
+@pytest.mark.parametrize("embedding_size", [24, None])
+def test_dead_units_and_heads_of_bert_go_before_live_ones(kind, embedding_size):
+    """All that is dropped but the width is dead, so the encoder says what it said."""
+    model = encoder(kind, embedding_size=embedding_size)
+    with torch.no_grad():
+        for layer in layout_of(model).layers:
+            (block,) = layer.attention
+            block.output.weight[:, :16] = 0  # two of four heads
+            layer.leave.weight[:, ::2] = 0
+    shape = resolve_shape(model.config, shape={"intermediate_size": 24})
+    small = prune(model, shape, carried=carried_by_weights(model))
+    torch.testing.assert_close(embed(small), embed(model), atol=1e-5, rtol=1e-4)
+    narrow = prune(model, resolve_shape(model.config, shape=CUT), carried=carried_by_weights(model))
+    assert narrow.config.hidden_size == 16 and narrow.config.embedding_size == model.config.embedding_size
+    assert embed(narrow).shape == embed(model).shape and embed(narrow).isfinite().all()
+    (block,) = layout_of(narrow).layers[0].attention
+    rows = layout_of(model).layers[0].attention[0].value.bias[16:]
+    assert torch.equal(block.value.bias, rows)  # the two live heads
+
+
+def test_a_narrow_bert_drops_dead_dimensions_and_keeps_the_places_of_the_others():
+    model, dead = encoder("bert", embedding_size=None), torch.arange(0, 32, 2)
+    with torch.no_grad():
+        for module in (*layout_of(model).embeddings, *(norm for norm, _ in layout_of(model).sites([0, 1]))):
+            if isinstance(module, nn.Embedding):
+                module.weight[:, dead] = 0
+            else:
+                module.weight[dead], module.bias[dead] = 0, 0
+        for layer in layout_of(model).layers:
+            for linear in (layer.attention[0].output, layer.leave):
+                linear.weight[dead], linear.bias[dead] = 0, 0
+    small = prune(model, resolve_shape(model.config, shape=CUT), carried=carried_by_weights(model))
+    assert torch.equal(small.projection.weight[1::2], torch.eye(16)) and not small.projection.weight[dead].any()
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert", "gemma3_text", "qwen3"])
+def test_layers_are_dropped(kind):
+    """Against the same model whose other layers are taken out by hand."""
+    model = encoder(kind, layers=4)
+    small = prune(model, resolve_shape(model.config, shape={"num_hidden_layers": 2}), carried=carried_by_weights(model))
+    layers = layer_list(model)
+    for number in (2, 1):
+        del layers[number]
+    model.config.num_hidden_layers = 2
+    torch.testing.assert_close(embed(small), embed(model), atol=1e-6, rtol=1e-5)
+    assert small.num_parameters() == encoder_parameters(small.config)
+
+
+def test_half_of_a_bert():
+    config = EchoConfig(backbone=backbone("bert", hidden_size=384, num_attention_heads=12, intermediate_size=1536))
+    config.num_hidden_layers = 12
+    shape = half_shape(config)
+    assert 0.4 < encoder_parameters(config, shape) / encoder_parameters(config) <= 0.5
+    assert resolve_shape(config, "half") == shape and shape["hidden_size"] == 32 * shape["num_attention_heads"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "message"),
+    [
+        ("bert", {"num_key_value_heads": 2}, "a backbone of type 'bert' has no num_key_value_heads"),
+        ("bert", {"hidden_size": 16}, "hidden_size 16 on 4 num_attention_heads: each head stays 8 wide"),
+        ("modernbert", {"intermediate_size": 24}, "type 'modernbert' cannot be cut to this shape: its layers can be"),
+        ("gemma3_text", {"hidden_size": 16}, "type 'gemma3_text' cannot be cut to this shape: its layers can be"),
+    ],
+)
+def test_what_a_backbone_cannot_do(kind, shape, message):
+    model = encoder(kind)
+    with pytest.raises(ValueError, match=message) as error:
+        prune(model, resolve_shape(model.config, shape=shape), carried=carried_by_weights(model))
+    assert "\n" not in str(error.value)
