@@ -23,7 +23,7 @@ from .benchmarks.public_sets import load_benchmark
 from .benchmarks.speed import SpeedResult, measure_speed
 from .groups import grouped
 from .probes.ease import EaseResult, explain_ease
-from .retrieval.multilingual import evaluate_xsim, pairs_as_nway
+from .retrieval.multilingual import evaluate_documents, evaluate_xsim, pairs_as_nway
 from .retrieval.speech import SpeechReport, evaluate_speech
 from .retrieval.xsim import XsimResult, text_groups, xsim
 from .retrieval.xsimpp import XsimppResult, xsimpp
@@ -36,6 +36,7 @@ from .space.geometry import (
 )
 from .space.language_arrays import encode_parallel
 from .space.language_geometry import calinski_harabasz, invariance, language_bias, rsim
+from .spectrum import choice_accuracy, next_sentence_retrieval, rebuild_bleu
 from .tokens.attention import (
     AttentionEntropyResult,
     PoolingResult,
@@ -44,6 +45,7 @@ from .tokens.attention import (
     compare_poolings,
     relative_delta,
 )
+from .tokens.token_neighbours import token_neighbours
 from .translation import TranslationResult, blaser_scorer, comet_scorer, evaluate_translation, translation_scores
 
 __all__ = [
@@ -91,6 +93,11 @@ __all__ = [
     "text_groups",
     "tower_flops",
     "translation_scores",
+    "choice_accuracy",
+    "next_sentence_retrieval",
+    "rebuild_bleu",
+    "token_neighbours",
+    "evaluate_documents",
     "xsim",
     "xsimpp",
 ]

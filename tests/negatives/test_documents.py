@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hf_echo.evaluation.retrieval.documents import evaluate_documents
+from hf_echo.evaluation.retrieval.multilingual import evaluate_documents
 from hf_echo.negatives.documents import KINDS, document_negatives, paragraphs
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
@@ -88,9 +88,9 @@ def test_only_a_whole_reading_finds_the_document():
 @pytest.mark.parametrize(
     ("documents", "negatives", "message"),
     [
-        ({"fra_Latn": {"1": ["A."]}}, {}, "no documents in eng_Latn; there are fra_Latn"),
-        ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"2": ["B."]}}, {}, "document '2' of fra_Latn has no text"),
-        ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"1": ["A."]}}, {}, "no negatives for the 1 documents"),
+        ({"fra_Latn": {"1": ["A."]}}, {}, "no rows in 'eng_Latn', the target: found fra_Latn"),
+        ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"2": ["B."]}}, {}, "have no id in common"),
+        ({"eng_Latn": {"1": ["a."]}, "fra_Latn": {"1": ["A."]}}, {}, "negatives has 0 ids"),
     ],
 )
 def test_what_cannot_be_measured(documents, negatives, message):

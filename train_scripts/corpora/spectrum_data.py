@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from hf_echo.evaluation.spectrum.choices import SIB_TOPICS
+from hf_echo.evaluation.spectrum import SIB_TOPICS
 
 SENTENCES = 16
 LANGUAGES = ("eng_Latn", "fra_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from hf_echo.evaluation.retrieval.documents import evaluate_documents
+from hf_echo.evaluation.retrieval.multilingual import evaluate_documents
 from hf_echo.inference import encode, load_encoder
 from hf_echo.negatives.documents import KINDS, document_negatives
 from hf_echo.utils.markdown import cell_text, markdown_table
@@ -57,7 +57,7 @@ def main() -> None:
             )
             tables.append({"model": name, "set": file.stem, **json.loads(table.to_json())})
             shares = [
-                sum(100 * row.get(f"errors {kind}", 0) / row["count"] for row in table.rows) / len(table.rows)
+                sum(100 * row.get(f"xsimpp_errors/{kind}", 0) / row["count"] for row in table.rows) / len(table.rows)
                 for kind in KINDS
             ]
             rows.append([name, file.stem, table.average["xsim"], table.average["xsimpp"], *shares])

@@ -109,6 +109,33 @@ def pairs_as_nway(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
             yield {"id": number, "lang": row[f"{side}_lang"], "text": row[side]}
 
 
+def evaluate_documents(
+    encode: Encode,
+    documents: Mapping[str, Mapping[str, Sequence[str]]],
+    negatives: Mapping[str, Sequence[tuple[Sequence[str], str]]],
+    *,
+    target_lang: str = "eng_Latn",
+    separator: str = " ",
+) -> Table:
+    """`evaluate_xsim` of whole documents with hard negative documents (OS 10.2; Tables 27 to 29).
+
+    Among unrelated documents the first sentence is enough to find a document; only negatives with the same first
+    sentence test whether the encoder reads all.
+
+    Args:
+        documents: language -> id -> sentences.
+        negatives: id -> (sentences, kind) of the target document, as `hf_echo.negatives.documents` makes them.
+        separator: text between the sentences of a document.
+    """
+    rows = [
+        {"id": key, "lang": lang, "text": separator.join(sentences)}
+        for lang, of_lang in documents.items()
+        for key, sentences in of_lang.items()
+    ]
+    near = {key: [(separator.join(text), kind) for text, kind in items] for key, items in negatives.items()}
+    return evaluate_xsim(encode, rows, target_lang=target_lang, negatives=near, same_text_is_right=False)
+
+
 class _Space:
     """Embeddings by language, computed at first use; those of the languages in `keep` are cached."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ...evaluation.spectrum.next_sentence import next_sentence_retrieval, tower_predictions
+from ...evaluation.spectrum import next_sentence_retrieval, tower_predictions
 from ...losses import gather_with_grad, mse_loss, next_embedding_loss
 from ...losses.next_embedding import NEGATIVES
 from ...modeling.packing_spectrum import PackedDocument

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import pytest
 
-from hf_echo.evaluation.probes.language_groups import group_languages, group_table, growing
+STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "language_groups.py"))
+group_languages, group_table, growing = (STUDY[name] for name in ("group_languages", "group_table", "growing"))
 
 SIZES = {
     "fra_Latn": 50,

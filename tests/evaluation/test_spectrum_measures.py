@@ -10,15 +10,16 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from hf_echo.evaluation.benchmarks.cost import Stack, decoder_flops, tower_flops
-from hf_echo.evaluation.spectrum.choices import (
+from hf_echo.evaluation.spectrum import (
     Choice,
     belebele_choices,
     choice_accuracy,
+    next_sentence_retrieval,
+    rebuild_bleu,
     story_choices,
     topic_choices,
+    tower_predictions,
 )
-from hf_echo.evaluation.spectrum.next_sentence import next_sentence_retrieval, tower_predictions
-from hf_echo.evaluation.spectrum.rebuild import rebuild_bleu
 from hf_echo.modeling import (
     EchoDecoder,
     EchoDecoderConfig,

@@ -1,1 +1,0 @@
-"""Measures of Spectrum (OS 9): next-sentence retrieval, rebuilt documents, multiple choice."""
