@@ -21,37 +21,26 @@ _INFINITIVE_BEFORE = frozenset(
     "to not n't will would can could should must may might 'll 'd and please don't let's".split()
 )
 _PERSONS = frozenset(
-    "man woman men women people person lady gentleman boy girl couple couples friend friends guy "
-    "guys children "
-    "child gentlemen ladies mother father son daughter brother sister king queen actor male female "
-    "player".split()
+    "man woman men women people person lady gentleman boy girl couple couples friend friends guy guys children child "
+    "gentlemen ladies mother father son daughter brother sister king queen actor male female player".split()
 )
 _SIDES = frozenset("left right front back top bottom".split())
 # words with other parts of speech too: only after "be" or an article, not before an object
 _ALSO_VERBS = frozenset(
-    "open clean empty dry clear complete direct separate lower free warm cool close kind even mine "
-    "last major "
-    "like few back front down up".split()
+    "open clean empty dry clear complete direct separate lower free warm cool close kind even mine last major like "
+    "few back front down up".split()
 )
 _PREPOSITIONAL = frozenset(
     "with without inside outside above below over under despite behind including excluding".split()
 )
 # verbs and adjectives that need "with"
 _ASK_FOR_WITH = frozenset(
-    "agree agreed deal comply cope start begin along associated compared filled covered married met replaced "
-    "started began up out wrong".split()
+    "agree agreed deal comply cope start begin along associated compared filled covered married met replaced started "
+    "began up out wrong".split()
 )
 # "add x to y" and "remove x from y": the preposition changes with the verb
-_VERB_PREPOSITIONS = {
-    "add": ("to", "from"),
-    "remove": ("from", "to"),
-    "send": ("to", "from"),
-    "receive": ("from", "to"),
-    "lend": ("to", "from"),
-    "borrow": ("from", "to"),
-    "sell": ("to", "from"),
-    "buy": ("from", "to"),
-}
+_VERB_PREPOSITIONS = dict.fromkeys("add send lend sell".split(), ("to", "from"))
+_VERB_PREPOSITIONS |= dict.fromkeys("remove receive borrow buy".split(), ("from", "to"))
 _CANDIDATES = (
     frozenset(ANTONYMS)
     | frozenset(GENDER)
@@ -68,7 +57,7 @@ def antonym(s: Sentence, rng: Random) -> Iterator[Edits]:
         behind = s.low[k + 1]
         if (low, behind) in FIXED_PHRASES or (s.before(k), low) in FIXED_PHRASES or s.is_name(k):
             continue
-        if behind == "-" or s.before(k) == "-" or s.in_code(k):
+        if s.in_compound(k) or s.in_code(k):
             continue
         if low in GENDER:
             later.append(swap_gender(s, k))
@@ -88,36 +77,39 @@ def _preposition_fits(s: Sentence, k: int) -> bool:
     return thing and before not in _ASK_FOR_WITH and before not in PREPOSITIONS
 
 
+# word -> (where, words): it has an antonym only with one of these words `behind` or `before` it
+_COMPARED = ("behind", frozenset("than important likely difficult expensive useful often".split()))
+_CLIMBED = ("before", frozenset("walk walked walking climb climbing went going running ran".split()))
+_JUDGED = ("before", _AFTER_BE | DETERMINERS)
+_ONLY = {"more": _COMPARED, "less": _COMPARED, "yes": ("behind", {","}), "no": ("behind", {","})}
+_ONLY |= {"first": ("before", _OWNERS), "last": ("before", _OWNERS), "up": _CLIMBED, "down": _CLIMBED}
+_ONLY |= {"harder": _JUDGED, "easier": _JUDGED, "hard": _JUDGED, "before": ("behind", ()), "after": ("behind", ())}
+_COUNTED = frozenset("people of men women children".split())
+
+
 def _word_antonym(s: Sentence, k: int, low: str) -> str | None:
     new = ANTONYMS.get(low)
     if new is None:
         return None
     before, behind = s.before(k), s.low[k + 1]
+    if low in _ONLY:
+        where, words = _ONLY[low]
+        fits = (behind if where == "behind" else before) in words
+        if low in ("yes", "no"):
+            fits = fits and k in s.starts
+        elif low in ("up", "down"):
+            fits = fits and behind in ("the", "a")
+        return new if fits else None
     if low == "old":
         return "young" if behind in _PERSONS or behind in (".", "") or before in SUBJECTS | {"as"} else "new"
     if low == "short":
         return "tall" if behind in _PERSONS else new
-    if low in ("more", "less"):
-        fits = behind in ("than", "important", "likely", "difficult", "expensive", "useful", "often")
-        return new if fits else None
     if low in ("many", "few"):
-        return new if behind.endswith("s") or behind in ("people", "of", "men", "women", "children") else None
-    if low in ("yes", "no"):
-        return new if behind == "," and k in s.starts else None
+        return new if behind.endswith("s") or behind in _COUNTED else None
     if low in _SIDES:
         return _other_side(s, k, low)
-    if low in ("first", "last"):
-        return new if before in _OWNERS else None
-    if low in ("up", "down"):
-        fits = before in ("walk", "walked", "walking", "climb", "climbing", "went", "going", "running", "ran")
-        return new if behind in ("the", "a") and fits else None
-    if low in ("before", "after"):
-        return None
-    if low in ("harder", "easier", "hard"):
-        return new if before in _AFTER_BE or before in DETERMINERS else None
     if low in _ALSO_VERBS:
-        fits = before in _AFTER_BE or before in DETERMINERS
-        return new if fits and behind not in DETERMINERS else None
+        return new if before in _JUDGED[1] and behind not in DETERMINERS else None
     if low in FORMS and (before in SUBJECTS or before in _INFINITIVE_BEFORE or k in s.starts):
         return None  # a verb here: "to question", "I doubt"
     return new

@@ -180,8 +180,8 @@ def _add_modal(s: Sentence, v: Verb, rng: Random) -> Edits | None:
 
 # with these words another tense would contradict the sentence
 _TIME_WORDS = frozenset(
-    "yesterday today tomorrow tonight now ago last next currently since recently soon already used "
-    "later once when if until while as before after every always usually often never born".split()
+    "yesterday today tomorrow tonight now ago last next currently since recently soon already used later once when if "
+    "until while as before after every always usually often never born".split()
 )
 _BE_TENSE = {"is": "was", "are": "were", "am": "was", "'m": " was", "'s": " was", "'re": " were"}
 

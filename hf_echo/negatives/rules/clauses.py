@@ -13,15 +13,7 @@ from .sentence import Sentence
 from .verbs import AMBIGUOUS, FORMS
 from .word_lists import BIBLE_NAMES, CITIES, COUNTRIES, FEMALE_NAMES, MALE_NAMES, SURNAMES
 
-BE = {
-    "is": "present",
-    "are": "present",
-    "am": "present",
-    "was": "past",
-    "were": "past",
-    "'m": "present",
-    "'re": "present",
-}
+BE = dict.fromkeys(("is", "are", "am", "'m", "'re"), "present") | {"was": "past", "were": "past"}
 MODALS = frozenset("can could will would shall should may might must ca wo cannot 'll".split())
 HAVE = frozenset("have has had 've".split())
 DO = frozenset("do does did".split())
@@ -34,61 +26,24 @@ SUBJECTS_SINGULAR = frozenset("he she it everyone everybody someone somebody who
 SUBJECTS_PLURAL = frozenset("i you we they".split())
 SUBJECTS = SUBJECTS_SINGULAR | SUBJECTS_PLURAL
 PREPOSITIONS = frozenset(
-    "in on at to for from with about into of by after before during against over under through between as "
-    "without within near around towards toward until since up down out off back away".split()
+    "in on at to for from with about into of by after before during against over under through between as without "
+    "within near around towards toward until since up down out off back away".split()
 )
 ADVERBS = frozenset(
-    "also still just even never always often really only usually now then soon already actually "
-    "probably likely "
-    "certainly clearly currently reportedly apparently finally simply sometimes rarely once ever almost "
-    "generally normally typically later first recently eventually merely thus therefore".split()
+    "also still just even never always often really only usually now then soon already actually probably likely "
+    "certainly clearly currently reportedly apparently finally simply sometimes rarely once ever almost generally "
+    "normally typically later first recently eventually merely thus therefore".split()
 )
 QUESTION_WORDS = frozenset("why where when what which who how whom whose".split())
 _NAMES = frozenset(MALE_NAMES + FEMALE_NAMES + SURNAMES + COUNTRIES + CITIES + BIBLE_NAMES)
 # after these a pronoun is an object and the next verb has no tense: "let it go", "to help you find"
 _CAUSATIVES = frozenset(
-    "let lets make makes made making help helps helped helping see saw seen sees hear heard watch "
-    "watched have had "
+    "let lets make makes made making help helps helped helping see saw seen sees hear heard watch watched have had "
     "get gets want wants than with of for about between like letting seeing hearing watching to".split()
 )
-_CLOSED = (
-    DETERMINERS
-    | OBJECTS
-    | SUBJECTS
-    | PREPOSITIONS
-    | MODALS
-    | HAVE
-    | DO
-    | set(BE)
-    | {
-        "and",
-        "or",
-        "but",
-        "to",
-        "not",
-        "n't",
-        "if",
-        "that",
-        "be",
-        "been",
-        "being",
-        "get",
-        "got",
-        "gets",
-        "getting",
-        "having",
-        "because",
-        "while",
-        "when",
-        "than",
-        "so",
-        "what",
-        "how",
-        "why",
-        "where",
-        "of",
-    }
-)
+_CLOSED = DETERMINERS | OBJECTS | SUBJECTS | PREPOSITIONS | MODALS | HAVE | DO | set(BE)
+_CLOSED |= set("and or but to not n't if that be been being get got gets getting having because while when".split())
+_CLOSED |= set("than so what how why where of".split())
 # these may have a verb form without tense some words later: "to let users create"
 _BARE = _CAUSATIVES | MODALS | {"to", "do", "does", "did", "and", "or", "enable"} - {"with", "of", "for", "than"}
 _NEGATIVE = frozenset("never no nor neither none nothing nobody hardly nowhere without n't not unless".split())
@@ -234,63 +189,84 @@ def _modal(s: Sentence, k: int, word: str, follow: str, inverted: bool, negated:
     return Verb(k, "modal", "present", base, inverted, negated or word == "cannot")
 
 
+# When a word is a finite verb: rows (form, tense, names of `_conditions` that all hold, with "!" those that must not).
+# The first row that fits decides. "Returns the number" is the language of manuals.
+_LEXICAL = [
+    (form, tense, {name.lstrip("!"): name[0] != "!" for name in names.split()})
+    for form, tense, names in (
+        ("s", "s", "start determiner"),
+        ("s", "s", "start sure thing"),
+        ("s", "s", "!close pronoun !plural_subject"),
+        ("s", "s", "!close name sure thing"),
+        ("s", "s", "!close name sure preposition"),
+        ("s", "s", "!close noun sure thing singular after_determiner"),
+        ("past", "past", "!perfect pronoun !base"),
+        ("past", "past", "!perfect pronoun !plural_subject"),
+        ("past", "past", "!perfect !close named sure plain_past"),
+        ("past", "past", "!perfect !close named said"),
+        ("past", "past", "!perfect !close named sure !base thing"),
+        ("past", "past", "!perfect !close name sure !base preposition !by"),
+        ("base", "present", "!close pronoun plural_subject"),
+        ("base", "present", "!close people sure thing"),
+        ("base", "present", "!close plural_noun sure object !bare"),
+        ("base", "imperative", "command sure thing !question"),
+        ("base", "imperative", "command sure preposition !question !noun_too"),
+    )
+]
+_NOT_COMMANDS = frozenset("thank let have".split())
+_NOUNS_TOO = frozenset("last head back love hope care risk".split())
+
+
 def _lexical(s: Sentence, k: int, word: str, last_auxiliary: int) -> Verb | None:
     forms = FORMS.get(word)
-    if not forms or s.low[k + 1] == "-" or s.before(k) == "-":
-        return None
     j = subject_position(s, k)
     before = s.low[j] if j >= 0 else ""
-    pronoun = before in SUBJECTS and not (
-        before in ("you", "it", "who", "which") and (j >= 1 and s.low[j - 1] in _CAUSATIVES)
-    )
-    pronoun = pronoun or before in ("this", "that") and j in s.starts and "base" not in forms
-    behind = s.low[k + 1]
-    thing = behind in DETERMINERS or behind in OBJECTS or behind == "that"
-    if before in ("to", "not", "n't") or before in MODALS or (j >= 1 and s.low[j - 1] in MODALS | DO):
+    after_modal = before in MODALS or (j >= 1 and s.low[j - 1] in MODALS | DO)
+    if not forms or s.in_compound(k) or before in ("to", "not", "n't") or after_modal:
         return None
-    close = k - last_auxiliary <= 4  # a participle or infinitive may belong to that auxiliary
+    facts = _conditions(s, k, word, j, before, close=k - last_auxiliary <= 4)
+    for form, tense, needed in _LEXICAL:
+        if form in forms and all(facts[name] == wanted for name, wanted in needed.items()):
+            return Verb(k, "lexical", tense, forms[form])
+    return None
+
+
+def _conditions(s: Sentence, k: int, word: str, j: int, before: str, close: bool) -> dict[str, bool]:
+    """What `_LEXICAL` asks about the word at k, the word `before` it (at j, adverbs left out) and the one behind it.
+
+    `close`: a participle or infinitive may belong to an auxiliary before it.
+    """
+    forms, behind = FORMS[word], s.low[k + 1]
+    causative = before in ("you", "it", "who", "which") and j >= 1 and s.low[j - 1] in _CAUSATIVES
+    this = before in ("this", "that") and j in s.starts and "base" not in forms
     name = j >= 0 and (s.is_name(j) or s.tokens[j] in _NAMES)
     noun = before.isalpha() and before not in _CLOSED
-    sure = word not in AMBIGUOUS
-
-    if "s" in forms and k in s.starts and (behind in DETERMINERS or sure and thing):
-        return Verb(k, "lexical", "s", forms["s"])  # "Returns the number", as in manuals
-    if "s" in forms and not close:
-        if pronoun and before not in SUBJECTS_PLURAL:
-            return Verb(k, "lexical", "s", forms["s"])
-        if name and sure and (thing or behind in PREPOSITIONS):
-            return Verb(k, "lexical", "s", forms["s"])
-        if noun and sure and thing and not before.endswith("s") and (j == 0 or s.before(j) in DETERMINERS):
-            return Verb(k, "lexical", "s", forms["s"])
-    if "past" in forms and not (before == "have" or before in BE):
-        plain = "participle" not in forms and "base" not in forms  # went, took
-        if pronoun and not ("base" in forms and before in SUBJECTS_PLURAL):
-            return Verb(k, "lexical", "past", forms["past"])
-        if plain and sure and (noun or name) and not close:
-            return Verb(k, "lexical", "past", forms["past"])
-        if word == "said" and (noun or name) and not close:
-            return Verb(k, "lexical", "past", "say")
-        if sure and "base" not in forms and (noun or name) and not close and thing:
-            return Verb(k, "lexical", "past", forms["past"])
-        if sure and "base" not in forms and name and not close and behind in PREPOSITIONS - {"by", "as"}:
-            return Verb(k, "lexical", "past", forms["past"])
-    if "base" in forms:
-        if before in SUBJECTS_PLURAL and pronoun and not close:
-            return Verb(k, "lexical", "present", forms["base"])
-        if before in ("people", "men", "women", "children") and sure and thing and not close:
-            return Verb(k, "lexical", "present", forms["base"])
-        plural = noun and before.endswith("s") and not before.endswith("ss") and behind in DETERMINERS | OBJECTS
-        if plural and sure and not close and _BARE.isdisjoint(s.low[max(0, k - 6) : k]):
-            return Verb(k, "lexical", "present", forms["base"])
-        imperative = k in s.starts or before == "please" and j in s.starts
-        if (
-            imperative
-            and sure
-            and word not in ("thank", "let", "have")
-            and "?" not in s.low
-            and (
-                thing or behind in PREPOSITIONS and word not in ("last", "head", "back", "love", "hope", "care", "risk")
-            )
-        ):
-            return Verb(k, "lexical", "imperative", forms["base"])
-    return None
+    plural = before.endswith("s") and not before.endswith("ss")
+    first = k in s.starts or before == "please" and j in s.starts
+    return {
+        "after_determiner": j == 0 or s.before(j) in DETERMINERS,
+        "bare": not _BARE.isdisjoint(s.low[max(0, k - 6) : k]),
+        "base": "base" in forms,
+        "by": behind in ("by", "as"),
+        "close": close,
+        "command": first and word not in _NOT_COMMANDS,
+        "determiner": behind in DETERMINERS,
+        "name": name,
+        "named": name or noun,
+        "noun": noun,
+        "noun_too": word in _NOUNS_TOO,
+        "object": behind in DETERMINERS | OBJECTS,
+        "people": before in ("people", "men", "women", "children"),
+        "perfect": before == "have" or before in BE,
+        "plain_past": "participle" not in forms and "base" not in forms,  # went, took
+        "plural_noun": noun and plural,
+        "plural_subject": before in SUBJECTS_PLURAL,
+        "preposition": behind in PREPOSITIONS,
+        "pronoun": before in SUBJECTS and not causative or this,
+        "question": "?" in s.low,
+        "said": word == "said",
+        "singular": not before.endswith("s"),
+        "start": k in s.starts,
+        "sure": word not in AMBIGUOUS,
+        "thing": behind in DETERMINERS or behind in OBJECTS or behind == "that",
+    }

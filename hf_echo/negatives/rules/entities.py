@@ -13,36 +13,18 @@ from .verbs import FORMS
 Edits = dict[int, str]
 
 
-def _groups() -> dict[str, tuple[str, ...]]:
-    lists = [
-        words.MALE_NAMES,
-        words.FEMALE_NAMES,
-        words.COUNTRIES,
-        words.CITIES,
-        words.US_STATES,
-        words.THE_COUNTRIES,
-        words.CONTINENTS,
-        words.NATIONALITIES,
-        words.BIBLE_NAMES,
-        *(line.split("|") for line in words.ORGANISATIONS),
-        words.SHORT_COUNTRIES,
-        words.SURNAMES,
-    ]
-    group_of: dict[str, tuple[str, ...]] = {}
-    for names in lists:
-        unique = tuple(dict.fromkeys(names))
-        for name in unique:
-            group_of.setdefault(name, unique)
-    return group_of
-
-
-_NAMES = _groups()
+_GROUPS = [words.MALE_NAMES, words.FEMALE_NAMES, words.COUNTRIES, words.CITIES, words.US_STATES, words.THE_COUNTRIES]
+_GROUPS += [words.CONTINENTS, words.NATIONALITIES, words.BIBLE_NAMES, *words.ORGANISATIONS, words.SHORT_COUNTRIES]
+_GROUPS += [words.SURNAMES]
+# name -> the names of its kind; of two kinds the first counts
+_NAMES = {name: group for group in (tuple(dict.fromkeys(names)) for names in reversed(_GROUPS)) for name in group}
 _LONG_NAMES = {name.split()[0] for name in _NAMES if " " in name}
 _SURNAMES = tuple(words.SURNAMES)
-_SIBLINGS = {word: tuple(line.split()) for line in words.SIBLINGS for word in line.split()}
+_SIBLINGS = {word: tuple(group) for group in words.SIBLINGS for word in group}
 # names that are also ordinary words: not replaced at the start of a sentence or alone
 _ALSO_WORDS = frozenset("Will May Rose Jean Mark Bill Young Long White Green Brown Word Apple Turkey Jordan".split())
 _SPOKEN = tuple(words.SPOKEN)
+_FIRST_NAMES = ("Tom", "Mary")  # the first of their lists
 _SPEAKING = frozenset("learn learns learned learning speak speaks spoke speaking understand study into".split())
 _SAYING = frozenset("said says told added tweeted wrote explained argued".split())
 _ALTERNATIVES = 3
@@ -61,14 +43,7 @@ def entity(s: Sentence, rng: Random) -> Iterator[Edits]:
             yield edits
     for k, low in enumerate(s.low[: len(s)]):
         group = _SIBLINGS.get(low)
-        if (
-            group
-            and not s.in_code(k)
-            and s.low[k + 1] != "-"
-            and s.before(k) != "-"
-            and not s.is_name(k)
-            and _is_noun_here(s, k)
-        ):
+        if group and not s.in_code(k) and not s.in_compound(k) and not s.is_name(k) and _is_noun_here(s, k):
             for new in _others(low, group, s, rng)[:2]:
                 yield {k: cased(new, s.tokens[k])}
 
@@ -121,26 +96,19 @@ def _span_at(s: Sentence, k: int, token: str) -> tuple[int, tuple[str, ...]] | N
     if group is None:
         if title or after_name and s.tokens[k - 1] in words.MALE_NAMES + words.FEMALE_NAMES:
             return (k + 1, _SURNAMES) if token.isalpha() and not following_name and len(token) > 2 else None
-        if (
-            s.low[k + 1] in _SAYING
-            and before not in PREPOSITIONS
-            and token.isalpha()
-            and k not in s.starts
-            and len(token) > 2
-            and not after_name
-        ):
-            return (k + 1, _SURNAMES) if before not in ("the", "a", "an") else None
-        return None
+        speaker = s.low[k + 1] in _SAYING and token.isalpha() and len(token) > 2
+        inside = k not in s.starts and not after_name and before not in PREPOSITIONS | {"the", "a", "an"}
+        return (k + 1, _SURNAMES) if speaker and inside else None
     if s.tokens[k].isupper() and len(token) > 3 and token not in _NAMES:
         return None
     if token in _ALSO_WORDS and (k in s.starts or not following_name and not after_name and before not in PREPOSITIONS):
         return None
     if group is _NAMES["French"] and before in _SPEAKING and not following_name:
         return k + 1, _SPOKEN
-    first_name = group[0] in ("Tom", "Mary")
+    first_name = group[0] in _FIRST_NAMES
     if title and first_name and not following_name:
         return k + 1, _SURNAMES
-    if after_name and not (s.tokens[k - 1] in _NAMES and _NAMES[s.tokens[k - 1]][0] in ("Tom", "Mary")):
+    if after_name and _NAMES.get(s.tokens[k - 1], ("",))[0] not in _FIRST_NAMES:
         return None  # the end of a longer name ("West Virginia"); "of" separates "Bank of England"
     if after_name and first_name:
         return k + 1, _SURNAMES
@@ -159,8 +127,7 @@ _I_WE = {"i": "we", "me": "us", "my": "our", "mine": "ours", "myself": "ourselve
 _YOU_THEY = {"your": "their", "yours": "theirs", "yourself": "themselves", "yourselves": "themselves"}
 _OPENING_QUOTES = frozenset("\"'“‘")
 _FEMALE_OBJECT_ENDS = frozenset(
-    "the a an to in on at for from with about and or but that who when if as is was will would "
-    "again back into by of "
+    "the a an to in on at for from with about and or but that who when if as is was will would again back into by of "
     "not n't very than so how what where why because before after since until while out up down off".split()
 )
 
@@ -248,10 +215,8 @@ def swap_gender(s: Sentence, k: int) -> Edits:
     female = words.GENDER[s.low[k]]
     edits = {k: cased(female, s.tokens[k])}
     present = set(s.low)
-    male_pronouns, female_pronouns = (
-        present & {"he", "him", "his", "himself"},
-        present & {"she", "her", "herself"},
-    )
+    male_pronouns = present & {"he", "him", "his", "himself"}
+    female_pronouns = present & {"she", "her", "herself"}
     if s.before(k) in ("his", "her", "my", "your", "our", "their"):
         return edits  # "her brother": the pronouns belong to her
     if male_pronouns and not female_pronouns:

@@ -23,21 +23,10 @@ _WORDS = frozenset([*_CARDINALS, *_TEENS, *_TENS, *_SCALES, *_MULTIPLES, *_ORDIN
 _WORDS |= {"half", "double", "triple", "dozen"}
 # before these words, "once" is a conjunction and not a number
 _AFTER_CONJUNCTION = frozenset("the you a an upon it again they he she we i your this that more".split())
-_FRACTIONS = {
-    "half": ("a third", "a quarter"),
-    "double": ("triple",),
-    "triple": ("double",),
-    "dozen": ("hundred",),
-}
+_FRACTIONS = {"half": ("a third", "a quarter"), "double": ("triple",), "triple": ("double",), "dozen": ("hundred",)}
 _UNITS = "second minute hour day week month year decade century".split()
 _UNIT_PLURALS = "seconds minutes hours days weeks months years decades centuries".split()
-_PERIODS = {
-    "daily": "weekly",
-    "weekly": "monthly",
-    "monthly": "yearly",
-    "annual": "monthly",
-    "annually": "monthly",
-}
+_PERIODS = {"daily": "weekly", "weekly": "monthly", "monthly": "yearly", "annual": "monthly", "annually": "monthly"}
 _DAYS = {
     "yesterday": ("last week", "last month"),
     "tomorrow": ("next week", "next month"),
@@ -47,8 +36,7 @@ _DAYS = {
 _GLUE = frozenset("- – / . _ = + # [ \\".split())
 _GLUE_BEHIND = frozenset("– / _ = + ] \\".split())
 _YEAR_BEFORE = frozenset(
-    "in since of by until till from year before after during early late mid for and to summer "
-    "winter spring autumn "
+    "in since of by until till from year before after during early late mid for and to summer winter spring autumn "
     "the ( , -".split()
 ) | {month.lower() for month in MONTHS}
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*$")
@@ -168,13 +156,12 @@ def _other_date_number(s: Sentence, k: int, low: str, rng: Random) -> str | None
 
 def _other_time_word(s: Sentence, k: int, low: str, rng: Random) -> str | None:
     before, behind = s.before(k), s.low[k + 1]
-    if behind == "-" or before == "-":
+    if s.in_compound(k):
         return None
     if low in _DAYS and behind != "'s":
         return rng.choice(_DAYS[low])
-    if low in _UNIT_PLURALS and (
-        before[:1].isdigit() or before in _CARDINALS or before in _TENS or before in ("few", "several")
-    ):
+    counted = before[:1].isdigit() or before in _CARDINALS or before in _TENS or before in ("few", "several")
+    if low in _UNIT_PLURALS and counted:
         return None if behind == "old" else _other(low, _near(_UNIT_PLURALS, low), rng)
     if low in _UNITS and before in ("last", "next", "a", "this", "per", "every", "each"):
         if low == "second" or before == "a" and behind not in ("ago", "later", "."):
@@ -194,11 +181,8 @@ def _is_month(s: Sentence, k: int) -> bool:
     if s.tokens[k] not in ("May", "March", "Jan", "Mar", "Dec", "Sept", "August", "April", "June"):
         return True
     before, behind = s.before(k), s.low[k + 1]
-    return (
-        behind[:1].isdigit()
-        or before[:1].isdigit()
-        or before in ("in", "last", "next", "since", "until", "this", "of", "by")
-    )
+    named = before in ("in", "last", "next", "since", "until", "this", "of", "by")
+    return named or behind[:1].isdigit() or before[:1].isdigit()
 
 
 def _is_year(s: Sentence, k: int) -> bool:

@@ -75,6 +75,10 @@ class Sentence:
         """Whether token k is capitalised and not at the start of a sentence."""
         return 0 <= k < len(self) and self.tokens[k][0].isupper() and k not in self.starts and self.low[k] != "i"
 
+    def in_compound(self, k: int) -> bool:
+        """Whether a hyphen stands before or behind token k."""
+        return self.low[k + 1] == "-" or self.before(k) == "-"
+
     def in_code(self, k: int) -> bool:
         """Whether token k is part of a path, a call or a dotted name: "local.d/00", "open(", "snake_case"."""
         if self.before(k) in ("/", "_", "=", "\\") or self.before(k) == "." and not self.spaces[k]:
