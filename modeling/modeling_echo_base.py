@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,6 +54,8 @@ class EchoPreTrainedModel(PreTrainedModel):
             refuse_without_config(cls, _place(name, kwargs))
         if name is not None and (reason := why_incomplete(Path(_place(name, kwargs)) / "tokenizer.json")):
             raise ValueError(reason)  # SentenceTransformer, which opens the model first, would not say why
+        if name is not None:
+            refuse_outside_shards(Path(_place(name, kwargs)))
         is_automatic = asked is None or (isinstance(asked, str) and asked == "auto")
         if is_automatic and name is not None:
             if config is None:
@@ -145,6 +148,17 @@ def refuse_without_config(model_class: type, folder: str) -> None:
     """Without config.json transformers builds a model of the default size, of many GiB."""
     if Path(folder).is_dir() and not (Path(folder) / "config.json").is_file():
         raise ValueError(f"{folder} has no config.json: it is not a checkpoint that {model_class.__name__} opens")
+
+
+def refuse_outside_shards(folder: Path) -> None:
+    """Raises ValueError for an index of shards that is no JSON, or names files outside of its folder."""
+    for file in folder.glob("*.safetensors.index.json"):
+        try:
+            names = set(json.loads(file.read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"{file} is damaged or incomplete: download or copy it again") from None
+        if wrong := sorted(str(name) for name in names if Path(str(name)).name != name):
+            raise ValueError(f"{file} names {wrong[0]!r}, which is not a file of this folder: do not open it")
 
 
 def why_incomplete(file: Path) -> str | None:

@@ -14,6 +14,7 @@ import numpy as np
 from transformers import AutoConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
+from ..modeling import EchoEncoder
 from ..modeling.prompting_echo import texts_of
 from .encode import encode, load_encoder, opening, pick_dtype
 
@@ -131,6 +132,10 @@ def _open(name: str) -> tuple[Any, Callable[..., Callable[..., np.ndarray]]]:
 
     modular = is_modular(name)
     model = open_modular(name) if modular else SentenceTransformer(name)
+    first, *others = model
+    if any(isinstance(part, EchoEncoder) for part in first.modules()):
+        for module in others:  # they read float32 embeddings, in whatever dtype the encoder is
+            module.float()
     return model, partial(modular_encoder if modular else sentence_transformer_encoder, model)
 
 

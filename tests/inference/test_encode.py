@@ -272,9 +272,10 @@ def test_any_encoder(toy_folders, toy_trained, toy_tokenizer, tmp_path):
 
     longer = SentenceTransformer(str(toy_folders["release"]), device="cpu")
     longer.append(Dense(32, 5, bias=False, activation_function=torch.nn.Identity()))
+    longer[0].to(torch.bfloat16)  # a Dense stays in float32
     longer.save(str(tmp_path / "longer"))
     found = any_encoder(str(tmp_path / "longer"))(texts, "fra_Latn")
-    np.testing.assert_allclose(found, want @ longer[1].linear.weight.detach().numpy().T, atol=1e-2)
+    np.testing.assert_allclose(found, want @ longer[1].linear.weight.detach().numpy().T, atol=3e-2)
 
     other = SentenceTransformer(modules=[static], device="cpu")
     other.save(str(tmp_path / "static"))

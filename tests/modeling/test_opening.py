@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -309,6 +310,19 @@ def test_embeddings_that_are_no_numbers_are_refused(folder):
     for call in (lambda: encode(model, tokenizer, TEXTS), lambda: translator(TEXTS)):
         with pytest.raises(ValueError, match="row 1 holds NaN"):
             call()
+
+
+@pytest.mark.parametrize("shard", ["../secret.safetensors", "/etc/secret", "a/b.safetensors", 3])
+def test_an_index_names_files_of_its_folder_only(copy, shard):
+    index = copy / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {"projection.weight": shard}}))
+    for opens in (load_encoder, AutoModel.from_pretrained):
+        with pytest.raises(ValueError, match="which is not a file of this folder: do not open it") as error:
+            opens(copy)
+        assert f"{index} names {str(shard)!r}" in str(error.value)
+    index.write_text("{")
+    with pytest.raises(ValueError, match=r"index\.json is damaged"):
+        AutoModel.from_pretrained(copy)
 
 
 def test_broken_tokenizer_and_missing_weights_are_named(copy):
