@@ -2,12 +2,8 @@
 
 Contract: embeddings in, an XsimResult out.
 
-Scores, with a the cosine of x_i and y_j, m the mean cosine of a row to its k nearest neighbours on the other side, and
-b = (m(x_i) + m(y_j)) / 2 (Artetxe and Schwenk 2019):
-    margin "cosine"    a            OS 6.1, best of all rows
-    margin "ratio"     a / b        LASER's default, used by MEXMA
-    margin "distance"  a - b
-With ratio and distance, only the k nearest y of x_i are candidates, as in LASER's xsim.py.
+With the margins ratio and distance (`search.margin`), only the k nearest y of x_i are candidates, as in LASER's
+xsim.py.
 """
 
 from __future__ import annotations
@@ -38,7 +34,8 @@ def xsim(x: Any, y: Any, *, margin: str | None = "cosine", k: int = 4, gold: Any
     """Percentage of rows x[i] whose best scoring row of y is not y[i].
 
     Args:
-        x: (n, d) embeddings of the sentences; numpy, torch or scipy sparse, any real dtype, any scale.
+        x: (n, d) embeddings of the sentences; numpy, torch or scipy sparse, any real dtype, any scale. uint8 is packed
+            bits (precision "ubinary" of sentence-transformers), compared by Hamming distance; int8 is numbers.
         y: (n, d) embeddings of the translations: x[i] translates y[i].
         margin: "cosine" (also None), "ratio" or "distance".
         k: neighbours in the margin, at most the number of rows. Cosines have none.

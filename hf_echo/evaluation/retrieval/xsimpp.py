@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...search.checks import as_array
 from ...search.margin import best_matches, checked_margin
 from ...utils.results import Result
 from .xsim import check_pairs, same_group
@@ -103,11 +104,12 @@ def xsimpp(
 
 
 def stack(a: Any, b: Any) -> Any:
-    """Concatenate the rows of a and b: both torch, both sparse, or both arrays."""
-    if isinstance(a, torch.Tensor):
-        return torch.cat([a, torch.as_tensor(b).to(a)])
+    """Concatenate the rows of a and b: both sparse, both numbers, or both packed bits."""
     if hasattr(a, "tocsr"):
         from scipy.sparse import vstack
 
         return vstack([a, b], format="csr")
+    a, b = as_array(a, "y"), as_array(b, "negatives")
+    if (a.dtype == np.uint8) != (b.dtype == np.uint8):
+        raise ValueError("one of y and negatives holds packed bits (uint8) and the other numbers: convert one of them")
     return np.concatenate([a, b])

@@ -93,6 +93,11 @@ def test_torch_and_sparse_input_give_the_same():
     expected = xsimpp(x, y, negatives, owner, negative_kind=kinds).to_row()
     tensors = [torch.tensor(a) for a in (x, y, negatives, owner)]
     assert xsimpp(*tensors, negative_kind=kinds).to_row() == expected
+    half = [torch.tensor(a).bfloat16() for a in (x, y, negatives)]
+    of_half = [a.float().numpy() for a in half]
+    for one in (half, [*of_half[:2], half[2]]):  # bf16 everywhere, or of the negatives alone
+        found = xsimpp(*one, owner, negative_kind=kinds)
+        np.testing.assert_array_equal(found.predictions, xsimpp(*of_half, owner, negative_kind=kinds).predictions)
     rows = [sparse.csr_matrix(a) for a in (x, y, negatives)]
     assert xsimpp(*rows, owner, negative_kind=list(kinds)).to_row() == expected
     assert expected["errors_by_kind/number"] > 0
