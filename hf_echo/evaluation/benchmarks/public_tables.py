@@ -7,7 +7,7 @@ Contract: data, and the functions that convert a row with the set's columns to a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +91,23 @@ def _links(row: Row, langs: tuple[str, ...]) -> Row:
     return {**row, **words, "alignment": " ".join(row["alignment"].split())}
 
 
+def _programs(row: Row, langs: tuple[str, ...]) -> Row:
+    """Write XLCoST's tokens as programs: NEW_LINE ends a line, INDENT and DEDENT move the next ones (Python)."""
+    return {side: "\n".join(_lines(row[side])) for side in ("source", "target")}
+
+
+def _lines(tokens: list[str]) -> Iterator[str]:
+    depth, line = 0, []
+    for token in [*tokens, "NEW_LINE"]:
+        if token in ("INDENT", "DEDENT"):
+            depth += 1 if token == "INDENT" else -1
+        elif token != "NEW_LINE":
+            line.append(token)
+        elif line:
+            yield "    " * depth + " ".join(line)
+            line = []
+
+
 def _labelled(row: Row, langs: tuple[str, ...]) -> Row | None:
     """Drop the rows of test sets with hidden labels (-1)."""
     return None if str(row["label"]) == "-1" else row
@@ -109,7 +126,8 @@ def _sentence(row: Row, langs: tuple[str, ...]) -> Row | None:
     return row if row.pop("level") == "sentence_level" else None
 
 
-CODE_NAMES = {"C++": "cpp", "Csharp": "csharp", "C": "c"}
+CODE_NAMES = {"C++": "cpp", "C#": "csharp", "Csharp": "csharp", "C": "c"}
+CODE_LANG = r"C|C\+\+|C#|Csharp|Java|Javascript|PHP|Python"
 LOCATION = {f"{side}{n}": f"target_word_location_{n}.char_{side}" for n in "12" for side in ("start", "end")}
 PAIR = {"text1": "sentence1", "text2": "sentence2"}
 BITEXT = {"source": "sentence1", "target": "sentence2"}
@@ -201,13 +219,29 @@ SETS: dict[str, PublicSet] = {
         header=("source", "target", "alignment"),
         source="github.com/SapienzaNLP/XL-WA, folder data",
     ),
-    "xlcost": PublicSet(
+    "xlcost": PublicSet(  # code to code
+        None,
+        "pairs",
+        {"source": "docstring_tokens", "target": "code_tokens"},
+        rf"\d+-(?P<one>{CODE_LANG})(?:-\d+)?/\d+-(?P<two>{CODE_LANG})(?:-\d+)?",  # 9359-C-1/9359-Python-1
+        lang_columns=("idx",),
+        aliases=CODE_NAMES,
+        make=_programs,
+        source="the data of github.com/reddy-lab-code-research/XLCoST, folder code2code_search/snippet_level",
+    ),
+    "xlcost_text": PublicSet(
         "codeparrot/xlcost-text-to-code",
         "pairs",
         {"source": "text", "target": "code"},
-        r"(?P<two>C|C\+\+|Csharp|Java|Javascript|PHP|Python)-(?:snippet|program)-level",
+        rf"(?P<two>{CODE_LANG})-(?:snippet|program)-level",
         aliases=CODE_NAMES,
         revision=CONVERTED,
+    ),
+    "gmmlu": PublicSet(  # the questions; the papers find each one's English original
+        "CohereLabs/Global-MMLU",
+        "nway",
+        {"id": "sample_id", "text": "question"},
+        splits={"validation": ("dev", "validation"), "test": TEST},
     ),
     "belebele": PublicSet("facebook/belebele", "nway", QUESTION, splits=TEST_ONLY, make=_question),
     "iwslt2017": PublicSet(

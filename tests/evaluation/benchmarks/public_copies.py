@@ -205,7 +205,55 @@ COPIES = {
             }
         ],
     ),
-    "xlcost": (
+    "xlcost": (  # as metadata/codesearch/README.md of its repository describes the files
+        {
+            "snippet_level/Python/test.jsonl": [
+                {
+                    "idx": "9359-Python-1/9359-C#-1",
+                    "docstring_tokens": "if a : NEW_LINE INDENT b ( ) NEW_LINE DEDENT c ( ) NEW_LINE".split(),
+                    "code_tokens": "b ( ) ; NEW_LINE".split(),
+                    "url": "9359-Python-1/9359-C#-1",
+                }
+            ],
+            "snippet_level/C/val.jsonl": [
+                {"idx": "1-C-1/1-Java-1", "docstring_tokens": ["x"], "code_tokens": ["y"], "url": "1-C-1/1-Java-1"}
+            ],
+        },
+        None,
+        [
+            {
+                "source_lang": "python",
+                "target_lang": "csharp",
+                "source": "if a :\n    b ( )\nc ( )",
+                "target": "b ( ) ;",
+            }
+        ],
+    ),
+    "gmmlu": (
+        {
+            f"{lang}/{split}-00000-of-00001.parquet": [
+                {
+                    "sample_id": f"abstract_algebra/{split}/0",
+                    "subject": "abstract_algebra",
+                    "subject_category": "STEM",
+                    "question": question,
+                    **{f"option_{letter}": letter for letter in "abcd"},
+                    "answer": "B",
+                    "required_knowledge": "[]",
+                    "cultural_sensitivity_label": "-",
+                    "is_annotated": False,
+                }
+            ]
+            for lang, question in (("en", "Find the degree."), ("fil", "Hanapin ang antas."))
+            for split in ("dev", "test")
+        },
+        None,
+        [
+            {"lang": "eng_Latn", "id": "abstract_algebra/test/0", "text": "Find the degree."},
+            {"lang": "tgl_Latn", "id": "abstract_algebra/test/0", "text": "Hanapin ang antas."},
+        ],
+    ),
+    "xlcost_text": (
         {"C++-program-level/test.parquet": [{"text": "add | add a b", "code": "int add();"}]},
         None,
         [{"source_lang": "eng_Latn", "target_lang": "cpp", "source": "add | add a b", "target": "int add();"}],
