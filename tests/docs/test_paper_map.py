@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+from hf_echo.evaluation.benchmarks.public_tables import SETS
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = ["paper ref", "requirement", "files", "tests", "state"]
@@ -42,6 +46,27 @@ def missing_paths(row: list[str], root: Path) -> list[str]:
     return [name for name in names if not (root / name).exists()]
 
 
+def unreadable(row: list[str], root: Path) -> list[str]:
+    """What a finished row names and what cannot be what it says: code that does not compile or defines nothing, a test
+    file without tests, a recipe that is no YAML, a command that does not exist."""
+    if row[4] not in {"works", "measured"}:
+        return []
+    wrong = []
+    for name in re.findall(r"`([^`]+)`", row[2] + row[3]):
+        file = root / name.split("::")[0]
+        if file.suffix == ".py" and file.is_file():
+            nodes = ast.parse(file.read_text(encoding="utf-8")).body
+            defined = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+            is_test = file.name.startswith("test_")
+            fine = any(name.startswith(("test_", "Test")) for name in defined) if is_test else bool(nodes[1:])
+        elif file.suffix == ".yaml" and file.is_file():
+            fine = isinstance(yaml.safe_load(file.read_text(encoding="utf-8")), dict)
+        else:
+            fine = True  # folders and pages; commands are tried by tests/cli
+        wrong += [] if fine else [name]
+    return wrong
+
+
 def numbered(text: str) -> set[tuple[str, int]]:
     """Every Eq., Table and Algorithm that a text names, ranges spelt out: `Tables 8-10` gives three."""
     found = set()
@@ -74,6 +99,20 @@ def test_finished_rows_name_existing_paths(paper):
 
 
 @pytest.mark.parametrize("paper", COUNTS)
+def test_finished_rows_name_what_can_be_opened(paper):
+    assert not [(row[0], wrong) for row in rows(PAPERS[paper])[1:] if (wrong := unreadable(row, ROOT))]
+
+
+def test_public_sets_that_finished_rows_name_can_be_loaded():
+    known = {name.replace("_", "").lower() for name in SETS}
+    for paper in PAPERS.values():
+        for row in rows(paper)[1:]:
+            if row[4] == "works" and "public_sets.py" in row[2]:
+                named = re.findall(r"\b(GMMLU|XLCoST|STS17|BOUQuET|AfroLingu-MT|FLORES\+|SIB200|Tatoeba)\b", row[1])
+                assert {name.replace("-", "").replace("+", "plus").lower() for name in named} <= known, row[0]
+
+
+@pytest.mark.parametrize("paper", COUNTS)
 def test_no_numbered_part_is_left_out(paper):
     introduction = PAPERS[paper].split("|")[0]
     named = numbered(introduction) | numbered("\n".join(row[0] for row in rows(PAPERS[paper])))
@@ -88,6 +127,9 @@ def test_missing_path_is_found(tmp_path):
     assert missing_paths(good, tmp_path) == []
     assert missing_paths(bad, tmp_path) == ["tests/b.py"]
     assert missing_paths([*bad[:4], "not yet"], tmp_path) == []
+    (tmp_path / "test_a.py").write_text("import b\n")
+    (tmp_path / "b.py").write_text('"""Nothing yet."""\n')
+    assert unreadable(["3", "x", "`b.py`", "`test_a.py`", "works"], tmp_path) == ["b.py", "test_a.py"]
 
 
 def test_numbered_parts_are_read():

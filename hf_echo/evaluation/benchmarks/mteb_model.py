@@ -31,36 +31,35 @@ from ...languages import is_language
 
 
 class EchoForMTEB(AbsEncoder):
-    """An Echo checkpoint as an mteb model; `inference.encode` does the encoding.
+    """An Echo checkpoint, or any SentenceTransformer, as an mteb model.
+
+    mteb's own wrapper takes the prompts of a checkpoint, one a language, for prompts of tasks: it warns about each and
+    ignores them. Here the language of a subset chooses the prompt.
 
     Args:
         model_name: folder or Hub name, also the name in mteb's results.
-        device: torch device. dtype: as in `load_encoder`.
+        dtype: as in `any_encoder`.
     """
 
-    def __init__(self, model_name: str, revision: str | None = None, *, device: str | None = None, dtype: str = "auto"):
-        from ...inference import load_encoder
+    def __init__(self, model_name: str, revision: str | None = None, *, dtype: str = "auto"):
+        from ...inference.any_encoder import any_encoder
 
-        self.model, self.tokenizer = load_encoder(model_name, device=device, dtype=dtype)
+        self.encoder = any_encoder(str(model_name), dtype=dtype)
         name = str(model_name).rstrip("/")
         self.mteb_model_meta = ModelMeta.create_empty(
             {
                 "name": name if name.count("/") == 1 else f"local/{name.rpartition('/')[2]}",
                 "revision": revision or "local",
-                "n_parameters": sum(p.numel() for p in self.model.parameters()),
-                "embed_dim": self.model.config.embedding_size,
-                "max_tokens": self.tokenizer.model_max_length,
+                "embed_dim": int(np.shape(self.encoder(["1"], None))[1]),
                 "similarity_fn_name": ScoringFunction.COSINE,
                 "framework": ["PyTorch"],
             }
         )
 
     def encode(self, inputs, *, task_metadata, hf_split: str, hf_subset: str, prompt_type=None, **kwargs) -> np.ndarray:
-        """Embeddings (texts, embedding_size) of a DataLoader whose batches have the key "text"."""
-        from ...inference import encode
-
+        """Embeddings (texts, d) of a DataLoader whose batches have the key "text"."""
         texts = [text for batch in inputs for text in batch["text"]]
-        return encode(self.model, self.tokenizer, texts, language_of(task_metadata, hf_subset))
+        return np.asarray(self.encoder(texts, language_of(task_metadata, hf_subset)))
 
 
 def language_of(task_metadata, hf_subset: str) -> str | None:

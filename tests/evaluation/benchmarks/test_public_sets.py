@@ -78,6 +78,24 @@ def test_rows_feed_the_evaluations(tmp_path):
     assert read_alignment(row, "row 1").sure == {(0, 0), (1, 1), (2, 2)}
 
 
+def test_questions_and_programs_are_searched(tmp_path):
+    """ECHO Table 2: a question finds its English original, a snippet the same snippet in another language."""
+    found = evaluate_xsim(embed, load_benchmark("gmmlu", path=copy("gmmlu", tmp_path / "gmmlu")))
+    assert [(row["lang"], row["count"], row["xsim"]) for row in found.rows] == [("tgl_Latn", 1, 0.0)]
+    for i, (one, two) in enumerate((("C", "Java"), ("Java", "C"))):
+        rows = [
+            {"idx": f"{n}-{one}-1/{n}-{two}-1", "docstring_tokens": [text], "code_tokens": [text, ";"]}
+            for n, text in enumerate(("aa", "bb", "aa" if i else "cc"))
+        ]
+        write(tmp_path / "xlcost", f"{one}/test.jsonl", [row | {"url": row["idx"]} for row in rows])
+    pairs = load_benchmark("xlcost", path=tmp_path / "xlcost")
+    by_query = {
+        lang: evaluate_xsim(embed, pairs_as_nway([p for p in pairs if p["source_lang"] == lang]), target_lang=other)
+        for lang, other in (("c", "java"), ("java", "c"))
+    }
+    assert by_query["c"].average["xsim"] == by_query["java"].average["xsim"] == 0  # equal snippets are no error
+
+
 def test_languages_are_chosen(tmp_path):
     for code in ("de", "fr", "zh-classical"):
         rows = [{"tokens": [code], "ner_tags": [1], "langs": [code]}]
