@@ -4,10 +4,11 @@ After `import hf_echo` these calls need no trust_remote_code:
 
     AutoModel.from_pretrained(name), SentenceTransformer(name), pipeline("sonar-translation", model=name)
 
-The import is fast, because it loads neither torch nor transformers. It registers the names of the configurations with
-transformers, now or when transformers is imported. `hf_echo.modeling`, which registers all other classes and imports a
-large part of transformers, is loaded when one of these names, or a class below, is first used. `hf_echo.evaluation`,
-`hf_echo.hub` and other parts are imported on first use.
+`pipeline("sonar-translation")` opens the packaged echo-nano.
+
+The import is fast, because it loads neither torch nor the models of transformers. `hf_echo.modeling`, which registers
+all classes and imports a large part of transformers, is loaded when a checkpoint of ours, or a class below, is first
+used. `hf_echo.evaluation`, `hf_echo.hub` and other parts are imported on first use.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,53 +94,40 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *(module.name for module in pkgutil.iter_modules(__path__))})
 
 
-# Registration: transformers looks up a model type in CONFIG_MAPPING, which has the name of the class and its module.
-_AUTO_FOLDER = "transformers.models.auto."
-_AUTO = _AUTO_FOLDER + "configuration_auto"
+_CONFIGURATIONS = {
+    "echo": "EchoConfig",
+    "echo_decoder": "EchoDecoderConfig",
+    "echo_speech": "EchoSpeechConfig",
+    "blaser": "BlaserConfig",
+    "spectrum": "SpectrumConfig",
+}
 
 
-def _register(configuration_auto) -> None:
-    mapping = configuration_auto.CONFIG_MAPPING
-    for model_type, name in {
-        "echo": "EchoConfig",
-        "echo_decoder": "EchoDecoderConfig",
-        "echo_speech": "EchoSpeechConfig",
-        "blaser": "BlaserConfig",
-        "spectrum": "SpectrumConfig",
-    }.items():
-        mapping._mapping[model_type] = name
-        mapping._modules[model_type] = sys.modules[__name__]
+def register_with_transformers() -> None:
+    """Make our models and our pipeline known to transformers, as soon as it has loaded its own.
 
-
-class _RegisterAfterImport:
-    """Import hook that registers our configurations after transformers' mapping has been imported.
-
-    It reacts to all modules of the folder, because torch may import this package while the mapping is half imported.
+    transformers loads its parts when a name is first asked for. Ours follow then: the names of the configurations when
+    its mapping is there, `hf_echo.modeling` with the pipeline when its pipelines are.
     """
+    import transformers
 
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if not name.startswith(_AUTO_FOLDER):
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None:
-            execute = spec.loader.exec_module
+    def with_ours(name: str):
+        value = type(transformers).__getattr__(transformers, name)
+        _register_what_is_loaded()
+        return value
 
-            def execute_and_register(module) -> None:
-                execute(module)
-                if hasattr(sys.modules.get(_AUTO), "CONFIG_MAPPING"):
-                    _register(sys.modules[_AUTO])
-
-            spec.loader.exec_module = execute_and_register
-        return spec
+    _register_what_is_loaded()
+    transformers.__getattr__ = with_ours  # a module's own (PEP 562) comes before that of its class
 
 
-def _register_with_transformers() -> None:
-    """Register now or after the import of transformers. torch calls it at `import torch`, as an entry point."""
-    if hasattr(sys.modules.get(_AUTO), "CONFIG_MAPPING"):
-        _register(sys.modules[_AUTO])
-    elif _RegisterAfterImport not in sys.meta_path:
-        sys.meta_path.insert(0, _RegisterAfterImport)
+def _register_what_is_loaded() -> None:
+    mapping = getattr(sys.modules.get("transformers.models.auto.configuration_auto"), "CONFIG_MAPPING", None)
+    if mapping is not None and "echo" not in mapping._mapping:  # the name of a class, and the module that has it
+        mapping._mapping.update(_CONFIGURATIONS)
+        mapping._modules.update(dict.fromkeys(_CONFIGURATIONS, sys.modules[__name__]))
+    if hasattr(sys.modules.get("transformers.pipelines"), "PIPELINE_REGISTRY"):
+        importlib.import_module(f"{__name__}.modeling")
 
 
-_register_with_transformers()
+if Path(sys.argv[0] if sys.argv else "").stem != "hf-echo":  # the command registers when it runs, not for its help
+    register_with_transformers()

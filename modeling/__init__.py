@@ -1,10 +1,13 @@
 """Code that a checkpoint needs to run; it is pushed to the Hub. Text needs only torch and transformers,
 audio also soundfile and soxr, SentenceTransformer its own package.
 
-Importing this folder registers its classes with transformers; hf_echo/__init__.py registers the configurations.
+Importing this folder registers its classes with transformers.
 """
 
+from pathlib import Path
+
 from transformers import (
+    AutoConfig,
     AutoFeatureExtractor,
     AutoModel,
     AutoModelForCausalLM,
@@ -52,6 +55,8 @@ __all__ = [
     "SpectrumModel",
 ]
 
+for config in (BlaserConfig, EchoConfig, EchoDecoderConfig, EchoSpeechConfig, SpectrumConfig):
+    AutoConfig.register(config.model_type, config, exist_ok=True)
 AutoModel.register(BlaserConfig, BlaserModel, exist_ok=True)
 AutoModel.register(EchoConfig, EchoEncoder, exist_ok=True)
 AutoModel.register(EchoSpeechConfig, EchoSpeechEncoder, exist_ok=True)
@@ -62,5 +67,9 @@ AutoModel.register(SpectrumConfig, SpectrumModel, exist_ok=True)
 AutoModelForCausalLM.register(SpectrumConfig, SpectrumForCausalLM, exist_ok=True)
 AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
 PIPELINE_REGISTRY.register_pipeline(
-    "sonar-translation", pipeline_class=SonarTranslationPipeline, pt_model=AutoModelForSonarTranslation, type="text"
+    "sonar-translation",
+    pipeline_class=SonarTranslationPipeline,
+    pt_model=AutoModelForSonarTranslation,
+    default={"model": (str(Path(__file__).parents[1] / "pretrained" / "echo-nano"), None)},
+    type="text",
 )

@@ -174,61 +174,73 @@ def fresh(code: str) -> str:
 
 
 def test_import_is_light():
-    """The import of the package brings none of its dependencies and no part of its own."""
+    """The import of the package brings neither torch nor models, and no part of its own; the command not even more."""
     code = """
         import sys
-        before = set(sys.modules)
+        sys.argv = [COMMAND]
         import hf_echo
-        new = {name.partition(".")[0] for name in set(sys.modules) - before} - {"hf_echo"}
-        print(sorted(new - set(sys.stdlib_module_names)), [n for n in sys.modules if n.startswith("hf_echo.")])
+        print([m for m in ("torch", "transformers.models", "datasets", "sentence_transformers") if m in sys.modules])
+        print([n for n in sys.modules if n.startswith("hf_echo.")], "transformers" in sys.modules)
         print(set(hf_echo.__all__) <= set(dir(hf_echo)), {"hub", "evaluation"} <= set(dir(hf_echo)))
-        print([hasattr(hf_echo, name) for name in ("EchoDecoders", "recipes", "no_such_part", "_x")])
-        print("transformers" in sys.modules)
-        print(*[name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name])
-        print(hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder)"""
-    want = ["[] []", "True True", "[False, False, False, False]", "False", "", "True", ""]
-    assert fresh(code).split("\n") == want
+        print([hasattr(hf_echo, name) for name in ("EchoDecoders", "recipes", "no_such_part", "_x")])"""
+    assert fresh(code.replace("COMMAND", "'x.py'")).split("\n")[:2] == ["[]", "[] True"]
+    want = ["[]", "[] False", "True True", "[False, False, False, False]", ""]
+    assert fresh(code.replace("COMMAND", "'/bin/hf-echo'")).split("\n") == want
 
 
 def test_parts_are_there_after_a_plain_import():
     code = """
         import hf_echo
+        print(*[name for name in hf_echo.__all__ if getattr(hf_echo, name).__name__ != name])
+        print(hf_echo.modeling.EchoEncoder is hf_echo.EchoEncoder)
         print((hf_echo.hub.metric_folder("xsim") / "xsim.py").exists(), hf_echo.hub.push.__name__)
         print(hf_echo.evaluation.probes.downstream.__name__, hasattr(hf_echo.evaluation, "no_such_part"))
         try:
             print(hf_echo.evaluation.benchmarks.mteb_model.EchoForMTEB.__name__)
         except ImportError as error:
             print("EchoForMTEB" if "hf-echo[mteb]" in str(error) else error)"""
-    want = ["True hf_echo.hub.push", "hf_echo.evaluation.probes.downstream False", "EchoForMTEB", ""]
+    want = ["", "True", "True hf_echo.hub.push", "hf_echo.evaluation.probes.downstream False", "EchoForMTEB", ""]
     assert fresh(code).split("\n") == want
 
 
-IMPORTS = [
-    "import hf_echo; from transformers import AutoModel",
-    "import transformers; import hf_echo; from transformers import AutoModel",
-    "import sentence_transformers; import hf_echo; from transformers import AutoModel",
-    "from hf_echo.modeling import EchoConfig; from transformers import AutoModel",
+# Every way of opening the packaged model in a process of its own: what is imported, and what opens it.
+AUTO = "type(AutoModel.from_pretrained(FOLDER)).__name__ == 'EchoEncoder'"
+SENTENCES = "SentenceTransformer(FOLDER).encode(['a']).shape == (1, 384)"
+TRANSLATE = "pipeline('sonar-translation')(['Bonjour.'], src_lang='fra_Latn')[0].keys() == {'translation_text'}"
+WAYS = [
+    ("import hf_echo; from transformers import pipeline", TRANSLATE),
+    ("from sentence_transformers import SentenceTransformer; import hf_echo", SENTENCES),
 ]
-MORE_IMPORTS = [
-    "from transformers import AutoModel; import hf_echo",
-    "import transformers.models.auto.configuration_auto; import hf_echo; from transformers import AutoModel",
-    "import torch; import hf_echo; import sentence_transformers; from transformers import AutoModel",
-    "import hf_echo.hub; from transformers import AutoModel",
+MORE_WAYS = [
+    ("from transformers import pipeline; import hf_echo", TRANSLATE),
+    ("import hf_echo.modeling; from transformers import pipeline", TRANSLATE),
+    ("import hf_echo; from sentence_transformers import SentenceTransformer", SENTENCES),
+    ("from sentence_transformers import SentenceTransformer", SENTENCES.replace(")", ", trust_remote_code=True)", 1)),
+    ("import hf_echo; from transformers import AutoModel", AUTO),
+    ("import transformers; import hf_echo; from transformers import AutoModel", AUTO),
+    ("from transformers import AutoModel; import hf_echo", AUTO),
+    ("import torch; import hf_echo; import sentence_transformers; from transformers import AutoModel", AUTO),
+    ("from hf_echo.modeling import EchoConfig; from transformers import AutoModel", AUTO),
+    ("import hf_echo.hub; from transformers import AutoModel", AUTO),
 ]
 
 
 @pytest.mark.parametrize(
-    "imports", [*IMPORTS, *(pytest.param(order, marks=pytest.mark.slow) for order in MORE_IMPORTS)]
+    ("imports", "opens"), [*WAYS, *(pytest.param(*way, marks=pytest.mark.slow) for way in MORE_WAYS)]
 )
-def test_a_checkpoint_opens_in_any_order_of_imports(imports):
-    code = f"""
-        {imports}
-        import inspect
-        import hf_echo
-        from transformers.models.auto import configuration_auto
-        model = AutoModel.from_pretrained(hf_echo.pretrained("echo-nano"))
-        print(type(model).__name__, "class AutoConfig" in inspect.getsource(configuration_auto))"""
-    assert fresh(code) == "EchoEncoder True\n"
+def test_the_packaged_model_opens_in_any_order_of_imports(imports, opens):
+    folder = ROOT / "hf_echo" / "pretrained" / "echo-nano"
+    assert fresh(f"{imports}\nFOLDER = {str(folder)!r}\nprint({opens})") == "True\n"
+
+
+def test_torch_and_transformers_know_nothing_of_the_package_that_is_not_imported():
+    """No entry point that torch loads, no hook on imports: a broken package cannot break them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "entry-points" not in project
+    code = """
+        import sys, hf_echo, transformers.pipelines
+        print([hook for hook in sys.meta_path if getattr(hook, "__module__", "").startswith("hf_echo")])"""
+    assert fresh(code) == "[]\n"
 
 
 @pytest.fixture(scope="module")

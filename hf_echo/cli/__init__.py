@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import Annotated
 
 import typer
 
+from .. import register_with_transformers
 from . import data, evaluate, mine, modular, report, space, training, use, vocabulary
 from .checkpoints import convert, prune, push
 from .common import PLAIN
@@ -59,6 +61,8 @@ def options(
 def main() -> None:
     """Run the command line. An error is one line; the exit code is 2 for wrong input and 1 for a possible bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    if len(sys.argv) > 1 and not {"-h", "--help", "--version"} & set(sys.argv):
+        register_with_transformers()
     try:
         app()
     except Exception as error:

@@ -40,9 +40,10 @@ def test_no_help_imports_a_heavy_library():
     ]
     code = f"""if True:
         import contextlib, io, json, sys
+        pages, sys.argv = json.loads(sys.argv[1]), ["hf-echo"]
         import hf_echo.cli as cli
         heavy, brought = {HEAVY!r}, {{}}
-        for words in json.loads(sys.argv[1]):
+        for words in pages:
             sys.argv = ["hf-echo", *words, "--help"]
             with contextlib.redirect_stdout(io.StringIO()) as page, contextlib.suppress(SystemExit):
                 cli.main()

@@ -137,7 +137,7 @@ def test_a_release_translates_without_the_package(space, vectors, release, tmp_p
     done = subprocess.run(
         [sys.executable, "-I", "-c", OPEN, str(release), audio, str(out)],
         cwd=tmp_path,
-        env=os.environ | {"HF_HOME": str(tmp_path / "home"), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        env=os.environ | {"HF_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
     )

@@ -225,7 +225,6 @@ def pushed(tmp_path_factory) -> dict[str, dict]:
         "HF_HOME": str(tmp_path_factory.mktemp("home")),
         "HF_TOKEN": "x",
         "HF_HUB_DISABLE_XET": "1",
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # or torch imports hf_echo
     }
 
     def python(code: str, *arguments) -> dict:

@@ -8,7 +8,6 @@ A test imports `translate_all` for the same results in a process with hf_echo.
 from __future__ import annotations
 
 import json
-import os
 import sys
 
 TEXTS = ["un chat rouge dort.", "deux chien bleu mange.", "", "quatre poisson vieux attend."]
@@ -45,7 +44,6 @@ class WithoutHfEcho:
 
 
 if __name__ == "__main__":
-    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # it would import hf_echo
     sys.meta_path.insert(0, WithoutHfEcho())
     from transformers import pipeline
 

@@ -198,7 +198,6 @@ def test_opens_without_the_package(model, tmp_path, monkeypatch):
     model.save_pretrained(tmp_path / "model")
     torch.save(embeddings(3), tmp_path / "vectors.pt")
     code = "import sys; sys.modules['hf_echo'] = None\n" + REMOTE
-    monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")  # torch would import the package
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     command = [sys.executable, "-c", code, str(tmp_path / "model"), str(tmp_path / "vectors.pt")]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

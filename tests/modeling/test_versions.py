@@ -270,7 +270,6 @@ def test_a_copy_saved_again_opens_offline(hub, folders, tmp_path):
     """Pulled by version, saved again, opened in a process that may not ask the Hub and has an empty cache."""
     hub("-c", COMMANDS, f"release {REPO}@v2.0.0 {tmp_path}/copy")
     home = {"HF_HOME": str(tmp_path / "empty"), "HF_ENDPOINT": "http://127.0.0.1:9"}
-    home["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # or torch imports hf_echo
     hub("-I", "-c", OFFLINE, tmp_path / "copy", tmp_path / "found.npy", HF_HUB_OFFLINE="1", **home)
     want = any_encoder(str(folders[1]), dtype="fp32")(["Le chat dort."])
     np.testing.assert_allclose(np.load(tmp_path / "found.npy"), want, atol=1e-5)

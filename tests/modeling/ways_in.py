@@ -130,8 +130,6 @@ def elsewhere(names: list[str], result_file: str) -> dict[str, dict]:
 
 
 if __name__ == "__main__":
-    if "--installed" not in sys.argv:
-        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # or torch imports hf_echo
     import torch
 
     arguments = [a for a in sys.argv[1:] if a != "--installed"]
