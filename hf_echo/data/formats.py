@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 
 from ..utils.text import BOM, why_not_text
 
@@ -99,7 +100,7 @@ def open_file(
         return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), path)
     if suffix in (".parquet", ".arrow"):
         with _named(path):
-            names = flat_names(_columnar(path).schema)
+            names = flat_names(_schema(path))
         _check_header(path, names)
         return Part(str(path), names, partial(_read_columnar, path), path)
     head = next(text_blocks(path), Lines([], [], []))
@@ -296,16 +297,25 @@ def _dig(row: Mapping[str, Any], name: str) -> Any:
     return row[outer].get(inner) if isinstance(row.get(outer), dict) else None
 
 
-def _columnar(path: Path) -> pyarrow.dataset.Dataset:
-    return pyarrow.dataset.dataset(str(path), format="parquet" if path.suffix.lower() == ".parquet" else "arrow")
+def _schema(path: Path) -> pa.Schema:
+    return (
+        pq.read_schema(path)
+        if path.suffix.lower() == ".parquet"
+        else pyarrow.dataset.dataset(path, format="arrow").schema
+    )
+
+
+def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    if path.suffix.lower() == ".parquet":  # pyarrow.dataset reads ahead: rows before a damage would be lost
+        return pq.ParquetFile(path).iter_batches(BLOCK, columns=columns)
+    return pyarrow.dataset.dataset(path, format="arrow").to_batches(columns=columns, batch_size=BLOCK)
 
 
 def _read_columnar(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
     start = 1
     with _named(path):
-        data = _columnar(path)
-        names = [n for n in data.schema.names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
-        for batch in data.to_batches(columns=names, batch_size=BLOCK):
+        names = [n for n in _schema(path).names if any(w == n or w.startswith(f"{n}.") for w in wanted)]
+        for batch in _batches(path, names):
             for column in batch.columns:
                 _validate(column)
             yield _arrow_block(pa.Table.from_batches([batch]), wanted, start)

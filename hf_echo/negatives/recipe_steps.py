@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..data.pipeline.recipe import make
+from ..utils.settings import make
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
@@ -203,15 +204,16 @@ class WordCounts:
         db = duckdb.connect()
         db.execute("CREATE TABLE factors (lang VARCHAR, kind VARCHAR, factor DOUBLE)")
         db.executemany("INSERT INTO factors VALUES (?, ?, ?)", rows)
+        db.register("words", pyarrow.dataset.dataset(str(self.path)))
         found = db.execute(
             """
             SELECT word, sum(f ORDER BY lang) AS frequency FROM (
                 SELECT lang, word, sum("count" * factor ORDER BY kind) AS f
-                FROM read_parquet($1) JOIN factors USING (lang, kind)
-                GROUP BY lang, word HAVING sum("count") >= $2)
+                FROM words JOIN factors USING (lang, kind)
+                GROUP BY lang, word HAVING sum("count") >= $1)
             GROUP BY word ORDER BY word
             """,
-            [str(self.path), min_count],
+            [min_count],
         ).fetchnumpy()
         frequency = np.asarray(found["frequency"])
         if not len(frequency):

@@ -140,7 +140,7 @@ def main() -> None:
     filters = {
         "sanity": build("sanity"),
         "length_ratio": build("length_ratio").fit([table]),
-        "language_id": build({"language_id": {"model": args.language_model}}),
+        "language_id": build("language_id", {"model": args.language_model}),
     } | {f"threshold, k = {k:g}": DirectionThreshold(k=k, calibrated=calibrated) for k in args.k}
     keeps = {name: filter_.keep(table) for name, filter_ in filters.items()}
     for k in args.k:

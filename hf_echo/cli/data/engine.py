@@ -39,9 +39,6 @@ def filter_(
     on_bad_row: OnBadRow = "error",
     resume: Resume = True,
     overwrite: Overwrite = False,
-    keep_work: Annotated[
-        bool, typer.Option(help="Keep the rows of every step, to run variants of the recipe faster.")
-    ] = False,
     block: Annotated[int, typer.Option(min=1, help="Rows per block, held in memory by one worker.")] = 50_000,
 ) -> None:
     """Run a data recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
@@ -54,7 +51,6 @@ def filter_(
         executor=executor_named(executor),
         on_bad_row=on_bad_row,
         block=block,
-        keep_work=keep_work,
         overwrite=overwrite,
         fresh=not resume,
     )
@@ -140,7 +136,6 @@ def stats(
     ] = None,
     report: Json = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
-    executor: Executor = "local",
     on_bad_row: OnBadRow = "error",
 ) -> None:
     """Count pairs, directions, languages and characters by provenance (as in OS Table 34)."""
@@ -148,7 +143,7 @@ def stats(
 
     options = {"split": split, "on_bad_row": on_bad_row, **_columns(column)}
     try:
-        statistics = collect_statistics(paths, executor=executor_named(executor), **options)
+        statistics = collect_statistics(paths, **options)
     except ValueError as error:
         raise ValueError(_with_column_options(str(error))) from None
     if markdown is not None:
@@ -206,7 +201,7 @@ def _with_column_options(message: str) -> str:
 
 
 def _tell(done) -> None:
-    from ...data.pipeline import counts
+    from ...data.pipeline.report import steps_table
 
-    typer.echo(counts.steps_table(done.steps))
+    typer.echo(steps_table(done.steps))
     typer.echo(f"{done.rows:,} rows in {done.folder / 'data'}; see counts.md and stats.md beside it")

@@ -1,15 +1,15 @@
 """Data pipeline: a recipe (sources, filters, deduplication, sampling) turns raw parallel corpora into training data.
 
 Callers need `read_recipe` and `run`. Rows pass through blocks on disk, so memory does not grow with the corpus. A
-stopped run resumes at the first unfinished block. A recipe gives the same bytes in one process and on a Ray cluster.
+stopped run resumes at the first unfinished block. A recipe gives the same rows in one process and on a Ray cluster.
 """
 
 from __future__ import annotations
 
 from ...utils.executors import LocalExecutor, RayExecutor
 from .recipe import Output, Recipe, Sampling, Step, read_recipe
+from .report import Statistics, collect_statistics
 from .runner import run
-from .statistics import Statistics, collect_statistics
 
 __all__ = [
     "LocalExecutor",

@@ -6,7 +6,7 @@
         side: corpus
         except: {provenance: [dictionary]}
       - keep: {target_lang: [eng_Latn]} # or drop; base, natural and code stand for their languages
-      - score: outputs/nano/release      # a step that fills a column; the caller of `read_recipe` supplies its maker
+      - score: outputs/nano/release      # a step that fills a column; the caller of `read_recipe` supplies its kind
     sampling: {method: temperature, exponent: 0.6, rows: 1000000}
     out: {shards: 4}
 
@@ -15,11 +15,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -29,23 +28,18 @@ from hf_echo.languages import LANGUAGES, language
 
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import read_text, read_yaml
+from ...utils.settings import check, make, setting
 from ..readers import BUILTIN_OPTIONS, NWAY_OPTIONS
+from .filters import build
 
-METHODS = ("natural", "temperature", "two_step", "unimax")
-GROUPS = ("source_lang", "target_lang", "direction")
 CONDITIONS = ("source_lang", "target_lang", "provenance", "origin")
-SOURCE_FIELDS = (
-    "path",
-    "label",
-    "source_lang",
-    "target_lang",
-    "columns",
-    "split",
-    "name",
-    "provenance",
-    "limit",
-)
-RECIPE_FIELDS = ("sources", "steps", "sampling", "out")
+OF_READER = ("source_lang", "target_lang", "columns", "split", "name", "provenance", "limit")
+SOURCE_FIELDS = ("path", "label", *OF_READER, *BUILTIN_OPTIONS, *NWAY_OPTIONS)
+SUBSETS: dict[str, Callable[[Any], bool]] = {
+    "base": lambda known: known.base,  # OS Table 33
+    "natural": lambda known: known.script is not None,
+    "code": lambda known: known.script is None,  # with mathematics
+}
 Maker = Callable[[dict[str, Any]], Any]
 
 
@@ -103,43 +97,29 @@ class Sampling:
     A group with fewer rows than its share repeats them; the numbers of repetitions differ by at most one.
     """
 
-    method: str
-    by: str = "source_lang"
-    exponent: float | None = None
-    rows: int | None = None
-    max_upsampling: float = 100
-    top_n: int | None = 126
-    seed: int = 0
+    method: Literal["natural", "temperature", "two_step", "unimax"] = setting("how the groups share the rows")
+    by: Literal["source_lang", "target_lang", "direction"] = setting("what makes a group", "source_lang")
+    exponent: float | None = setting("of temperature (OS 3.5: 0.6), or of two_step (0.5)", None, least=0)
+    rows: int | None = setting("rows in all; as many as there are by default", None, least=1)
+    max_upsampling: float = setting("how often unimax repeats a row at most", 100, least=1)
+    top_n: int | None = setting("groups that unimax treats equally", 126, least=1)
+    seed: int = setting("of the draw", 0)
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method {self.method!r} is not one of {', '.join(METHODS)}")
-        if self.by not in GROUPS:
-            raise ValueError(f"by {self.by!r} is not one of {', '.join(GROUPS)}")
+        check(self)
         if self.exponent is not None and self.method not in ("temperature", "two_step"):
             raise ValueError(f"{self.method} takes no exponent: remove it")
         if self.method == "temperature" and self.exponent is None:
             raise ValueError("temperature needs an exponent (OS 3.5: 0.6)")
-        for name in ("rows", "top_n"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise ValueError(f"{name} must be a positive integer, not {value!r}")
-        for name in ("exponent", "max_upsampling", "seed"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise ValueError(f"{name} must be a number, not {value!r}")
 
 
 @dataclass(frozen=True)
 class Output:
-    """``shards``: number of files (default: one per million). ``origin``: keep the column that names the source."""
-
-    shards: int | None = None
-    origin: bool = False
+    shards: int | None = setting("number of files; one per million rows by default", None, least=1)
+    origin: bool = setting("keep the column that names the source", False)
 
     def __post_init__(self) -> None:
-        if self.shards is not None and (type(self.shards) is not int or self.shards < 1):
-            raise ValueError(f"shards must be a positive integer, not {self.shards!r}")
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -158,21 +138,21 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
 
     Args:
         makers: step name -> function that makes a column step from its mapping, for steps other than filters
-        (``score``).
+            (``score``).
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: an error in the recipe; one line names the file, the step, the wrong field and the nearest known
-        one.
+            one.
     """
     path = _find(str(path))
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise ValueError(f"{path} must be a mapping of `field: value` lines, not {type(values).__name__}")
-    check_fields(values, RECIPE_FIELDS, str(path))
+    _check_fields(values, ("sources", "steps", "sampling", "out"), str(path))
     for name in ("sources", "steps"):
         if not isinstance(values.get(name) or [], list):
-            raise ValueError(f"{path}: {name} must be a list, not {type(values[name]).__name__}")
+            raise ValueError(f"{path}: {name} must be a list, not {values[name]!r}")
     if not values.get("sources"):
         raise ValueError(f"{path}: no sources; give at least one file, folder or Hub dataset")
     return Recipe(
@@ -198,13 +178,11 @@ def source_of(value: Any, where: str) -> dict[str, Any]:
     value = {"path": value} if isinstance(value, str) else value
     if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
         raise ValueError(f"{where}: give a path, or a mapping with the field path, not {value!r}")
-    check_fields(value, (*SOURCE_FIELDS, *BUILTIN_OPTIONS, *NWAY_OPTIONS), where)
+    _check_fields(value, SOURCE_FIELDS, where)
     return {"label": Path(value["path"]).name.split(".")[0], **value}
 
 
 def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
-    from .filters import build
-
     kinds = ("filter", "keep", "drop", *makers)
     if not isinstance(value, Mapping) or not (name := next((k for k in kinds if k in value), None)):
         raise ValueError(f"{where}: give a mapping that begins with {' or '.join(kinds)}, not {value!r}")
@@ -214,17 +192,16 @@ def _step(value: Any, makers: Mapping[str, Maker], where: str) -> Step:
         only, but = (_condition(given.get(key), key) for key in ("only", "except"))  # a list is a field of the filter
         if name == "filter":
             called = values.pop("filter")
-            work = build({called: values})
+            work = build(called, values)
         elif name in ("keep", "drop"):
             columns = _condition(values.pop(name), name)
-            check_fields(values, ("only", "except"), name)
-            called = f"{name} {', '.join(columns)}"
-            work = Where(columns, inverted=name == "drop")
+            _check_fields(values, ("only", "except"), name)
+            called, work = f"{name} {', '.join(columns)}", Where(columns, inverted=name == "drop")
         else:
             called, work = name, makers[name](values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    return Step(str(called), work, only, but)
+    return Step(called, work, only, but)
 
 
 def _condition(value: Any, where: str) -> dict[str, list[str]]:
@@ -232,47 +209,22 @@ def _condition(value: Any, where: str) -> dict[str, list[str]]:
         return {}
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"{where} must map columns to values, not {value!r}")
-    check_fields(value, CONDITIONS, where)
-    given = {key: [v] if isinstance(v, str) else list(map(str, v)) for key, v in value.items()}
-    return {key: _spelt_out(v) if key.endswith("_lang") else v for key, v in given.items()}
+    _check_fields(value, CONDITIONS, where)
+    wanted = {key: list(map(str, v)) if isinstance(v, (list, tuple)) else [str(v)] for key, v in value.items()}
+    return {key: _codes(v) if key.endswith("_lang") else v for key, v in wanted.items()}
 
 
-def _spelt_out(values: list[str]) -> list[str]:
-    """Language codes; "base" (OS Table 33), "natural" and "code" (with mathematics) are replaced by their languages.
-
-    Raises:
-        ValueError: an unknown language code.
-    """
-    subsets = {
-        "base": lambda known: known.base,
-        "natural": lambda known: known.script is not None,
-        "code": lambda known: known.script is None,
-    }
-    codes: list[str] = []
-    for value in values:
-        if value in subsets:
-            codes += [code for code, known in LANGUAGES.items() if subsets[value](known)]
-        else:
-            codes.append(language(value).code)
-    return codes
+def _codes(values: list[str]) -> list[str]:
+    """Language codes; a name of SUBSETS is replaced by its languages. Raises ValueError for an unknown code."""
+    chosen = [
+        [c for c, known in LANGUAGES.items() if SUBSETS[v](known)] if v in SUBSETS else [language(v).code]
+        for v in values
+    ]
+    return [code for codes in chosen for code in codes]
 
 
-def make(kind: type, values: Any, where: str) -> Any:
-    """Make an instance of a dataclass from a mapping; errors start with ``where``."""
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{where}: `field: value` lines, not {values!r}")
-    check_fields(values, [f.name for f in fields(kind) if f.init], where)
-    try:
-        return kind(**values)
-    except TypeError as error:
-        missing = re.search(r"argument: '(\w+)'", str(error))
-        raise ValueError(f"{where}: " + (f"needs the field {missing[1]}" if missing else str(error))) from None
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-
-
-def check_fields(values: Mapping[str, Any], known: Collection[str], where: str) -> None:
+def _check_fields(values: Mapping[str, Any], known: Collection[str], where: str) -> None:
     """Raise ValueError for an unknown field; the message names the nearest known one."""
-    if unknown := [str(key) for key in values if key not in known]:
+    if unknown := [key for key in values if key not in known]:
         advice = did_you_mean(unknown[0], known, f"known are {', '.join(known)}")
         raise ValueError(f"{where}: unknown field {unknown[0]!r}{advice}")

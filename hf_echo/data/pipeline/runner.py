@@ -1,29 +1,37 @@
-"""Run a data recipe: stages over blocks on disk, then Parquet files, counts and statistics.
+"""Run a data recipe: stages over blocks of rows on disk, then Parquet files, counts and statistics.
 
 A stage is one pass: a step that compares rows (key filter, cap, fit, sample; in the first stage the reading of the
-sources) and the row-local steps after it. The name of its folder is a hash of everything that its rows depend on
-(sources with size and time, steps with all fields, the version), so a changed recipe never uses old blocks. A stopped
-run resumes at the first unfinished block of its first unfinished stage.
+sources) and the row-local steps after it. A stopped run of the same recipe resumes at the first unfinished block.
 
     OUT/data/train-00000-of-00004.parquet ...   counts.json counts.md stats.json stats.md recipe.yaml fitted.json
-    OUT/.work/00-1f0c.../                       during the run; kept with keep_work
+    OUT/.work/                                  during the run: a folder of blocks per stage
+
+A block is a Parquet file of the parallel schema with the columns origin and row (a number that grows over the whole
+corpus and never changes); its metadata has the counts of the steps. Files are written under another name first, so an
+existing block is finished.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-import pickle
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
 import pyarrow as pa
-from tqdm.auto import tqdm
+import pyarrow.compute as pc
+import pyarrow.dataset
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 import hf_echo
 
@@ -31,30 +39,23 @@ from ...utils.executors import LocalExecutor
 from ...utils.files import read_json, write_json, write_whole
 from ...utils.resume import json_once, make_once
 from ..schema import COLUMNS, OPTIONAL
-from . import counts
-from .blocks import apply_block, note_of, read_blocks, write_file
-from .decide import Blocks, decide
+from ..tables import BadRows
+from . import report
+from .compare import compare, entries
 from .recipe import Recipe, Sampling, Step
-from .shards import read_table
-from .sources import Unit, units_of
-from .statistics import Statistics, collect_statistics
+from .report import Statistics, by_direction, in_and_kept
+from .sources import Unit, read_unit, units_of
 
 BLOCK = 50_000  # rows of a block; a worker needs a few times the memory of its text
 FILE_ROWS = 1_000_000  # rows of an output file, if the recipe gives no number of files
-VERSION = 1  # of the stages' output; raising it discards old work
-
-
-@dataclass(frozen=True)
-class Stage:
-    barrier: Step | Sampling | None  # None: the sources
-    steps: tuple[Step, ...]
-    key: str
-
-    @property
-    def name(self) -> str:
-        if self.barrier is None:
-            return "sources"
-        return self.barrier.name if isinstance(self.barrier, Step) else f"sample: {self.barrier.method}"
+VERSION = 2  # of the blocks; raising it discards old work
+META = b"hf_echo"
+UNIT = 40  # bits of a row number that count rows of one unit
+SCHEMA = pa.schema(
+    [(name, pa.string()) for name in COLUMNS]
+    + [("hard_negatives", pa.list_(pa.string())), ("quality", pa.float64()), ("origin", pa.string())]
+    + [("row", pa.uint64())]
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,6 @@ def run(
     executor: Any = None,
     on_bad_row: str = "error",
     block: int = BLOCK,
-    keep_work: bool = False,
     overwrite: bool = False,
     fresh: bool = False,
 ) -> Outcome:
@@ -84,154 +84,255 @@ def run(
         executor: `LocalExecutor` (default) or `RayExecutor`; both give the same result.
         on_bad_row: "error" stops at the first block with bad rows and names file and line (finished blocks stay);
             "skip" drops them and lists them in counts.json.
-        keep_work: keep the blocks of every stage, so that a recipe that differs only in a late step resumes there.
-            Otherwise a stage's blocks are deleted when the next stage is done.
         overwrite: replace the result of another recipe (or of changed sources) in ``out``.
-        fresh: discard the work of a stopped run.
+        fresh: discard the work of a stopped run, or make a finished result again.
 
     Raises:
         FileNotFoundError: a source does not exist.
-        ValueError: bad rows; ``out`` holds another result, or a folder ``data`` that is no result; no row is left.
+        ValueError: bad rows; ``out`` holds another result, or a folder ``data`` that is no result; another run writes
+            into it; no row is left.
     """
+    BadRows(on_bad_row)
     out, executor = Path(out), executor or LocalExecutor()
     units = units_of(recipe.sources)
-    stages = stages_of(recipe, units, block)
-    key = _digest(stages[-1].key, recipe.out)
-    if (out / "data").exists() and not fresh and _key_of(out) == key:
-        return _outcome(out)
-    if (out / "data").exists() and not (out / "counts.json").exists():
-        raise ValueError(f"{out / 'data'} was not made here: give another folder")
-    if (out / "data").exists() and not overwrite:
-        fix = "give another folder, or overwrite it"
-        raise ValueError(f"{out} holds the result of another recipe or of changed sources: {fix}")
-    work = out / ".work"
-    if fresh:
-        shutil.rmtree(work, ignore_errors=True)
-    folders = [work / f"{number:02d}-{stage.key}" for number, stage in enumerate(stages)]
-    done = max((i for i, folder in enumerate(folders) if (folder / "stage.json").exists()), default=-1)
-    for number in range(done + 1, len(stages)):
-        folders[number].mkdir(parents=True, exist_ok=True)
-        if number == 0:
-            note = _read(stages[0], units, folders[0], executor, block, on_bad_row)
-        else:
-            note = _apply(stages[number], folders[number - 1], folders[number], executor)
-        write_json(folders[number] / "stage.json", note)
-        shutil.rmtree(folders[number] / "compared", ignore_errors=True)
-        if number and not keep_work:
-            shutil.rmtree(folders[number - 1])
-        _write_counts(work if (out / "data").exists() else out, note, None)  # earlier data keep their counts
-    _write_output(recipe, folders[-1], out, key, executor)
-    if not keep_work:
+    sources = [(unit.path, unit.label, dict(unit.arguments), unit.identity) for unit in units]
+    known = (hf_echo.__version__, VERSION, block, sources, recipe.steps, recipe.sampling, recipe.out)
+    key = hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+    if (out / "data").exists():
+        if not (out / "counts.json").exists():
+            raise ValueError(f"{out / 'data'} was not made here: give another folder")
+        if (is_same := read_json(out / "counts.json")["key"] == key) and not fresh:
+            return _outcome(out)
+        if not is_same and not overwrite:
+            fix = "give another folder, or overwrite it"
+            raise ValueError(f"{out} holds the result of another recipe or of changed sources: {fix}")
+    with _alone(out):
+        work = out / ".work"
+        if fresh or (work.exists() and json_once(work / "key.json", str) != key):
+            shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(exist_ok=True)
+        write_json(work / "key.json", key)
+        stages = stages_of(recipe)
+        folders = [work / f"{number:02d}" for number in range(len(stages))]
+        done = max((i for i, folder in enumerate(folders) if (folder / "stage.json").exists()), default=-1)
+        for number in range(done + 1, len(stages)):
+            barrier, steps = stages[number]
+            folders[number].mkdir(exist_ok=True)
+            if number == 0:
+                note = _read(steps, units, folders[0], executor, block, on_bad_row)
+            else:
+                note = _apply(barrier, steps, folders[number - 1], folders[number], executor)
+            write_json(folders[number] / "stage.json", note)
+            if number:
+                shutil.rmtree(folders[number - 1])
+            _write_counts(work if (out / "data").exists() else out, note, None)  # earlier data keep their counts
+        _write_output(recipe, folders[-1], out, key)
         shutil.rmtree(work)
     return _outcome(out)
 
 
-def stages_of(recipe: Recipe, units: Sequence[Unit], block: int) -> list[Stage]:
-    """The stages of a recipe; the key of each depends on all stages before it."""
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold the folder against another run into it; the lock of a killed run ends with its process."""
+    out.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(f"{out}: another run writes into this folder; wait for it, or give another folder") from None
+    try:
+        yield
+    finally:
+        (out / ".lock").unlink(missing_ok=True)
+        lock.release()
+
+
+def stages_of(recipe: Recipe) -> list[tuple[Step | Sampling | None, list[Step]]]:
+    """(the step that compares rows, or None for the sources; the row-local steps after it) of each stage."""
     plan: list[tuple[Any, list[Step]]] = [(None, [])]
     for step in recipe.steps:
         if step.kind in ("keys", "groups") or hasattr(step.work, "fit"):
             plan.append((step, []))
         else:
             plan[-1][1].append(step)
-    if recipe.sampling:
-        plan.append((recipe.sampling, []))
-    sources = [(unit.path, unit.label, dict(unit.arguments), unit.identity) for unit in units]
-    stages, key = [], _digest(hf_echo.__version__, VERSION, block, sources)
-    for barrier, steps in plan:
-        key = _digest(key, barrier, steps)
-        stages.append(Stage(barrier, tuple(steps), key))
-    return stages
+    return [*plan, (recipe.sampling, [])] if recipe.sampling else plan
 
 
-def _digest(*parts: Any) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-def _read(stage: Stage, units, folder: Path, executor, block: int, on_bad_row: str) -> dict[str, Any]:
-    read = partial(
-        read_blocks,
-        folder=folder,
-        steps=stage.steps,
-        size=block,
-        on_bad_row=on_bad_row,
-        progress=executor.local and executor.progress,
-    )
-    for _ in executor.map(read, units, "Reading", _gpus(stage)):
+def _read(steps: Sequence[Step], units: list[Unit], folder: Path, executor, size: int, on_bad_row: str) -> dict:
+    read = partial(read_blocks, folder=folder, steps=steps, size=size, on_bad_row=on_bad_row)
+    for _ in executor.map(read, units, "Reading", _gpus(steps)):
         pass
-    notes = [read_json(folder / f"u{unit.number:04d}.unit") for unit in units]
-    names = [name for note in notes for name in note["names"]]
-    steps, blocks, has = _collect(folder, names)
-    if not steps:
+    notes = [read_json(folder / f"u{unit.number:04d}.json") for unit in units]
+    note = _collect(folder, [name for each in notes for name in each["names"]])
+    if not note["steps"]:
         raise ValueError(f"no good row in {', '.join(unit.path for unit in units[:5])}")
-    bad = [note["bad"] for note in notes if note["bad"]]
-    return {"blocks": blocks, "steps": steps, "has": has, "bad": bad, "fitted": {}}
+    return note | {"bad": [each["bad"] for each in notes if each["bad"]], "fitted": {}}
 
 
-def _apply(stage: Stage, before: Path, folder: Path, executor) -> dict[str, Any]:
+def read_blocks(unit: Unit, folder: Path, steps: Sequence[Step], size: int, on_bad_row: str) -> None:
+    """Read one source, apply the steps, write blocks ``u0003-00012.parquet`` and finally the note ``u0003.json``."""
+    done = folder / f"u{unit.number:04d}.json"
+    if done.exists():
+        return
+    bad, names, first = BadRows(on_bad_row), [], unit.number << UNIT
+    for table in _blocks_of(read_unit(unit, bad), size):
+        names.append(f"u{unit.number:04d}-{len(names):05d}.parquet")
+        if not (folder / names[-1]).exists():
+            numbers = pa.array(np.arange(first, first + len(table), dtype=np.uint64))
+            counts = by_direction(table)
+            _finish(folder / names[-1], table.append_column("row", numbers), steps, "sources", counts)
+        first += len(table)
+    bad.report()
+    about = {"source": unit.path, "rows": bad.reasons.total(), "reasons": dict(bad.reasons), "first": bad.first}
+    write_json(done, {"names": names, "bad": about if bad.reasons else None})
+
+
+def _blocks_of(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
+    """Regroup the rows into tables of ``size`` rows; the last may be smaller."""
+    held, rows = [], 0
+    for table in tables:
+        while len(table):
+            part = table.slice(0, size - rows)
+            table = table.slice(len(part))
+            held.append(part)
+            rows += len(part)
+            if rows == size:
+                yield pa.concat_tables(held)
+                held, rows = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _apply(step: Step | Sampling, steps: list[Step], before: Path, folder: Path, executor) -> dict[str, Any]:
     old = read_json(before / "stage.json")
-    names, rows = [name for name, _ in old["blocks"]], [count for _, count in old["blocks"]]
-    firsts = [0, *accumulate(rows)][:-1]
-    blocks, barrier, steps, copies = Blocks(before, names, firsts, sum(rows)), None, stage.steps, None
-    step = stage.barrier
+    names = [name for name, _ in old["blocks"]]
+    name = step.name if isinstance(step, Step) else f"sample: {step.method}"
     if hasattr(getattr(step, "work", None), "fit"):
-        step = _fit(step, before, names, folder, executor.progress)
-        old["fitted"][f"{len(old['steps'])} {step.name}"] = asdict(step.work)
+        values = json_once(folder / "fitted.json", lambda: asdict(step.work.fit(_tables(step, before, names))))
+        step = replace(step, work=type(step.work)(**values))
+        old["fitted"][f"{len(old['steps'])} {name}"] = values
+    copies = None
     if isinstance(step, Step) and step.kind in ("rows", "column"):
-        steps = (step, *steps)
+        steps = [step, *steps]
     else:
-        flags = folder / "compared" / "flags.npy"
-        extra = json_once(folder / "copies.json", lambda: decide(step, blocks, flags.parent, executor, stage.name))
-        barrier = (stage.name, str(flags))
-        copies = (step, extra) if isinstance(step, Sampling) else None
-    apply = partial(apply_block, source=before, folder=folder, barrier=barrier, copies=copies, steps=steps)
-    for _ in executor.map(apply, list(zip(names, firsts)), stage.name, _gpus(stage)):
+        files = [before / name for name in names]
+        if isinstance(step, Step):
+            (folder / "compared").mkdir(exist_ok=True)
+            files = [folder / "compared" / name for name in names]
+            for _ in executor.map(partial(write_entries, step, before), files, f"{name}: keys"):
+                pass
+        copies = make_once(folder / "copies.parquet", partial(compare, step, files))
+        shutil.rmtree(folder / "compared", ignore_errors=True)
+    apply = partial(apply_block, before=before, folder=folder, name=name, copies=copies, steps=steps)
+    for _ in executor.map(apply, names, name, _gpus(steps)):
         pass
-    new, blocks, has = _collect(folder, names)
-    return old | {"blocks": blocks, "steps": [*old["steps"], *new], "has": has}
+    note = _collect(folder, names)
+    return old | note | {"steps": [*old["steps"], *note["steps"]]}
 
 
-def _gpus(stage: Stage) -> float:
-    return max([getattr(step.work, "gpus", 0) for step in stage.steps], default=0)
+def write_entries(step: Step, before: Path, file: Path) -> None:
+    make_once(file, lambda part: pq.write_table(entries(step, pq.read_table(before / file.name)), part))
 
 
-def _fit(step: Step, before: Path, names: list[str], folder: Path, progress: bool) -> Step:
-    """The step with its filter fitted on the rows that reach it; fitted once per run."""
-
-    def tables():
-        for name in tqdm(names, f"{step.name}: fit", unit="part", disable=None if progress else True):
-            table = read_table(before / f"{name}.arrow")
-            mask = step.concerns(table)
-            yield table if mask is None else table.filter(pa.array(mask))
-
-    path = make_once(folder / "fitted.pickle", lambda part: part.write_bytes(pickle.dumps(step.work.fit(tables()))))
-    return replace(step, work=pickle.loads(path.read_bytes()))
-
-
-def _collect(folder: Path, names: list[str]) -> tuple[list, list, dict[str, bool]]:
-    """(counts of the steps, (name, rows) of the blocks, optional column -> whether it has values)."""
-    notes = [note_of(folder, name) for name in names]
-    steps = counts.add_up(note["steps"] for note in notes)
-    blocks = [(name, note["rows"]) for name, note in zip(names, notes)]
-    return steps, blocks, {column: any(note["has"][column] for note in notes) for column in OPTIONAL}
+def apply_block(block: str, before: Path, folder: Path, name: str, copies: Path | None, steps: Sequence[Step]) -> None:
+    """Copy the rows of a block as often as ``copies`` says (once if it does not), apply the steps, write the block."""
+    if (folder / block).exists():
+        return
+    table, counts = pq.read_table(before / block), None
+    if copies:
+        counts, rows = by_direction(table), table["row"].to_numpy()
+        if len(rows):
+            changed = pq.read_table(copies, filters=[("row", ">=", int(rows[0])), ("row", "<=", int(rows[-1]))])
+            times = np.ones(len(rows), np.int64)
+            times[np.searchsorted(rows, changed["row"].to_numpy())] = changed["copies"].to_numpy()
+            table = table.take(pa.array(np.repeat(np.arange(len(rows)), times)))
+    _finish(folder / block, table, steps, name if copies else None, counts)
 
 
-def _write_output(recipe: Recipe, last: Path, out: Path, key: str, executor) -> None:
+def _finish(path: Path, table: pa.Table, steps: Sequence[Step], name: str | None, before: dict | None) -> None:
+    """Apply the row-local steps and write the block; ``name`` is of the step before them, if it counted rows."""
+    counts = by_direction(table)
+    notes = [(name, in_and_kept(before, counts))] if name and before is not None else []
+    for step in steps:
+        table, earlier = run_step(step, table), counts
+        counts = by_direction(table)
+        notes.append((step.name, in_and_kept(earlier, counts)))
+    has = {
+        "quality": table["quality"].null_count < len(table),
+        "hard_negatives": bool(pc.any(pc.greater(pc.list_value_length(table["hard_negatives"]), 0)).as_py()),
+    }
+    note = json.dumps({"rows": len(table), "has": has, "steps": notes})
+    table = table.select(SCHEMA.names).cast(SCHEMA).replace_schema_metadata({META: note})
+    make_once(path, lambda part: pq.write_table(table, part, compression="lz4"))
+
+
+def run_step(step: Step, table: pa.Table) -> pa.Table:
+    """Apply a row filter or a column step to the rows that it concerns."""
+    mask = step.concerns(table) if len(table) else None
+    part = table if mask is None else table.filter(pa.array(mask))
+    if not len(part):
+        return table
+    if step.kind == "column":
+        part = step.work.add(part)
+        if len(part) != (len(table) if mask is None else mask.sum()):
+            raise ValueError(f"step {step.name}: a column step must keep its rows, but returned {len(part)}")
+        part = part.select(SCHEMA.names).cast(SCHEMA)
+        if mask is None:
+            return part
+        both = pa.concat_tables([part, table.filter(pa.array(~mask)).select(SCHEMA.names).cast(SCHEMA)])
+        order = np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)])
+        return both.take(pa.array(np.argsort(order)))
+    keep = np.asarray(step.work.keep(part))
+    if keep.dtype != bool or keep.shape != (len(part),):
+        raise ValueError(f"step {step.name}: keep returned {keep.dtype}{keep.shape}, not bool({len(part)},)")
+    if mask is not None:
+        everybody = np.ones(len(table), bool)
+        everybody[mask] = keep
+        keep = everybody
+    return table if keep.all() else table.filter(pa.array(keep))
+
+
+def _gpus(steps: Sequence[Step]) -> float:
+    return max([getattr(step.work, "gpus", 0) for step in steps], default=0)
+
+
+def _tables(step: Step, before: Path, names: list[str]) -> Iterator[pa.Table]:
+    """The rows that the step concerns, for its fit."""
+    for name in names:
+        table = pq.read_table(before / name)
+        mask = step.concerns(table)
+        yield table if mask is None else table.filter(pa.array(mask))
+
+
+def _collect(folder: Path, names: list[str]) -> dict[str, Any]:
+    """The blocks with their rows, the counts of the steps, and whether each optional column has values."""
+    notes = [json.loads(pq.read_schema(folder / name).metadata[META]) for name in names]
+    return {
+        "blocks": [(name, note["rows"]) for name, note in zip(names, notes)],
+        "steps": report.add_up(note["steps"] for note in notes),
+        "has": {column: any(note["has"][column] for note in notes) for column in OPTIONAL},
+    }
+
+
+def _write_output(recipe: Recipe, last: Path, out: Path, key: str) -> None:
     note = read_json(last / "stage.json")
     rows = sum(count for _, count in note["blocks"])
     if not rows:
-        steps = counts.as_json(note["steps"])
-        culprit = next(step["step"] for step in steps if not step["kept"])
+        culprit = next(step["step"] for step in report.as_json(note["steps"]) if not step["kept"])
         file = (out / ".work" if (out / "data").exists() else out) / "counts.md"
         raise ValueError(f"no row is left after the step {culprit}; {file} shows the rows after each step")
     files = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
     columns = [*COLUMNS, *(c for c in OPTIONAL if note["has"][c]), *(["origin"] if recipe.out.origin else [])]
     folder = last / "data"
-    folder.mkdir(exist_ok=True)
-    write = partial(write_file, source=last, folder=folder, columns=columns)
-    for _ in executor.map(write, _pieces(note["blocks"], rows, files), "Writing"):
-        pass
-    measured = collect_statistics([folder], executor=executor)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    tables = _blocks_of((pq.read_table(last / name, columns=columns) for name, _ in note["blocks"]), BLOCK)
+    sizes = [end - start for start, end in pairwise(rows * i // files for i in range(files + 1))]
+    for number, size in enumerate(sizes):
+        tables = _write_file(folder / f"train-{number:05d}-of-{files:05d}.parquet", tables, size)
+    with duckdb.connect() as db:
+        db.register("rows", pyarrow.dataset.dataset(str(folder)))
+        measured = report.statistics(db.execute(report.COUNT).fetchall())
     shutil.rmtree(out / "data", ignore_errors=True)
     for name, text in (("stats.md", measured.to_markdown()), ("recipe.yaml", recipe.text)):
         (out / name).write_text(text, encoding="utf-8")
@@ -241,36 +342,25 @@ def _write_output(recipe: Recipe, last: Path, out: Path, key: str, executor) -> 
     folder.rename(out / "data")
 
 
-def _pieces(blocks: Sequence[tuple[str, int]], rows: int, files: int) -> list[tuple[str, list]]:
-    """(name, [(block, from row, to row)]) of each file; the files' numbers of rows differ by at most one."""
-    edges, plan, first = [rows * i // files for i in range(files + 1)], [], 0
-    spans = []
-    for name, count in blocks:
-        spans.append((name, first, first + count))
-        first += count
-    at = 0
-    for number, (start, end) in enumerate(zip(edges, edges[1:])):
-        pieces = []
-        while at < len(spans) and spans[at][1] < end:
-            name, low, high = spans[at]
-            if high > start:
-                pieces.append((name, max(start, low) - low, min(end, high) - low))
-            if high > end:
-                break
-            at += 1
-        plan.append((f"train-{number:05d}-of-{files:05d}.parquet", pieces))
-    return plan
+def _write_file(path: Path, tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Write the next rows; returns the tables that are left."""
+    writer = None
+    while rows:
+        table = next(tables)
+        writer = writer or pq.ParquetWriter(path, table.schema.remove_metadata(), compression="zstd")
+        writer.write_table(table.slice(0, rows).replace_schema_metadata(None).combine_chunks())
+        if len(table) > rows:
+            tables = chain([table.slice(rows)], tables)
+        rows -= min(rows, len(table))
+    writer.close()
+    return tables
 
 
 def _write_counts(out: Path, note: dict[str, Any], key: str | None) -> None:
-    steps = counts.as_json(note["steps"])
+    steps = report.as_json(note["steps"])
     write_json(out / "counts.json", {"key": key, "steps": steps, "bad_rows": note["bad"]})
     with write_whole(out / "counts.md") as part:
-        part.write_text(counts.as_markdown(steps), encoding="utf-8")
-
-
-def _key_of(out: Path) -> str | None:
-    return read_json(out / "counts.json")["key"] if (out / "counts.json").exists() else None
+        part.write_text(report.as_markdown(steps), encoding="utf-8")
 
 
 def _outcome(out: Path) -> Outcome:

@@ -5,8 +5,6 @@ If reading a unit was stopped, it is read again from its start, but finished blo
 
 from __future__ import annotations
 
-import logging
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,21 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..formats import BrokenFile, Part, open_file
+from ..formats import BrokenFile, Part, content_hash, open_file
 from ..nway import find_nway_columns
 from ..readers import looks_like_file, parallel_tables
 from ..tables import BadRows, check_split, list_files
 
-logger = logging.getLogger(__name__)
-
 LONGEST = 100_000  # bytes of one text; a longer one is not a sentence but a log page or has lost its line ends
-UNREADABLE = (
-    BrokenFile,
-    pa.ArrowException,
-    OSError,
-    EOFError,
-    zlib.error,
-)  # errors of a truncated or damaged file
 
 
 @dataclass(frozen=True)
@@ -56,11 +45,10 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
             raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
         split = arguments.get("split", "train")
         files = list_files(path, split) if path.exists() else []
-        parts = list(filter(None, map(_readable, files)))
-        if parts:
+        if parts := list(filter(None, map(_readable, files))):
             check_split(path, parts, split)
         together = arguments.get("limit") is not None or any(find_nway_columns(part.columns) for part in parts)
-        identity = tuple((str(f.resolve()), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
+        identity = tuple((str(file.resolve()), content_hash(file)) for file in files)
         if not files or together:
             units.append((source["path"], source["label"], arguments, identity))
         else:
@@ -72,7 +60,7 @@ def _readable(path: Path) -> Part | None:
     """The file, or None if it is damaged; `read_unit` says so."""
     try:
         return open_file(path)
-    except (ValueError, *UNREADABLE):
+    except ValueError:
         return None
 
 
@@ -82,18 +70,16 @@ def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
     try:
         if path.is_file():
             open_file(path)
-    except (ValueError, *UNREADABLE) as error:
-        bad.add(unit.path, 1, _reason(error, unit.path))
+    except ValueError as error:
+        bad.add(unit.path, 1, getattr(error, "reason", str(error)).removeprefix(f"{path}: "))
         bad.report()
         return
     tables = parallel_tables(unit.path, bad, check=_not_too_long, **unit.arguments)
     while True:
         try:
             table = next(tables, None)
-        except UNREADABLE as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            bad.add(unit.path, row + 1, f"unreadable from here on: {_reason(error, unit.path)}")
+        except BrokenFile as error:
+            bad.add(unit.path, row + 1, f"unreadable from here on: {error.reason}")
             bad.report(" so far") if not bad.skip else None
             return
         if table is None:
@@ -102,19 +88,12 @@ def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
         yield table.append_column("origin", pa.repeat(pa.scalar(unit.label), len(table)))
 
 
-def _reason(error: Exception, path: str) -> str:
-    text = getattr(error, "reason", str(error)).strip() or type(error).__name__
-    return text.splitlines()[0].removeprefix(f"{path}: ")
-
-
 def _not_too_long(table: pa.Table) -> tuple[pa.Table, list[tuple[int, str]]]:
     bad = {}
     for side in ("source", "target"):
         lengths = pc.binary_length(table[side]).to_numpy()
         for row in np.flatnonzero(lengths > LONGEST).tolist():
             bad.setdefault(row, f"{side} is {lengths[row]} bytes long, more than {LONGEST}")
-    if bad:
-        mask = np.ones(len(table), bool)
-        mask[list(bad)] = False
-        table = table.filter(pa.array(mask))
-    return table, sorted(bad.items())
+    mask = np.ones(len(table), bool)
+    mask[list(bad)] = False
+    return table.filter(pa.array(mask)), sorted(bad.items())

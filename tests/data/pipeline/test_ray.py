@@ -62,9 +62,8 @@ def recipe(tmp_path):
     return read_recipe(tmp_path / "r.yaml")
 
 
-def test_two_nodes_give_the_same_bytes(cluster, recipe, tmp_path, monkeypatch):
+def test_two_nodes_give_the_same_bytes(cluster, recipe, tmp_path):
     assert sum(node["Alive"] for node in ray.nodes()) == 2
-    monkeypatch.setattr("hf_echo.data.pipeline.decide.PARTITION", 1000)  # several partitions
     outs = {"local": LocalExecutor(False), "ray": cluster}
     done = {name: run(recipe, tmp_path / name, executor=ex, block=300) for name, ex in outs.items()}
     files = {name: {p.name: p.read_bytes() for p in Path(tmp_path, name, "data").glob("*")} for name in outs}

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from hf_echo.data.pipeline import Output, Sampling, read_recipe
-from hf_echo.data.pipeline.runner import stages_of
 from hf_echo.languages import LANGUAGES
 from hf_echo.negatives.recipe_steps import STEPS, RuleNegatives, Score
 
@@ -68,20 +67,27 @@ out: {shards: 2, origin: true}
         ("sources: [a]\nsteps: [{filter: sanety}]", "step 1: unknown filter 'sanety'; did you mean 'sanity'?"),
         (
             "sources: [a]\nsteps: [{filter: sanity}, {filter: threshold, floor: 1, flor: 2}]",
-            "step 2: filter threshold has no field 'flor'; did you mean 'floor'?",
+            "step 2: filter threshold: unknown field 'flor'; did you mean 'floor'?",
         ),
+        ("sources: [a]\nsteps: [{filter: []}]", "step 1: unknown filter []; known are threshold"),
         ("sources: [a]\nsteps: [{filtre: sanity}]", "a mapping that begins with filter or keep or drop"),
         ("sources: [a]\nsteps: [{filter: sanity, only: {lang: x}}]", "step 1: only: unknown field 'lang'"),
         ("sources: [a]\nsteps: [{keep: {target_lang: eng_Lat}}]", "step 1: unknown language code 'eng_Lat'"),
         ("sources: [a]\nsteps: [{score: m, bach: 2}]", "step 1: score: unknown field 'bach'; did you mean 'batch'?"),
         ("sources: [a]\nsteps: [{hard_negatives: llm}]", "'llm' is unknown; the only kind is 'rules'"),
-        ("sources: [a]\nsampling: {method: temperatur}", "sampling: method 'temperatur' is not one of natural"),
-        ("sources: [a]\nsampling: {exponent: 1}", "sampling: needs the field method"),
+        (
+            "sources: [a]\nsampling: {method: temperatur}",
+            "sampling: method is 'temperatur'; it must be one of natural, temperature",
+        ),
+        ("sources: [a]\nsampling: {exponent: 1}", "sampling: method is missing"),
         ("sources: [a]\nsampling: {method: temperature}", "temperature needs an exponent"),
         ("sources: [a]\nsampling: {method: natural, exponent: 2}", "natural takes no exponent"),
-        ("sources: [a]\nsampling: {method: natural, rows: 1.5}", "rows must be a positive integer, not 1.5"),
-        ("sources: [a]\nsampling: {method: temperature, exponent: abc}", "exponent must be a number, not 'abc'"),
-        ("sources: [a]\nout: {shards: 0}", "out: shards must be a positive integer, not 0"),
+        ("sources: [a]\nsampling: {method: natural, rows: 1.5}", "rows is 1.5; it must be a whole number"),
+        (
+            "sources: [a]\nsampling: {method: temperature, exponent: abc}",
+            "exponent is 'abc'; it must be a finite number",
+        ),
+        ("sources: [a]\nout: {shards: 0}", "out: shards is 0; it must be at least 1"),
         ("sources: [a\n", "is not YAML"),
         ("- a", "must be a mapping of `field: value` lines, not list"),
     ],
@@ -113,17 +119,6 @@ def test_shipped_recipes_are_read_by_name(path, tmp_path, monkeypatch):
         assert next(s.work.floor for s in recipe.steps if s.name == "threshold") == 0.25
     if path.stem == "languages_200":  # OS 4.3
         assert next((s.work.k, s.work.k_synthetic) for s in recipe.steps if s.name == "threshold") == (3, 1)
-
-
-def test_the_key_of_a_stage_depends_on_all_before_it(read):
-    def keys(text):
-        return [stage.key for stage in stages_of(read(f"sources: [a]\nsteps: [{text}]"), [], 10)]
-
-    one = keys("{filter: sanity}, {filter: exact_duplicates}, {filter: cap}")
-    late = keys("{filter: sanity}, {filter: exact_duplicates}, {filter: cap, limit: 5}")
-    early = keys("{filter: sanity, max_chars: 9}, {filter: exact_duplicates}, {filter: cap}")
-    assert len(one) == 3 and one[:2] == late[:2] and one[2] != late[2]
-    assert not set(one) & set(early)
 
 
 def test_negatives_by_rule_fill_only_what_is_empty_and_english():

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hf_echo.data.pipeline import LocalExecutor, Statistics, collect_statistics
+from hf_echo.data.pipeline import Statistics, collect_statistics
 
 ROWS = [
     ("été", "fra_Latn", "summer", "eng_Latn", "primary"),
@@ -34,7 +34,7 @@ def found(tmp_path):
     table = pa.Table.from_pylist([dict(zip(NAMES, row)) for row in ROWS])
     pq.write_table(table.slice(0, 4), tmp_path / "a.parquet")
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.slice(4).to_pylist()))
-    return collect_statistics([tmp_path / "a.parquet", tmp_path / "b.jsonl"], executor=LocalExecutor(False))
+    return collect_statistics([tmp_path / "a.parquet", tmp_path / "b.jsonl"])
 
 
 def test_table(found):
@@ -49,7 +49,7 @@ def test_formats(found):
 
 def test_bad_rows_are_named(tmp_path):
     (tmp_path / "a.tsv").write_text("source\ttarget\ns\tt\ns\n")
-    how = {"source_lang": "fra_Latn", "target_lang": "eng_Latn", "executor": LocalExecutor(False)}
+    how = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
     with pytest.raises(ValueError, match=r"a\.tsv:3: 1 fields instead of 2"):
         collect_statistics([tmp_path / "a.tsv"], **how)
     assert collect_statistics([tmp_path / "a.tsv"], on_bad_row="skip", **how).rows()[0]["pairs"] == 1

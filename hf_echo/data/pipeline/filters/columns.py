@@ -1,14 +1,27 @@
-"""Columns of a parallel table as numpy arrays: directions, numbers, code points. Shared by several filters."""
+"""Columns of a parallel table as numpy arrays: directions, languages, numbers, code points and their properties.
+
+The Unicode properties come from the `regex` library. A lookup table has one entry per code point up to the last letter
+that Unicode assigns, so a whole column is looked up at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import regex
+
+from ....language_table import SCRIPTS
 
 SIDES = ("source", "target")
+LAST = 0x3400F  # the last ideographs are below; planes 4 to 16 have no letters
+# ISO 15924 codes of mixed writing -> Unicode scripts
+MIXED = {"Hans": ("Hani",), "Hant": ("Hani",), "Jpan": ("Hani", "Hira", "Kana"), "Hang": ("Hang", "Hani")}
+_UNICODE = sorted({script for code in SCRIPTS for script in MIXED.get(code, (code,))})
 
 
 def direction(source_lang: str, target_lang: str) -> str:
@@ -24,6 +37,11 @@ def codes_of(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
     return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
 
 
+def is_in(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
+    """(rows,) bool: whether the value is one of the names."""
+    return pc.is_in(column, pa.array(list(names), pa.string())).to_numpy()
+
+
 def by_direction(table: pa.Table) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
     """((source language, target language), row numbers in ascending order) of each direction."""
     (sources, source_langs), (targets, target_langs) = (codes_of(table[f"{side}_lang"]) for side in SIDES)
@@ -32,6 +50,32 @@ def by_direction(table: pa.Table) -> Iterator[tuple[tuple[str, str], np.ndarray]
     values, starts = np.unique(both[order], return_index=True)
     for value, rows in zip(values, np.split(order, starts[1:])):
         yield (source_langs[value // len(target_langs)], target_langs[value % len(target_langs)]), rows
+
+
+def own_languages(table: pa.Table) -> np.ndarray:
+    """(rows,) the language that a row counts for: the source language, or the target's where the source is English."""
+    own = np.empty(len(table), dtype=object)
+    for (source, target), rows in by_direction(table):
+        own[rows] = target if source.startswith("eng_") else source
+    return own
+
+
+def small_languages(
+    tables: Iterable[pa.Table],
+    fewer_than: int,
+    among: Sequence[str] = (),
+    counted: Callable[[pa.Table], np.ndarray] | None = None,
+) -> tuple[str, ...]:
+    """Languages with fewer than that many rows, sorted by code; among ``among``, or all if it is empty.
+
+    ``counted`` is a boolean per row: whether it counts. A language without counted rows is small.
+    """
+    rows: Counter[str] = Counter()
+    for table in tables:
+        own = own_languages(table)
+        rows.update(dict.fromkeys(own, 0))
+        rows.update(own if counted is None else own[counted(table)])
+    return tuple(sorted(code for code, n in rows.items() if n < fewer_than and (not among or code in among)))
 
 
 def numbers(table: pa.Table, name: str) -> np.ndarray:
@@ -60,3 +104,44 @@ def text_hashes(table: pa.Table, seed: int = 0) -> np.ndarray:
     texts = zip(*(table[side].to_pylist() for side in SIDES))
     hashes = (xxh3_64_intdigest(f"{source}\0{target}".encode(), seed) for source, target in texts)
     return np.fromiter(hashes, np.uint64, len(table))
+
+
+@cache
+def characters(pattern: str) -> np.ndarray:
+    """bool (LAST + 1,): the code points that match a character class of the `regex` library."""
+    table = np.zeros(LAST + 1, bool)
+    for run in regex.finditer(f"(?V1:{pattern})+", "".join(map(chr, range(LAST + 1)))):
+        table[run.start() : run.end()] = True
+    table.flags.writeable = False
+    return table
+
+
+def is_kind(points: np.ndarray, pattern: str) -> np.ndarray:
+    """(code points,) bool: whether each one matches the pattern."""
+    return characters(pattern)[np.minimum(points, LAST)]
+
+
+@cache
+def scripts() -> np.ndarray:
+    """uint8 (LAST + 1,): script number of each letter, 0 for other characters, 1 for scripts of no language here."""
+    table = characters(r"\p{L}").astype(np.uint8)
+    for number, script in enumerate(_UNICODE, 2):
+        table[characters(rf"[\p{{L}}&&\p{{Script={script}}}]")] = number
+    # Unicode files the long vowel mark of kana under Common
+    table[0x30FC] = table[0xFF70] = script_number("Kana")
+    return table
+
+
+def script_of(points: np.ndarray) -> np.ndarray:
+    """(code points,) uint8: the script number of each one."""
+    return scripts()[np.minimum(points, LAST)]
+
+
+def script_number(name: str) -> int:
+    return _UNICODE.index(name) + 2
+
+
+def script_numbers(code: str) -> list[int]:
+    """Script numbers of a language code (``jpn_Jpan`` has several)."""
+    iso = code.split("_")[1]
+    return [script_number(name) for name in MIXED.get(iso, (iso,))]

@@ -9,16 +9,16 @@ only the macrolanguage, count as one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from ....languages import language
-from .characters import script_number, script_numbers, script_of
-from .columns import SIDES, code_points, codes_of, count_by_row
+from ....utils.settings import check, setting
+from .columns import SIDES, code_points, codes_of, count_by_row, script_number, script_numbers, script_of
 from .identifiers import open_identifier
 
-CHOICES = (*SIDES, "both")
 KANA = 0.1  # a text with a Chinese label and at least this share of kana is Japanese
 HAN_ONLY = 12  # a text with this many Chinese characters and no kana is not Japanese
 WEIGHT = 3  # a Chinese character, a kana or a Korean syllable counts as three letters
@@ -28,28 +28,21 @@ WEIGHT = 3  # a Chinese character, a kana or a Korean syllable counts as three l
 class LanguageId:
     """Row filter by script and language identifier.
 
-    Attributes:
-        model: path of a fastText model (GlotLID, lid.176, NLLB's) whose labels are languages; None: heliport, whose
-            model is part of its package (220 languages).
-        sides: "source", "target" or "both": the texts to check.
-        min_letters: shorter texts stay; a Chinese character counts as three letters. The script is checked from a third
-            of this length.
-        min_script: minimum share of letters in the label's script (names and units are in Latin script in many
-            languages).
-        min_probability: a less probable fastText answer is ignored; heliport itself reports when it is not sure.
-
     Code and mathematics stay, and so do texts in a language that the identifier does not know, if the script is right.
+    A Chinese character counts as three letters. The script is checked from a third of min_letters on; names and units
+    are in Latin script in many languages. heliport itself reports when it is not sure.
     """
 
-    model: str | None = None
-    sides: str = "both"
-    min_letters: int = 20
-    min_script: float = 0.3
-    min_probability: float = 0.5
+    model: str | None = setting(
+        "a fastText model file (GlotLID, lid.176 ...); by default heliport, which contains its model", None
+    )
+    sides: Literal["source", "target", "both"] = setting("the texts to check", "both")
+    min_letters: int = setting("shorter texts stay", 20)
+    min_script: float = setting("minimum share of letters in the label's script", 0.3)
+    min_probability: float = setting("a less probable fastText answer is ignored", 0.5)
 
     def __post_init__(self) -> None:
-        if self.sides not in CHOICES:
-            raise ValueError(f"sides={self.sides!r} is not one of {', '.join(CHOICES)}")
+        check(self)
 
     def keep(self, table: pa.Table) -> np.ndarray:
         keep = np.ones(len(table), bool)

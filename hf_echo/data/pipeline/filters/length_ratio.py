@@ -7,13 +7,14 @@ lengths is compared with the median and spread of its direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....utils.settings import check, setting
 from .columns import by_direction, direction, text_hashes
 
 PIVOT = "eng_Latn"
@@ -25,32 +26,20 @@ SAMPLE = 4_000  # rows per direction that `fit` keeps
 class LengthRatio:
     """Row filter: |log ratio - expected| <= limit * spread.
 
-    Attributes:
-        limit: in robust standard deviations (interquartile range / 1.349). The tails are heavier than those of a normal
-            distribution: 3 (OS A.8) drops about one clean row in a hundred, 4 one in five hundred.
-        smoothing: characters of English added to both lengths. With 10, the spread is about the same for single words
-            and for long sentences.
-        min_rows: directions with fewer rows get no median and spread.
-        languages: code -> e_l, log of the length relative to English; from ``fit``.
-        directions: "fra_Latn>eng_Latn" -> (median, spread) of the log ratio; from ``fit``.
-        spread: for directions that are not in ``directions``; from ``fit``.
-
-    An unknown direction is judged by its two languages; if a language is unknown, the row stays.
+    An unknown direction is judged by its two languages; if a language is unknown, the row stays. The tails are heavier
+    than those of a normal distribution: a limit of 3 (OS A.8) drops about one clean row in a hundred, 4 one in five
+    hundred. With a smoothing of 10, the spread is about the same for single words and for long sentences.
     """
 
-    limit: float = 3.0
-    smoothing: float = 10.0
-    min_rows: int = 200
-    languages: Mapping[str, float] = field(default_factory=dict)
-    directions: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    spread: float = 0.2
+    limit: float = setting("in robust standard deviations (interquartile range / 1.349)", 3.0, above=0)
+    smoothing: float = setting("characters of English added to both lengths", 10.0, least=0)
+    min_rows: int = setting("directions with fewer rows get no median and spread", 200)
+    languages: dict[str, float] = setting("code -> e_l, log of the length relative to English; from fit", dict)
+    directions: dict[str, tuple[float, ...]] = setting("direction -> (median, spread) of the log ratio; from fit", dict)
+    spread: float = setting("for directions that are not in directions; from fit", 0.2, above=0)
 
     def __post_init__(self) -> None:
-        if self.limit <= 0 or self.smoothing < 0 or self.spread <= 0:
-            raise ValueError(
-                f"limit={self.limit}, smoothing={self.smoothing}, spread={self.spread}: limit and spread must be "
-                "positive, smoothing not negative"
-            )
+        check(self)
 
     def fit(self, tables: Iterable[pa.Table]) -> LengthRatio:
         """Estimate ``languages``, ``directions`` and ``spread`` from at most SAMPLE rows per direction.

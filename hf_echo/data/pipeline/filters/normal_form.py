@@ -1,23 +1,25 @@
-"""Normal form of texts for comparison: NFKC, case folding, single white space; optionally no punctuation or digits."""
+"""Normal form of texts for comparison: texts that look alike are equal.
+
+NFKC, case folding, single white space; no invisible code points (soft hyphens, zero-width characters, byte order
+marks, direction marks, variation selectors); one kind of apostrophe and of quotation mark; optionally no punctuation
+or digits.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Literal
 
 import regex
 
+Ignorable = Literal["punctuation", "digits"]
 IGNORABLE = {"punctuation": r"\p{P}\p{S}", "digits": r"\p{N}"}
+INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}]+")
+ALIKE = str.maketrans(dict.fromkeys("‘’‚‛ʼʻ′´`＇", "'") | dict.fromkeys("“”„‟″＂", '"'))
 
 
-def check_ignore(ignore: Sequence[str]) -> None:
-    """Raise ValueError for a name that is not in IGNORABLE."""
-    if isinstance(ignore, str) or (wrong := [name for name in ignore if name not in IGNORABLE]):
-        named = ignore if isinstance(ignore, str) else wrong[0]
-        raise ValueError(f"ignore must be a list of {', '.join(IGNORABLE)}, not {named!r}")
-
-
-def normal_forms(texts: Sequence[str], ignore: Sequence[str] = ()) -> list[str]:
+def normal_forms(texts: Sequence[str], ignore: Sequence[Ignorable] = ()) -> list[str]:
     """Normal forms. Characters of ``ignore`` are removed, unless the text has no others ("!!!" differs from "...")."""
     forms = [_fold(text) for text in texts]
     if not ignore:
@@ -28,7 +30,9 @@ def normal_forms(texts: Sequence[str], ignore: Sequence[str] = ()) -> list[str]:
 
 def _fold(text: str) -> str:
     if text.isascii():
-        return " ".join(text.lower().split())
-    # case folding can undo the normal form (Unicode 3.13, D146)
+        return " ".join(text.lower().replace("`", "'").split())
+    # alike signs also before: NFKC divides an acute accent into space and mark; case folding can undo the normal form
+    # (Unicode 3.13, D146)
+    text = INVISIBLE.sub("", text.translate(ALIKE))
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(unicodedata.normalize("NFKC", folded).split())
+    return " ".join(unicodedata.normalize("NFKC", folded).translate(ALIKE).split())

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
+from ....utils.settings import check, setting
 from ...schema import PROVENANCES
-from .columns import by_direction, codes_of, direction, numbers, text_hashes
-from .languages_of import own_languages, small_languages
+from .columns import by_direction, direction, is_in, numbers, own_languages, small_languages, text_hashes
 from .threshold import SYNTHETIC
-
-ORDERS = ("random", "quality", "input")
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Row filter: keep rows of some provenances, and of further ones for weak languages.
+    """Row filter: keep rows of some provenances, and of further ones for weak languages."""
 
-    Attributes:
-        provenances: kept for every language.
-        also: further provenances, kept for the languages of ``languages``.
-        fewer_than: only languages of ``languages`` (of all languages, if it is empty) with fewer rows of
-            ``provenances``; needs ``fit``.
-    """
-
-    provenances: Sequence[str] = ("primary", "code", "math")
-    also: Sequence[str] = ()
-    languages: Sequence[str] = ()
-    fewer_than: int | None = None
+    provenances: tuple[str, ...] = setting("kept for every language", ("primary", "code", "math"))
+    also: tuple[str, ...] = setting("further provenances, kept for the languages of languages", ())
+    languages: tuple[str, ...] = setting("weak languages", ())
+    fewer_than: int | None = setting(
+        "only languages of languages (of all, if it is empty) with fewer rows of provenances", None, least=0
+    )
 
     def __post_init__(self) -> None:
+        check(self)
         for name in (*self.provenances, *self.also):
             if name not in PROVENANCES:
                 raise ValueError(f"provenance {name!r} is not one of {', '.join(PROVENANCES)}")
@@ -45,46 +40,38 @@ class Provenance:
         return replace(self, languages=small, fewer_than=None)
 
     def _stays(self, table: pa.Table) -> np.ndarray:
-        return _is_in(table["provenance"], self.provenances)
+        return is_in(table["provenance"], self.provenances)
 
     def keep(self, table: pa.Table) -> np.ndarray:
         if self.fewer_than is not None:
             raise ValueError(f"fewer_than={self.fewer_than} needs row counts: call fit first")
-        keep = self._stays(table)
-        if self.also and self.languages:
-            keep |= _is_in(table["provenance"], self.also) & np.isin(own_languages(table), self.languages)
-        return keep
+        weak = np.isin(own_languages(table), self.languages)
+        return self._stays(table) | (is_in(table["provenance"], self.also) & weak)
 
 
 @dataclass(frozen=True)
 class GroupCap:
     """Group cap: keep at most ``limit`` rows of each direction.
 
-    Attributes:
-        only: provenances and language codes; rows with none of them all stay (OS 4.4 has one million for each
-            direction of code and mathematics: ``only: [code, math]``). Empty: every direction is capped.
-        order: the rows that stay. "random": by a hash of the texts, so the same rows for any order of input;
-            "quality": the best scores, rows without a score last; "input": the first.
-        primary_first: synthetic rows only fill the places that other rows leave (ECHO 3).
-        seed: for order "random".
+    OS 4.4 has one million for each direction of code and mathematics: ``only: [code, math]``. The order "random" is by
+    a hash of the texts, so the same rows stay for any order of input.
     """
 
-    limit: int = 1_000_000
-    only: Sequence[str] = ()
-    order: str = "random"
-    primary_first: bool = False
-    seed: int = 0
+    limit: int = setting("rows of each direction", 1_000_000, least=1)
+    only: tuple[str, ...] = setting("provenances and language codes; other rows all stay. Empty: every direction", ())
+    order: Literal["random", "quality", "input"] = setting(
+        "the rows that stay: any, those of the best scores, or the first", "random"
+    )
+    primary_first: bool = setting("synthetic rows only fill the places that other rows leave (ECHO 3)", False)
+    seed: int = setting("for order random", 0)
 
     def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ValueError(f"limit={self.limit!r} must be a number of rows, at least 1")
-        if self.order not in ORDERS:
-            raise ValueError(f"order={self.order!r} is not one of {', '.join(ORDERS)}")
+        check(self)
 
     def groups(self, table: pa.Table) -> np.ndarray:
         """(rows,) "python>eng_Latn"; None for rows without a cap."""
         groups = np.full(len(table), None, dtype=object)
-        capped = _is_in(table["provenance"], self.only)
+        capped = is_in(table["provenance"], self.only)
         for (source, target), rows in by_direction(table):
             all_rows = not self.only or source in self.only or target in self.only
             groups[rows if all_rows else rows[capped[rows]]] = direction(source, target)
@@ -97,10 +84,5 @@ class GroupCap:
         elif self.order == "random":
             rank = text_hashes(table, self.seed) / 2.0**64
         if self.primary_first:
-            rank = rank + 10.0 * ~_is_in(table["provenance"], SYNTHETIC)
+            rank = rank + 10.0 * ~is_in(table["provenance"], SYNTHETIC)
         return rank
-
-
-def _is_in(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray:
-    numbers_, values = codes_of(column)
-    return np.isin(values, list(names))[numbers_] if values else np.zeros(0, bool)

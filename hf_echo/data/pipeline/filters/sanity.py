@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....languages import language
-from .characters import is_kind
-from .columns import SIDES, code_points, codes_of, count_by_row
+from ....utils.settings import check, setting
+from .columns import SIDES, code_points, codes_of, count_by_row, is_kind
 from .normal_form import normal_forms
 
 # RE2: links, addresses, markup, and placeholders of programs (%s, %(name)s, {0}, ${x}, &nbsp;)
@@ -22,20 +22,18 @@ NOT_TEXT = (
 
 @dataclass(frozen=True)
 class TextSanity:
-    """Row filter on both sides.
+    """Row filter on both sides. Code and mathematics need no letters.
 
-    Attributes:
-        max_chars: maximum length of a text, in characters.
-        letter_share: minimum share of letters (with their marks) among the characters other than white space, after
-            removing links, markup and placeholders; a text without letters is always dropped.
-        copies: keep targets that equal their source except for case and white space.
-
-    Code and mathematics need no letters.
+    Letters are counted with their marks, after links, markup and placeholders are removed; a text without letters is
+    always dropped.
     """
 
-    max_chars: int = 2_000
-    letter_share: float = 0.3
-    copies: bool = False
+    max_chars: int = setting("maximum length of a text, in characters", 2_000, least=1)
+    letter_share: float = setting("minimum share of letters among the characters other than white space", 0.3)
+    copies: bool = setting("keep targets that equal their source except for case and white space", False)
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def keep(self, table: pa.Table) -> np.ndarray:
         keep = np.ones(len(table), bool)

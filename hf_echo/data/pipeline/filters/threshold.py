@@ -9,58 +9,48 @@ rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from ....languages import language
+from ....utils.settings import check, setting
 from .columns import by_direction, codes_of, direction, numbers
 
 Scorer = Callable[[list[str], list[str], list[str], list[str]], Any]
 SYNTHETIC = ("mined", "back_translation", "forward_translation")
-BACK_OFF = ("language", "floor")
 
 
 @dataclass(frozen=True)
 class DirectionThreshold:
     """Row filter: ``quality`` >= mu - k * sigma of the row's direction.
 
-    Attributes:
-        k: OS 4.3 takes 3 for primary data and 1 for synthetic data (``k_synthetic``; None: the same k).
-        calibrated: "fra_Latn>eng_Latn" -> (mu, sigma), or the path of a JSON file with this (``save``).
-        floor: the threshold where nothing is calibrated (OS 3.5).
-        back_off: for a direction that is not calibrated, "language" takes the mean over the calibrated directions that
-            contain its source language (its target language if the source is English), or the floor if there is none;
-            "floor" takes the floor.
-        unscored: treatment of rows without quality, "keep" or "drop".
-
-    Rows with code or mathematics on a side stay, whatever their score (OS 4.3).
+    Rows with code or mathematics on a side stay, whatever their score (OS 4.3, which takes k = 3 for primary data and 1
+    for synthetic data). For a direction that is not calibrated, the back-off "language" takes the mean over the
+    calibrated directions that contain its source language (its target language if the source is English), or the floor
+    if there is none.
     """
 
-    k: float = 3.0
-    k_synthetic: float | None = None
-    calibrated: Mapping[str, Sequence[float]] | str = field(default_factory=dict)
-    floor: float = 0.25
-    back_off: str = "language"
-    unscored: str = "keep"
+    k: float = setting("standard deviations below the mean", 3.0)
+    k_synthetic: float | None = setting("of synthetic rows; the same by default", None)
+    calibrated: dict[str, tuple[float, ...]] | str = setting(
+        "direction -> (mu, sigma), or the path of a JSON file with this", dict
+    )
+    floor: float = setting("the threshold where nothing is calibrated (OS 3.5)", 0.25)
+    back_off: Literal["language", "floor"] = setting("what a direction without calibration takes", "language")
+    unscored: Literal["keep", "drop"] = setting("treatment of rows without quality", "keep")
 
     def __post_init__(self) -> None:
-        if self.back_off not in BACK_OFF:
-            raise ValueError(f"back_off={self.back_off!r} is not one of {', '.join(BACK_OFF)}")
-        if self.unscored not in ("keep", "drop"):
-            raise ValueError(f"unscored={self.unscored!r} is not 'keep' or 'drop'")
         if isinstance(self.calibrated, (str, Path)):
             object.__setattr__(self, "calibrated", _read(Path(self.calibrated)))
-        if not isinstance(self.calibrated, Mapping):
-            raise ValueError(f"calibrated must map directions to (mu, sigma), not {self.calibrated!r}")
+        check(self)
         for name, pair in self.calibrated.items():
-            if not _is_calibration(pair):
+            if len(pair) != 2 or not np.isfinite(pair).all() or pair[1] < 0:
                 raise ValueError(f"calibrated[{name!r}] must be (mu, sigma), not {pair!r}")
-        object.__setattr__(self, "calibrated", {name: tuple(pair) for name, pair in self.calibrated.items()})
 
     def save(self, path: str | Path) -> None:
         """Write ``calibrated`` as JSON, to be passed in the field of that name."""
@@ -146,12 +136,6 @@ def calibrate(
     if not calibrated:
         raise ValueError(f"no direction of the dev set has {min_rows} scored rows; give more rows")
     return DirectionThreshold(k=k, calibrated=calibrated, **fields)
-
-
-def _is_calibration(pair: Any) -> bool:
-    if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(value, int | float) for value in pair):
-        return False
-    return bool(np.isfinite(pair).all()) and pair[1] >= 0
 
 
 def _read(path: Path) -> Any:

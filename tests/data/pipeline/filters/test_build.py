@@ -22,35 +22,38 @@ def test_every_filter_is_of_one_kind(name):
 
 
 def test_lists_of_yaml_become_tuples():
-    assert build({"cap": {"limit": 3, "only": ["code", "math"]}}).only == ("code", "math")
-    assert build({"sanity": None}) == build("sanity")
+    assert build("cap", {"limit": 3, "only": ["code", "math"]}).only == ("code", "math")
+    assert build("sanity", None) == build("sanity")
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("name", "values", "message"),
     [
-        ("exact_duplicate", "unknown filter 'exact_duplicate'; did you mean 'exact_duplicates'?"),
-        ("zzz", "unknown filter 'zzz'; known are threshold, "),
-        ({"sanity": {"max_char": 3}}, "filter sanity has no field 'max_char'; did you mean 'max_chars'?"),
-        ({"sanity": 3}, "the fields of filter sanity must be a mapping, not 3"),
-        ({"sanity": {}, "cap": {}}, "a filter is one name or"),
+        ("exact_duplicate", {}, "unknown filter 'exact_duplicate'; did you mean 'exact_duplicates'?"),
+        ("zzz", {}, "unknown filter 'zzz'; known are threshold, "),
+        ("sanity", {"max_char": 3}, "filter sanity: unknown field 'max_char'; did you mean 'max_chars'?"),
+        ("sanity", 3, "filter sanity: `field: value` lines are needed, not 3"),
         (
-            {"exact_duplicates": {"side": "left"}},
-            "side='left' is not one of source, target, either, both, corpus",
+            "exact_duplicates",
+            {"side": "left"},
+            "side is 'left'; it must be one of source, target, either, both, corpus",
         ),
-        ({"near_duplicates": {"threshold": 80}}, "threshold=80 is not between 0 and 1"),
-        ({"near_duplicates": {"ignore": ["case"]}}, "punctuation, digits, not 'case'"),
-        ({"cap": {"order": "best"}}, "order='best' is not one of random, quality, input"),
-        ({"provenance": {"provenances": ["human"]}}, "'human' is not one of primary"),
-        ({"threshold": {"calibrated": "no/file.json"}}, "no file no/file.json; `hf-echo data calibrate"),
-        ({"threshold": {"k": "three"}}, "k='three' is not a number"),
-        ({"cap": {"limit": 1.5}}, "limit=1.5 is not a whole number"),
-        ({"cap": {"limit": True}}, "limit=True is not a whole number"),
-        ({"cap": {"only": "code"}}, "only='code' is not a list"),
-        ({"language_id": {"sides": "left"}}, "sides='left' is not one of source, target, both"),
+        ("near_duplicates", {"threshold": 80}, "threshold is 80; it must be above 0"),
+        (
+            "near_duplicates",
+            {"ignore": ["case"]},
+            "ignore is ['case']; it must be a list, each of it one of punctuation",
+        ),
+        ("provenance", {"provenances": ["human"]}, "'human' is not one of primary"),
+        ("threshold", {"calibrated": "no/file.json"}, "no file no/file.json; `hf-echo data calibrate"),
+        ("threshold", {"k": "three"}, "k is 'three'; it must be a finite number"),
+        ("cap", {"limit": 0}, "limit is 0; it must be at least 1"),
+        ("cap", {"limit": True}, "limit is True; it must be a whole number"),
+        ("cap", {"only": "code"}, "only is 'code'; it must be a list of texts"),
+        ("length_ratio", {"limit": 0}, "limit is 0; it must be above 0"),
     ],
 )
-def test_a_wrong_entry_is_named_in_one_line(spec, message):
+def test_a_wrong_entry_is_named_in_one_line(name, values, message):
     with pytest.raises(ValueError) as error:
-        build(spec)
+        build(name, values)
     assert message in str(error.value) and "\n" not in str(error.value)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hf_echo.data.pipeline.filters import ExactDuplicates, NearDuplicates
-from hf_echo.data.pipeline.filters.minhash import bands_for, grams, signatures
+from hf_echo.data.pipeline.filters.duplicates import bands_for, grams, signatures
 from hf_echo.data.pipeline.filters.normal_form import normal_forms
 
 PAIRS = [
@@ -54,6 +54,34 @@ def test_normal_forms():
     assert normal_forms(["Well, 3 cats!"], ("punctuation",)) == ["well 3 cats"]
     assert normal_forms(["Well, 3 cats!"], ("punctuation", "digits")) == ["well cats"]
     assert normal_forms(["!!!", "हिन्दी।"], ("punctuation",)) == ["!!!", "हिन्दी"]  # marks are no punctuation
+
+
+@pytest.mark.parametrize(
+    ("kind", "sign"),
+    {
+        "soft hyphen": "\u00ad",
+        "zero-width space": "\u200b",
+        "zero-width non-joiner": "\u200c",
+        "word joiner": "\u2060",
+        "byte order mark": "\ufeff",
+        "left-to-right mark": "\u200e",
+        "right-to-left isolate": "\u2067",
+        "Arabic letter mark": "\u061c",
+        "variation selector": "\ufe0f",
+        "ideographic variation selector": "\U000e0100",
+        "combining grapheme joiner": "\u034f",
+    }.items(),
+)
+def test_invisible_signs_do_not_make_another_text(rows, first_of_keys, kind, sign):
+    texts = [f"l'{sign}été", f"{sign}l'été", f"l'été{sign}", f"l'é{sign}té"]
+    assert normal_forms(texts) == ["l'été"] * 4
+    assert first_of_keys(ExactDuplicates(side="source"), rows(("l'été", "a"), *((text, "b") for text in texts))) == [0]
+
+
+def test_apostrophes_and_quotation_marks_are_alike():
+    assert set(normal_forms([f"l{sign}eau" for sign in "'’‘ʼ′`＇"])) == {"l'eau"}
+    assert set(normal_forms(["l'eau", "l’eau pure"])) == {"l'eau", "l'eau pure"}
+    assert set(normal_forms([f"{a}oui{b}" for a, b in ('""', "“”", "„“", "″″")])) == {'"oui"'}
 
 
 def test_folding_keeps_the_normal_form():

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from hf_echo.data.pipeline.filters import LanguageId
-from hf_echo.data.pipeline.filters.characters import LAST, is_kind, script_numbers, scripts
-from hf_echo.data.pipeline.filters.columns import code_points, count_by_row
+from hf_echo.data.pipeline.filters.columns import LAST, code_points, count_by_row, is_kind, script_numbers, scripts
 from hf_echo.languages import LANGUAGES
 
 FRENCH = "Nous avons mangé du pain avec du fromage dans la petite cuisine de ma grand-mère."

@@ -91,5 +91,3 @@ def test_effects_of_languages_are_weighted_least_squares():
 def test_it_must_be_fitted(rows):
     with pytest.raises(ValueError, match="call fit"):
         LengthRatio().keep(rows(("a", "b")))
-    with pytest.raises(ValueError, match="limit=0"):
-        LengthRatio(limit=0)

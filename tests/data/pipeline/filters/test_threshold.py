@@ -65,7 +65,7 @@ def test_calibration_scores_with_the_scorer_and_travels_by_file(rows, tmp_path):
     filter_ = calibrate([table], lambda s, t, sl, tl: np.array([int(x) / 40 for x in s]), back_off="floor")
     assert filter_.calibrated["fra_Latn>eng_Latn"][0] == pytest.approx(np.mean(np.arange(40) / 40))
     filter_.save(tmp_path / "c.json")
-    assert build({"threshold": {"calibrated": str(tmp_path / "c.json"), "back_off": "floor"}}) == filter_
+    assert build("threshold", {"calibrated": str(tmp_path / "c.json"), "back_off": "floor"}) == filter_
     with pytest.raises(ValueError, match="no direction of the dev set has 41 scored rows"):
         calibrate([table], min_rows=41)
 
@@ -74,7 +74,7 @@ def test_calibration_scores_with_the_scorer_and_travels_by_file(rows, tmp_path):
 def test_a_file_of_other_content_is_refused(tmp_path, content):
     (tmp_path / "c.json").write_text(content)
     with pytest.raises(ValueError, match="calibrated"):
-        build({"threshold": {"calibrated": str(tmp_path / "c.json")}})
+        build("threshold", {"calibrated": str(tmp_path / "c.json")})
 
 
 def test_score_fills_what_has_no_quality(rows):

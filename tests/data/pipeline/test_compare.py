@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_echo.data.pipeline import LocalExecutor, Sampling, Step, decide, entries, shards
+from hf_echo.data.pipeline import Sampling, Step, compare
 
 
 @dataclass(frozen=True)
@@ -47,20 +48,25 @@ def table_of(source, target, langs=None, quality=None, origin=None):
             "hard_negatives": pa.array([[]] * n, pa.list_(pa.string())),
             "quality": pa.array(quality if quality is not None else [None] * n, pa.float64()),
             "origin": origin or ["a"] * n,
+            "row": pa.array(np.arange(n, dtype=np.uint64) * 3),
         }
     )
 
 
-def decided(step, table, folder, size=7):
-    """(flags, copies) of `decide` over blocks of ``size`` rows."""
-    names, firsts = [], list(range(0, len(table), size))
+def compared(step, table, folder, size=7):
+    """(rows,) copies of each row, from blocks of ``size`` rows."""
     folder.mkdir(exist_ok=True)
-    for first in firsts:
-        names.append(f"b{first:06d}")
-        shards.write_table(folder / f"{names[-1]}.arrow", table.slice(first, size))
-    blocks = decide.Blocks(folder, names, firsts, len(table))
-    copies = decide.decide(step, blocks, folder / "compared", LocalExecutor(False), "step")
-    return np.load(folder / "compared" / "flags.npy"), copies
+    files = []
+    for first in range(0, len(table), size):
+        files.append(folder / f"b{first:06d}.parquet")
+        block = table.slice(first, size)
+        pq.write_table(block if isinstance(step, Sampling) else compare.entries(step, block), files[-1])
+    compare.compare(step, files, folder / "copies.parquet")
+    changed, copies = pq.read_table(folder / "copies.parquet"), np.ones(len(table), int)
+    rows = changed["row"].to_numpy() // 3
+    assert (np.diff(rows) > 0).all() and not (changed["copies"].to_numpy() == 1).any()
+    copies[rows] = changed["copies"].to_numpy()
+    return copies
 
 
 def greedy(keys, shared=False):
@@ -76,31 +82,30 @@ def greedy(keys, shared=False):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("distinct", [3, 40, 400])
 def test_keys_are_greedy_in_the_order_of_rows(tmp_path, monkeypatch, sequential, shared, distinct):
-    monkeypatch.setattr(decide, "SEQUENTIAL", sequential)
-    monkeypatch.setattr(decide, "PARTITION", 50)
+    monkeypatch.setattr(compare, "SEQUENTIAL", sequential)
     keys = np.random.default_rng(distinct).integers(0, distinct, (300, 2))
-    flags, _ = decided(Step("k", TextKeys(shared_keys=shared)), table_of(*keys.T), tmp_path, size=37)
+    flags = compared(Step("k", TextKeys(shared_keys=shared)), table_of(*keys.T), tmp_path, size=37)
     np.testing.assert_array_equal(flags, greedy(keys, shared))
     assert (keys == 0).any() and 0 < flags.sum() < 300
 
 
 def test_a_chain_in_which_every_row_hangs_on_the_one_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(decide, "SEQUENTIAL", 0)
+    monkeypatch.setattr(compare, "SEQUENTIAL", 0)
     keys = np.array([(i // 2 + 1, (i + 1) // 2 + 1) for i in range(40)])
-    flags, _ = decided(Step("k", TextKeys()), table_of(*keys.T), tmp_path)
+    flags = compared(Step("k", TextKeys()), table_of(*keys.T), tmp_path)
     np.testing.assert_array_equal(flags, np.arange(40) % 2 == 0)
 
 
 def test_one_key_column_keeps_the_first(tmp_path):
     keys = np.random.default_rng(0).integers(0, 30, 200)
-    flags, _ = decided(Step("k", TextKeys(("source",))), table_of(keys, keys), tmp_path)
+    flags = compared(Step("k", TextKeys(("source",))), table_of(keys, keys), tmp_path)
     np.testing.assert_array_equal(flags, greedy(keys[:, None]))
 
 
 def test_rows_that_do_not_concern_a_step_neither_go_nor_count(tmp_path):
     langs = ["deu_Latn", "fra_Latn", "fra_Latn", "deu_Latn"]
     step = Step("k", TextKeys(("source",)), but={"source_lang": ["deu_Latn"]})
-    flags, _ = decided(step, table_of([5] * 4, [1] * 4, langs), tmp_path)
+    flags = compared(step, table_of([5] * 4, [1] * 4, langs), tmp_path)
     np.testing.assert_array_equal(flags, [1, 1, 0, 1])
 
 
@@ -110,19 +115,17 @@ def test_settle_gives_the_greedy_answer_for_any_keys(tmp_path_factory, keys):
     table = table_of([k[0] for k in keys], [k[1] for k in keys])
     table = table.set_column(1, "source_lang", pa.array([str(k[2]) for k in keys]))
     step = Step("k", TextKeys(("source", "target", "source_lang")))
-    flags, _ = decided(step, table, tmp_path_factory.mktemp("settle"))
+    flags = compared(step, table, tmp_path_factory.mktemp("settle"))
     np.testing.assert_array_equal(flags, greedy(keys))
 
 
-def test_cap_keeps_the_best_and_of_equals_the_earliest(tmp_path, monkeypatch):
-    monkeypatch.setattr(entries, "PARTITION", 20)
-    monkeypatch.setattr(decide, "PARTITION", 20)
+def test_cap_keeps_the_best_and_of_equals_the_earliest(tmp_path):
     rng = np.random.default_rng(1)
     langs = rng.choice(["fra_Latn", "spa_Latn", "deu_Latn"], 200, p=[0.6, 0.1, 0.3]).tolist()
     quality = rng.integers(0, 8, 200).astype(float)
     quality[rng.integers(0, 200, 20)] = np.nan
     table = table_of(range(200), range(200), langs, quality)
-    flags, _ = decided(Step("cap", Cap(30)), table, tmp_path)
+    flags = compared(Step("cap", Cap(30)), table, tmp_path)
     want = np.zeros(200, int)
     for lang in ("fra_Latn", "spa_Latn"):
         rows = [i for i in range(200) if langs[i] == lang]
@@ -139,27 +142,28 @@ def test_cap_keeps_the_best_and_of_equals_the_earliest(tmp_path, monkeypatch):
     st.integers(1, 10**7),
 )
 def test_quotas_are_exact(sizes, exponent, rows):
-    copies, extra = decide.quotas(Sampling("temperature", exponent=exponent, rows=rows), sizes)
-    got = {group: copies[group] * size + extra[group] for group, size in sizes.items()}
+    got = compare.quotas(Sampling("temperature", exponent=exponent, rows=rows), sizes)
     assert sum(got.values()) == rows
     total = sum(n**exponent for n in sizes.values())
     for group, size in sizes.items():
         assert abs(got[group] - rows * size**exponent / total) < 1 + 1e-6 * rows
-        assert 0 <= extra[group] < size
 
 
 def test_two_step_and_unimax_shares():
     sizes = {"a\tx": 900, "a\ty": 100, "b\tx": 1000}
-    shares = decide.shares_of(Sampling("two_step", exponent=0.5), sizes)
+    shares = compare.shares_of(Sampling("two_step", exponent=0.5), sizes)
     assert shares == pytest.approx({"a\tx": 0.5 * 0.75, "a\ty": 0.5 * 0.25, "b\tx": 0.5})  # 30 : 10
-    shares = decide.shares_of(Sampling("unimax", top_n=1, max_upsampling=2), {"x": 100, "y": 10})
+    shares = compare.shares_of(Sampling("unimax", top_n=1, max_upsampling=2), {"x": 100, "y": 10})
     assert shares == pytest.approx({"x": 100 / 120, "y": 20 / 120})
 
 
 def test_sample_takes_exact_numbers_and_repeats_evenly(tmp_path):
     langs = ["fra_Latn"] * 90 + ["spa_Latn"] * 10
     table = table_of(range(100), range(100), langs)
-    flags, copies = decided(Sampling("temperature", exponent=0, rows=60), table, tmp_path)
-    assert copies == {"fra_Latn": 0, "spa_Latn": 3} and flags[:90].sum() == 30 and flags[90:].sum() == 0
-    other, _ = decided(Sampling("temperature", exponent=0, rows=60, seed=1), table, tmp_path / "other")
-    assert other[:90].sum() == 30 and (other != flags).any()
+    copies = compared(Sampling("temperature", exponent=0, rows=67), table, tmp_path)
+    assert copies[:90].sum() == 34 and set(copies[:90]) == {0, 1}
+    assert copies[90:].sum() == 33 and set(copies[90:]) == {3, 4}
+    other = compared(Sampling("temperature", exponent=0, rows=67, seed=1), table, tmp_path / "other", size=50)
+    assert other[:90].sum() == 34 and (other != copies).any()
+    again = compared(Sampling("temperature", exponent=0, rows=67), table, tmp_path / "again", size=50)
+    assert (again == copies).all()

@@ -1,0 +1,194 @@
+"""What a run tells: rows kept and dropped by each step, and statistics of parallel data (OS A.7, Table 34).
+
+Statistics count, by provenance, pairs, directions (X to Y), source languages, target languages and characters. As in
+the paper, code and mathematics are counted by the side with natural language (Code/Math -> Eng, Eng -> Code).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from hf_echo.languages import language
+
+from ..schema import PROVENANCES
+from ..tables import BadRows
+from .sources import read_unit, units_of
+
+Directions = dict[str, list[int]]  # "fra_Latn>eng_Latn" -> [rows in, rows kept]
+LINES = 250  # maximum length of the Markdown table; JSON has all directions
+COLUMNS = (
+    "pairs",
+    "directions",
+    "source_languages",
+    "target_languages",
+    "source_characters",
+    "target_characters",
+)
+COUNT = """SELECT provenance, source_lang, target_lang, count(*)::BIGINT AS pairs,
+    sum(length(source))::BIGINT AS source_characters, sum(length(target))::BIGINT AS target_characters FROM rows
+    GROUP BY ALL"""
+
+
+def by_direction(table: pa.Table) -> dict[str, int]:
+    """Number of rows of each direction."""
+    counts = table.group_by(["source_lang", "target_lang"]).aggregate([([], "count_all")]).to_pydict()
+    names = map(">".join, zip(counts["source_lang"], counts["target_lang"]))
+    return dict(zip(names, counts["count_all"]))
+
+
+def in_and_kept(before: Mapping[str, int], after: Mapping[str, int]) -> Directions:
+    return {name: [before.get(name, 0), after.get(name, 0)] for name in {**before, **after}}
+
+
+def add_up(parts: Iterable[Sequence[tuple[str, Directions]]]) -> list[tuple[str, Directions]]:
+    """Add up the step counts of many blocks."""
+    total: list[tuple[str, Directions]] = []
+    for part in parts:
+        total = total or [(name, {}) for name, _ in part]
+        for (_, into), (_, directions) in zip(total, part, strict=True):
+            for name, (before, after) in directions.items():
+                was = into.get(name, (0, 0))
+                into[name] = [was[0] + before, was[1] + after]
+    return [(name, dict(sorted(directions.items()))) for name, directions in total]
+
+
+def as_json(steps: Sequence[tuple[str, Directions]]) -> list[dict[str, Any]]:
+    """Rows in, kept and dropped of each step: in total, by direction, by source and by target language."""
+    return [
+        {
+            "step": name,
+            **_three(directions.values()),
+            "directions": {key: _three([value]) for key, value in directions.items()},
+            "source_languages": _by_side(directions, 0),
+            "target_languages": _by_side(directions, 1),
+        }
+        for name, directions in steps
+    ]
+
+
+def _three(pairs: Iterable[Sequence[int]]) -> dict[str, int]:
+    pairs = list(pairs)
+    before, after = sum(p[0] for p in pairs), sum(p[1] for p in pairs)
+    return {"in": before, "kept": after, "dropped": before - after}
+
+
+def _by_side(directions: Directions, side: int) -> dict[str, dict[str, int]]:
+    groups: dict[str, list] = {}
+    for name, pair in directions.items():
+        groups.setdefault(name.split(">")[side], []).append(pair)
+    return {name: _three(pairs) for name, pairs in sorted(groups.items())}
+
+
+def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
+    lines = ["| step | rows in | kept | dropped | kept, % |", "|---|--:|--:|--:|--:|"]
+    for step in steps:
+        share = f"{100 * step['kept'] / step['in']:.1f}" if step["in"] else ""
+        numbers = " | ".join(f"{step[name]:,}" for name in ("in", "kept", "dropped"))
+        lines.append(f"| {step['step']} | {numbers} | {share} |")
+    return "\n".join(lines)
+
+
+def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Two tables: the steps, and the rows of each direction (or source language, if too many) after each step."""
+    kind = "directions" if len(steps[0]["directions"]) <= LINES else "source_languages"
+    names = sorted({name for step in steps for name in step[kind]})
+    head = " | ".join(f"{i} {step['step']}" for i, step in enumerate(steps))
+    title = f"Rows after each step, by {kind.replace('_', ' ').removesuffix('s')}:"
+    lines = [steps_table(steps), "", title, "", f"| | {head} |", "|---|" + "--:|" * len(steps)]
+    for name in names:
+        cells = (f"{step[kind].get(name, {'kept': 0})['kept']:,}" for step in steps)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Direction:
+    provenance: str
+    source_lang: str
+    target_lang: str
+    pairs: int
+    source_characters: int
+    target_characters: int
+
+    @property
+    def kind(self) -> str:
+        """The provenance; for code and mathematics also the direction."""
+        ends = [language(code).script is None for code in (self.source_lang, self.target_lang)]
+        way = {(True, False): " to text", (False, True): " from text"}.get(tuple(ends), "")
+        return self.provenance + way
+
+
+@dataclass(frozen=True)
+class Statistics:
+    directions: tuple[Direction, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per kind of data, and the total."""
+        kinds: dict[str, list[Direction]] = {}
+        for direction in self.directions:
+            kinds.setdefault(direction.kind, []).append(direction)
+        rows = [{"data": kind, **_sum(part)} for kind, part in kinds.items()]
+        return [*rows, {"data": "total", **_sum(self.directions)}]
+
+    def to_markdown(self) -> str:
+        lines = [f"| data | {' | '.join(c.replace('_', ' ') for c in COLUMNS)} |", "|---|" + "--:|" * len(COLUMNS)]
+        lines += ["| " + " | ".join([row["data"], *(f"{row[c]:,}" for c in COLUMNS)]) + " |" for row in self.rows()]
+        return "\n".join(lines) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"table": self.rows(), "directions": [asdict(direction) for direction in self.directions]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Statistics:
+        return cls(tuple(Direction(**direction) for direction in value["directions"]))
+
+
+def _sum(part: Sequence[Direction]) -> dict[str, int]:
+    return {
+        "pairs": sum(d.pairs for d in part),
+        "directions": len({(d.source_lang, d.target_lang) for d in part}),
+        "source_languages": len({d.source_lang for d in part}),
+        "target_languages": len({d.target_lang for d in part}),
+        "source_characters": sum(d.source_characters for d in part),
+        "target_characters": sum(d.target_characters for d in part),
+    }
+
+
+def collect_statistics(paths: Sequence[str | Path], *, on_bad_row: str = "error", **arguments: Any) -> Statistics:
+    """Count the pairs of files, folders and Hub datasets (everything that `load_parallel` reads).
+
+    Args:
+        arguments: of `load_parallel`; without `split` all rows count.
+
+    Raises:
+        FileNotFoundError: a source does not exist.
+        ValueError: bad rows, or no row at all.
+    """
+    sources = [{"path": str(path), "label": str(path), "split": None, **arguments} for path in paths]
+    parts = []
+    with duckdb.connect() as db:
+        for unit in units_of(sources):
+            bad = BadRows(on_bad_row)
+            for table in read_unit(unit, bad):
+                db.register("rows", table)
+                parts.append(db.sql(COUNT).to_arrow_table())
+            bad.report()
+        if not parts:
+            held = f" of split {arguments['split']!r}" if arguments.get("split") else ""
+            raise ValueError(f"{', '.join(map(str, paths))}: no good row{held}")
+        db.register("parts", pa.concat_tables(parts))
+        sums = ", ".join(f"sum({name})::BIGINT" for name in ("pairs", "source_characters", "target_characters"))
+        found = db.execute(f"SELECT provenance, source_lang, target_lang, {sums} FROM parts GROUP BY ALL").fetchall()
+    return statistics(found)
+
+
+def statistics(counted: Iterable[tuple]) -> Statistics:
+    """Of rows that `COUNT` gives."""
+    order = {name: i for i, name in enumerate(PROVENANCES)}
+    return Statistics(tuple(Direction(*row) for row in sorted(counted, key=lambda row: (order[row[0]], *row))))
