@@ -36,7 +36,7 @@ test: setup
 	$(PYTEST) $(PYTEST_ARGS)
 
 test-slow: .venv/setup-slow.stamp
-	$(PYTEST) -m slow $(PYTEST_ARGS)
+	HF_ECHO_NEW_DRAWS=1 $(PYTEST) -m "slow or hypothesis" $(PYTEST_ARGS)
 
 # The tests that train, on imitated processors, with one and two threads and with shifted seeds: a table; half an hour and more.
 test-processors: setup

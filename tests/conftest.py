@@ -9,7 +9,12 @@ import runpy
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# The same draws on every machine; new ones in `make test-slow`, which a failure prints to be repeated.
+hypothesis.settings.register_profile("fixed", derandomize=True)
+hypothesis.settings.load_profile("default" if os.environ.get("HF_ECHO_NEW_DRAWS") else "fixed")
 
 if os.environ.get("HF_ECHO_SEED_SHIFT"):
     from . import seed_shift

@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from hf_echo.steps.journey import run_journey
 from hf_echo.steps.recipe import find_recipes, parse_overrides
+from hf_echo.steps.run import run_journey
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """The command `hf-echo`: read arguments, call the package, print. An error is one line with exit code 2.
 
-One file per command group. A command imports what it needs when it runs, so that `--help` is fast.
+Every command is declared as a `Step`: those of recipes in `hf_echo.steps`, the others here, one file per subject. A
+command imports what it needs when it runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -12,10 +13,20 @@ from typing import Annotated
 
 import typer
 
-from .. import register_with_transformers
-from . import data, evaluate, mine, modular, report, space, training, use, vocabulary
-from .checkpoints import convert, prune, push
-from .common import PLAIN
+from ..steps import conversions, operations, tokenizers
+from ..steps.table import declared_steps
+from ..utils.settings import Step
+from . import analyse, data, evaluate, hub, use
+from .generate import PLAIN, add_command
+
+DEBUG = "HF_ECHO_DEBUG"
+GROUPS = {
+    "convert": "Make a checkpoint from another model.",
+    "evaluate": "Measure a model: xsim, xsim++, translation, speech, word alignment, probes, geometry, cost.",
+    "data": "Training data: filter, sample, count, publish, mine, segment, write.",
+    "vocabulary": "Tokenizers: count words, extend, train, trim, swap, compare.",
+    "modular": "Modular sentence encoders: add, remove, push and pull languages.",
+}
 
 app = typer.Typer(
     name="hf-echo",
@@ -24,21 +35,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     **PLAIN,
 )
-app.add_typer(training.commands)
-app.add_typer(use.commands)
-app.add_typer(evaluate.commands, name="evaluate")
-app.add_typer(convert.commands, name="convert")
-app.add_typer(prune.commands)
-app.add_typer(mine.commands)
-app.add_typer(report.commands)
-app.add_typer(push.commands)
-app.add_typer(space.commands)
-app.add_typer(vocabulary.commands, name="vocabulary")
-app.add_typer(data.commands, name="data")
-app.add_typer(modular.commands, name="modular")
-
-
-DEBUG = "HF_ECHO_DEBUG"
 
 
 def _version(wanted: bool) -> None:
@@ -58,11 +54,27 @@ def options(
     """Train, evaluate and use cross-lingual sentence embeddings (ECHO, Omnilingual SONAR)."""
 
 
+MODULES = (use, conversions, operations, tokenizers, hub, evaluate, analyse, data)
+COMMANDS: dict[str, type[Step]] = {kind.command: kind for kind in declared_steps(*MODULES) if kind.command}
+
+
+def _add_all() -> None:
+    groups = {name: typer.Typer(help=text, no_args_is_help=True, **PLAIN) for name, text in GROUPS.items()}
+    for words, kind in COMMANDS.items():
+        add_command(groups[words.split()[0]] if " " in words else app, kind)
+    for name, group in groups.items():
+        app.add_typer(group, name=name)
+
+
+_add_all()
+
+
 def main() -> None:
     """Run the command line. An error is one line; the exit code is 2 for wrong input and 1 for a possible bug."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    if len(sys.argv) > 1 and not {"-h", "--help", "--version"} & set(sys.argv):
-        register_with_transformers()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a console that cannot write a character gets its number
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except Exception as error:

@@ -1,176 +1,109 @@
-"""hf-echo evaluate geometry, cost, ease, xrete: geometry, FLOPs and speed, easy and hard languages, public tasks."""
+"""hf-echo evaluate geometry, cost, ease, xrete, alignment, tagging, wic: other measures of a model."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any, Literal
 
 import typer
 
-from ..utils.files import write_whole
-from ..utils.text import read_lines
-from .common import AnyModel, Json, example, packaged_model, print_report, refuse_given
+from ..utils.hub import packaged_model
+from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from .options import OpensModel, model
 
 
-def add_to(commands: typer.Typer) -> None:
-    """Add these commands to `hf-echo evaluate`."""
-    commands.command(
-        "geometry", **example("hf-echo evaluate geometry --model M --data nway.parquet --json geometry.json")
-    )(geometry)
-    commands.command("cost", **example("hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn"))(cost)
-    commands.command(
-        "ease",
-        **example("hf-echo evaluate ease --data xsim.json --features languages.tsv --group family --group script"),
-    )(ease)
-    commands.command("xrete", **example("hf-echo evaluate xrete --model M --task Tatoeba --task BUCC"))(xrete)
+def split() -> Any:
+    return setting("use only rows with this value in the column `split`; default: all", None)
 
 
-def geometry(
-    model: AnyModel,
-    data: Annotated[Path, typer.Option(help="n-way table with the columns id (or verse_id, index_id), lang, text.")],
-    lang: Annotated[list[str] | None, typer.Option(help="Use only this language; repeatable. Default: all.")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Use only rows with this value in the column `split`. Default: all.")
-    ] = None,
-    shrinkage: Annotated[float, typer.Option(help="Shrinkage of the covariances in the invariance, 0 to 1.")] = 0.01,
-    out: Json = None,
-) -> None:
+@step("evaluate geometry", example="hf-echo evaluate geometry --model M --data nway.jsonl --json geometry.json")
+class Geometry(OpensModel):
     """Measure spread, rank, isotropy, invariance, Calinski-Harabasz and RSIM on the sentences that all languages have.
 
     Only the file of --json contains the singular values."""
-    from tempfile import TemporaryDirectory
 
-    from ..data import load_nway
-    from ..evaluation.space.geometry import evaluate_geometry
-    from ..evaluation.space.language_arrays import encode_parallel
-    from ..inference.any_encoder import any_encoder
+    file_only = ("singular_values",)
 
-    rows = load_nway(data, split=split)
-    with TemporaryDirectory() as folder:
-        parts = encode_parallel(any_encoder(model), rows, folder, lang, progress=True)
-        result = evaluate_geometry(parts, shrinkage=shrinkage)
-    by_language = result.by_language().rows
-    curve = result.singular_values.tolist()
-    report = {"model": model, **result.to_row(), "by_language": by_language}
-    print_report(report, out, file_only={"singular_values": curve})
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    data: Path = setting("n-way table with the columns id (or verse_id, index_id), lang, text", reads=DATA)
+    lang: list[str] = setting("use only this language; repeatable; default: all", list)
+    split: str | None = split()
+    shrinkage: float = setting("shrinkage of the covariances in the invariance", 0.01, least=0, most=1)
+
+    def run(self):
+        from tempfile import TemporaryDirectory
+
+        from ..data import load_nway
+        from ..evaluation.space.geometry import evaluate_geometry
+        from ..evaluation.space.language_arrays import encode_parallel
+        from ..inference.any_encoder import any_encoder
+
+        rows = load_nway(self.data, split=self.split)
+        with TemporaryDirectory() as folder:
+            parts = encode_parallel(any_encoder(self.model), rows, folder, self.lang or None, progress=True)
+            result = evaluate_geometry(parts, shrinkage=self.shrinkage)
+        by_language, curve = result.by_language().rows, result.singular_values.tolist()
+        return {"model": self.model, **result.to_row(), "by_language": by_language, "singular_values": curve}
 
 
-def cost(
-    context: typer.Context,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            callback=packaged_model,
-            help="Folder, Hub name or echo-nano. Default: none, print the grid of OS Figure 8.",
-        ),
-    ] = None,
-    texts: Annotated[
-        Path | None,
-        typer.Option(help="Texts to measure the speed on, one per line. Default: built-in sentences."),
-    ] = None,
-    lang: Annotated[
-        str | None, typer.Option(help="Language of the texts. Default: fra_Latn for the built-in ones.")
-    ] = None,
-    tokens: Annotated[
-        list[int] | None,
-        typer.Option(help="Text length in tokens for the FLOPs; repeatable. Default: 20, 128 and 512."),
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds, after one warm-up round.")] = 3,
-    plot: Annotated[Path | None, typer.Option(help="Write the heat map of OS Figure 8 to this file (.png).")] = None,
-    out: Json = None,
-) -> None:
+@step("evaluate cost", example="hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn")
+class Cost(Step):
     """Count FLOPs by text length and measure sentences per second of a model; without a model, print OS Figure 8."""
-    from ..evaluation.benchmarks import cost as flops
 
-    report: dict = {}
-    if model is not None:
-        report = {"model": model, "encoder_flops": _encoder_flops(model, tokens or [20, 128, 512])}
-        lines, lang = (read_lines(texts), lang) if texts is not None else _builtin_texts(lang)
+    model: str | None = setting(
+        "folder, Hub name or echo-nano; default: none, only the grid of OS Figure 8",
+        None,
+        reads=CHECKPOINT,
+        short="-m",
+    )
+    texts: Path | None = setting(
+        "texts to measure the speed on, one per line; default: built-in sentences", None, reads=DATA, needs="model"
+    )
+    lang: str | None = setting("language of the texts; default: fra_Latn for the built-in ones", None, needs="model")
+    tokens: list[int] = setting(
+        "text length in tokens for the FLOPs; repeatable; default: 20, 128 and 512", list, least=1, needs="model"
+    )
+    rounds: int = setting("measured rounds, after one warm-up round", 3, least=1, needs="model")
+    plot: Path | None = setting("write the heat map of OS Figure 8 to this file (.png)", None, writes="file")
+
+    def run(self):
+        report: dict[str, Any] = {}
+        if self.model is not None:
+            name = packaged_model(self.model)
+            report = {"model": name, "encoder_flops": encoder_flops_of(name, self.tokens or [20, 128, 512])}
+            report["speed"] = self._speed(name)
+        if self.model is None or self.plot is not None:
+            report["grid"] = self._grid()
+        return report
+
+    def _speed(self, name: str) -> dict[str, Any] | None:
+        from ..utils.text import read_lines
+
+        given = self.texts is not None
+        lines, lang = (read_lines(self.texts), self.lang) if given else builtin_texts(self.lang or "fra_Latn")
         try:
-            speed = _speed(model, lines, lang, rounds)
+            speed = speed_of(name, lines, lang, self.rounds)
         except (OSError, ValueError) as error:
-            if texts is not None:
+            if given:
                 raise
-            speed = None  # FLOPs need the configuration only, not the weights
             typer.echo(f"speed not measured: {str(error).splitlines()[0]}", err=True)
-        report["speed"] = speed and {"texts": str(texts or "builtin"), "lang": lang, **speed}
-    else:
-        refuse_given(context, ("texts", "lang", "tokens", "rounds"), "needs a model to measure: give --model")
-    if model is None or plot is not None:
+            return None  # FLOPs need the configuration only, not the weights
+        return {"texts": str(self.texts or "builtin"), "lang": lang, **speed}
+
+    def _grid(self) -> dict[str, Any]:
+        from ..evaluation.benchmarks import cost as flops
+        from ..utils.files import write_whole
+
         grid = flops.cost_grid()
-        report["grid"] = {
-            "baseline": grid.baseline,
-            "documents": grid.documents.tolist(),
-            "outputs": grid.outputs.tolist(),
-            "ratio": grid.ratio.round(3).tolist(),
-        }
-        if plot is not None:
-            with write_whole(plot) as unfinished:
+        if self.plot is not None:
+            with write_whole(self.plot) as unfinished:
                 flops.plot_cost_grid(grid, unfinished)
-    print_report(report, out)
+        lists = {"documents": grid.documents, "outputs": grid.outputs, "ratio": grid.ratio.round(3)}
+        return {"baseline": grid.baseline, **{name: values.tolist() for name, values in lists.items()}}
 
 
-def ease(
-    data: Annotated[
-        Path, typer.Option(help="One row per language (lang, target): a table, or the JSON of evaluate xsim --data.")
-    ],
-    features: Annotated[
-        Path | None,
-        typer.Option(help="Table of lang and features (TSV, JSONL, Parquet). Default: the features of --data."),
-    ] = None,
-    group: Annotated[
-        list[str] | None, typer.Option(help="Add a known feature: family, script or resource; repeatable.")
-    ] = None,
-    target: Annotated[str, typer.Option(help="Column to predict.")] = "xsim",
-    feature: Annotated[list[str] | None, typer.Option(help="Use only this feature; repeatable. Default: all.")] = None,
-    folds: Annotated[int, typer.Option(help="Folds of the cross-validation over languages.")] = 5,
-    repeats: Annotated[int, typer.Option(help="Permutations per feature.")] = 20,
-    out: Json = None,
-) -> None:
-    """Explain a score per language from features of languages: boosting, permutation importance (OS Table 17)."""
-    from ..evaluation.probes.ease import explain_ease, join_features
-
-    rows, of_languages = _rows_of_languages(data), _rows_of_languages(features) if features else None
-    try:
-        if features or group:
-            rows = join_features(rows, target, of_languages, group or ())
-        result = explain_ease(rows, target, features=feature or None, folds=folds, repeats=repeats)
-    except ValueError as error:
-        raise ValueError(f"{data}: {error}") from None
-    print_report({**result.to_row(), "features": result.to_table().rows}, out)
-
-
-def _rows_of_languages(path: Path) -> list[dict]:
-    """Rows of a table (numbers converted from text), or of the JSON of `evaluate xsim --data`."""
-    import json
-
-    from ..evaluation.labelled_rows import read_rows
-
-    if path.suffix.lower() != ".json":
-        return [{name: _number(value) for name, value in row.items()} for _, row in read_rows(path, ["lang"])]
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; give the JSON of hf-echo evaluate xsim --data, or a table")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
-        raise ValueError(f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json")
-    return content["rows"]
-
-
-def _number(value):
-    if not isinstance(value, str):
-        return value
-    try:
-        return float(value) if value else None
-    except ValueError:
-        return value
-
-
-def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
+def encoder_flops_of(model: str, lengths: list[int]) -> dict[int, float] | None:
     """{tokens: FLOPs of one text}; None for a model that is not a Llama."""
     from transformers import AutoConfig
 
@@ -184,17 +117,16 @@ def _encoder_flops(model: str, lengths: list[int]) -> dict[int, float] | None:
     return {length: encoder_flops(Stack.of(config), length) for length in lengths}
 
 
-def _builtin_texts(lang: str | None, n: int = 512) -> tuple[list[str], str]:
-    """(sentences, language) of the built-in corpus; French by default."""
+def builtin_texts(lang: str, n: int = 512) -> tuple[list[str], str]:
+    """(sentences, language) of the built-in corpus."""
     from ..data.builtin import builtin_parallel
 
-    lang = lang or "fra_Latn"
     if lang == "eng_Latn":
         return builtin_parallel(n=n)["target"][:], lang
     return builtin_parallel(n=n, languages=[lang])["source"][:], lang
 
 
-def _speed(model: str, texts: list[str], lang: str | None, rounds: int) -> dict:
+def speed_of(model: str, texts: list[str], lang: str | None, rounds: int) -> dict:
     from transformers import AutoTokenizer
 
     from ..evaluation.benchmarks.speed import measure_speed
@@ -212,28 +144,179 @@ def _speed(model: str, texts: list[str], lang: str | None, rounds: int) -> dict:
     return measure_speed(any_encoder(model), texts, lang, count_tokens=count_tokens, rounds=rounds).to_row()
 
 
-def xrete(
-    model: AnyModel,
-    task: Annotated[
-        list[str] | None, typer.Option(help="Task of XRETE, such as Tatoeba; repeatable. Default: all five.")
-    ] = None,
-    copies: Annotated[
-        Path | None, typer.Option(help="Folder with a local copy of each set, such as tatoeba/. Default: the Hub.")
-    ] = None,
-    out: Json = None,
-) -> None:
-    """Run the tasks of XRETE (EMMA-X) that need no fine-tuning, with averages over head and long-tail languages."""
-    from ..evaluation.benchmarks.public_sets import load_benchmark
-    from ..evaluation.benchmarks.xrete import evaluate_xrete
-    from ..inference.any_encoder import any_encoder
+@step(
+    "evaluate ease",
+    example="hf-echo evaluate ease --data xsim.json --features languages.tsv --group family --group script",
+)
+class Ease(Step):
+    """Explain a score per language from features of languages: boosting, permutation importance (OS Table 17)."""
 
-    def load(name: str) -> list[dict]:
-        if copies is None:
+    data: Path = setting("one row per language (lang, target): a table, or the JSON of evaluate xsim", reads=DATA)
+    features: Path | None = setting(
+        "table of lang and features (TSV, JSONL, Parquet); default: the features of the data", None, reads=DATA
+    )
+    group: list[Literal["family", "script", "resource"]] = setting("add a known feature; repeatable", list)
+    target: str = setting("column to predict", "xsim")
+    feature: list[str] = setting("use only this feature; repeatable; default: all", list)
+    folds: int = setting("folds of the cross-validation over languages", 5, least=2)
+    repeats: int = setting("permutations per feature", 20, least=1)
+
+    def run(self):
+        from ..evaluation.probes.ease import explain_ease, join_features
+        from .evaluate import naming
+
+        rows = rows_of_languages(self.data)
+        of_languages = rows_of_languages(self.features) if self.features else None
+        options = dict(features=self.feature or None, folds=self.folds, repeats=self.repeats)
+        with naming(self.data):
+            if self.features or self.group:
+                rows = join_features(rows, self.target, of_languages, self.group)
+            result = explain_ease(rows, self.target, **options)
+        return {**result.to_row(), "features": result.to_table().rows}
+
+
+def rows_of_languages(path: Path) -> list[dict]:
+    """Rows of a table (numbers converted from text), or of the JSON of `evaluate xsim --data`."""
+    from ..evaluation.labelled_rows import read_rows
+    from ..utils.files import read_json
+
+    if path.suffix.lower() != ".json":
+        return [{name: number(value) for name, value in row.items()} for _, row in read_rows(path, ["lang"])]
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; give the JSON of hf-echo evaluate xsim --data, or a table")
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
+        raise ValueError(f"{path} has no rows by language: make it with hf-echo evaluate xsim --data ... --json")
+    return content["rows"]
+
+
+def number(value):
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if value else None
+    except ValueError:
+        return value
+
+
+@step("evaluate xrete", example="hf-echo evaluate xrete --model M --task Tatoeba --task BUCC")
+class Xrete(OpensModel):
+    """Run the tasks of XRETE (EMMA-X) that need no fine-tuning, with averages over head and long-tail languages."""
+
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    task: list[str] = setting("task of XRETE, such as Tatoeba; repeatable; default: all five", list)
+    copies: Path | None = setting(
+        "folder with a local copy of each set, such as tatoeba/; default: the Hub", None, reads=DATA
+    )
+
+    def run(self):
+        from ..evaluation.benchmarks.xrete import evaluate_xrete
+        from ..inference.any_encoder import any_encoder
+
+        table = evaluate_xrete(any_encoder(self.model), tasks=self.task or None, load=self.load)
+        return {"model": self.model, "rows": table.rows, "average": table.average, **table.notes}
+
+    def load(self, name: str) -> list[dict]:
+        from ..evaluation.benchmarks.public_sets import load_benchmark
+
+        if self.copies is None:
             return load_benchmark(name)
-        own = sorted(copies.glob(f"{name}*"))
+        own = sorted(self.copies.glob(f"{name}*"))
         if not own:
-            raise FileNotFoundError(f"{copies} has no {name}, a file or folder of that set; or leave --copies out")
+            raise FileNotFoundError(f"{self.copies} has no {name}, a file or folder of that set; or leave --copies out")
         return load_benchmark(name, path=own[0])
 
-    table = evaluate_xrete(any_encoder(model), tasks=task, load=load)
-    print_report({"model": model, "rows": table.rows, "average": table.average, **table.notes}, out)
+
+@step(
+    "evaluate alignment",
+    example="hf-echo evaluate alignment --model M --data word_alignment.parquet --split dev --layers 2 --layers -1",
+)
+class Alignment(OpensModel):
+    """Measure the alignment error rate of argmax and itermax by layer and language pair."""
+
+    model: str = model("Echo checkpoint or release")
+    data: Path = setting("table (Parquet, JSONL) of src_tokens, tgt_tokens, alignment, possible", reads=DATA)
+    layers: list[int] = setting(
+        "layer to evaluate; repeatable; 0 is the embeddings, -1 the last layer; default: all", list
+    )
+    split: str | None = split()
+    limit: int | None = setting("sentence pairs per language pair; default: all", None, least=1)
+    iterations: int = setting("iterations of itermax", 2, least=1)
+    on_long: Literal["error", "skip"] = setting("for pairs longer than the model's limit", "error")
+
+    def run(self):
+        from ..evaluation.tokens.alignment import METHODS, aer_by_layer, evaluate_alignment
+        from ..evaluation.tokens.alignment_data import load_alignment
+        from ..inference import load_encoder
+
+        pairs = load_alignment(self.data, split=self.split, limit=self.limit)
+        encoder, tokenizer = load_encoder(self.model)
+        options = {"layers": self.layers or None, "iterations": self.iterations, "on_long": self.on_long}
+        table = evaluate_alignment(encoder, tokenizer, pairs, **options, progress=True)
+        by_layer = {method: aer_by_layer(table, method).rows for method in METHODS}
+        return {"model": self.model, **table.notes, "aer_by_layer": by_layer, "rows": table.rows}
+
+
+@dataclass(kw_only=True)
+class Probe(OpensModel):
+    """A linear probe on the token states of a frozen encoder, on two files of rows or on a public set."""
+
+    model: str = model("Echo checkpoint or release")
+    train: Path | None = setting("training rows (Parquet, JSONL)", None, reads=DATA, unless="set")
+    test: Path | None = setting("test rows in any languages (Parquet, JSONL)", None, reads=DATA, unless="set")
+    set: str | None = setting("name of a public set, instead of train and test", None)
+    path: Path | None = setting("local copy of the set; default: download from the Hub", None, reads=DATA, needs="set")
+    train_lang: str = setting("language of the training rows of the set", "eng_Latn", needs="set")
+    lang: list[str] = setting("test language of the set; repeatable; default: all", list, needs="set")
+    layer: int = setting("layer of the token states: 0 is the embeddings, -1 the last layer", -1)
+
+    def rows(self, shape: str, columns: Any) -> tuple[list, list]:
+        """Training and test rows."""
+        from ..evaluation.benchmarks.public_sets import load_benchmark
+        from ..evaluation.benchmarks.public_tables import SETS
+        from ..evaluation.labelled_rows import read_rows
+
+        if self.set is None:
+            if self.train is None or self.test is None:
+                raise ValueError("give --train and --test (two files of rows) or --set (a public set)")
+            files = (self.train, self.test)
+            first, second = ([row for _, row in read_rows(file, columns, ["lang"], tsv=False)] for file in files)
+            return first, second
+        fitting = [name for name, known in SETS.items() if known.shape == shape]
+        if self.set not in fitting:
+            raise ValueError(f"--set {self.set!r} has no rows for {shape}; choose from {', '.join(fitting)}")
+        return (
+            load_benchmark(self.set, langs=[self.train_lang], split="train", path=self.path),
+            load_benchmark(self.set, langs=self.lang or None, path=self.path),
+        )
+
+    def measured(self, evaluate, rows) -> dict[str, Any]:
+        from ..inference import load_encoder
+
+        table = evaluate(*load_encoder(self.model), *rows, layer=self.layer, progress=True)
+        return {"model": self.model, **table.notes, "rows": table.rows, "average": table.average}
+
+
+@step("evaluate tagging", example="hf-echo evaluate tagging --model M --train eng.jsonl --test all.jsonl")
+class Tagging(Probe):
+    """Measure span F1 by language with a linear probe on a frozen encoder.
+
+    Rows have tokens, tags (B-X, I-X, O) and lang. Public sets: panx, massive_slots."""
+
+    def run(self):
+        from ..evaluation.tokens.tagging import COLUMNS, evaluate_tagging
+
+        return self.measured(evaluate_tagging, self.rows("tagging", COLUMNS))
+
+
+@step("evaluate wic", example="hf-echo evaluate wic --model M --set xlwic --path XL-WIC --lang deu_Latn")
+class WordInContext(Probe):
+    """Measure word-in-context accuracy by language: a linear probe and a cosine threshold on a frozen encoder.
+
+    Rows have sentence1, start1, end1, sentence2, start2, end2 (in characters), label (same meaning or not) and lang.
+    Public sets: wic, xlwic."""
+
+    def run(self):
+        from ..evaluation.tokens.wic import COLUMNS, evaluate_wic
+
+        return self.measured(evaluate_wic, self.rows("wic", COLUMNS))

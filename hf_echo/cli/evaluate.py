@@ -1,142 +1,319 @@
-"""hf-echo evaluate: xsim, xsim++ and translation scores of a model."""
+"""hf-echo evaluate xsim, translation, speech: retrieval and translation scores of a model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Any, Literal
 
 import typer
 
-from ..utils.files import load_npy
-from ..utils.text import read_lines
-from . import analyse, evaluate_speech, tokens
-from .common import PLAIN, AnyModel, Json, Translator, example, packaged_model, print_report, refuse_given
+from ..utils.hub import packaged_model
+from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, model, named_model, on_bad_row
 
-commands = typer.Typer(
-    help="Measure a model: xsim, xsim++, translation, speech, word alignment, probes, geometry, cost.",
-    no_args_is_help=True,
-    **PLAIN,
+
+def nway() -> Any:
+    return setting("table of id, lang, text (TSV, JSONL, Parquet), instead of source and target", None, reads=DATA)
+
+
+def target(help: str) -> Any:
+    return setting(help, None, reads=DATA, unless="data")
+
+
+def source_lang() -> Any:
+    return setting("language of the source", None, unless="data")
+
+
+def target_lang() -> Any:
+    return setting("language of the target, or the pivot language of data", "eng_Latn")
+
+
+def split() -> Any:
+    return setting("use only rows with this value in the column `split`; default: all", None, needs="data")
+
+
+def margin() -> Any:
+    return setting("score of a candidate (cosine: OS 6.1)", "cosine")
+
+
+def neighbours() -> Any:
+    return setting("number of neighbours for the margin", 4, least=1)
+
+
+def decoder(help: str) -> Any:
+    return setting(help, None, reads=CHECKPOINT)
+
+
+class LinesOrTable(OpensModel):
+    """A command on two files of lines, or on one table."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data is None and (self.source is None or self.target is None):
+            raise ValueError("give --source and --target, two files of lines, or --data, one table")
+
+    def about(self, report: dict[str, Any]) -> dict[str, Any]:
+        return {"model": self.model, **report}
+
+
+def check_neighbours(k: int, margin: str) -> None:
+    if k != 4 and margin == "cosine":
+        raise ValueError("--k needs --margin ratio or distance")
+
+
+@step(
+    "evaluate xsim",
+    example="hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt",
 )
-
-NWay = Annotated[
-    Path | None, typer.Option(help="Table of id, lang, text (TSV, JSONL, Parquet), instead of --source and --target.")
-]
-Split = Annotated[
-    str | None, typer.Option(help="With --data: use only rows with this value in the column `split`. Default: all.")
-]
-SourceLang = Annotated[str | None, typer.Option(help="Language of --source.")]
-
-
-@commands.command(
-    "xsim",
-    **example(
-        "hf-echo evaluate xsim --model M --source a.txt --source-lang fra_Latn --target b.txt --target-lang eng_Latn"
-    ),
-)
-def evaluate_xsim(
-    context: typer.Context,
-    model: AnyModel,
-    source: Annotated[Path | None, typer.Option(help="Query texts, one per line.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Translations, line by line: the candidates.")] = None,
-    data: NWay = None,
-    source_lang: SourceLang = None,
-    target_lang: Annotated[
-        str | None, typer.Option(help="Language of --target, or the pivot language of --data.")
-    ] = "eng_Latn",
-    margin: Annotated[str, typer.Option(help="Score of a candidate: cosine (OS 6.1), ratio or distance.")] = "cosine",
-    k: Annotated[int, typer.Option(min=1, help="Number of neighbours for the margin.")] = 4,
-    hard_negatives: Annotated[
-        bool, typer.Option(help="Also report xsim++, with rule-based hard negatives (English targets).")
-    ] = False,
-    direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, or all.")] = "to",
-    group: Annotated[
-        list[str] | None,
-        typer.Option(help="With --data: average by script, family or resource; repeatable."),
-    ] = None,
-    split: Split = None,
-    out: Json = None,
-) -> None:
+class Xsim(LinesOrTable):
     """Measure xsim: the percentage of sentences whose nearest candidate is not their translation.
 
     A candidate with the same text as the translation is right, as in `hf-echo report`."""
-    from ..data import load_nway
-    from ..evaluation.groups import GROUPS
-    from ..inference.any_encoder import any_encoder
-    from ..languages import find_language
-    from ..search.margin import checked_margin
 
-    if checked_margin(margin) == "cosine":
-        refuse_given(context, ("k",), "needs --margin ratio or distance")
-    if hard_negatives and target_lang not in (None, "eng_Latn") and find_language(target_lang) != "eng_Latn":
-        raise ValueError(f"--hard-negatives are made by rules for English, not for {target_lang}: leave it out")
-    _refuse_other_way(context, data)
-    if data is not None and source is None and target is None:
-        groups = group or []
-        if unknown := [name for name in groups if name not in GROUPS[:3]]:
-            raise ValueError(f"--group is {unknown[0]!r}; it must be one of {', '.join(GROUPS[:3])}")
-        options = {"direction": direction, "margin": margin, "k": k}
-        rows = load_nway(data, split=split)
-        report = _xsim_of_table(any_encoder(model), data, rows, target_lang, hard_negatives, groups, options)
-    elif source is not None and target is not None and data is None:
-        langs = source_lang, target_lang
-        report = _xsim_of_lines(lambda: any_encoder(model), source, target, langs, hard_negatives, margin, k)
-    else:
-        raise ValueError("give --source and --target, two files of lines, or --data, one table")
-    print_report({"model": model} | report, out)
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    source: Path | None = target("query texts, one per line")
+    target: Path | None = target("translations, line by line: the candidates")
+    data: Path | None = nway()
+    source_lang: str | None = source_lang()
+    target_lang: str = target_lang()
+    margin: Margin = margin()
+    k: int = neighbours()
+    hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives (English targets)", False)
+    direction: Literal["to", "from", "all"] = setting("to or from the target language, or all", "to", needs="data")
+    group: list[Literal["script", "family", "resource"]] = setting("average by it; repeatable", list, needs="data")
+    split: str | None = split()
+
+    def run(self):
+        from ..inference.any_encoder import any_encoder
+        from ..languages import find_language
+
+        check_neighbours(self.k, self.margin)
+        if self.hard_negatives and find_language(self.target_lang) != "eng_Latn":
+            raise ValueError(
+                f"--hard-negatives are made by rules for English, not for {self.target_lang}: leave them out"
+            )
+        if self.data is not None:
+            return self.about(self._of_table(any_encoder))
+        return self.about(self._of_lines(any_encoder))
+
+    def _of_lines(self, open_model) -> dict[str, Any]:
+        from ..evaluation import text_groups, xsim, xsimpp
+        from ..search.checks import refuse_broken
+
+        sources, targets = read_pairs(self.source, self.target)
+        encoder = open_model(self.model)
+        x, y = encoder(sources, self.source_lang), encoder(targets, self.target_lang)
+        for vectors, file, lang in ((x, self.source, self.source_lang), (y, self.target, self.target_lang)):
+            refuse_broken(vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})")
+        options = {"margin": self.margin, "k": self.k, "gold": text_groups(targets)}
+        result = xsim(x, y, **options)
+        report = {"source_lang": self.source_lang, "target_lang": self.target_lang, **result.to_row()}
+        if self.hard_negatives:
+            owners, texts, kinds = zip(*hard_negatives(targets, self.target), strict=True)
+            wrong = encoder(list(texts), self.target_lang)
+            report["xsimpp"] = xsimpp(x, y, wrong, list(owners), negative_kind=list(kinds), **options).to_row()
+        return report
+
+    def _of_table(self, open_model) -> dict[str, Any]:
+        from .. import evaluation
+        from ..data import load_nway
+
+        rows = load_nway(self.data, split=self.split)
+        encoder, lang = open_model(self.model), self.target_lang
+        if lang not in (langs := set(rows["lang"])):
+            raise ValueError(f"{self.data} has no rows in --target-lang {lang!r}; it has {', '.join(sorted(langs))}")
+        negatives: dict[str, list] | None = None
+        if self.hard_negatives:
+            ids, texts = zip(*((r["id"], r["text"]) for r in rows if r["lang"] == lang), strict=True)
+            negatives = {}
+            for owner, text, kind in hard_negatives(texts, self.data):
+                negatives.setdefault(ids[owner], []).append((text, kind))
+        options = {"direction": self.direction, "margin": self.margin, "k": self.k, "progress": True}
+        with naming(self.data):
+            table = evaluation.evaluate_xsim(encoder, rows, target_lang=lang, negatives=negatives, **options)
+        report = {"data": str(self.data), **table.notes, "rows": table.rows, "average": table.average}
+        return report | {f"by_{name}": evaluation.grouped(table, name).rows for name in self.group}
 
 
-def _refuse_other_way(context: typer.Context, data: Path | None) -> None:
-    """Refuse options of --data with --source, and the other way round."""
-    if data is None:
-        refuse_given(context, ("direction", "group", "split"), "needs --data; leave it out for --source and --target")
-    else:
-        refuse_given(context, ("source_lang",), "is the language of --source; leave it out for --data")
+@step(
+    "evaluate translation",
+    example="hf-echo evaluate translation --model M --source a.txt --source-lang fra_Latn --target b.txt",
+)
+class Translation(LinesOrTable):
+    """Measure chrF++ and spBLEU of the decoder's translations, with sacrebleu's signatures."""
+
+    model: str = model("Echo checkpoint or release with a decoder")
+    source: Path | None = target("texts, one per line, or embeddings (.npy), one row per text")
+    target: Path | None = target("reference translations, line by line")
+    data: Path | None = nway()
+    source_lang: str | None = source_lang()
+    target_lang: str = target_lang()
+    direction: Literal["to", "from", "both", "all"] = setting("to or from the target language", "to", needs="data")
+    split: str | None = split()
+    decoder: str | None = decoder("checkpoint to take the decoder from; default: that of the model")
+    num_beams: int | None = setting("beams of the search; 1 is greedy; default: the model's own", None, least=1)
+    comet: bool = setting("also report COMET (needs hf-echo[comet])", False)
+    blaser: str | None = setting(
+        "also report BLASER 2.0: folder or Hub name of `hf-echo convert blaser`", None, reads=CHECKPOINT
+    )
+    blaser_encoder: str | None = setting(
+        "encoder whose embeddings BLASER reads: SONAR; default: the model", None, reads=CHECKPOINT, needs="blaser"
+    )
+
+    def run(self):
+        from .. import inference
+        from ..evaluation import blaser_scorer, comet_scorer
+
+        vectors = self.source is not None and self.source.suffix.lower() == ".npy"
+        if vectors and (self.comet or self.blaser):
+            raise ValueError(f"--comet and --blaser need texts, but {self.source} holds embeddings: leave them out")
+        lines = read_pairs(self.source, self.target, vectors) if self.data is None else None
+        scorers = {"comet": comet_scorer()} if self.comet else {}
+        if self.blaser:
+            scorers["blaser"] = blaser_scorer(self.blaser, self.blaser_encoder or self.model)
+        translator, tokenizer = inference.load_translator(self.model)
+        if self.decoder is not None:  # both models share one embedding space; the encoder's tokenizer reads the texts
+            translator, tokenizer = joined(translator, tokenizer, packaged_model(self.decoder))
+
+        def translate(inputs, source_lang, target_lang):
+            options = {"num_beams": self.num_beams}
+            return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, **options)
+
+        report = self._of_table(translate, scorers) if lines is None else self._of_lines(translate, scorers, *lines)
+        return self.about(({"decoder": self.decoder} if self.decoder else {}) | report)
+
+    def _of_lines(self, translate, scorers, sources, targets) -> dict[str, Any]:
+        from ..evaluation import translation_scores
+
+        langs = self.source_lang, self.target_lang
+        hypotheses = translate(sources, *langs)
+        report = translation_scores(hypotheses, targets, source_lang=langs[0] or "", target_lang=langs[1]).to_row()
+        if "comet" in scorers:
+            report["comet"] = scorers["comet"](sources, hypotheses, targets)
+        if "blaser" in scorers:
+            report["blaser"] = scorers["blaser"](sources, hypotheses, targets, *langs)
+        return report
+
+    def _of_table(self, translate, scorers) -> dict[str, Any]:
+        from .. import evaluation
+        from ..data import load_nway
+
+        rows = load_nway(self.data, split=self.split)
+        options = {"target_lang": self.target_lang, "direction": self.direction, "progress": True}
+        with naming(self.data):
+            table = evaluation.evaluate_translation(translate, rows, **options, **scorers)
+        return {"data": str(self.data), **table.notes, "rows": table.rows, "average": table.average}
 
 
-def _xsim_of_lines(open_model, source, target, langs, hard_negatives, margin, k) -> dict:
-    from ..evaluation import text_groups, xsim, xsimpp
-    from ..search.checks import refuse_broken
+@step(
+    "evaluate speech", example="hf-echo evaluate speech --model S --data spoken --text-model echo-nano --hard-negatives"
+)
+class Speech(Step):
+    """Measure speech to English text (xsim, xsim++), to its own text, to other speech, and speech translation.
 
-    sources, targets = read_lines(source), read_lines(target)
-    if len(sources) != len(targets):
-        raise ValueError(f"{source} has {len(sources)} lines and {target} {len(targets)}: line i must translate line i")
-    encoder = open_model()
-    x, y = encoder(sources, langs[0]), encoder(targets, langs[1])
-    for vectors, file, lang in ((x, source, langs[0]), (y, target, langs[1])):
-        refuse_broken(vectors, lambda row, file=file, lang=lang: f"{file}:{row + 1} ({lang})")
-    options = {"margin": margin, "k": k, "gold": text_groups(targets)}
-    result = xsim(x, y, **options)
-    report = {"source_lang": langs[0], "target_lang": langs[1], **result.to_row()}
-    if hard_negatives:
-        flat = _hard_negatives(targets, target)
-        owners, texts, kinds = zip(*flat, strict=True)
-        hard = xsimpp(x, y, encoder(list(texts), langs[1]), list(owners), negative_kind=list(kinds), **options)
-        report["xsimpp"] = hard.to_row()
-    return report
+    Only the file of --json has the errors by speaker."""
 
+    file_only = ("by_speaker",)
 
-def _xsim_of_table(encoder, data, rows, target_lang, hard_negatives, groups, options) -> dict:
-    from .. import evaluation
+    model: str = setting("speech encoder: folder or Hub name", reads=CHECKPOINT, short="-m")
+    data: str = setting("speech: a table, Common Voice, FLEURS, Parquet with audio, or a Hub dataset", reads=DATA)
+    text_model: str = setting("text encoder of the same space: folder or Hub name", DEFAULT_MODEL, reads=CHECKPOINT)
+    lang: str | None = setting("language of all rows, if the data have no column for it", None)
+    split: str = setting("split of the data, if they have splits", "test")
+    limit: int | None = setting("largest number of rows", None, least=1)
+    hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives of the English texts", False)
+    decoder: str | None = decoder("Echo checkpoint with a decoder: also report BLEU and chrF++")
+    unheard: list[str] = setting(
+        "language without speech in training; repeatable; default: those the model does not name", list
+    )
+    margin: Margin = margin()
+    k: int = neighbours()
+    on_bad_row: OnBadRow = on_bad_row()
 
-    if target_lang not in (langs := set(rows["lang"])):
-        raise ValueError(f"{data} has no rows in --target-lang {target_lang!r}; it has {', '.join(sorted(langs))}")
-    negatives = None
-    if hard_negatives:
-        ids, texts = zip(*((r["id"], r["text"]) for r in rows if r["lang"] == target_lang), strict=True)
-        negatives = {}
-        for owner, text, kind in _hard_negatives(texts, data):
-            negatives.setdefault(ids[owner], []).append((text, kind))
-    try:
-        table = evaluation.evaluate_xsim(
-            encoder, rows, target_lang=target_lang, negatives=negatives, progress=True, **options
+    def run(self):
+        from ..data.speech import load_speech
+        from ..data.speech.batches import audio_lengths
+        from ..evaluation.retrieval.speech import english_negatives, evaluate_speech
+        from ..inference.any_encoder import any_encoder
+        from ..inference.encode_speech import encode_speech, load_speech_encoder, open_extractor
+        from ..languages import find_language
+
+        check_neighbours(self.k, self.margin)
+        text_model = named_model(self.text_model)
+        rate = open_extractor(self.model).sampling_rate  # before weights are loaded, so that bad data are named early
+        options = dict(lang=self.lang, split=self.split, on_bad_row=self.on_bad_row, limit=self.limit)
+        rows, skipped = load_speech(self.data, **options), 0
+        if self.on_bad_row == "skip":
+            rows, skipped = usable(rows, rate)
+        seconds = audio_lengths(rows, rate) / rate
+        encoder, extractor = load_speech_encoder(self.model)
+        encode = any_encoder(text_model)
+        size = encode([rows[0]["text"]], rows[0]["lang"]).shape[1]
+        if size != encoder.config.embedding_size:
+            raise ValueError(
+                f"{self.model} gives embeddings of size {encoder.config.embedding_size} and {text_model} of size "
+                f"{size}: give the text encoder that it was trained with (--text-model)"
+            )
+        unheard = [find_language(code) for code in self.unheard]
+        if not unheard and encoder.config.languages:
+            unheard = [code for code in set(rows["lang"]) if code not in encoder.config.languages]
+        report = evaluate_speech(
+            rows,
+            encode_speech(encoder, extractor, rows["audio"], progress=True),
+            encode,
+            seconds=seconds,
+            negatives=english_negatives(rows) if self.hard_negatives else None,
+            translate=translator(packaged_model(self.decoder)) if self.decoder else None,
+            unheard=unheard if unheard or encoder.config.languages else None,
+            margin=self.margin,
+            k=self.k,
         )
-    except ValueError as error:
-        raise ValueError(f"{data}: {error}") from None
-    report = {"data": str(data), **table.notes, "rows": table.rows, "average": table.average}
-    return report | {f"by_{name}": evaluation.grouped(table, name).rows for name in groups}
+        about = {"model": self.model, "text_model": text_model, "data": self.data, "hours": seconds.sum() / 3600}
+        about |= {"decoder": self.decoder} if self.decoder else {}
+        return about | ({"skipped": skipped} if skipped else {}) | report.to_dict()
 
 
-def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
+class naming:
+    """Errors inside begin with the name of a file."""
+
+    def __init__(self, file: Path):
+        self.file = file
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind, error, trace) -> None:
+        if isinstance(error, ValueError):
+            raise ValueError(f"{self.file}: {error}") from None
+
+
+def read_pairs(source: Path, target: Path, vectors: bool = False) -> tuple[Any, list[str]]:
+    """The lines of two files, or embeddings and lines; line i must translate line i."""
+    from ..utils.text import read_lines
+
+    sources, targets = read_embeddings(source) if vectors else read_lines(source), read_lines(target)
+    if len(sources) != len(targets):
+        unit = "rows" if vectors else "lines"
+        raise ValueError(
+            f"{source} has {len(sources)} {unit} and {target} {len(targets)} lines: line i must translate line i"
+        )
+    return sources, targets
+
+
+def read_embeddings(path: Path) -> Any:
+    import numpy as np
+
+    from ..search.checks import refuse_broken
+    from ..utils.files import load_npy
+
+    vectors = load_npy(path)
+    if vectors.ndim != 2:
+        raise ValueError(f"{path} has shape {vectors.shape}; it must have shape (sentences, embedding size)")
+    refuse_broken(vectors, lambda row: f"{path}, row {row + 1}")
+    return vectors.astype(np.float32)
+
+
+def hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
     """[(index of the target, hard negative, kind)] of all targets."""
     from ..negatives.rules import hard_negatives_for
 
@@ -146,99 +323,7 @@ def _hard_negatives(targets, file: Path) -> list[tuple[int, str, str]]:
     return flat
 
 
-@commands.command(
-    "translation",
-    **example("hf-echo evaluate translation --model M --source a.txt --source-lang fra_Latn --target b.txt"),
-)
-def evaluate_translation(
-    context: typer.Context,
-    model: Translator,
-    source: Annotated[
-        Path | None, typer.Option(help="Texts, one per line, or embeddings (.npy), one row per text.")
-    ] = None,
-    target: Annotated[Path | None, typer.Option(help="Reference translations, line by line.")] = None,
-    data: NWay = None,
-    source_lang: SourceLang = None,
-    target_lang: Annotated[
-        str, typer.Option(help="Language of --target, or the pivot language of --data.")
-    ] = "eng_Latn",
-    direction: Annotated[str, typer.Option(help="With --data: to or from --target-lang, both, or all.")] = "to",
-    split: Split = None,
-    decoder: Annotated[
-        str | None,
-        typer.Option(callback=packaged_model, help="Checkpoint to take the decoder from. Default: --model."),
-    ] = None,
-    num_beams: Annotated[
-        int | None, typer.Option(min=1, help="Beams of the beam search; 1 is greedy. Default: the model's own.")
-    ] = None,
-    comet: Annotated[
-        bool, typer.Option(help="Also report COMET (needs hf-echo[comet]); needs source texts, not embeddings.")
-    ] = False,
-    blaser: Annotated[
-        str | None, typer.Option(help="Also report BLASER 2.0: folder or Hub name of `hf-echo convert blaser`.")
-    ] = None,
-    blaser_encoder: Annotated[
-        str | None, typer.Option(help="Encoder whose embeddings BLASER reads: SONAR; default: --model.")
-    ] = None,
-    out: Json = None,
-) -> None:
-    """Measure chrF++ and spBLEU of the decoder's translations, with sacrebleu's signatures."""
-    from .. import inference
-    from ..evaluation import blaser_scorer, comet_scorer, translation_scores
-
-    _refuse_other_way(context, data)
-    tables = data is not None and source is None and target is None
-    if not tables and (data is not None or source is None or target is None):
-        raise ValueError("give --source and --target, two files of lines, or --data, one table")
-    from_embeddings = source is not None and source.suffix.lower() == ".npy"
-    if comet and from_embeddings:
-        raise ValueError(f"--comet needs source texts, but --source {source} holds embeddings: leave --comet out")
-    if blaser and from_embeddings:
-        raise ValueError(f"--blaser needs source texts, but --source {source} holds embeddings: leave --blaser out")
-    if blaser_encoder and not blaser:
-        raise ValueError("--blaser-encoder is the encoder of --blaser: give --blaser too")
-    if not tables:
-        sources, targets = _embeddings(source) if from_embeddings else read_lines(source), read_lines(target)
-        if len(sources) != len(targets):
-            unit = "rows" if from_embeddings else "lines"
-            raise ValueError(
-                f"{source} has {len(sources)} {unit} and {target} {len(targets)} lines: line i must translate line i"
-            )
-    scorer = comet_scorer() if comet else None
-    blaser_score = blaser_scorer(blaser, blaser_encoder or model) if blaser else None
-    translator, tokenizer = inference.load_translator(model)
-    if decoder is not None:  # both models share one embedding space; the encoder's tokenizer reads the texts
-        translator, tokenizer = _joined(translator, tokenizer, decoder)
-
-    def translate(inputs, source_lang, target_lang):
-        return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, num_beams=num_beams)
-
-    if tables:
-        report = _translation_of_table(translate, data, split, target_lang, direction, scorer, blaser_score)
-    else:
-        hypotheses = translate(sources, source_lang, target_lang)
-        scores = translation_scores(hypotheses, targets, source_lang=source_lang or "", target_lang=target_lang)
-        report = scores.to_row()
-        if scorer is not None:
-            report["comet"] = scorer(sources, hypotheses, targets)
-        if blaser_score is not None:
-            report["blaser"] = blaser_score(sources, hypotheses, targets, source_lang, target_lang)
-    print_report({"model": model, **({"decoder": decoder} if decoder else {}), **report}, out)
-
-
-def _embeddings(path: Path):
-    import numpy as np
-
-    from ..search.checks import refuse_broken
-
-    vectors = load_npy(path)
-    if vectors.ndim != 2:
-        raise ValueError(f"{path} has shape {vectors.shape}; it must have shape (sentences, embedding size)")
-    refuse_broken(vectors, lambda row: f"{path}, row {row + 1}")
-    return vectors.astype(np.float32)
-
-
-def _joined(model, tokenizer, decoder: str):
+def joined(model, tokenizer, decoder: str):
     """Join the encoder of one checkpoint and the decoder of another; both must have the same vocabulary."""
     from .. import inference
     from ..modeling import EchoForTranslation
@@ -254,25 +339,23 @@ def _joined(model, tokenizer, decoder: str):
     return EchoForTranslation.from_parts(model.encoder, other.decoder).eval(), tokenizer
 
 
-def _translation_of_table(translate, data, split, target_lang, direction, scorer, blaser_score) -> dict:
-    from .. import evaluation
-    from ..data import load_nway
+def translator(decoder: str):
+    from .. import inference
 
-    try:
-        table = evaluation.evaluate_translation(
-            translate,
-            load_nway(data, split=split),
-            target_lang=target_lang,
-            direction=direction,
-            comet=scorer,
-            blaser=blaser_score,
-            progress=True,
-        )
-    except ValueError as error:
-        raise ValueError(f"{data}: {error}") from None
-    return {"data": str(data), **table.notes, "rows": table.rows, "average": table.average}
+    model, tokenizer = inference.load_translator(decoder)
+    return lambda inputs, source, target: inference.translate(model, tokenizer, inputs, source, target)
 
 
-analyse.add_to(commands)
-tokens.add_to(commands)
-evaluate_speech.add_to(commands)
+def usable(rows, sampling_rate: int) -> tuple[Any, int]:
+    """The rows whose audio can be decoded, and the number of others."""
+    from ..data.speech import check_audio
+
+    reasons = [check_audio(audio, sampling_rate) for audio in rows["audio"]]
+    good = [number for number, reason in enumerate(reasons) if reason is None]
+    if not good:
+        raise ValueError(f"no usable audio: {reasons[0]}")
+    bad = len(reasons) - len(good)
+    if bad:
+        first = next(reason for reason in reasons if reason)
+        typer.echo(f"skipped {bad} of {len(reasons)} audio files, the first: {first}", err=True)
+    return (rows.select(good) if bad else rows), bad

@@ -72,3 +72,9 @@ def audio_encoder(model: str) -> Callable[..., Any]:
         return encode_speech(encoder, extractor, audio)
 
     return encode
+
+
+def on_this_machine(executor: str) -> None:
+    """Raises ValueError for another executor: audio is encoded here."""
+    if executor != "local":
+        raise ValueError("--audio runs on this machine only: leave --executor out")

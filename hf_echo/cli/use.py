@@ -1,18 +1,82 @@
-"""hf-echo encode, translate, tour, release: use a trained model."""
+"""hf-echo train, demo, tour, encode, translate, mine, report: train models and use them."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
 
 import typer
 
-from ..utils.executors import executor_named
-from ..utils.text import read_lines
-from .common import AnyModel, Audio, Dtype, Executor, OnLong, Resume, Translator, example, refuse_given
+from ..utils.settings import DATA, Step, setting, step
+from .generate import print_report
+from .options import (
+    DEFAULT_MODEL,
+    Dtype,
+    Executor,
+    Margin,
+    OnLong,
+    OpensModel,
+    dtype,
+    executor,
+    model,
+    named_model,
+    on_long,
+    resume,
+)
 
-commands = typer.Typer()
+TEXTS = "texts, one per line; - is standard input; with audio: audio, or a TSV of paths"
+
+
+@step("demo", example="hf-echo demo --out outputs/demo")
+class Demo(Step):
+    """Train stages 1 to 3 at nano size on the built-in corpus, then embed, search and translate with the result."""
+
+    out: Path = setting("where checkpoints, release and results.json go", Path("outputs/demo"), writes="folder")
+    fresh: bool = setting("train again although stages are finished", False)
+
+    def run(self):
+        from .demo import run_demo
+
+        run_demo(self.out, fresh=self.fresh)
+
+
+@step("train", example="hf-echo train nano/2_contrastive max_steps=100 learning_rate=1e-3")
+class Train(Step):
+    """Carry out a recipe, or the recipes of a folder in order: training stages and operations on checkpoints.
+
+    A run that was stopped continues, and a finished step is not done again.
+    """
+
+    recipe: str = setting("a YAML file, a folder of them, or a name such as nano or large", argument=True)
+    overrides: list[str] = setting(
+        "key=value, any field of the recipe; in a folder, of each step that has it", list, argument=True
+    )
+    dry_run: bool = setting("print sizes, steps, memory and problems; make nothing", False)
+    fresh: bool = setting("start over: repeat finished steps, and drop the checkpoints of stopped ones", False)
+    changed_data: bool = setting("continue a run although its data have changed since", False)
+
+    def run(self):
+        from ..steps.recipe import find_recipes, parse_overrides
+        from ..steps.run import describe_journey, run_journey
+
+        values, paths = parse_overrides(self.overrides), find_recipes(self.recipe)
+        if self.dry_run:
+            steps = describe_journey(paths, values)
+        else:
+            steps = run_journey(paths, values, fresh=self.fresh, changed_data=self.changed_data)
+        for report in steps:
+            print_report(report)
+
+
+@step("tour", example="hf-echo tour")
+class Tour(Step):
+    """Find and translate 20 held-out sentences of ten languages with echo-nano, which is included in the package."""
+
+    def run(self):
+        from .tour import run_tour
+
+        run_tour()
 
 
 def check_reads_text(model: str) -> None:
@@ -22,144 +86,192 @@ def check_reads_text(model: str) -> None:
         raise ValueError(f"{model} reads audio, not text: give --audio, and audio files instead of texts")
 
 
-@commands.command(**example("hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy"))
-def encode(
-    context: typer.Context,
-    source: Annotated[
-        Path, typer.Argument(help="Texts, one per line; - is standard input. With --audio: audio, or a TSV of paths.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Argument(help="Output file: .npy (float32, texts x embedding size) or .parquet (text and embedding)."),
-    ],
-    model: AnyModel,
-    lang: Annotated[str | None, typer.Option(help="Language of the texts. Default: unspecified.")] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Padded tokens per batch. Default: what fits the device.")
-    ] = None,
-    normalize: Annotated[bool, typer.Option(help="Divide each embedding by its L2 norm.")] = False,
-    dtype: Dtype = "auto",
-    on_long: OnLong = "warn",
-    audio: Audio = False,
-    executor: Executor = "local",
-    resume: Resume = True,
-) -> None:
+@step("encode", example="hf-echo encode --model org/omnisonar --lang fra_Latn in.txt out.npy")
+class Encode(OpensModel):
     """Encode texts, or audio, as sentence embeddings; row i belongs to line i. A stopped run on texts resumes."""
-    from ..inference.any_encoder import NamedEncoder
-    from ..inference.encode_file import encode_file, write_embeddings
 
-    if out.suffix not in (".npy", ".parquet"):
-        raise ValueError(f"{out}: the file name must end in .npy or .parquet")
-    if audio:
-        from .speech import encode_audio
+    source: Path = setting(TEXTS, argument=True, reads=DATA)
+    out: Path = setting(
+        "output file: .npy (float32, texts x embedding size) or .parquet (text and embedding)",
+        argument=True,
+        writes="file",
+    )
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    lang: str | None = setting("language of the texts; default: unspecified", None, unless="audio")
+    max_tokens: int | None = setting(
+        "padded tokens per batch; default: what fits the device", None, least=1, unless="audio"
+    )
+    normalize: bool = setting("divide each embedding by its L2 norm", False)
+    dtype: Dtype = dtype()
+    on_long: OnLong = on_long()
+    audio: bool = setting("read audio with a speech encoder", False)
+    executor: Executor = executor()
+    resume: bool = resume()
 
-        refuse_given(context, ("lang", "max_tokens", "resume"), "is for texts; leave it out with --audio")
-        if executor != "local":
-            raise ValueError("--audio runs on this machine only: leave --executor out")
-        files, vectors = encode_audio(source, model, dtype=dtype, normalize=normalize, on_long=on_long)
-        write_embeddings(out, [files], [vectors])
-        rows, width = vectors.shape
-    else:
-        check_reads_text(model)
-        rows, width = encode_file(
-            source,
-            out,
-            NamedEncoder(model, dtype, max_tokens, on_long),
-            lang,
-            normalize=normalize,
-            executor=executor_named(executor),
-            fresh=not resume,
-        )
-    typer.echo(f"{out}: {rows} x {width}", err=True)
+    def run(self):
+        from ..inference.any_encoder import NamedEncoder
+        from ..inference.encode_file import encode_file, write_embeddings
+        from ..utils.executors import executor_named
+
+        if self.out.suffix not in (".npy", ".parquet"):
+            raise ValueError(f"{self.out}: the file name must end in .npy or .parquet")
+        if self.audio:
+            from .speech import encode_audio, on_this_machine
+
+            on_this_machine(self.executor)
+            options = dict(dtype=self.dtype, normalize=self.normalize, on_long=self.on_long)
+            files, vectors = encode_audio(self.source, self.model, **options)
+            write_embeddings(self.out, [files], [vectors])
+            rows, width = vectors.shape
+        else:
+            check_reads_text(self.model)
+            encoder = NamedEncoder(self.model, self.dtype, self.max_tokens, self.on_long)
+            options = dict(normalize=self.normalize, fresh=not self.resume)
+            where = executor_named(self.executor)
+            rows, width = encode_file(self.source, self.out, encoder, self.lang, executor=where, **options)
+        typer.echo(f"{self.out}: {rows} x {width}", err=True)
 
 
-@commands.command(**example("echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn"))
-def translate(
-    context: typer.Context,
-    model: Translator,
-    target: Annotated[str, typer.Option("--to", help="Language of the translations.")] = "eng_Latn",
-    source_lang: Annotated[
-        str | None, typer.Option("--from", help="Language of the texts. Default: unspecified.")
-    ] = None,
-    source: Annotated[
-        Path, typer.Argument(help="Texts, one per line; - is standard input. With --audio: audio, or a TSV of paths.")
-    ] = Path("-"),
-    num_beams: Annotated[
-        int | None, typer.Option(min=1, help="Beams of the beam search; 1 is greedy. Default: the model's own.")
-    ] = None,
-    rerank_weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Weight of the cosine between a beam's embedding and the sentence's. Default: the model's own."
-        ),
-    ] = None,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest translation in tokens.")] = 128,
-    dtype: Dtype = "auto",
-    on_long: OnLong = "warn",
-    audio: Audio = False,
-    decoder: Annotated[
-        str | None,
-        typer.Option(help="With --audio: text model of the same space whose decoder writes. Default: MODEL's own."),
-    ] = None,
-) -> None:
+@step("translate", example="echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn")
+class Translate(OpensModel):
     """Translate texts line by line, or audio, through their sentence embeddings."""
-    from .. import inference
 
-    if decoder is not None and not audio:
-        raise ValueError("--decoder belongs to --audio: a text model has its own decoder")
-    if audio:
-        refuse_given(context, ("source_lang",), "is for texts; leave it out with --audio")
-    else:
-        check_reads_text(model)
-    inputs: Any = None if audio else read_lines(source)
-    translator, tokenizer = inference.load_translator(decoder or model, dtype=dtype)
-    if audio:
-        from .speech import encode_audio
+    source: Path = setting(TEXTS, Path("-"), argument=True, reads=DATA)
+    model: str = model("Echo checkpoint or release with a decoder")
+    target_lang: str = setting("language of the translations", "eng_Latn", option="--to")
+    source_lang: str | None = setting(
+        "language of the texts; default: unspecified", None, option="--from", unless="audio"
+    )
+    num_beams: int | None = setting("beams of the beam search; 1 is greedy; default: the model's own", None, least=1)
+    rerank_weight: float | None = setting(
+        "weight of the cosine between a beam's embedding and the sentence's; default: the model's own", None, least=0
+    )
+    max_new_tokens: int = setting("longest translation in tokens", 128, least=1)
+    dtype: Dtype = dtype()
+    on_long: OnLong = on_long()
+    audio: bool = setting("read audio with a speech encoder", False)
+    decoder: str | None = setting(
+        "text model of the same space whose decoder writes; default: MODEL's own", None, needs="audio"
+    )
 
-        _, inputs = encode_audio(source, model, dtype=dtype, on_long=on_long)
-    for line in inference.translate(
-        translator,
-        tokenizer,
-        inputs,
-        source_lang,
-        target,
-        num_beams=num_beams,
-        rerank_weight=rerank_weight,
-        max_new_tokens=max_new_tokens,
-        on_long=on_long,
-        progress=sys.stderr.isatty(),
-    ):
-        typer.echo(" ".join(line.split()))
+    def run(self):
+        from .. import inference
+        from ..utils.text import read_lines
+
+        if not self.audio:
+            check_reads_text(self.model)
+        inputs: Any = None if self.audio else read_lines(self.source)
+        translator, tokenizer = inference.load_translator(self.decoder or self.model, dtype=self.dtype)
+        if self.audio:
+            from .speech import encode_audio
+
+            _, inputs = encode_audio(self.source, self.model, dtype=self.dtype, on_long=self.on_long)
+        names = ("num_beams", "rerank_weight", "max_new_tokens", "on_long")
+        options = {name: getattr(self, name) for name in names} | {"progress": sys.stderr.isatty()}
+        for line in inference.translate(translator, tokenizer, inputs, self.source_lang, self.target_lang, **options):
+            typer.echo(" ".join(line.split()))
 
 
-@commands.command(**example("hf-echo tour"))
-def tour() -> None:
-    """Find and translate 20 held-out sentences of ten languages with echo-nano, which is included in the package."""
-    from .tour import run_tour
+@step("mine", example="hf-echo mine fr.txt en.txt --source-lang fra_Latn --target-lang eng_Latn --out pairs.tsv")
+class Mine(OpensModel):
+    """Mine pairs of translations from two files by margin score. A stopped run resumes."""
 
-    run_tour()
+    source: Path = setting("sentences, one per line", argument=True, reads=DATA)
+    target: Path = setting("sentences in the other language, in any order", argument=True, reads=DATA)
+    out: Path = setting("TSV file of score, source and target, best first", writes="file", short="-o")
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    source_lang: str | None = setting("language of SOURCE", None, unless="audio")
+    target_lang: str | None = setting("language of TARGET", None, unless="audio_target")
+    threshold: float | None = setting("lowest margin score of a pair to keep; default: keep all", None)
+    retrieval: Literal["max", "forward", "backward", "intersection"] = setting(
+        "pairs to keep: of which directions", "max"
+    )
+    margin: Margin = setting("score of a pair", "ratio")
+    k: int = setting("number of neighbours per sentence: for the margin, and as candidates", 4, least=1)
+    dedup: bool = setting("remove duplicate lines from each file", False)
+    index: str | None = setting(
+        "faiss index factory string, such as IVF4096,PQ64;nprobe=32 or SQ8, built in shards on disk; default: exact "
+        "search",
+        None,
+    )
+    work: Path | None = setting("folder for embeddings and neighbours; default: OUT.work", None)
+    executor: Executor = executor()
+    resume: bool = resume()
+    block: int = setting("rows per block of the search, held in memory by one worker", 65_536, least=1)
+    audio: bool = setting("SOURCE lists audio; MODEL is a speech encoder", False)
+    audio_target: bool = setting("TARGET lists audio files too", False, needs="audio")
+    text_model: str = setting("text encoder of the same space, for TARGET", DEFAULT_MODEL, needs="audio")
+
+    def run(self):
+        from ..search import mine_files
+        from ..utils.executors import executor_named
+
+        source, target, encode, encode_target = self.source, self.target, None, None
+        for path in (source, target):
+            if not path.is_file():
+                raise FileNotFoundError(f"no file {path}; give a text file with one sentence per line")
+        work = self.work or self.out.with_name(self.out.name + ".work")
+        if self.audio:
+            from .speech import audio_encoder, on_this_machine, write_paths
+
+            on_this_machine(self.executor)
+            encode, source = audio_encoder(self.model), write_paths(source, work / "source.paths.txt")
+            if self.audio_target:
+                target = write_paths(target, work / "target.paths.txt")
+            else:
+                encode_target = anywhere(self.text_model)
+        names = ("source_lang", "target_lang", "dedup", "model", "k", "margin", "retrieval", "threshold", "index")
+        options = {name: getattr(self, name) for name in (*names, "block")}
+        mined = mine_files(
+            source,
+            target,
+            self.out,
+            encode or anywhere(self.model),
+            encode_target=encode_target,
+            work=work,
+            executor=executor_named(self.executor),
+            fresh=not self.resume,
+            **options,
+        )
+        return mined.to_row()
 
 
-@commands.command(**example("hf-echo release outputs/nano/3_hard_negatives outputs/nano/release", folder=True))
-def release(
-    checkpoint: Annotated[str, typer.Argument(help="Training checkpoint: folder, org/name@v1.2.0 or echo-nano.")],
-    out: Annotated[Path, typer.Argument(help="Output folder of the release.")],
-    dtype: Annotated[str, typer.Option(help="Precision of the saved weights: fp32 or bf16 (half the size).")] = "fp32",
-    decoder: Annotated[
-        str | None, typer.Option(help="Of a speech encoder: text model of its space whose decoder is copied.")
-    ] = None,
-    license: Annotated[str | None, typer.Option(help="License identifier of the Hub, for the card.")] = None,
-) -> None:
-    """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
-    from ..hub.release import release_checkpoint
-    from ..inference.encode_speech import is_speech
+def anywhere(model: str) -> Any:
+    """An encoder that workers in other folders open too."""
+    from ..inference.any_encoder import NamedEncoder
 
-    if is_speech(checkpoint):
-        from ..hub.release import release_speech
+    return NamedEncoder(str(Path(model).absolute()) if Path(model).exists() else model)
 
-        release_speech(checkpoint, out, decoder=decoder, dtype=dtype, license=license)
-    elif decoder:
-        raise ValueError("--decoder belongs to the release of a speech encoder; a text release has its own")
-    else:
-        release_checkpoint(checkpoint, out, dtype=dtype, license=license)
-    typer.echo(f"{out}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')", err=True)
+
+@step("report", example="hf-echo report outputs/my-model minilm tfidf --data dev/ --out report/")
+class Report(Step):
+    """Compare models on a folder of data; write HTML and JSON. A second run reuses the cached embeddings."""
+
+    models: list[str] = setting(
+        f"encoders: folder, Hub name, or the baselines minilm and tfidf; default: {DEFAULT_MODEL}", list, argument=True
+    )
+    data: Path = setting("folder of *.parquet files: n-way tables (id, lang, text), word alignment, speech", reads=DATA)
+    out: Path = setting("output folder of index.html and report.json", writes="folder")
+    target_lang: str = setting("language of the candidates", "eng_Latn")
+    main: str | None = setting("set for the map, geometry and examples: a file name without .parquet", None)
+    examples: int = setting("number of retrieval errors to show per model", 2, least=0)
+    speech: list[str] = setting(
+        "speech encoder in the space of the first model, for files with audio; repeatable", list
+    )
+    cache: Path | None = setting("folder for cached embeddings; default: ~/.cache/hf-echo/reports", None)
+    title: str = setting("title of the page", "Embedding spaces")
+
+    def run(self):
+        from ..evaluation import report
+        from ..evaluation.report.models import BASELINES, open_models
+        from ..evaluation.report.page import check_matplotlib
+
+        check_matplotlib()
+        content = report.read_folder(self.data, target_lang=self.target_lang)
+        names = [name if name in BASELINES else named_model(name) for name in self.models or [""]]
+        opened = open_models(names, content.texts)
+        cache = self.cache or Path.home() / ".cache" / "hf-echo" / "reports"
+        options = dict(main=self.main, examples=self.examples, speech=self.speech)
+        measured = report.measure(opened, content, cache, **options)
+        for file in report.write_report(measured, self.out, title=self.title):
+            typer.echo(f"{file} ({file.stat().st_size / 1000:.0f} kB)")

@@ -10,12 +10,9 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..data.schema import is_unicode
-from ..utils.settings import setting
 from .language_model import Endpoint, InvalidReply, Job, LocalModel, write_rows
 from .rules import normal_form
 
@@ -83,27 +80,12 @@ EXAMPLES = (
 )
 
 
-@dataclass(kw_only=True)
-class WriteNegatives:
-    """Generate xsim++ hard negatives of English targets with a language model (OS A.4, Figure 15)."""
+def write_negatives(settings: Any) -> dict[str, Any]:
+    """Write the rows with their negatives; returns the counts of `write_rows`.
 
-    pairs: str = setting("parallel rows: file, folder, builtin, or Hub dataset", reads="data", argument=True)
-    out: Path = setting("output file OUT.jsonl; failed rows go to OUT.failed.jsonl", writes="file", argument=True)
-    model: str = setting("language model: its name at the endpoint, or a folder, GGUF file or Hub name", short="-m")
-    endpoint: str | None = setting("OpenAI-compatible address; default: load the model here", None)
-    api_key_env: str = setting("environment variable with the API key", "OPENAI_API_KEY")
-    timeout: float = setting("seconds to wait for an answer", 120.0, above=0)
-    retries: int = setting("retries after time-outs, dropped connections, 408, 409, 429 or 5xx", 5, least=0)
-    concurrency: int = setting("number of requests at a time", 8, least=1)
-    attempts: int = setting("attempts per row to get a valid reply", 3, least=1)
-    temperature: float = setting("of the first attempt; later ones use at least 0.7", 0.0, least=0)
-    max_tokens: int = setting("longest reply in tokens", 512, least=1)
-    seed: int = setting("random seed; each further attempt adds 1", 0)
-    on_bad_row: Literal["error", "skip"] = setting("for bad rows of the table", "error")
-
-
-def run(settings: WriteNegatives) -> dict[str, Any]:
-    """Write the rows with their negatives; returns the counts of `write_rows`."""
+    Args:
+        settings: `hf_echo.cli.data.WriteNegatives`, or an object with the same fields.
+    """
     from ..data import load_parallel
 
     pairs = load_parallel(settings.pairs, split=None, on_bad_row=settings.on_bad_row)

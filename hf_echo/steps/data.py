@@ -19,8 +19,8 @@ from ..inference.encode import opening
 from ..stages.core.dev_sets import DevSet, check_dev_set
 from ..stages.core.stage import Rows, Stage, load_with
 from ..utils.fingerprint import fingerprint
+from .arguments import DataArguments, ModelArguments
 from .model import load_tokenizer
-from .recipe import DataArguments, ModelArguments
 from .record import data_fingerprint
 
 logger = logging.getLogger(__name__)

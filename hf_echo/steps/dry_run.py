@@ -14,12 +14,11 @@ from ..stages.core.model_shape import check_same_shape
 from ..stages.core.plan import ECHO, size_of_echo
 from ..stages.core.stage import Rows
 from ..utils.hub import packaged_model
+from .arguments import Training
 from .data import rows_of
-from .operation import is_operation, read_operation
-from .overrides import earlier_steps, known_overrides, output_dir
-from .recipe import read_recipe
-from .record import check_output_folder, checkpoint_to_resume, is_finished, read_record
-from .table import STAGES
+from .operations import Operation
+from .recipe import earlier_steps, known_overrides, read_recipe
+from .record import check_output_folder, checkpoint_to_resume, is_finished, read_record, record_of
 
 
 class _VocabularyOnly:
@@ -64,17 +63,18 @@ class _Start:
         for place in reversed(self.earlier):
             overrides = known_overrides(place, self.overrides)
             try:
-                if Path(output_dir(place, overrides)) != Path(name):
-                    continue
+                step = read_recipe(place, overrides)
             except ValueError:
                 continue  # it has its own dry run, which says so
+            if Path(step.output_dir) != Path(name):
+                continue
             start = _Start(place, self.overrides, self.journey)
-            if is_operation(place):
-                operation, settings = read_operation(place, overrides)
-                config = start.config("model", settings.model, operation.kinds)
-                return operation.plan(settings, copy.deepcopy(config)) if config is not None else None
-            stage, model_args, _, args, _ = read_recipe(place, overrides)
-            return STAGES[stage].plan(model_args, args, start)
+            if isinstance(step, Training):
+                return step.stage.plan(step.model, step.config, start)
+            if not (kinds := step.kinds()):
+                return None
+            config = start.config("model", step.model, kinds)
+            return step.planned(copy.deepcopy(config)) if config is not None else None
         return None
 
     def check_other_models(self, args) -> None:
@@ -114,11 +114,13 @@ def dry_run(
         The report. Its "problems", where there are any, say which data, base or output cannot be used here.
     """
     own = known_overrides(path, overrides or {}) if journey is not None else overrides
-    stage, model_args, data_args, args, values = read_recipe(path, own)
+    training = read_recipe(path, own)
+    if isinstance(training, Operation):
+        raise ValueError(f"{path} names an operation, not a training stage")
+    declared, model_args, args = training.stage, training.model, training.config
     length = {"steps": args.max_steps} if args.max_steps > 0 else {"epochs": args.num_train_epochs}
-    report: dict[str, Any] = {"recipe": path.stem, "stage": stage, **length}
+    report: dict[str, Any] = {"recipe": path.stem, "stage": declared.name, **length}
     start = _Start(path, overrides or {}, journey)
-    declared = STAGES[stage]
     try:
         config = declared.plan(model_args, args, start)
         if model_args.model_name_or_path:
@@ -131,9 +133,9 @@ def dry_run(
             start.problems.append(f"model_name_or_path: {model_args.model_name_or_path} has no decoder to train with")
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {_line(error)}")
-    start.check_other_models(data_args)
-    data = _data(rows_of(declared), data_args)
-    problems = [*start.problems, *data.pop("problems"), *_output_problems(stage, model_args, args, values)]
+    start.check_other_models(training.data)
+    data = _data(rows_of(declared), training.data)
+    problems = [*start.problems, *data.pop("problems"), *_output_problems(training)]
     report |= {"data": data} if data else {}
     return report | ({"problems": list(dict.fromkeys(problems))} if problems else {})
 
@@ -169,15 +171,11 @@ def _hub_name(name: str) -> bool:
     return not looks_like_file(name)
 
 
-def _output_problems(stage: str, model_args, args, values: dict[str, Any]) -> list[str]:
-    out = Path(args.output_dir)
-    run = {"stage": stage, "values": values}
+def _output_problems(training: Training) -> list[str]:
+    out = Path(training.output_dir)
     try:
         check_output_folder(out)
-        run["from"] = read_record(model_args.model_name_or_path)
-        if model_args.decoder:
-            run["decoder_from"] = read_record(model_args.decoder)
-        before = read_record(out)
+        run, before = record_of(training), read_record(out)
         if not is_finished(out, run, before):
             checkpoint_to_resume(out, run, before, fresh=False)
     except (OSError, ValueError) as error:

@@ -14,7 +14,7 @@ from ..stages.core.base import CoreTrainer
 from ..stages.core.model_shape import check_same_shape, new_config
 from ..stages.core.stage import Stage
 from ..utils.hub import snapshot
-from .recipe import ModelArguments
+from .arguments import ModelArguments
 
 
 def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> Any:

@@ -1,216 +1,296 @@
-"""All operations on checkpoints that a recipe can name: `operation: prune`. Their settings, and what carries them out.
+"""Operations on checkpoints: each makes one checkpoint from others, in a recipe (`operation: prune`) or by a command.
 
-An operation makes one checkpoint from others. Only `add_language` trains. A new operation is a function that
-writes its folder whole with its lineage, a dataclass of settings and one line in OPERATIONS. The lineage records the
-settings under the same names: so a finished operation is recognised.
+A new operation is a function that writes its folder whole, with its lineage, and a declaration here, where the lineage
+records the settings under the same names: so a finished operation is recognised. Only `add_language` trains. This file
+imports nothing heavy, since the help of the commands reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ..cards.template import check_template
-from ..checkpoints import (
-    average_checkpoints,
-    prune_checkpoint,
-    swap_checkpoint,
-)
-from ..checkpoints.average import check_share
-from ..checkpoints.pruning.shapes import resolve_shape
-from ..hub.release import check_code, check_token_dtype, release_checkpoint
-from ..inference.encode import pick_dtype
-from ..modeling import EchoConfig, EchoSpeechConfig
-from ..stages.core.plan import ECHO
-from ..stages.modular.add_language import LanguageTraining, add_language
-from ..stages.modular.folder import modular_backbone
-from ..utils.text import read_lines
-
-CHECKPOINT, DATA = "checkpoint", "data"
-TEXT_OR_SPEECH = (*ECHO, EchoSpeechConfig)
+from ..utils.hub import packaged_model
+from ..utils.settings import CHECKPOINT, DATA, Step, fields_of, setting, step
 
 
-def _field(text: str, default: Any = MISSING, *, reads: str | None = None, recorded: bool = True) -> Any:
-    """A setting: `reads` a checkpoint, a tokenizer or a data file; what changes no weight is not `recorded`."""
-    metadata = {"help": text, "reads": reads, "recorded": recorded}
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+class Operation(Step):
+    """An operation on checkpoints. A subclass defines `make`, which writes the folder `output_dir`."""
 
+    output_dir: str
 
-@dataclass(kw_only=True)
-class Settings:
-    output_dir: str = _field("folder of the new checkpoint", recorded=False)
-
-
-@dataclass(kw_only=True)
-class FromOne(Settings):
-    model: str = _field("checkpoint to start from (folder, or a model of the package)", reads=CHECKPOINT)
-
-
-@dataclass(kw_only=True)
-class SwapTokenizer(FromOne):
-    tokenizer: str = _field("folder of a tokenizer, or its tokenizer.json", reads=CHECKPOINT)
-    method: str = _field("initial embeddings of new tokens: mean, focus or random", "mean")
-    auxiliary: str | None = _field("for focus: texts (one per line), or vectors (.vec, .npy)", None, reads=DATA)
-    seed: int = _field("random seed", 0)
-
-
-@dataclass(kw_only=True)
-class Average(FromOne):
-    other: str = _field("checkpoint of the same shape", reads=CHECKPOINT)
-    share: float = _field("weight of the other checkpoint", 0.5)
-    part: str = _field("model, encoder or decoder; the rest is that of `model`", "model")
-
-    def __post_init__(self):
-        check_share(self.share)
-
-
-@dataclass(kw_only=True)
-class Prune(FromOne):
-    size: str | None = _field("large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None)
-    shape: dict = _field("fields that differ from the size's, such as {num_hidden_layers: 8}", dict)
-    importance: str = _field("how to choose what to keep: weight, activation or plain", "weight")
-    calibration: str | None = _field("for activation: file of texts, one per line", None, reads=DATA)
-    lang: str | None = _field("language of these texts", None)
-    decoder: str = _field("keep it as it is, prune it to the same shape, or drop it", "keep")
-    tokenizer: str | None = _field("tokenizer to move the smaller model onto", None, reads=CHECKPOINT)
-
-
-@dataclass(kw_only=True)
-class Carded(FromOne):
-    """What is written for readers: the card is rewritten whenever the step runs, so it follows the figures."""
-
-    card: str | None = _field(
-        "template of the card in hub_cards/; default: written from the lineage", None, recorded=False
-    )
-    results: str | None = _field("JSON file with the figures of the card", None, recorded=False)
-    license: str | None = _field("license identifier of the Hub, for the card", None, recorded=False)
-
-    def __post_init__(self):
-        if self.card:
-            check_template(self.card)
-
-
-@dataclass(kw_only=True)
-class Release(Carded):
-    dtype: str = _field("fp32 or bf16", "fp32")
-    token_dtype: str | None = _field("fp8: token vectors in 8 bits", None)
-    generation: dict = _field("fields of the generation configuration, such as {no_repeat_ngram_size: 3}", dict)
-    code: str = _field("carried in the folder, or installed: read only by the installed package", "carried")
-
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
-        check_code(self.code)
-        check_token_dtype(self.token_dtype)
-        pick_dtype(self.dtype, "cpu")
+        for name, value in self.names(CHECKPOINT).items():
+            setattr(self, name, packaged_model(value))
 
+    def make(self) -> dict[str, Any] | None:
+        """Write the checkpoint; returns a report."""
+        raise NotImplementedError
 
-@dataclass(kw_only=True)
-class ModularBackbone(FromOne):
-    pivot: str = _field("language that the others are aligned to", "eng_Latn")
-    max_seq_length: int = _field("longest text in tokens", 128)
+    def run(self) -> dict[str, Any] | None:
+        report = self.make()
+        self.write_card()
+        return report
 
+    @property
+    def stage(self) -> str:
+        """Its name in the lineage."""
+        return str(self.operation)
 
-@dataclass(kw_only=True)
-class AddLanguage(LanguageTraining, FromOne):
-    language: str = _field("code of the new language")
-    texts: str | None = _field("texts, one per line: vocabulary and language adapter", None, reads=DATA)
-    paraphrases: str | None = _field("pairs in this language: sentence adapter", None, reads=DATA)
-    cross_paraphrases: str | None = _field(
-        "pairs of a pivot sentence and a paraphrase in this language: alignment", None, reads=DATA
-    )
-    parallel: str | None = _field("translations from the pivot language: alignment", None, reads=DATA)
+    def is_whole(self) -> bool:
+        """Whether the files in `output_dir` are complete."""
+        from .record import whole_weights
 
+        return whole_weights(Path(self.output_dir))
 
-@dataclass(frozen=True)
-class Operation:
-    """An operation on checkpoints.
+    def write_card(self) -> None:
+        """Write the card where there is none."""
+        from ..cards.model_card import write_checkpoint_card
 
-    Attributes:
-        settings: dataclass of the fields of its recipe.
-        make: (settings) -> writes `output_dir`.
-        kinds: configurations of `model` that the operation can change.
-        plan: (settings, configuration of `model`) -> configuration of what it makes, for a dry run; None: it makes no
-            Echo model.
-    """
+        if self.output_dir:
+            write_checkpoint_card(self.output_dir, getattr(self, "license", None))
 
-    name: str
-    settings: type
-    make: Callable[[Any], Any]
-    kinds: tuple[type, ...] = ECHO
-    plan: Callable[[Any, EchoConfig], EchoConfig | None] = lambda settings, config: config
+    @classmethod
+    def kinds(cls) -> tuple[type, ...]:
+        """Configurations of `model` that the operation can change."""
+        from ..stages.core.plan import ECHO
 
-    def fields(self) -> dict[str, Field]:
-        return {f.name: f for f in fields(self.settings)}
+        return ECHO
 
-    def names(self, settings: Any, reads: str | None) -> dict[str, Any]:
+    def planned(self, config: Any) -> Any:
+        """The configuration of what it makes from one of `model`, for a dry run; None: no Echo model."""
+        return config
+
+    def names(self, reads: str | None) -> dict[str, Any]:
         """{field: value} of the recorded fields that read checkpoints, data, or (None) neither."""
-        recorded = [f for f in fields(settings) if f.metadata.get("recorded", True)]
-        chosen = (f.name for f in recorded if f.metadata.get("reads") == reads)
-        values = {name: getattr(settings, name) for name in chosen}
+        metadata = {name: declared.metadata for name, declared in fields_of(type(self)).items()}
+        recorded = [name for name, about in metadata.items() if about["recorded"] and about["reads"] == reads]
+        values = {name: getattr(self, name) for name in recorded}
         return values if reads is None else {name: value for name, value in values.items() if value is not None}
 
 
-def _swap(s: SwapTokenizer) -> None:
-    swap_checkpoint(s.model, s.tokenizer, s.output_dir, method=s.method, auxiliary=s.auxiliary, seed=s.seed)
+def output(help: str = "folder of the new checkpoint", default: Any = ..., **options: Any) -> Any:
+    """The field of the folder that an operation writes; on a command line the last position."""
+    more = {} if default is ... else {"default": default}
+    return setting(help, **more, writes="folder", recorded=False, **{"argument": True} | options)
 
 
-def _prune(s: Prune) -> None:
-    texts = read_lines(s.calibration) if s.calibration else None
-    names = ("size", "importance", "calibration", "lang", "decoder", "tokenizer")
-    options = {name: getattr(s, name) for name in names}
-    prune_checkpoint(s.model, s.output_dir, shape=s.shape or None, texts=texts, **options)
+def model(help: str = "Echo checkpoint or release: folder, org/name@v1.2.0 or echo-nano", **options: Any) -> Any:
+    """The field of the checkpoint that an operation starts from."""
+    return setting(help, reads=CHECKPOINT, **{"argument": True} | options)
 
 
-def _release(s: Release) -> None:
-    names = ("dtype", "token_dtype", "generation", "code", "license")
-    release_checkpoint(s.model, s.output_dir, **{name: getattr(s, name) for name in names})
+@step(
+    "vocabulary swap",
+    operation="swap_tokenizer",
+    example="hf-echo vocabulary swap outputs/echo outputs/tokenizer outputs/echo-256k",
+)
+class SwapTokenizer(Operation):
+    """Replace the tokenizer of a model; tokens in both vocabularies keep their embeddings."""
+
+    model: str = model()
+    tokenizer: str = setting("new tokenizer: folder, tokenizer.json or version", reads=CHECKPOINT, argument=True)
+    output_dir: str = output()
+    method: Literal["mean", "focus", "random"] = setting("initial embeddings of new tokens (mean: ECHO 4.1)", "mean")
+    auxiliary: str | None = setting("for focus: texts (one per line), or vectors (.vec, .npy)", None, reads=DATA)
+    seed: int = setting("random seed", 0)
+
+    def make(self):
+        from ..checkpoints import swap_checkpoint
+
+        options = dict(method=self.method, auxiliary=self.auxiliary, seed=self.seed)
+        return swap_checkpoint(self.model, self.tokenizer, self.output_dir, **options)
+
+    def planned(self, config):
+        from ..vocabulary import load_tokenizer
+
+        config.vocab_size = len(load_tokenizer(self.tokenizer)) if Path(self.tokenizer).exists() else config.vocab_size
+        return config
 
 
-def _add_language(s: AddLanguage) -> None:
-    data = {name: getattr(s, name) for name in ("texts", "paraphrases", "cross_paraphrases", "parallel")}
-    settings = LanguageTraining(**{f.name: getattr(s, f.name) for f in fields(LanguageTraining)})
-    add_language(s.model, s.language, settings=settings, output_dir=s.output_dir, **data)
+@step("average", operation="average", example="hf-echo average outputs/a outputs/b outputs/both --share 0.5")
+class Average(Operation):
+    """Average the weights of two checkpoints of one shape."""
+
+    model: str = model("checkpoint, release or speech encoder")
+    other: str = setting("checkpoint of the same shape", reads=CHECKPOINT, argument=True)
+    output_dir: str = output()
+    share: float = setting("weight of the other checkpoint", 0.5, least=0, most=1)
+    part: Literal["model", "encoder", "decoder"] = setting("what is averaged; the rest is that of MODEL", "model")
+
+    @classmethod
+    def kinds(cls):
+        from ..modeling import EchoSpeechConfig
+
+        return (*super().kinds(), EchoSpeechConfig)
+
+    def make(self):
+        from ..checkpoints import average_checkpoints
+
+        average_checkpoints(self.model, self.other, self.output_dir, self.share, part=self.part)
 
 
-def _swapped(s: SwapTokenizer, config: EchoConfig) -> EchoConfig:
-    from ..vocabulary import load_tokenizer
+@step("prune", operation="prune", example="hf-echo prune outputs/echo outputs/echo-tiny --size tiny")
+class Prune(Operation):
+    """Make an encoder smaller (structured pruning, OS 4.8): fewer layers, heads and units, the same embedding size."""
 
-    config.vocab_size = len(load_tokenizer(s.tokenizer)) if Path(s.tokenizer).exists() else config.vocab_size
-    return config
-
-
-def _pruned(s: Prune, config: EchoConfig) -> EchoConfig:
-    for name, value in resolve_shape(config, s.size, s.shape or None).items():
-        setattr(config, name, value)
-    return config
-
-
-def _no_echo_model(s: Settings, config: EchoConfig) -> None:
-    return None
-
-
-OPERATIONS: dict[str, Operation] = {
-    operation.name: operation
-    for operation in (
-        Operation("swap_tokenizer", SwapTokenizer, _swap, plan=_swapped),
-        Operation(
-            "average",
-            Average,
-            lambda s: average_checkpoints(s.model, s.other, s.output_dir, s.share, part=s.part),
-            TEXT_OR_SPEECH,
-        ),
-        Operation("prune", Prune, _prune, plan=_pruned),
-        Operation("release", Release, _release),
-        Operation(
-            "modular_backbone",
-            ModularBackbone,
-            lambda s: modular_backbone(s.model, s.output_dir, pivot=s.pivot, max_seq_length=s.max_seq_length),
-            plan=_no_echo_model,
-        ),
-        Operation("add_language", AddLanguage, _add_language, plan=_no_echo_model),
+    model: str = model()
+    output_dir: str = output()
+    size: str | None = setting("large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None)
+    shape: dict[str, int] = setting("fields that differ from the size's, such as num_hidden_layers=8", dict)
+    importance: Literal["weight", "activation", "plain"] = setting(
+        "how to choose what to keep: by weights, by activations, or the first ones", "weight"
     )
-}
+    calibration: str | None = setting("for activation: texts, one per line", None, reads=DATA)
+    lang: str | None = setting("language of these texts; default: unspecified", None, needs="calibration")
+    decoder: Literal["keep", "prune", "drop"] = setting("keep it as it is, prune it to the same shape, or drop", "keep")
+    tokenizer: str | None = setting("tokenizer to move the smaller model onto", None, reads=CHECKPOINT)
+
+    def make(self):
+        from ..checkpoints import prune_checkpoint
+        from ..utils.text import read_lines
+
+        return prune_checkpoint(
+            self.model,
+            self.output_dir,
+            size=self.size,
+            shape=self.shape or None,
+            importance=self.importance,
+            texts=read_lines(self.calibration) if self.calibration else None,
+            calibration=self.calibration,
+            lang=self.lang,
+            decoder=self.decoder,
+            tokenizer=self.tokenizer,
+        )
+
+    def planned(self, config):
+        from ..checkpoints.pruning.shapes import resolve_shape
+
+        for name, value in resolve_shape(config, self.size, self.shape or None).items():
+            setattr(config, name, value)
+        return config
+
+
+@step(
+    "release",
+    operation="release",
+    example="hf-echo release outputs/nano/3_hard_negatives outputs/nano/release",
+)
+class Release(Operation):
+    """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
+
+    then = "{output_dir}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')"
+
+    model: str = model("training checkpoint: folder, org/name@v1.2.0 or echo-nano")
+    output_dir: str = output("folder of the release")
+    dtype: Literal["fp32", "bf16"] = setting("precision of the saved weights; bf16 is half the size", "fp32")
+    token_dtype: Literal["fp8"] | None = setting("fp8: token vectors in 8 bits", None)
+    generation: dict = setting("fields of the generation configuration, such as no_repeat_ngram_size=3", dict)
+    code: Literal["carried", "installed"] = setting(
+        "model code: carried in the folder, or installed: read only by the installed package", "carried"
+    )
+    decoder: str | None = setting(
+        "of a speech encoder: text model of its space whose decoder is copied", None, reads=CHECKPOINT
+    )
+    card: str | None = setting(
+        "template of the card in hub_cards/; default: written from the lineage", None, recorded=False
+    )
+    results: str | None = setting("JSON file with the figures of the card", None, needs="card", recorded=False)
+    license: str | None = setting("license identifier of the Hub, for the card", None, recorded=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.card:
+            from ..cards.template import check_template
+
+            check_template(self.card)
+
+    def write_card(self):
+        """From a template always, since figures may be newer than the weights."""
+        from ..cards.model_card import release_card
+        from ..cards.stamp import set_license
+        from ..utils.files import write_whole
+
+        if not self.card:
+            return super().write_card()
+        text = release_card(self.output_dir, self.card, self.results)
+        with write_whole(Path(self.output_dir) / "README.md") as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
+        if self.license:
+            set_license(Path(self.output_dir) / "README.md", self.license)
+
+    @classmethod
+    def kinds(cls):
+        return Average.kinds()
+
+    def make(self):
+        from ..hub.release import release_checkpoint, release_speech
+        from ..inference.encode_speech import is_speech
+
+        shared = dict(dtype=self.dtype, license=self.license)
+        if is_speech(self.model):
+            release_speech(self.model, self.output_dir, decoder=self.decoder, **shared)
+        elif self.decoder:
+            raise ValueError("decoder belongs to the release of a speech encoder; a text release has its own")
+        else:
+            own = dict(token_dtype=self.token_dtype, generation=self.generation, code=self.code)
+            release_checkpoint(self.model, self.output_dir, **own, **shared)
+
+
+@step("modular start", operation="modular_backbone", example="hf-echo modular start sentence-transformers/LaBSE out")
+class ModularBackbone(Operation):
+    """Make a modular encoder without languages. Add the pivot language first."""
+
+    then = "{output_dir}: add the pivot with hf-echo modular add-language {pivot} -m {output_dir}"
+
+    model: str = model("encoder with the layers of BERT or XLM-R: folder or Hub name")
+    output_dir: str = output("folder of the modular encoder")
+    pivot: str = setting("language that the others are aligned to", "eng_Latn")
+    max_seq_length: int = setting("longest text in tokens", 128, least=1)
+
+    def make(self):
+        from ..stages.modular import modular_backbone
+
+        modular_backbone(self.model, self.output_dir, pivot=self.pivot, max_seq_length=self.max_seq_length)
+
+    def planned(self, config):
+        return None
+
+
+@step(
+    "modular add-language",
+    operation="add_language",
+    example="hf-echo modular add-language deu_Latn -m outputs/modular --texts de.txt --parallel en-de.tsv",
+)
+class AddLanguage(Operation):
+    """Add a language. Only its own folder is written; all other languages stay as they are."""
+
+    language: str = setting("code of the new language, such as deu_Latn", argument=True)
+    model: str = model("folder of a modular encoder", argument=False, short="-m")
+    output_dir: str | None = output("a new folder; default: the language is added to MODEL", None, argument=False)
+    texts: str | None = setting("texts, one per line: vocabulary and language adapter", None, reads=DATA)
+    paraphrases: str | None = setting("pairs in this language: sentence adapter", None, reads=DATA)
+    cross_paraphrases: str | None = setting(
+        "pairs of a pivot sentence and a paraphrase in this language: alignment", None, reads=DATA
+    )
+    parallel: str | None = setting("translations from the pivot language: alignment", None, reads=DATA)
+    vocab_size: int = setting("tokens of the language's vocabulary", 50_048, least=1)
+    mlm_steps: int = setting("steps of masked language modelling", 200_000, least=1)
+    mlm_learning_rate: float = setting("learning rate of embeddings and language adapter", 1e-4, above=0)
+    epochs: float = setting("passes over the sentence pairs", 1.0, above=0)
+    learning_rate: float = setting("learning rate of the sentence and the alignment adapter", 2e-5, above=0)
+    batch_size: int = setting("texts or pairs in a batch", 128, least=1)
+    max_length: int = setting("longest text in tokens; longer ones are cut", 128, least=1)
+    seed: int = setting("random seed", 0)
+
+    def make(self):
+        from ..stages.modular import add_language
+        from ..stages.modular.add_language import LanguageTraining
+
+        data = {name: getattr(self, name) for name in ("texts", "paraphrases", "cross_paraphrases", "parallel")}
+        settings = LanguageTraining(**{name: getattr(self, name) for name in fields_of(LanguageTraining)})
+        return add_language(self.model, self.language, settings=settings, output_dir=self.output_dir, **data)
+
+    def planned(self, config):
+        return None

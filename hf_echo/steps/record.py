@@ -1,7 +1,7 @@
-"""The record of a run (`recipe.json`): decides whether the same command resumes or skips the run.
+"""The record of a run (`recipe.json`): what its recipe says, and the seed.
 
-Input: the record of this run and the record in its folder. Output: "finished", a checkpoint to resume from, or an error
-that names the difference. Records of earlier versions, which have fewer fields, stay valid.
+It decides whether the same command resumes or skips the run. Input: the record of this run and the record in its
+folder. Output: "finished", a checkpoint to resume from, or an error that names the difference.
 """
 
 from __future__ import annotations
@@ -18,86 +18,25 @@ from typing import Any
 
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
-from ..utils.files import check_output, write_whole
+from ..utils.files import check_output, write_json
 from ..utils.hub import snapshot
-from .recipe import unread_fields
+from ..utils.lineage import portable
+from .arguments import Training, defaults_for_evaluation
 
 logger = logging.getLogger(__name__)
 
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-# The machine, the log, the place: nothing that is trained depends on them.
-MACHINE = {
-    "use_cpu",
-    "output_dir",
-    "cache_dir",
-    "live_teacher",
-    "report_to",
-    "run_name",
-    "project",
-    "trackio_space_id",
-    "trackio_bucket_id",
-    "trackio_static_space_id",
-    "logging_strategy",
-    "logging_steps",
-    "logging_first_step",
-    "log_on_each_node",
-    "logging_nan_inf_filter",
-    "log_level",
-    "log_level_replica",
-    "disable_tqdm",
-    "include_num_input_tokens_seen",
-    "skip_memory_metrics",
-    "dataloader_num_workers",
-    "dataloader_pin_memory",
-    "dataloader_persistent_workers",
-    "dataloader_prefetch_factor",
-    "dataloader_multiprocessing_context",
-    "dataloader_in_order",
-    "torch_empty_cache_steps",
-    "gradient_checkpointing",
-    "gradient_checkpointing_kwargs",
-    "activation_checkpointing",
-    "activation_checkpointing_kwargs",
-    "torch_compile",
-    "torch_compile_backend",
-    "torch_compile_mode",
-    "ddp_backend",
-    "ddp_timeout",
-    "ddp_bucket_cap_mb",
-    "ddp_broadcast_buffers",
-    "ddp_find_unused_parameters",
-    "ddp_static_graph",
-    "local_rank",
-    "save_on_each_node",
-    "enable_jit_checkpoint",
-    "push_to_hub",
-    "hub_token",
-    "hub_private_repo",
-    "hub_model_id",
-    "hub_strategy",
-    "hub_always_push",
-    "hub_revision",
-    "do_train",
-    "do_eval",
-    "do_predict",
-    "debug",
-}
+# What does not change the result, by the start of a field's name: the place, the log, the machine.
+FREE = (
+    *("output_dir", "cache_dir", "live_teacher", "use_cpu", "save_on_each_node", "local_rank", "ddp_", "dataloader_"),
+    *("log", "report_to", "run_name", "project", "trackio_", "disable_tqdm", "skip_memory_metrics", "debug", "do_"),
+    *("torch_", "gradient_checkpointing", "activation_checkpointing", "push_to_hub", "hub_", "enable_jit_checkpoint"),
+)
 # How long, and how often it is measured and saved: a run that was killed may resume with other values.
-LENGTH = {
-    "max_steps",
-    "num_train_epochs",
-    "save_steps",
-    "save_strategy",
-    "save_total_limit",
-    "eval_steps",
-    "eval_strategy",
-    "eval_delay",
-    "eval_on_start",
-}
+LENGTH = ("max_steps", "num_train_epochs", "save_", "eval_")
 # What it is measured on, likewise, where no checkpoint and no learning rate is chosen by it.
-MEASURED = {"dev_data", "dev_negatives"}
-BEFORE = {"eval_strategy": "no", "load_best_model_at_end": False}  # defaults of records that do not name them
+MEASURED = ("dev_data", "dev_negatives")
 
 
 def read_record(folder: str | Path | None) -> dict | None:
@@ -118,14 +57,18 @@ def read_record(folder: str | Path | None) -> dict | None:
     return record
 
 
+def record_of(training: Training) -> dict[str, Any]:
+    """What a run records before it has results, with the records of the checkpoints that it starts from."""
+    values = {key: value for key, value in portable(training.values).items() if key != "hub_token"}  # a secret
+    best = defaults_for_evaluation(training.stage, values, values.get("dev_data")).get("load_best_model_at_end")
+    chosen = values.get("load_best_model_at_end", best) or values.get("lr_scheduler_type") == "reduce_lr_on_plateau"
+    run = {"stage": values.pop("stage"), "values": values, "from": read_record(training.model.model_name_or_path)}
+    run |= {"chosen_by_dev_data": True} if chosen else {}
+    return run | ({"decoder_from": read_record(training.model.decoder)} if training.model.decoder else {})
+
+
 def write_record(folder: Path, run: Mapping[str, Any], *, finished: bool) -> None:
-    values = {key: value for key, value in run["values"].items() if key != "hub_token"}  # a secret
-    write_json(folder / RUN, {**run, "values": values, "finished": finished})
-
-
-def write_json(file: Path, content: Any) -> None:
-    with write_whole(file) as unfinished:
-        unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False, default=str), encoding="utf-8")
+    write_json(folder / RUN, {**run, "finished": finished})
 
 
 def data_fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -148,7 +91,7 @@ def _text(value: Any) -> str:
 
 def is_finished(out: Path, run: Mapping[str, Any], before: dict | None) -> bool:
     """Whether `out` holds the finished result of this run."""
-    if before is None or not before.get("finished") or _settings(before, MACHINE) != _settings(run, MACHINE):
+    if before is None or not before.get("finished") or _settings(before, FREE) != _settings(run, FREE):
         return False
     if not whole_weights(out):
         logger.warning("%s: the run is finished, but its weights are missing or incomplete", out)
@@ -186,7 +129,7 @@ def checkpoint_to_resume(out: Path, run: Mapping[str, Any], before: dict | None,
         return None
     if not checkpoints and not whole_weights(out):
         return None
-    free = MACHINE | LENGTH if checkpoints else MACHINE  # without checkpoints a longer run would train all again
+    free = FREE + LENGTH if checkpoints else FREE  # without checkpoints a longer run would train all again
     if before is None or _settings(before, free) != _settings(run, free):
         differs = f" ({_difference(before, run, free)})" if before else ""
         what = "checkpoints" if checkpoints else "weights"
@@ -244,32 +187,32 @@ def _whole_tensors(folder: Path) -> bool:
 
 
 def check_output_folder(out: Path) -> None:
-    """Raises ValueError if a run could not be saved there; called before the data are read."""
+    """Raises ValueError if a run cannot be saved there, or would replace files of others; before the data are read."""
     try:
         check_output(out, folder=True)
     except (OSError, ValueError) as error:
         raise ValueError(f"output_dir: {error}") from None
+    names = [file.name for file in out.iterdir() if not file.name.startswith(".")] if out.is_dir() else []
+    ours = RUN in names or whole_weights(out) or any(name.startswith(PREFIX_CHECKPOINT_DIR) for name in names)
+    if names and not ours:
+        raise ValueError(f"output_dir: {out} holds {sorted(names)[0]} and no run: give a folder of its own")
 
 
-def _settings(run: Mapping[str, Any], free: set[str]) -> dict:
+def _settings(run: Mapping[str, Any], free: tuple[str, ...]) -> dict:
     """What decides the result, of a run and of the runs that it started from (of which no setting is free)."""
-    values = BEFORE | run["values"]
-    free = free | unread_fields(run.get("stage"))
-    plateau = values.get("lr_scheduler_type") == "reduce_lr_on_plateau"
-    if LENGTH <= free and not (values["load_best_model_at_end"] or plateau):
-        free = free | MEASURED
-    settings = {
-        "stage": run.get("stage"),
-        "values": {key: value for key, value in values.items() if key not in free},
-    }
+    if free != FREE and not run.get("chosen_by_dev_data"):
+        free = free + MEASURED
+    said = portable(run["values"])
+    values = {key: value for key, value in said.items() if value is not None and not key.startswith(free)}
+    settings = {"stage": run.get("stage"), "values": values}
     for key in ("from", "decoder_from"):
         if isinstance(run.get(key), Mapping) and isinstance(run[key].get("values"), Mapping):
             of_start = {name: run[key].get(name) for name in ("finished", "data", "parents")}
-            settings[key] = _settings(run[key], MACHINE) | of_start
+            settings[key] = _settings(run[key], FREE) | of_start
     return json.loads(json.dumps(settings, default=str))
 
 
-def _difference(before: Mapping[str, Any], run: Mapping[str, Any], free: set[str]) -> str:
+def _difference(before: Mapping[str, Any], run: Mapping[str, Any], free: tuple[str, ...]) -> str:
     old, new = (_settings(r, free) for r in (before, run))
     if old["stage"] != new["stage"]:
         return f"stage {old['stage']}, now {new['stage']}"

@@ -19,20 +19,22 @@ from ..cards.model_card import checkpoint_card, model_card
 from ..data.tokenized import TokenizedParallel
 from ..stages.core.base import CoreTrainer
 from ..stages.core.stage import Rows, Stage
+from ..utils.files import write_json
+from ..utils.lineage import portable
+from .arguments import DataArguments, Training
 from .data import data_fingerprints, embedded_sides, groups_of, rows_of, training_rows
 from .model import build_trainer, check_start
-from .recipe import DataArguments, read_recipe
+from .recipe import read_recipe
 from .record import (
     check_data,
     check_output_folder,
     checkpoint_to_resume,
     is_finished,
     read_record,
+    record_of,
     weights_of_the_end,
-    write_json,
     write_record,
 )
-from .table import STAGES
 
 logger = logging.getLogger(__name__)
 
@@ -50,22 +52,19 @@ def train_recipe(
         ValueError: `output_dir` cannot be written, or holds checkpoints that were trained with other settings or on
             other data.
     """
-    name, model_args, data_args, args, values = read_recipe(path, overrides)
-    stage, out = STAGES[name], Path(args.output_dir)
-    rows = rows_of(stage)
+    training = read_recipe(path, overrides)
+    assert isinstance(training, Training), f"{path} is an operation"
+    stage, model_args, data_args, args = training.stage, training.model, training.data, training.config
+    rows, out = rows_of(stage), Path(args.output_dir)
     check_output_folder(out)
-    run = {
-        "stage": name,
-        "values": values,
-        "from": read_record(model_args.model_name_or_path),
-    }
-    if model_args.decoder:
-        run["decoder_from"] = read_record(model_args.decoder)
+    run = record_of(training)
     before = None if fresh else read_record(out)
     if is_finished(out, run, before):
         if before.get("data") and not changed_data:
             check_data(out, run | {"data": _data_of_finished(rows, data_args)}, before)
         logger.warning("%s is trained already (%s); --fresh trains it again", path.stem, out)
+        if before != (mended := portable(before)) and args.process_index == 0:
+            write_record(out, mended, finished=True)  # paths of this machine, which a push refuses
         if args.push_to_hub and args.process_index == 0:
             _push(args)  # the upload may be what failed; equal files are not uploaded again
         return _results(out)
@@ -84,7 +83,7 @@ def train_recipe(
         train_dataset = rows.prepare(dataset, tokenizer, data_args, args)
         options = embedded_sides(stage, model_args, data_args, args, dataset)
         if data_args.neighbour_groups or data_args.language_batches:
-            options["groups"] = groups_of(data_args, args, dataset)
+            options["groups"] = groups_of(model_args, data_args, args, dataset)
     languages = rows.languages(train_dataset)
     options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
     trainer = build_trainer(stage, model_args, args, languages, **options)

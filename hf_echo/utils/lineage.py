@@ -46,14 +46,15 @@ def write_lineage(
         output_dir: where the checkpoint will be, if `out` is moved there.
         results: what the operation counted.
     """
-    parents = {role: str(name) for role, name in parents.items()}
-    data = {role: str(name) for role, name in (data or {}).items() if name is not None}
-    others = {role: read_lineage(name) for role, name in list(parents.items())[1:]}
+    # A path outside this folder stays whole: the card is written from what is there.
+    parents = {role: _from_here(name) or str(name) for role, name in parents.items()}
+    data = {role: _from_here(name) or str(name) for role, name in (data or {}).items() if name is not None}
+    others = {role: portable(read_lineage(name)) for role, name in list(parents.items())[1:]}
     lineage = {
         "stage": stage,
         "kind": "operation",
-        "values": parents | data | dict(values) | {"output_dir": str(output_dir or out)},
-        "from": read_lineage(next(iter(parents.values()))),
+        "values": parents | data | dict(values) | {"output_dir": portable(str(output_dir or out))},
+        "from": portable(read_lineage(start)) if (start := next(iter(parents.values()), None)) else None,
         "parents": {role: {"name": name, "fingerprint": fingerprint(name)} for role, name in parents.items()},
         "data": {
             role: {"name": name, "sha256": sha256(name) if Path(name).is_file() else None}
@@ -65,6 +66,27 @@ def write_lineage(
     file = Path(out) / FILE
     file.write_text(json.dumps(lineage, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
     return file
+
+
+def portable(value: Any) -> Any:
+    """The value with absolute paths, which are of one machine, as paths from this folder, or by their last two parts.
+
+    A checkpoint that names a path of somebody's machine cannot be pushed.
+    """
+    if isinstance(value, Mapping):
+        return {key: portable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [portable(one) for one in value]
+    path = Path(value) if isinstance(value, (str, Path)) else None
+    if path is None or not path.is_absolute():
+        return value
+    return _from_here(path) or "/".join(path.parts[-2:])
+
+
+def _from_here(path: str | Path) -> str | None:
+    """The path from the current folder; None where it is outside."""
+    path = Path(path)
+    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else None
 
 
 def read_lineage(name: str | Path) -> dict[str, Any] | None:

@@ -1,12 +1,17 @@
 """Settings: fields of a dataclass, declared once for recipes, commands, checks and lineage.
 
-    @dataclass(kw_only=True)
-    class Average:
+    @step("average", example="hf-echo average outputs/a outputs/b outputs/c")
+    class Average(Step):
+        '''The first line is the help of the command.'''
+
         share: float = setting("weight of the other checkpoint", 0.5, least=0, most=1)
         part: Literal["model", "encoder"] = setting("what is averaged", "model")
 
+        def run(self): ...
+
 The annotation says what a value may be (`Literal` and `Enum` are choices), `setting` the rest. `make` reads a mapping,
 such as YAML, into the dataclass; `check` checks one that exists. Errors are one line: the field, the value, the fix.
+A dataclass that is no `Step`, such as the settings of a filter, can be declared and checked in the same way.
 """
 
 from __future__ import annotations
@@ -14,13 +19,14 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .did_you_mean import did_you_mean
+from .files import check_output
 
 CHECKPOINT, DATA = "checkpoint", "data"
 T = TypeVar("T")
@@ -64,6 +70,44 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
+class Step:
+    """Settings with what carries them out. Subclasses are declared by `step`.
+
+    Attributes:
+        command: the words of its command, such as "vocabulary swap"; None: it has none.
+        operation: its name in a recipe; None: no recipe can name it.
+        example: a line for the help of the command.
+        then: what the command says at the end, on stderr: a format of the fields.
+        file_only: entries of the report that are too long for a screen.
+    """
+
+    command: ClassVar[str | None] = None
+    operation: ClassVar[str | None] = None
+    example: ClassVar[str] = ""
+    then: ClassVar[str] = ""
+    file_only: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def run(self) -> dict[str, Any] | None:
+        """Do it; returns a report, which the command prints as JSON, or None if there is nothing to report."""
+        raise NotImplementedError
+
+
+def step(
+    command: str | None = None, *, operation: str | None = None, example: str = ""
+) -> Callable[[type[T]], type[T]]:
+    """Declare a subclass of `Step`: its fields become keyword arguments that are checked. Arguments as there."""
+
+    def declare(kind: type[T]) -> type[T]:
+        declared: Any = dataclass(kw_only=True)(kind)
+        declared.command, declared.operation, declared.example = command, operation, example
+        return declared
+
+    return declare
+
+
 def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[str], str] = str) -> T:
     """An instance of the dataclass `kind` from a mapping.
 
@@ -91,6 +135,16 @@ def make(kind: type[T], values: Any, where: object = "", *, spelled: Callable[[s
         raise ValueError(f"{start}{error}") from None
 
 
+def check_values(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str] = str) -> dict[str, Any]:
+    """The values as the fields of `kind` have them; errors as in `check`."""
+    known = fields_of(kind)
+    return {
+        name: check_value(spelled(name), value, annotation(kind, name), known[name])
+        for name, value in values.items()
+        if name in known
+    }
+
+
 def check(settings: Any, spelled: Callable[[str], str] = str) -> None:
     """Check the fields of an instance, and give each value the type of its field (a whole 1e3 becomes 1000).
 
@@ -100,6 +154,39 @@ def check(settings: Any, spelled: Callable[[str], str] = str) -> None:
     """
     for name, value in _checked(type(settings), vars(settings), spelled).items():
         object.__setattr__(settings, name, value)
+
+
+def check_outputs(settings: Any, report: str | Path | None = None) -> None:
+    """Check that no output is an input or another output, and that each can be written.
+
+    Args:
+        report: a further output, a file.
+
+    Raises:
+        ValueError: one is. OSError: it cannot be written.
+    """
+    known = fields_of(type(settings))
+    outputs = [name for name, declared in known.items() if declared.metadata.get("writes") and getattr(settings, name)]
+    taken = [path for name in known if name not in outputs for path in _paths(getattr(settings, name))]
+    for name in outputs:
+        check_output(getattr(settings, name), taken, folder=known[name].metadata["writes"] == "folder")
+        taken.append(getattr(settings, name))
+    if report is not None:
+        check_output(report, taken)
+
+
+def _paths(value: Any) -> list[str | Path]:
+    """The existing paths in a value: a path, a text, `LANGUAGE=PATH`, or a list of them."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    words = [word for one in values if isinstance(one, (str, Path)) for word in (one, str(one).partition("=")[2])]
+    return [word for word in words if str(word) and _exists(word)]
+
+
+def _exists(path: str | Path) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # the name is too long or contains NUL
+        return False
 
 
 def fields_of(kind: Any) -> dict[str, Field]:
@@ -127,12 +214,12 @@ def choices(kind: Any) -> tuple[Any, ...]:
         return get_args(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return tuple(member.value for member in kind)
-    return tuple(value for member in _members(kind) for value in choices(member)) if _is_union(kind) else ()
+    return tuple(value for member in get_args(kind) for value in choices(member)) if _is_union(kind) else ()
 
 
 def without_none(kind: Any) -> Any:
     """`X` of `X | None`."""
-    members = [member for member in _members(kind) if member is not types.NoneType] if _is_union(kind) else [kind]
+    members = [member for member in get_args(kind) if member is not types.NoneType] if _is_union(kind) else [kind]
     return members[0] if len(members) == 1 else kind
 
 
@@ -143,12 +230,7 @@ def shown(value: Any, longest: int = 120) -> str:
 
 
 def _checked(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str]) -> dict[str, Any]:
-    known = fields_of(kind)
-    checked = {
-        name: check_value(spelled(name), value, annotation(kind, name), known[name])
-        for name, value in values.items()
-        if name in known
-    }
+    known, checked = fields_of(kind), check_values(kind, values, spelled)
     whole = {name: default_of(declared) for name, declared in known.items()} | checked
     for name, declared in known.items():
         needs, unless = declared.metadata.get("needs"), declared.metadata.get("unless")
@@ -184,7 +266,7 @@ class _Wrong(Exception):
 
 def _converted(value: Any, kind: Any) -> Any:
     if _is_union(kind):
-        return _one_of(value, _members(kind))
+        return _one_of(value, get_args(kind))
     if kind is types.NoneType:
         if value is None:
             return None
@@ -212,6 +294,8 @@ def _converted(value: Any, kind: Any) -> Any:
 
 def _one_of(value: Any, members: tuple[Any, ...]) -> Any:
     reasons = []
+    if any(isinstance(member, type) and issubclass(member, Enum) for member in members):
+        members = tuple(member for member in members if member is not str)  # not any text is one of the choices
     for member in members:
         try:
             return _converted(value, member)
@@ -268,17 +352,6 @@ def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, types.UnionType)
 
 
-def _members(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind)
-
-
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
-
-
-def changed(settings: T, **values: Any) -> T:
-    """A copy with other values, checked."""
-    copy = replace(settings, **values)  # type: ignore[type-var]
-    check(copy)
-    return copy

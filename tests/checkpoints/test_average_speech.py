@@ -12,7 +12,7 @@ from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config
 from hf_echo.steps.dry_run import dry_run
-from hf_echo.steps.operation import run_operation
+from hf_echo.steps.run import run_operation
 from hf_echo.utils.speech_data import merge_speech_data, read_speech_data, write_speech_data
 
 from ..speech_toy import SHAPE, say

@@ -7,11 +7,10 @@ import subprocess
 import sys
 
 import pytest
-import typer
 
 import hf_echo
 import hf_echo.cli as cli
-from hf_echo.cli.common import OUTPUTS, Command
+from hf_echo.utils.settings import fields_of, is_required
 
 HEAVY = (
     "torch transformers sentence_transformers datasets pandas sklearn scipy numpy pyarrow tokenizers safetensors "
@@ -19,16 +18,7 @@ HEAVY = (
 ).split()
 
 
-def leaves(group, words=()):
-    """(words, command) of every command of the tree."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from leaves(command, (*words, name))
-        else:
-            yield (*words, name), command
-
-
-COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
+COMMANDS = {tuple(words.split()): kind for words, kind in cli.COMMANDS.items()}
 
 
 def test_no_help_imports_a_heavy_library():
@@ -57,14 +47,21 @@ def test_no_help_imports_a_heavy_library():
     assert json.loads(done.stdout) == {}
 
 
-def test_every_command_checks_its_outputs():
+def test_every_output_is_declared():
+    """What a declaration calls an output is checked before the command runs; its help says so in these words."""
     assert len(COMMANDS) > 30
-    for words, command in COMMANDS.items():
-        assert isinstance(command, Command), words
-        for parameter in command.params:
-            text = f"{getattr(parameter, 'help', '')}"
-            if not getattr(parameter, "is_flag", False) and text.startswith(("Write ", "Folder of the new ", "OUT")):
-                assert parameter.name in OUTPUTS, (words, parameter.name)
+    for words, kind in COMMANDS.items():
+        for name, declared in fields_of(kind).items():
+            about = declared.metadata
+            if about["help"].startswith(("write ", "folder of the new ", "output ")) or name in ("out", "output_dir"):
+                assert about["writes"], (words, name)
+
+
+@pytest.mark.parametrize("words", list(COMMANDS), ids=" ".join)
+def test_help_shows_an_example(hf_echo_cli, words):
+    code, out, _ = hf_echo_cli(*words, "--help")
+    assert code == 0 and "Usage: " in out
+    assert f"hf-echo {' '.join(words)}" in " ".join(out[out.index("Example:") :].split())
 
 
 @pytest.mark.parametrize(
@@ -137,6 +134,6 @@ def test_models_of_the_package_have_short_names(hf_echo_cli, tmp_path):
     assert code == 0 and report["encoder_flops"]["20"] > 0
     speed = report["speed"]
     assert (speed["texts"], speed["lang"]) == ("builtin", "fra_Latn") and speed["sentences_per_second"] > 0
-    for words, command in COMMANDS.items():
-        if words[0] == "evaluate" and (model := next((p for p in command.params if p.name == "model"), None)):
-            assert not model.required, words
+    for words, kind in COMMANDS.items():
+        if words[0] == "evaluate" and words[1] != "speech" and (model := fields_of(kind).get("model")):
+            assert not is_required(model), words

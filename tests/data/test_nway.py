@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 
 from hf_echo.data import load_nway, load_parallel, nway_pairs
 from hf_echo.data.nway import dev_split
+from hf_echo.steps.arguments import DataArguments
 from hf_echo.steps.data import load_dev_sets
-from hf_echo.steps.recipe import DataArguments
 
 LANGUAGES = ["eng_Latn", "fra_Latn", "deu_Latn", "rus_Cyrl"]
 

@@ -160,16 +160,14 @@ def test_first_commands_run(name, release, hf_echo_cli, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if blocks("yaml", text)])
 def test_recipes_have_known_fields(name, tmp_path):
-    from hf_echo.steps.operation import is_operation, read_operation
+    from hf_echo.steps.operations import Operation
     from hf_echo.steps.recipe import read_recipe
 
     for file, text in own_recipes(TEXTS[name]).items():
         path = tmp_path / Path(file).name
         path.write_text(text, encoding="utf-8")
-        if is_operation(path):
-            assert read_operation(path)[0].name == yaml.safe_load(text)["operation"]
-        else:
-            assert read_recipe(path, {"use_cpu": True})[0] == yaml.safe_load(text)["stage"]
+        step, said = read_recipe(path), yaml.safe_load(text)
+        assert step.operation == said["operation"] if isinstance(step, Operation) else step.stage.name == said["stage"]
 
 
 def test_readme_recipes_are_ready_to_train(release, hf_echo_cli, toy, monkeypatch):

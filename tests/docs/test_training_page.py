@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hf_echo.data.speech import COLUMNS, OPTIONAL
 from hf_echo.stages.speech import SpeechConfig
-from hf_echo.steps.operations import OPERATIONS
-from hf_echo.steps.recipe import RECIPES, DataArguments
-from hf_echo.steps.table import STAGES
+from hf_echo.steps.arguments import DataArguments
+from hf_echo.steps.recipe import RECIPES
+from hf_echo.steps.table import OPERATIONS, STAGES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "training.md").read_text(encoding="utf-8")

@@ -260,7 +260,7 @@ def test_the_page_is_built_and_bounded(views):
     """Five tabs without fonts from the network; an upload of 11 MB is refused, and the queue has an end."""
     from httpx import post
 
-    from hf_echo.cli.space import open_app
+    from hf_echo.cli.hub import open_app
 
     app = open_app()
     page = app.build(views)

@@ -170,7 +170,8 @@ def test_a_recipe_names_versions(hub, folders, tmp_path):
 OPERATE = """
 import json, sys, yaml
 from pathlib import Path
-from hf_echo.steps.operation import describe_operation, is_made, read_operation, run_operation
+from hf_echo.steps.recipe import read_recipe
+from hf_echo.steps.run import describe_operation, is_made, run_operation
 from hf_echo.utils.lineage import read_lineage
 out, v1, v2 = Path(sys.argv[1]), "tester/versions@v1.0.0", "tester/versions@v2.0.0"
 steps = {
@@ -185,7 +186,7 @@ for name, fields in steps.items():
     recipe.write_text(yaml.safe_dump({"operation": name, "output_dir": str(out / name)} | fields))
     assert "problems" not in describe_operation(recipe), describe_operation(recipe)
     run_operation(recipe)
-    found[name] = [is_made(*read_operation(recipe)), read_lineage(out / name)["parents"]]
+    found[name] = [is_made(read_recipe(recipe)), read_lineage(out / name)["parents"]]
 recipe = out / "average.yaml"
 recipe.write_text(recipe.read_text().replace("v2.0.0", "v1.0.0"))
 try:

@@ -231,8 +231,8 @@ def test_it_resumes_and_opens(toy, tmp_path, pairs, write_recipe, train_stopped,
 
 def test_recipes_hold_the_paper():
     (path,) = find_recipes("emma-x")
-    args = read_recipe(path)[3]
+    args = read_recipe(path).config
     assert (args.ranks, args.queue_size, args.momentum, args.contrastive_temperature) == (4, 256, 0.999, 0.04)
     assert (args.learning_rate, args.mixture_learning_rate, args.adam_beta2) == (5e-4, 3e-5, 0.999)
     assert args.lr_scheduler_type == "cosine" and args.temperatures == [0.05, 0.075, 0.1]
-    assert read_recipe(find_recipes("nano-emma-x")[0])[3].parallel
+    assert read_recipe(find_recipes("nano-emma-x")[0]).config.parallel

@@ -264,7 +264,8 @@ def test_it_learns_resumes_and_opens(recipe, starts, tmp_path, train_stopped, st
     values = starts[start] | {"dev_data": {"toy": str(tmp_path / "dev.parquet")}, "dev_negatives": 0}
     report = dry_run(recipe("whole", **values))
     assert "problems" not in report
-    model_args, _, args = read_recipe(recipe("whole", **values))[1:4]
+    training = read_recipe(recipe("whole", **values))
+    model_args, args = training.model, training.config
     tokenizer = AutoTokenizer.from_pretrained(model_args.model_name_or_path)
     model = Mexma(open_cls_encoder(model_args, tokenizer), args)
     # The new mask token of an Echo tokenizer adds a vector and a bias.
@@ -299,9 +300,9 @@ def test_the_losses_fall(make):
 
 def test_recipes_hold_the_paper():
     (path,) = find_recipes("mexma")
-    args = read_recipe(path)[3]
+    args = read_recipe(path).config
     assert (args.max_rows, args.gradient_accumulation_steps, args.max_steps, args.max_length) == (150, 2, 300_000, 200)
     assert (args.learning_rate, args.warmup_start, args.warmup_steps, args.max_grad_norm) == (1e-4, 1e-5, 0.3, 1.2)
     assert (args.mask_probability, args.head_layers, args.head_heads, args.head_ffn) == (0.4, 6, 8, 3072)
     assert args.weight_decay == 0 and args.lr_scheduler_type == "cosine"
-    assert [read_recipe(step)[3].alignment for step in find_recipes("nano-mexma")] == ["contrastive", "clean"]
+    assert [read_recipe(step).config.alignment for step in find_recipes("nano-mexma")] == ["contrastive", "clean"]

@@ -51,7 +51,7 @@ STAGE = Stage("pull", PullConfig, PullTrainer, learns="encoder", rows=into_engli
 
 @pytest.fixture
 def recipe(monkeypatch, toy, toy_tokenizer, tmp_path, write_recipe):
-    monkeypatch.setitem(STAGES, "pull", STAGE)  # the line in stages/table.py
+    monkeypatch.setitem(STAGES, "pull", __name__)  # the line in steps/table.py
     toy_tokenizer.save_pretrained(tmp_path / "tokenizer")
     toy.dataset().to_parquet(tmp_path / "pairs.parquet")
     return write_recipe(

@@ -151,7 +151,7 @@ def test_batch_norm_of_frozen_layers_does_not_follow_the_data(recipe, tmp_path, 
 def test_sampling_can_be_switched_off(recipe):
     """`sampling_exponent` is a number by default, and null in a recipe means none."""
     read_recipe(recipe())  # HfArgumentParser changes the fields of the dataclass the first time
-    assert read_recipe(recipe(), {"sampling_exponent": None})[3].sampling_exponent is None
+    assert read_recipe(recipe(), {"sampling_exponent": None}).config.sampling_exponent is None
     with pytest.raises(ValueError, match="sampling_exponent is 'all'; it must be float"):
         read_recipe(recipe(sampling_exponent="all"))
 

@@ -241,16 +241,6 @@ def test_another_machine_is_the_same_run(killed, place, caplog):  # noqa: F811
     assert "trained already" in caplog.text
 
 
-def test_a_field_that_the_stage_does_not_read_is_no_setting(recipe, place, caplog):
-    """Records of earlier versions hold such fields."""
-    path = recipe(**QUICK)
-    train_recipe(path)
-    record(place, "a", temperature=0.6, per_device_train_batch_size=3)
-    with caplog.at_level(logging.WARNING):
-        train_recipe(path)
-    assert "trained already" in caplog.text
-
-
 def test_a_stage_behind_a_stage_of_another_machine(recipe, place, caplog):  # noqa: F811
     train_recipe(recipe("1", **QUICK))
     second = recipe("2", "contrastive", model_name_or_path=str(place / "1"), **QUICK)

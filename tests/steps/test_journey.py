@@ -10,8 +10,8 @@ import pytest
 
 from hf_echo import checkpoints as direct
 from hf_echo.hub.release import release_checkpoint
-from hf_echo.steps.journey import describe_journey, run_journey
 from hf_echo.steps.recipe import find_recipes, read_values
+from hf_echo.steps.run import describe_journey, run_journey
 from hf_echo.steps.training import train_recipe
 from hf_echo.utils.lineage import all_steps, read_lineage
 
@@ -91,7 +91,7 @@ def test_a_wrong_recipe_is_found_before_the_first_step(world):  # noqa: F811
         step(world, "0_prune", operation="prune", model=str(world / "model"), shape=NARROW),
         step(world, "1_b", operation="average", model=str(world / "0_prune"), other=str(world / "model"), share=7),
     ]
-    with pytest.raises(ValueError, match="1_b.yaml: share must be between 0 and 1, not 7"):
+    with pytest.raises(ValueError, match="1_b.yaml: share is 7; it must be from 0 to 1"):
         list(run_journey(paths))
     assert not (world / "0_prune").exists()
 

@@ -19,9 +19,10 @@ from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
 from hf_echo.stages import ContrastiveConfig
 from hf_echo.stages.core.model_shape import new_config
+from hf_echo.steps.arguments import DataArguments, ModelArguments
 from hf_echo.steps.data import groups_of
 from hf_echo.steps.model import load_model
-from hf_echo.steps.recipe import DataArguments, ModelArguments, read_recipe
+from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.training import train_recipe
 
 from .. import toy
@@ -68,7 +69,7 @@ def test_groups_need_an_encoder(tmp_path):
     with pytest.raises(ValueError, match=r"a\.yaml: neighbour_groups needs neighbours_by: the encoder") as error:
         read_recipe(tmp_path / "a.yaml")
     assert "\n" not in str(error.value)
-    assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/a"})[2].neighbours_by == "outputs/a"
+    assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/a"}).data.neighbours_by == "outputs/a"
 
 
 def test_recipe_hands_them_to_the_trainer(toy, start, tmp_path, monkeypatch):

@@ -18,9 +18,8 @@ from transformers import AutoConfig
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.steps.dry_run import dry_run
-from hf_echo.steps.journey import describe_journey, run_journey
-from hf_echo.steps.operation import is_operation, read_operation
 from hf_echo.steps.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
+from hf_echo.steps.run import describe_journey, run_journey
 from hf_echo.steps.training import train_recipe
 
 from ..toy import SHAPE
@@ -129,10 +128,11 @@ def test_fresh_drops_old_checkpoints(recipe, place):
 @pytest.mark.parametrize("native", [True, False])
 def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
     """By default, for stages with layers; it is not a setting of the run, which may resume elsewhere."""
-    monkeypatch.setattr("hf_echo.steps.recipe.bf16_is_faster", lambda: native)
-    *_, args, values = read_recipe(recipe())
+    monkeypatch.setattr("hf_echo.steps.arguments.bf16_is_faster", lambda: native)
+    training = read_recipe(recipe())
+    args, values = training.config, training.values
     assert args.bf16 == (native and args.use_cpu) and "bf16" not in values
-    assert not read_recipe(recipe(bf16=False))[3].bf16
+    assert not read_recipe(recipe(bf16=False)).config.bf16
 
 
 def test_values_and_overrides(recipe):
@@ -148,8 +148,9 @@ def test_values_and_overrides(recipe):
     ]
     overrides = parse_overrides(pairs)
     assert overrides.pop("gamma_") == 1
-    stage, model, data, args, _ = read_recipe(path, overrides)
-    assert (stage, args.learning_rate, args.max_steps, args.warmup_steps) == ("seq2seq", 4e-4, 100, 0.1)
+    training = read_recipe(path, overrides)
+    model, data, args = training.model, training.data, training.config
+    assert (training.stage.name, args.learning_rate, args.max_steps, args.warmup_steps) == ("seq2seq", 4e-4, 100, 0.1)
     assert model.shape == SHAPE | {"hidden_size": 64} and data.guide is None and data.data_options == {"n": 5}
     assert parse_overrides(["a=-1.5e+3", "b=.5e1", "c=e3", "d=a=b"]) == {
         "a": -1500.0,
@@ -169,10 +170,10 @@ def test_values_and_overrides(recipe):
         ({"stage": "decoder", "translation_weight": 0.0}, "translation_weight is 0, but this stage"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
         ({"stage": "contrastive", "memory": 30}, "unknown field 'memory'"),  # of an old recipe
-        ({"max_steps": "many"}, "max_steps is 'many'; it must be int"),
+        ({"max_steps": "many"}, "max_steps is 'many'; it must be a whole number"),
         ({"max_steps": 2.5}, "max_steps is 2.5"),
-        ({"learning_rate": True}, "learning_rate is True; it must be float"),
-        ({"shape": 3}, "shape is 3; it must be dict"),
+        ({"learning_rate": True}, "learning_rate is True; it must be a finite number"),
+        ({"shape": 3}, "shape is 3; it must be a mapping"),
         ({"max_steps.a": 3}, "max_steps.a cannot be set, max_steps is 6"),
         ({"logging_steps": None}, "logging_steps is None; it must be"),
         ({"language_drop": 2.0}, "language_drop is a probability"),
@@ -226,7 +227,7 @@ def test_a_checkpoint_adds_the_languages_that_its_encoder_learns(
         ("a: [1", "is not YAML"),
         ("- a\n", "must hold `field: value` lines, not a list"),
         ("", "stage is None"),
-        ("5: a\nb: c\nstage: seq2seq", "unknown field '5'"),
+        ("5: a\nb: c\nstage: seq2seq", "unknown field 5"),
         ("a: é", "bad.yaml:1: not UTF-8"),
     ],
 )
@@ -294,7 +295,7 @@ def test_package_recipes_are_valid():
     paths = sorted(RECIPES.rglob("[0-9]*.yaml"))
     assert len(paths) >= 4
     for path in (step for file in paths for step in find_recipes(str(file))):
-        (read_operation if is_operation(path) else read_recipe)(path)
+        read_recipe(path)
 
 
 def test_dry_run_of_large(recipe):

@@ -13,9 +13,11 @@ from huggingface_hub import ModelCard
 
 import hf_echo.steps.data as run_data
 from hf_echo.modeling import EchoForTranslation
+from hf_echo.steps.arguments import DataArguments, ModelArguments
 from hf_echo.steps.data import embedded_sides
 from hf_echo.steps.dry_run import dry_run
-from hf_echo.steps.recipe import STAGES, DataArguments, ModelArguments, find_recipes
+from hf_echo.steps.recipe import find_recipes
+from hf_echo.steps.table import stage_named
 from hf_echo.steps.training import train_recipe
 
 pytestmark = pytest.mark.trains
@@ -70,7 +72,7 @@ def test_a_live_teacher_is_not_asked_about_new_languages(toy, monkeypatch):
     )
     args = DataArguments(teacher="any", live_teacher=True)
     config = SimpleNamespace(base_languages=["eng_Latn", "fra_Latn"])
-    source, target = embedded_sides(STAGES["extension"], ModelArguments(), args, config, toy.dataset())["teacher"]
+    source, target = embedded_sides(stage_named("extension"), ModelArguments(), args, config, toy.dataset())["teacher"]
     assert source[range(20)].any(1).sum() == 10 and target[range(20)].any(1).all()
     assert seen == {"eng_Latn", "fra_Latn"}
 

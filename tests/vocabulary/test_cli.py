@@ -10,7 +10,6 @@ import yaml
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer
 
-from hf_echo.cli.vocabulary import read_recipe
 from hf_echo.modeling import EchoForTranslation, EchoTokenizer
 
 COMMANDS = ["count", "extend", "train", "swap", "report"]
@@ -122,7 +121,7 @@ def test_swap(run, counts, toy, toy_tokenizer, tmp_path):
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
     toy_tokenizer.save_pretrained(tmp_path / "model")
     run("train", tmp_path / "t", "--counts", counts, "--vocab-size", 300, "--reserved", 0)
-    code, out, err = run("swap", tmp_path / "model", tmp_path / "t", tmp_path / "swapped", "--init", "random")
+    code, out, err = run("swap", tmp_path / "model", tmp_path / "t", tmp_path / "swapped", "--method", "random")
     assert code == 0, err
     assert json.loads(out)["tokens"] == 300
     assert EchoForTranslation.from_pretrained(tmp_path / "swapped").config.vocab_size >= 300
@@ -132,7 +131,7 @@ def test_swap(run, counts, toy, toy_tokenizer, tmp_path):
         tmp_path / "model",
         tmp_path / "t",
         tmp_path / "focus",
-        "--init",
+        "--method",
         "focus",
         "--auxiliary",
         tmp_path / "a.txt",
@@ -179,48 +178,29 @@ def test_tokenizers_of_one_name(run, refused, old, texts, tmp_path):
 # Recipes
 
 
-def test_recipe_stands_in_for_options(run, counts, tmp_path):
-    recipe = tmp_path / "r.yaml"
-    fields = {"command": "train", "counts": str(counts), "vocab_size": 305, "reserved": 2}
-    recipe.write_text(yaml.safe_dump({**fields, "language_weight": {"ell_Grek": 3}, "top_languages": 1}))
-    code, out, err = run("train", tmp_path / "t", "--recipe", recipe)
+def test_a_recipe_is_the_command(run, hf_echo_cli, counts, tmp_path):
+    fields = {"vocab_size": 305, "reserved": 2, "language_weight": {"ell_Grek": 3}, "top_languages": 1}
+    whole = {"operation": "train_tokenizer", "counts": str(counts), "output_dir": str(tmp_path / "t"), **fields}
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(whole))
+    code, out, err = hf_echo_cli("train", tmp_path / "r.yaml")
     assert code == 0 and json.loads(out)["tokens"] == 305, err
-    code, out, _ = run("train", tmp_path / "t", "--recipe", recipe, "--vocab-size", 300)
-    assert code == 0 and json.loads(out)["tokens"] == 300
+    options = ("--vocab-size", 305, "--reserved", 2, "--language-weight", "ell_Grek=3", "--top-languages", 1)
+    assert run("train", tmp_path / "by-hand", "--counts", counts, *options)[0] == 0
+    files = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("t", "by-hand")]
+    assert files[0] == files[1]
+    code, out, err = hf_echo_cli("train", tmp_path / "r.yaml")
+    assert code == 0 and "is made already" in err
+    code, _, err = hf_echo_cli("train", tmp_path / "r.yaml", "vocab_size=300")
+    assert code == 2 and "vocab_size was 305, now 300; --fresh replaces it" in err
 
 
-@pytest.mark.parametrize("name, command", [("languages_200", "extend"), ("omnilingual", "train")])
-def test_package_recipes(run, refused, old, counts, name, command, tmp_path):
-    """Every field is an option, and is used: Greek weighs twice, so counts without Korean are refused by name."""
-    arguments = [tmp_path / "t", "--recipe", name, "--counts", counts]
-    if command == "extend":
-        arguments.insert(0, old)
-    refused("kor_Hang", command, *arguments)
-    refused(
-        f"it must have the line `command: {'train' if command == 'extend' else 'extend'}`",
-        *("train", tmp_path / "t") if command == "extend" else ("extend", old, tmp_path / "t"),
-        "--recipe",
-        name,
-        "--counts",
-        counts,
-    )
-
-
-def test_bad_recipes(tmp_path, monkeypatch):
-    path = tmp_path / "r.yaml"
-    for text, message in {
-        "command: extend\nmerge: 4": "unknown field 'merge'; choose from merges",
-        "merges: 4": "must have the line `command: extend`",
-        "- a": "must be a mapping of `field: value` lines, not a list",
-        "a: [": "is not YAML",
-        "a: é": "r.yaml:1: not UTF-8",
-    }.items():
-        path.write_text(text, encoding="latin-1")
-        with pytest.raises(ValueError, match=message) as error:
-            read_recipe(str(path), "extend", ["merges"])
-        assert "\n" not in str(error.value)
-    with pytest.raises(FileNotFoundError, match="no recipe 'nono'; give a YAML file or one of languages_200"):
-        read_recipe("nono", "extend", ["merges"])
+@pytest.mark.parametrize("name", ["languages_200", "omnilingual"])
+def test_package_recipes(hf_echo_cli, old, counts, name, tmp_path):
+    """Greek and Korean weigh twice, so counts without Korean are refused by name."""
+    own = [f"tokenizer={old}"] if name == "languages_200" else []
+    words = (f"counts={counts}", f"output_dir={tmp_path / 't'}", *own)
+    code, _, err = hf_echo_cli("train", f"vocabulary/{name}", *words)
+    assert code == 2 and "kor_Hang" in err and not (tmp_path / "t").exists()
 
 
 def test_packaged_model_by_name(run, counts, tmp_path):
@@ -242,9 +222,17 @@ def test_too_few_words(run, counts, tmp_path):
 def test_bad_input(run, refused, counts, old, texts, tmp_path):
     new, dev = tmp_path / "new", tmp_path / "dev.tsv"
     refused("no such file", "count", tmp_path / "no.tsv", "--out", tmp_path / "c.parquet")
-    refused("--pattern gpt must be", "count", texts[0], "--out", tmp_path / "c.parquet", "--pattern", "gpt")
+    refused(
+        "--pattern is 'gpt'; it must be one of echo, llama3",
+        "count",
+        texts[0],
+        "--out",
+        tmp_path / "c.parquet",
+        "--pattern",
+        "gpt",
+    )
     refused("no.parquet", "extend", old, new, "--counts", tmp_path / "no.parquet", "--merges", 3)
-    refused("give either --merges or --vocab-size", "extend", old, new, "--counts", counts)
+    refused("give either merges or vocab_size", "extend", old, new, "--counts", counts)
     refused("vocab_size 261 must be above the 261", "extend", old, new, "--counts", counts, "--vocab-size", 261)
     refused(
         "'llama3'",
@@ -259,12 +247,29 @@ def test_bad_input(run, refused, counts, old, texts, tmp_path):
         "llama3",
     )
     weight = ("--language-weight", "ell_Grek")
-    refused("'ell_Grek' is not LANGUAGE=FACTOR", "train", new, "--counts", counts, "--vocab-size", 300, *weight)
+    refused(
+        "--language-weight 'ell_Grek' is not FIELD=VALUE",
+        "train",
+        new,
+        "--counts",
+        counts,
+        "--vocab-size",
+        300,
+        *weight,
+    )
     refused("deu_Latn", "train", new, "--counts", counts, "--vocab-size", 300, "--language-weight", "deu_Latn=2")
     refused("20", "train", new, "--counts", counts, "--vocab-size", 20)
     rare = ("--vocab-size", 300, "--min-count", 99)
     refused("no word was seen 99 times: lower the smallest count", "train", new, "--counts", counts, *rare)
-    refused("kind is 'web'", "count", texts[0], "--out", tmp_path / "c.parquet", "--kind", "web")
+    refused(
+        "--kind is 'web'; it must be one of parallel, monolingual",
+        "count",
+        texts[0],
+        "--out",
+        tmp_path / "c.parquet",
+        "--kind",
+        "web",
+    )
     refused("holds no config.json", "swap", tmp_path, old, new)
     refused("nowhere", "report", tmp_path / "nowhere", "--data", dev)
     refused("no.tsv", "report", old, "--data", tmp_path / "no.tsv")

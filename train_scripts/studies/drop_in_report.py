@@ -27,8 +27,8 @@ from hf_echo.evaluation.probes.linear_probe import fit_linear_probe
 from hf_echo.inference import encode, load_translator, translate
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages import DevSet, evaluate_sets
+from hf_echo.steps.arguments import DataArguments
 from hf_echo.steps.data import load_dev_sets
-from hf_echo.steps.recipe import DataArguments
 from hf_echo.utils.markdown import cell_text, markdown_table
 
 Model = tuple[EchoForTranslation, Any]  # and its tokenizer

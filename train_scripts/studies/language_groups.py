@@ -96,7 +96,7 @@ def group_table(
 
 def training_sizes(recipe: Path, overrides: dict) -> dict[str, int]:
     """Training examples of each source language but English."""
-    data = read_recipe(recipe, overrides)[2]
+    data = read_recipe(recipe, overrides).data
     rows = load_parallel(data.train_data, **data.data_options)
     return {lang: n for lang, n in Counter(rows["source_lang"]).items() if lang != ENGLISH}
 

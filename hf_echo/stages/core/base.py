@@ -22,33 +22,21 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from ...data.batching import TokenBudgetBatchSampler
 from ...losses import rank_weight, weighted_total
+from ...utils.settings import check, default_of, fields_of
 from .cpu_attention import float32_attention
 from .cpu_memory import EVERY, give_back_memory
 from .dev_sets import DevSet, evaluate_sets
 
-# Of transformers' own batches, loss and evaluation, whose place CoreTrainer's take.
-UNREAD = {
-    "auto_find_batch_size",
-    "average_tokens_across_devices",
-    "batch_eval_metrics",
-    "bf16_full_eval",
-    "data_seed",
-    "dataloader_drop_last",
-    "eval_accumulation_steps",
-    "eval_do_concat_batches",
-    "eval_use_gather_object",
-    "fp16_full_eval",
-    "include_for_metrics",
-    "label_names",
-    "label_smoothing_factor",
-    "length_column_name",
-    "parallelism_config",
-    "per_device_eval_batch_size",
-    "per_device_train_batch_size",
-    "prediction_loss_only",
-    "resume_from_checkpoint",
-    "train_sampling_strategy",
-}
+# Settings of transformers' own batches, loss and evaluation, whose place CoreTrainer's take: here they change nothing.
+UNREAD = (
+    *("per_device_train_batch_size", "per_device_eval_batch_size", "auto_find_batch_size", "dataloader_drop_last"),
+    *("train_sampling_strategy", "length_column_name", "data_seed", "average_tokens_across_devices"),
+    *("label_names", "label_smoothing_factor", "include_num_input_tokens_seen", "parallelism_config"),
+    *("prediction_loss_only", "batch_eval_metrics", "include_for_metrics", "resume_from_checkpoint"),
+    *("eval_accumulation_steps", "eval_do_concat_batches", "eval_use_gather_object"),
+    *("bf16_full_eval", "fp16_full_eval"),
+)
+NOT_NEGATIVE = ("learning_rate", "weight_decay", "max_grad_norm", "warmup_steps", "adam_epsilon")
 
 
 @dataclass
@@ -67,10 +55,20 @@ class CoreConfig(TrainingArguments):
     )
 
     def __post_init__(self):
+        known = fields_of(type(self))
+        for name in UNREAD:
+            if getattr(self, name) != default_of(known[name]):
+                raise ValueError(f"no stage reads {name}; leave it out (batches: max_tokens, max_rows)")
+        check(self)
+        for name in NOT_NEGATIVE:
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
         super().__post_init__()
         self.remove_unused_columns = False
         if self.gradient_accumulation_steps < 1:
-            raise ValueError(f"gradient_accumulation_steps={self.gradient_accumulation_steps} must be at least 1")
+            raise ValueError(
+                f"gradient_accumulation_steps is {self.gradient_accumulation_steps}; it must be at least 1"
+            )
         if self.max_steps == 0:
             raise ValueError("max_steps is 0; leave it out, and num_train_epochs counts")
         for name in (f.name for f in fields(self) if f.name.endswith("_scale")):  # of a cosine in a softmax

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from hf_echo.cli import common
+from hf_echo.cli import generate
 from hf_echo.inference import encode
 
 COMMAND = "evaluate xsim"
@@ -68,9 +68,9 @@ def test_a_full_disk_loses_no_result(tmp_path, monkeypatch, capsys):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield
 
-    monkeypatch.setattr(common, "write_whole", full)
+    monkeypatch.setattr(generate, "write_whole", full)
     with pytest.raises(ValueError, match="r.json cannot be written: No space left on device; the result is above"):
-        common.print_report({"xsim": 1.5}, tmp_path / "r.json")
+        generate.print_report({"xsim": 1.5}, tmp_path / "r.json")
     assert json.loads(capsys.readouterr().out) == {"xsim": 1.5}
 
 

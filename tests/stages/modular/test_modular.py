@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 
-from hf_echo.cli.modular import commands
+from hf_echo.cli import app
 from hf_echo.evaluation.report.models import open_model
 from hf_echo.inference.any_encoder import NamedEncoder, any_encoder
 from hf_echo.modeling.sentence_transformer_modular import ModularEncoder, ParallelAdapter
@@ -341,7 +341,7 @@ def test_command_line(base, data, tmp_path):
     from typer.testing import CliRunner
 
     def run(*words):
-        done = CliRunner().invoke(commands, [str(word) for word in words], catch_exceptions=False)
+        done = CliRunner().invoke(app, ["modular", *map(str, words)], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return done.output
 

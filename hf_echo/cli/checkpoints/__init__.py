@@ -1,1 +1,0 @@
-"""Commands that write a checkpoint, or send one to the Hub."""

@@ -1,0 +1,305 @@
+"""hf-echo data: filter, sample, count and publish parallel data; rows made with an encoder or a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from .options import Executor, OnBadRow, OpensModel, executor, model, on_bad_row, resume
+
+
+def paths(help: str = "files, folders or Hub datasets of parallel rows") -> Any:
+    return setting(help, argument=True, reads=DATA)
+
+
+def folder() -> Any:
+    return setting("output folder: data/, counts and statistics", writes="folder", short="-o")
+
+
+def overwrite() -> Any:
+    return setting("replace another recipe's result in OUT", False)
+
+
+@step("data filter", example="hf-echo data filter nano_real_strict --out outputs/strict --on-bad-row skip")
+class Filter(Step):
+    """Run a data recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
+
+    recipe: str = setting("a YAML file, or the name of an included recipe", argument=True)
+    out: Path = folder()
+    executor: Executor = executor()
+    on_bad_row: OnBadRow = on_bad_row()
+    resume: bool = resume()
+    overwrite: bool = overwrite()
+    block: int = setting("rows per block, held in memory by one worker", 50_000, least=1)
+
+    def run(self):
+        from ..data.pipeline import read_recipe
+        from ..negatives.recipe_steps import STEPS
+
+        run_pipeline(self, read_recipe(self.recipe, STEPS), block=self.block)
+
+
+@step("data sample", example="hf-echo data sample pairs.parquet --out s --method temperature --exponent 0.6")
+class Sample(Step):
+    """Sample rows in exact proportions by language; rows of languages with too few are repeated evenly."""
+
+    paths: list[str] = paths("files, folders or Hub datasets of parallel rows; each is one source")
+    out: Path = folder()
+    method: Literal["natural", "temperature", "two_step", "unimax"] = setting("sampling method", "natural")
+    exponent: float | None = setting("of temperature (required), or of two_step (default 0.5)", None)
+    rows: int | None = setting("number of rows to draw; default: all rows", None, least=1)
+    by: Literal["source_lang", "target_lang", "direction"] = setting("column to balance", "source_lang")
+    seed: int = setting("random seed of the draw", 0)
+    shards: int | None = setting("number of output files; default: one per million rows", None, least=1)
+    executor: Executor = executor()
+    on_bad_row: OnBadRow = on_bad_row()
+    resume: bool = resume()
+    overwrite: bool = overwrite()
+
+    def run(self):
+        from ..data.pipeline import Output, Recipe, Sampling
+        from ..data.pipeline.recipe import source_of
+
+        sampling = Sampling(self.method, self.by, self.exponent, self.rows, seed=self.seed)
+        sources = [source_of(path, path) for path in self.paths]
+        run_pipeline(self, Recipe(sources, sampling=sampling, out=Output(self.shards)))
+
+
+def run_pipeline(s: Filter | Sample, recipe: Any, **options: Any) -> None:
+    """Run a data recipe with the options of its command, and print what its steps kept."""
+    from ..data.pipeline import run
+    from ..data.pipeline.report import steps_table
+    from ..utils.executors import executor_named
+
+    shared = dict(on_bad_row=s.on_bad_row, overwrite=s.overwrite, fresh=not s.resume)
+    done = run(recipe, s.out, executor=executor_named(s.executor), **shared, **options)
+    typer.echo(steps_table(done.steps))
+    typer.echo(f"{done.rows:,} rows in {done.folder / 'data'}; see counts.md and stats.md beside it")
+
+
+@step("data calibrate", example="hf-echo data calibrate dev.parquet --model outputs/nano/2_contrastive --out dev.json")
+class Calibrate(OpensModel):
+    """Compute mean and standard deviation of the scores of clean pairs, of all splits, by direction (OS 3.5)."""
+
+    paths: list[str] = paths("clean parallel or n-way data: files, folders or Hub datasets")
+    model: str = model("Echo checkpoint or release")
+    out: Path = setting("JSON file, for the field `calibrated` of the filter `threshold`", writes="file", short="-o")
+    direction: Literal["x_eng", "eng_x", "all"] | None = setting("directions of n-way data", None)
+    blaser: str | None = setting(
+        "BLASER 2.0 qe model whose scores replace cosines: folder or Hub name", None, reads=CHECKPOINT
+    )
+
+    def run(self):
+        from ..data.pipeline.filters.threshold import calibrate
+        from ..data.pipeline.sources import read_unit, units_of
+        from ..data.tables import BadRows
+        from ..inference.blaser import BlaserScorer
+        from ..inference.scorer import EchoScorer
+        from ..utils.files import write_whole
+
+        scorer = BlaserScorer(self.blaser, self.model) if self.blaser else EchoScorer(self.model)
+        options = {"direction": self.direction} if self.direction else {}
+        units = units_of([{"path": path, "label": path, "split": None, **options} for path in self.paths])
+        threshold = calibrate((table for unit in units for table in read_unit(unit, BadRows("error"))), scorer)
+        with write_whole(self.out) as unfinished:
+            threshold.save(unfinished)
+        typer.echo(f"{len(threshold.calibrated)} directions calibrated: {self.out}")
+
+
+@step("data stats", example="hf-echo data stats outputs/strict/data --markdown table.md")
+class Statistics(Step):
+    """Count pairs, directions, languages and characters by provenance (as in OS Table 34)."""
+
+    paths: list[str] = paths()
+    columns: dict[str, str] = setting("schema columns of other names, such as source=src", dict, option="--column")
+    source_lang: str | None = setting("language of all sources, where no column has it", None)
+    target_lang: str | None = setting("language of all targets, where no column has it", None)
+    split: str | None = setting("count only this split (by file name, column or on the Hub); default: all", None)
+    json: Path | None = setting("write the statistics to this JSON file and print them", None, writes="file")
+    markdown: Path | None = setting("write the table to this Markdown file", None, writes="file")
+    on_bad_row: OnBadRow = on_bad_row()
+
+    def run(self):
+        from ..data.pipeline import collect_statistics
+        from ..utils.files import write_whole
+        from .generate import print_report
+
+        options = {name: getattr(self, name) for name in ("columns", "source_lang", "target_lang")}
+        options = {name: value for name, value in options.items() if value}
+        statistics = collect_statistics(self.paths, split=self.split, on_bad_row=self.on_bad_row, **options)
+        if self.markdown is not None:
+            with write_whole(self.markdown) as unfinished:
+                unfinished.write_text(statistics.to_markdown(), encoding="utf-8")
+        if self.json is not None:
+            print_report(statistics.to_json(), self.json)
+        else:
+            typer.echo(statistics.to_markdown(), nl=False)
+
+
+@step("data push", example="hf-echo data push outputs/strict me/strict-pairs --version 1.1 --license cc-by-4.0")
+class PushData(Step):
+    """Push a versioned dataset to the Hub, with a card made from its statistics."""
+
+    folder: Path = setting("what `hf-echo data filter` wrote", argument=True, reads=DATA)
+    repo: str = setting("dataset repository on the Hub, OWNER/NAME", argument=True)
+    version: str = setting("version; the repository gets the tag vVERSION", "1.0")
+    title: str | None = setting("title of the card; default: the folder's name", None)
+    license: str | None = setting("license identifier of the Hub, such as cc-by-4.0", None)
+    private: bool = setting("create a private repository", False)
+    by_language: bool = setting("divide the files by language; each becomes a configuration", False)
+    card_only: bool = setting("only write README.md into the folder; do not push", False)
+
+    def run(self):
+        from ..hub.dataset_card import push_dataset, write_card
+        from ..hub.language_groups import group_by_language
+
+        if self.by_language:
+            group_by_language(self.folder)
+        about = dict(version=self.version, title=self.title, license=self.license)
+        if self.card_only:
+            typer.echo(write_card(self.folder, **about))
+        else:
+            typer.echo(push_dataset(self.folder, self.repo, private=self.private, **about))
+
+
+def pairs() -> Any:
+    return setting("parallel rows: file, folder, builtin, or Hub dataset", argument=True, reads=DATA)
+
+
+def parquet() -> Any:
+    return setting("output file (Parquet)", writes="file", short="-o")
+
+
+def encoder() -> Any:
+    return setting("Echo checkpoint or any SentenceTransformer: folder or Hub name", reads=CHECKPOINT, short="-m")
+
+
+def index() -> Any:
+    return setting("faiss index factory string, such as IVF1024,Flat; Flat is exact", "Flat")
+
+
+def work() -> Any:
+    return setting("folder for embeddings and neighbours; default: OUT.work", None)
+
+
+def pool_size(default: int) -> Any:
+    return setting("pool size in texts per language; 0 is all", default, least=0)
+
+
+@step("data mine-negatives", example="hf-echo data mine-negatives code.parquet --model M --out mined.parquet")
+class MineNegatives(Step):
+    """Mine hard negatives for code and mathematics: near texts of a pool. A stopped run resumes."""
+
+    pairs: str = pairs()
+    out: Path = parquet()
+    model: str = encoder()
+    pool: str | None = setting("parallel rows whose targets are the candidates; default: PAIRS", None, reads=DATA)
+    k: int = setting("negatives per row", 5, least=1)
+    max_cosine: float = setting("highest cosine of a negative to the row's target; above it is the same text", 0.95)
+    pool_size: int = pool_size(200_000)
+    index: str = index()
+    work: Path | None = work()
+    seed: int = setting("random seed of the pool", 0)
+
+    def run(self):
+        from ..data import load_parallel
+        from ..negatives.mined import mine_negatives
+
+        pool = None if self.pool is None else load_parallel(self.pool)
+        return with_encoder(mine_negatives, self, pool=pool, k=self.k, max_cosine=self.max_cosine)
+
+
+@step("data consistency", example="hf-echo data consistency described.parquet --model M --out kept.parquet")
+class Consistency(Step):
+    """Keep descriptions whose nearest snippet is their own, among snippets of one language (OS A.3, ECHO A.1.5)."""
+
+    pairs: str = pairs()
+    out: Path = parquet()
+    model: str = encoder()
+    snippets: Literal["source", "target"] = setting("column of the snippets", "source")
+    pool_size: int = pool_size(100_000)
+    index: str = index()
+    work: Path | None = work()
+    seed: int = setting("random seed of the pool", 0)
+
+    def run(self):
+        from ..negatives.consistency import filter_consistent
+
+        return with_encoder(filter_consistent, self, snippets=self.snippets)
+
+
+def with_encoder(mine: Callable[..., Any], s: MineNegatives | Consistency, **options: Any) -> dict[str, Any]:
+    """Run a function of `hf_echo.negatives` on the rows with the encoder of the command; returns its counts."""
+    from ..data import load_parallel
+    from ..inference.any_encoder import any_encoder
+
+    if s.out.suffix.lower() != ".parquet":
+        raise ValueError(f"{s.out}: the file name must end in .parquet")
+    shared = dict(model=s.model, pool_size=s.pool_size or None, index=s.index, work=s.work, seed=s.seed)
+    return mine(load_parallel(s.pairs), any_encoder(s.model), s.out, **shared, **options).to_row()
+
+
+@step("data segment", example="hf-echo data segment in.txt --lang fra_Latn --out sentences.txt")
+class Segment(Step):
+    """Split texts into sentences with a SaT model or with rules."""
+
+    source: Path = setting("texts, one per line; - is standard input", argument=True, reads=DATA)
+    lang: str = setting("language of the texts")
+    out: Path = setting("output text file, one sentence per line", writes="file", short="-o")
+    model: str | None = setting(
+        "SaT model: name such as sat-12l-sm, or folder; default: rules, without a model",
+        None,
+        reads=CHECKPOINT,
+        short="-m",
+    )
+    threshold: float | None = setting(
+        "lowest probability of a sentence end; default: the model's own", None, needs="model"
+    )
+
+    def run(self):
+        from tqdm.auto import tqdm
+
+        from ..data.segmentation import rule_segmenter, sat_segmenter, trimmed
+        from ..utils.files import write_whole
+        from ..utils.text import read_lines
+
+        texts, count = read_lines(self.source), 0
+        segmenter = sat_segmenter(self.model, threshold=self.threshold) if self.model else rule_segmenter
+        segmenter([], self.lang)  # raises for an unknown language before a file is written
+        with write_whole(self.out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            for start in tqdm(range(0, len(texts), 1_000), desc="Segmenting", unit="block"):
+                for pieces in segmenter(texts[start : start + 1_000], self.lang):
+                    sentences = trimmed(pieces)
+                    file.writelines(f"{sentence}\n" for sentence in sentences)
+                    count += len(sentences)
+        return {"texts": len(texts), "sentences": count, "out": str(self.out)}
+
+
+@step(
+    "data negatives", example="hf-echo data negatives pairs.tsv out.jsonl --model M --endpoint http://localhost:8000/v1"
+)
+class WriteNegatives(Step):
+    """Generate xsim++ hard negatives of English targets with a language model (OS A.4, Figure 15)."""
+
+    pairs: str = setting("parallel rows: file, folder, builtin, or Hub dataset", reads=DATA, argument=True)
+    out: Path = setting("output file OUT.jsonl; failed rows go to OUT.failed.jsonl", writes="file", argument=True)
+    model: str = setting("language model: its name at the endpoint, or a folder, GGUF file or Hub name", short="-m")
+    endpoint: str | None = setting("OpenAI-compatible address; default: load the model here", None)
+    api_key_env: str = setting("environment variable with the API key", "OPENAI_API_KEY")
+    timeout: float = setting("seconds to wait for an answer", 120.0, above=0)
+    retries: int = setting("retries after time-outs, dropped connections, 408, 409, 429 or 5xx", 5, least=0)
+    concurrency: int = setting("number of requests at a time", 8, least=1)
+    attempts: int = setting("attempts per row to get a valid reply", 3, least=1)
+    temperature: float = setting("of the first attempt; later ones use at least 0.7", 0.0, least=0)
+    max_tokens: int = setting("longest reply in tokens", 512, least=1)
+    seed: int = setting("random seed; each further attempt adds 1", 0)
+    on_bad_row: OnBadRow = on_bad_row()
+
+    def run(self):
+        from ..negatives.written import write_negatives
+
+        return write_negatives(self)

@@ -1,0 +1,163 @@
+"""Commands from declarations: the fields of a `Step` become arguments and options, its docstring the help."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+import yaml
+
+from .. import register_with_transformers
+from ..utils.files import write_whole
+from ..utils.settings import (
+    Step,
+    annotation,
+    check_outputs,
+    choices,
+    default_of,
+    fields_of,
+    is_required,
+    make,
+    without_none,
+)
+
+PLAIN: dict[str, Any] = {"rich_markup_mode": None}  # plain text: rich's boxes truncate long option names
+
+
+def add_command(group: typer.Typer, kind: type[Step]) -> None:
+    """Add the command of a step to a group; its name is the last word of `kind.command`."""
+    assert kind.command
+    group.command(kind.command.split()[-1], help=kind.__doc__, epilog=f"Example: {kind.example}")(_function(kind))
+
+
+def _function(kind: type[Step]) -> Callable[..., None]:
+    """A function with the parameters of the command, as typer reads them."""
+    known = fields_of(kind)
+    # Positions last, and the output the last of them.
+    names = sorted(
+        known, key=lambda name: known[name].metadata["argument"] * (1 + bool(known[name].metadata["writes"]))
+    )
+    parameters = [_parameter(kind, name) for name in names]
+    if "json" not in known:
+        report = typer.Option("--json", help="Also write the report to this JSON file.")
+        parameters.append(_keyword("report_file", None, Annotated[Path | None, report]))
+
+    def call(report_file: Path | None = None, **values: Any) -> None:
+        given = {name: _from_words(kind, name, value) for name, value in values.items()}
+        settings = make(
+            kind, {name: value for name, value in given.items() if value is not None}, spelled=_spelled(kind)
+        )
+        check_outputs(settings, report_file)
+        try:
+            run_command(settings, report_file)
+        except EOFError as error:  # typer would print "Aborted!"
+            raise ValueError(f"a file ends too early: {error}") from error
+
+    call.__name__ = kind.__name__
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010  (a function has no such field)
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def run_command(settings: Step, report_file: Path | None = None) -> None:
+    """Carry out a step and print its report."""
+    register_with_transformers()
+    report = settings.run()
+    if report is not None:
+        print_report(report, report_file, screen=[name for name in report if name not in settings.file_only])
+    if settings.then:
+        typer.echo(settings.then.format(**vars(settings)), err=True)
+
+
+def print_report(report: dict[str, Any], file: Path | None = None, *, screen: list[str] | None = None) -> None:
+    """Print a report as JSON, or those entries that fit a screen, and write it to a file too if one is given."""
+    typer.echo(_as_json(report if screen is None else {name: report[name] for name in screen}))
+    if file is not None:  # second: the result is on the screen where the file cannot be written
+        try:
+            with write_whole(file) as unfinished:
+                unfinished.write_text(_as_json(report) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"{file} cannot be written: {error.strerror}; the result is above") from None
+
+
+def _as_json(report: dict[str, Any]) -> str:
+    return json.dumps(report, indent=2, ensure_ascii=False, default=float)
+
+
+def _spelled(kind: type[Step]) -> Callable[[str], str]:
+    """How messages of the command line name a field: `--keep`, or `MODEL` for a position."""
+    known = fields_of(kind)
+    return lambda name: _metavar(name) if known[name].metadata["argument"] else _options(kind, name)[0].split("/")[0]
+
+
+def _metavar(name: str) -> str:
+    return "OUT" if name == "output_dir" else name.upper()
+
+
+def _options(kind: type[Step], name: str) -> list[str]:
+    about = fields_of(kind)[name].metadata
+    long = about["option"] or "--" + name.replace("_", "-")
+    return [long] + ([about["short"]] if about["short"] else [])
+
+
+def _parameter(kind: type[Step], name: str) -> inspect.Parameter:
+    declared, hint = fields_of(kind)[name], without_none(annotation(kind, name))
+    about, default = declared.metadata, default_of(declared)
+    help = about["help"][0].upper() + about["help"][1:] + "."
+    word, many = _word_type(hint)
+    empty = default in (None, "", [], {})
+    optional = not is_required(declared)
+    options: dict[str, Any] = {"help": help, "show_default": optional and not empty}
+    if allowed := choices(hint):
+        options["metavar"] = "|".join(map(str, allowed))
+    if about["argument"]:
+        info = typer.Argument(**options | {"metavar": _metavar(name)})
+    else:
+        names = _options(kind, name)
+        if word is bool and default is True and "/" not in names[0]:
+            names[0] += f"/--no-{names[0][2:]}"
+        info = typer.Option(*names, **options)
+    kind_of_value: Any = list[word] if many else word  # type: ignore[valid-type]
+    if optional and empty:
+        return _keyword(name, None, Annotated[kind_of_value | None, info])
+    return _keyword(name, default if optional else inspect.Parameter.empty, Annotated[kind_of_value, info])
+
+
+def _keyword(name: str, default: Any, hint: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _word_type(hint: Any) -> tuple[type, bool]:
+    """(type of one word, whether there are several) on the command line."""
+    if get_origin(hint) is list:
+        return _word_type(get_args(hint)[0])[0], True
+    if get_origin(hint) is dict or hint is dict:
+        return str, True
+    return (hint if hint in (bool, int, float) else str), False
+
+
+def _from_words(kind: type[Step], name: str, value: Any) -> Any:
+    """A value of the command line as the field has it; None where it was not given."""
+    hint = without_none(annotation(kind, name))
+    if value is None or value == []:
+        return None
+    if get_origin(hint) is dict or hint is dict:
+        return parse_pairs(value, _spelled(kind)(name))
+    if get_origin(hint) is Literal and value in map(str, choices(hint)):
+        return next(one for one in choices(hint) if str(one) == value)
+    return value
+
+
+def parse_pairs(words: list[str], name: str) -> dict[str, Any]:
+    """["a=1,b=2", "c=x"] -> {"a": 1, "b": 2, "c": "x"}."""
+    pairs = {}
+    for part in (part for word in words for part in word.split(",")):
+        key, equals, value = part.strip().partition("=")
+        if not key or not equals:
+            raise ValueError(f"{name} {part!r} is not FIELD=VALUE, such as {name} num_hidden_layers=8")
+        pairs[key] = yaml.safe_load(value)
+    return pairs

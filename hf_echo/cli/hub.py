@@ -1,0 +1,203 @@
+"""hf-echo push, collection, space and the languages of a modular encoder: what concerns the Hub and its pages."""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import typer
+
+from ..utils.settings import Step, setting, step
+from .options import OpensModel, model
+
+
+def repo(help: str = "OWNER/NAME of a repository on the Hub; created if it does not exist") -> Any:
+    return setting(help, argument=True)
+
+
+def private() -> Any:
+    return setting("create it as a private one", False)
+
+
+def license() -> Any:
+    return setting("license identifier of the Hub, written into the card; default: that of the existing card", None)
+
+
+@step("push", example="hf-echo push outputs/release me/omnisonar --version 1.2.0 --dry-run")
+class Push(Step):
+    """Push a folder to the Hub as one version: one commit, one tag, checksums compared.
+
+    Run the same command again after an interruption: it completes the push. A version that is on the Hub with the same
+    content is left as it is; with other content it is refused.
+    """
+
+    folder: Path = setting("a release (hf-echo release), a dataset (hf-echo data filter) or a Space", argument=True)
+    repo: str = repo()
+    version: str = setting("becomes the tag vVERSION, for example 1.2.0")
+    kind: Literal["model", "dataset", "space"] | None = setting("default: by the files", None, option="--type")
+    private: bool = private()
+    collection: str | None = setting("slug of a collection to add the repository to", None)
+    license: str | None = license()
+    dry_run: bool = setting("list the files and problems; push nothing", False)
+
+    def run(self):
+        from ..hub.push import push
+
+        if self.dry_run:
+            return self.describe()
+        options = {"private": self.private, "collection": self.collection, "license": self.license}
+        done = push(self.folder, self.repo, version=self.version, kind=self.kind, **options)
+        typer.echo(f"{done.url} ({done.status})")
+
+    def describe(self):
+        """List what would go up; exit code 2 where something forbids it."""
+        from ..hub.push import ask_about_card, check_repository, tag_of
+        from ..hub.upload_checks import contents_of
+
+        tag, contents = tag_of(self.version), contents_of(self.folder, self.kind, license=self.license)
+        problems, sizes = contents.problems, [(self.folder / file).stat().st_size for file in contents.files]
+        for file, size in zip(contents.files, sizes, strict=True):
+            typer.echo(f"{size:>14,}  {file}")
+        typer.echo(f"{sum(sizes):>14,}  bytes in {len(sizes)} files: {contents.kind} {self.repo}, {tag}")
+        for file in contents.left_out:
+            typer.echo(f"left out: {file}")
+        if not problems:
+            try:
+                problems += filter(None, [ask_about_card(self.folder, contents.kind, license=self.license)])
+            except ConnectionError as error:
+                typer.echo(f"the Hub was not asked about the card: {error}")
+        try:
+            check_repository(self.repo)
+        except ValueError as error:
+            problems.append(str(error))
+        for problem in problems:
+            typer.echo(f"problem: {problem}", err=True)
+        raise typer.Exit(2 if problems else 0)
+
+
+@step(
+    "collection", example="hf-echo collection 'OmniSONAR' --owner me me/omnisonar datasets/me/pairs papers/2603.16606"
+)
+class Collection(Step):
+    """Create a collection on the Hub and add items; what is there already stays, so it can be run again."""
+
+    title: str = setting("title of the collection", argument=True)
+    items: list[str] = setting("OWNER/NAME of models, datasets/... , spaces/... , papers/ID", argument=True)
+    owner: str = setting("user or organisation that owns the collection")
+    description: str | None = setting("one line that the collection shows", None)
+    private: bool = private()
+
+    def run(self):
+        from ..hub.collection import make_collection
+
+        options = dict(owner=self.owner, description=self.description, private=self.private)
+        typer.echo(make_collection(self.title, self.items, **options))
+
+
+@step("space", example="hf-echo space --port 7861")
+class Space(OpensModel):
+    """Open a page in the browser to search, translate, align words, draw a map and find speech.
+
+    It runs on this machine's CPU, without network. `hf-echo push` sends the same page to the Hub as a Space.
+    """
+
+    model: str = model("Echo checkpoint or release with a decoder")
+    speech: str | None = setting("speech encoder of the model's space: folder or Hub name; default: none", None)
+    port: int | None = setting("port of the page; default: the first free one from 7860", None, least=1, most=65535)
+
+    def run(self):
+        from ..hub.space_views import SpaceViews
+
+        app = open_app()
+        app.build(SpaceViews(self.model, self.speech)).launch(server_port=self.port, **app.LAUNCH)
+
+
+def open_app() -> ModuleType:
+    """The file `app.py` of the Space as a module.
+
+    Raises:
+        ImportError: gradio is not installed.
+    """
+    from ..hub import space_folder
+
+    spec = spec_from_file_location("hf_echo_space", space_folder() / "app.py")
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != "gradio":
+            raise
+        raise ImportError("the page needs gradio: pip install 'hf-echo[space]'") from None
+    return module
+
+
+def modular() -> Any:
+    return setting("folder of a modular encoder", short="-m")
+
+
+def language() -> Any:
+    return setting("language code such as deu_Latn", argument=True)
+
+
+@step("modular remove-language", example="hf-echo modular remove-language deu_Latn -m outputs/modular")
+class RemoveLanguage(Step):
+    """Delete the folder of a language; no other file changes."""
+
+    then = "{model}: {language} is removed"
+
+    language: str = language()
+    model: Path = modular()
+
+    def run(self):
+        from ..stages.modular import remove_language
+
+        remove_language(self.model, self.language)
+
+
+@step("modular card", example="hf-echo modular card -m outputs/modular --license mit")
+class ModularCard(Step):
+    """Write README.md of a modular encoder: its languages, parts and data. It replaces the existing one."""
+
+    then = "{model}/README.md: push it with hf-echo push"
+
+    model: Path = modular()
+    license: str | None = license()
+
+    def run(self):
+        from ..cards.model_card import write_checkpoint_card
+        from ..stages.modular.folder import check_modular
+
+        check_modular(self.model)
+        write_checkpoint_card(self.model, self.license, again=True)
+
+
+@step("modular push-language", example="hf-echo modular push-language deu_Latn me/modular -m outputs/modular")
+class PushLanguage(Step):
+    """Push the folder of one language in one commit; other files of the repository stay."""
+
+    language: str = language()
+    repo: str = repo()
+    model: Path = modular()
+    private: bool = private()
+
+    def run(self):
+        from ..hub.language_folder import push_language
+
+        typer.echo(push_language(self.model, self.language, self.repo, private=self.private))
+
+
+@step("modular pull-language", example="hf-echo modular pull-language deu_Latn me/modular -m outputs/modular")
+class PullLanguage(Step):
+    """Add a language of a repository to a modular encoder with the same backbone."""
+
+    language: str = language()
+    repo: str = repo("OWNER/NAME of the repository on the Hub")
+    model: Path = modular()
+
+    def run(self):
+        from ..hub.language_folder import pull_language
+
+        typer.echo(pull_language(self.repo, self.language, self.model))

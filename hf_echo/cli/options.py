@@ -1,0 +1,59 @@
+"""Options that several commands have, and the model of the package for commands without `--model`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import typer
+
+from ..utils.hub import packaged_model
+from ..utils.settings import CHECKPOINT, Step, setting
+
+DEFAULT_MODEL = "echo-nano"
+OnLong = Literal["warn", "error", "split"]
+Dtype = Literal["auto", "fp32", "bf16"]
+Executor = Literal["local", "ray"]
+OnBadRow = Literal["error", "skip"]
+Margin = Literal["cosine", "ratio", "distance"]
+
+
+class OpensModel(Step):
+    """A command with the field `model`: without it, the model of the package, which a line on stderr says."""
+
+    model: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.model = named_model(self.model)
+
+
+def named_model(name: str) -> str:
+    """`packaged_model` of the name. An empty name means the default model; a line on stderr reports it."""
+    if not name:
+        typer.echo(f"no --model: using {DEFAULT_MODEL}, which is included in the package", err=True)
+    return packaged_model(name or DEFAULT_MODEL) or DEFAULT_MODEL
+
+
+def model(what: str) -> Any:
+    help = f"{what}: folder or Hub name; default: {DEFAULT_MODEL}, included in the package"
+    return setting(help, "", reads=CHECKPOINT, short="-m")
+
+
+def on_long() -> Any:
+    return setting("for texts longer than the model's limit: warn (and cut), error, or split", "warn")
+
+
+def dtype() -> Any:
+    return setting("precision: auto is bf16 where the device computes faster in it", "auto")
+
+
+def executor() -> Any:
+    return setting("where to run: one process, or ray: the cluster at RAY_ADDRESS, or this machine", "local")
+
+
+def resume() -> Any:
+    return setting("resume a stopped run, or start again", True, option="--resume/--fresh")
+
+
+def on_bad_row() -> Any:
+    return setting("for bad rows: error (stop and name file and row) or skip (and count them)", "error")

@@ -1,0 +1,201 @@
+"""Conversions: a checkpoint of this package from another model, or from published files; steps as in `operations`.
+
+This file imports nothing heavy, since the help of the commands reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ..utils.settings import CHECKPOINT, setting, step
+from .operations import Operation, model, output
+
+SONAR_LICENSE = "cc-by-nc-4.0"
+
+
+class Conversion(Operation):
+    """A conversion starts from a model of another kind, so nothing can be planned from its configuration."""
+
+    @property
+    def stage(self):
+        return str(self.command).split()[-1]
+
+    @classmethod
+    def kinds(cls):
+        return ()
+
+    def planned(self, config):
+        return None
+
+
+def license_of_weights() -> Any:
+    return setting("license of the weights, for the card; default: what the README of the source says", None)
+
+
+def license_of_sonar() -> Any:
+    return setting("license of the weights, for the card", SONAR_LICENSE)
+
+
+def embedding_size() -> Any:
+    return setting("size of the sentence embedding", 1024, least=1)
+
+
+def pooler_layers() -> Any:
+    return setting("layers of the attention pooling", 3, least=1)
+
+
+@step(
+    "convert llama",
+    operation="convert_llama",
+    example="hf-echo convert llama HuggingFaceTB/SmolLM2-135M outputs/smollm2-echo",
+)
+class ConvertLlama(Conversion):
+    """Make an encoder-decoder from a language model: bidirectional encoder, decoder with cross-attention (OS 4.2)."""
+
+    then = "{output_dir}: ready for stage 1 (hf-echo train ... model_name_or_path={output_dir})"
+
+    source: str = model("LlamaForCausalLM: folder, Hub name or GGUF file")
+    output_dir: str = output()
+    embedding_size: int = embedding_size()
+    pooling: Literal["cls", "mean"] = setting("what the sentence embedding is made of", "cls")
+    cross_attention: Literal["copy", "random", "zero"] = setting(
+        "copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
+    )
+
+    def make(self):
+        from ..checkpoints import convert_llama
+
+        options = dict(embedding_size=self.embedding_size, pooling=self.pooling, cross_attention=self.cross_attention)
+        convert_llama(self.source, self.output_dir, **options)
+
+
+@step(
+    "convert sonar",
+    operation="convert_sonar",
+    example="hf-echo convert sonar sonar_text_encoder.pt outputs/sonar --tokenizer sentencepiece.source.256000.model",
+)
+class ConvertSonar(Conversion):
+    """Convert SONAR's text encoder and decoder: sentence-transformers opens OUT, without fairseq2 or remote code."""
+
+    then = "{output_dir}: SentenceTransformer opens it, with a decoder pipeline('sonar-translation') too"
+
+    source: str = model("file (.pt) of fairseq2 or fairseq; or folder or Hub name of a port")
+    output_dir: str = output("folder of the SentenceTransformer")
+    tokenizer: str | None = setting(
+        "SentencePiece model or tokenizer.json, or folder or Hub name of NLLB; a port has its own",
+        None,
+        reads=CHECKPOINT,
+    )
+    decoder: str | None = setting("file (.pt) of the decoder; it goes into OUT/decoder", None, reads=CHECKPOINT)
+    license: str | None = setting("license of the weights; default: that of a port's README, or cc-by-nc-4.0", None)
+
+    def make(self):
+        from ..checkpoints import convert_sonar
+
+        options = dict(tokenizer=self.tokenizer, decoder=self.decoder, license=self.license)
+        convert_sonar(self.source, self.output_dir, **options)
+
+
+@step(
+    "convert sonar-speech",
+    operation="convert_sonar_speech",
+    example="hf-echo convert sonar-speech spenc.eng.pt outputs/sonar-speech-eng",
+)
+class ConvertSonarSpeech(Conversion):
+    """Convert SONAR's speech encoder of a language: AutoModel and sentence-transformers open OUT, without fairseq2."""
+
+    then = "{output_dir}: its embeddings are those of SONAR's text encoder (hf-echo convert sonar)"
+
+    source: str = model("file (.pt) of a speech encoder of SONAR, of fairseq or fairseq2")
+    output_dir: str = output("folder of the speech encoder")
+    heads: int = setting("attention heads of the pooling", 16, least=1)
+    license: str = license_of_sonar()
+
+    def make(self):
+        from ..checkpoints import convert_sonar_speech
+
+        convert_sonar_speech(self.source, self.output_dir, heads=self.heads, license=self.license)
+
+
+@step("convert mexma", operation="convert_mexma", example="hf-echo convert mexma facebook/MEXMA outputs/mexma")
+class ConvertMexma(Conversion):
+    """Add MEXMA's tokenizer and CLS pooling to its weights: sentence-transformers opens OUT."""
+
+    then = "{output_dir}: SentenceTransformer opens it"
+
+    source: str = model("folder or Hub name of the weights")
+    output_dir: str = output("folder of the SentenceTransformer")
+    tokenizer: str = setting(
+        "folder or Hub name of XLM-R's tokenizer", "FacebookAI/xlm-roberta-large", reads=CHECKPOINT
+    )
+    license: str | None = license_of_weights()
+
+    def make(self):
+        from ..checkpoints import convert_mexma
+
+        convert_mexma(self.source, self.output_dir, tokenizer=self.tokenizer, license=self.license)
+
+
+@step("convert blaser", operation="convert_blaser", example="hf-echo convert blaser blaser_2_0_qe.pt outputs/blaser-qe")
+class ConvertBlaser(Conversion):
+    """Convert BLASER 2.0, which scores translations from SONAR embeddings: AutoModel and --blaser open OUT."""
+
+    then = "{output_dir}: hf-echo evaluate translation --blaser {output_dir}"
+
+    source: str = model("file (.pt) of BLASER 2.0, ref or qe")
+    output_dir: str = output("folder of the model")
+    license: str = license_of_sonar()
+
+    def make(self):
+        from ..checkpoints import convert_blaser
+
+        convert_blaser(self.source, self.output_dir, license=self.license)
+
+
+@step(
+    "convert wav2vec2",
+    operation="convert_wav2vec2",
+    example="hf-echo convert wav2vec2 omniASR-W2V-300M.pt outputs/speech/0_wav2vec2",
+)
+class ConvertWav2vec2(Conversion):
+    """Make a speech encoder from a pretrained audio model; train its new attention pooling with stage `speech`."""
+
+    then = "{output_dir}: ready for stage speech (hf-echo train speech-large model_name_or_path={output_dir})"
+
+    source: str = model("folder or Hub name of Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM, or a file (.pt) of fairseq2")
+    output_dir: str = output("folder of the speech encoder")
+    embedding_size: int = embedding_size()
+    pooler_layers: int = pooler_layers()
+    pooler_heads: int = setting("attention heads of the pooling", 16, least=1)
+    heads: int = setting("attention heads of the audio model, for a file", 16, least=1, recorded=False)
+    license: str | None = license_of_weights()
+
+    def make(self):
+        from ..checkpoints import convert_wav2vec2
+
+        sizes = {name: getattr(self, name) for name in ("embedding_size", "pooler_layers", "pooler_heads", "heads")}
+        convert_wav2vec2(self.source, self.output_dir, license=self.license, **sizes)
+
+
+@step(
+    "convert whisper",
+    operation="convert_whisper",
+    example="hf-echo convert whisper openai/whisper-base outputs/speech-whisper/0_whisper --embedding-size 384",
+)
+class ConvertWhisper(Conversion):
+    """Make a speech encoder from Whisper's encoder; train its new attention pooling with stage `speech`."""
+
+    then = "{output_dir}: ready for stage speech (hf-echo train speech-whisper model_name_or_path={output_dir})"
+
+    source: str = model("folder or Hub name of Whisper, or the folder of a CTranslate2 model (faster-whisper)")
+    output_dir: str = output("folder of the speech encoder")
+    embedding_size: int = embedding_size()
+    pooler_layers: int = pooler_layers()
+    pooler_heads: int = setting("attention heads of the pooling", 8, least=1)
+    license: str | None = license_of_weights()
+
+    def make(self):
+        from ..checkpoints import convert_whisper
+
+        sizes = {name: getattr(self, name) for name in ("embedding_size", "pooler_layers", "pooler_heads")}
+        convert_whisper(self.source, self.output_dir, license=self.license, **sizes)

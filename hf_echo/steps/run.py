@@ -1,0 +1,183 @@
+"""Run the steps of a journey in order: a finished one is recognised by what it recorded, and not done again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..utils.fingerprint import fingerprint, sha256
+from ..utils.hub import split_revision
+from ..utils.lineage import read_lineage
+from ..utils.settings import CHECKPOINT, DATA, check_outputs
+from .dry_run import dry_run
+from .operations import Operation
+from .recipe import check_overrides, earlier_steps, known_overrides, read_recipe
+from .training import train_recipe
+
+logger = logging.getLogger(__name__)
+
+
+def run_journey(
+    paths: Sequence[Path],
+    overrides: dict[str, Any] | None = None,
+    *,
+    fresh: bool = False,
+    changed_data: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Carry out the steps in order; yields the results of each.
+
+    Args:
+        paths: of `find_recipes`.
+        overrides: a single recipe takes all of them, each of several those that it has a field for.
+        fresh, changed_data: see `train_recipe` and `run_operation`.
+
+    Raises:
+        ValueError: a recipe is wrong: said before the first step begins.
+    """
+    steps = [(path, values, read_recipe(path, values)) for path, values in _with_overrides(paths, overrides)]
+    for path, values, step in steps:
+        if isinstance(step, Operation):
+            yield run_operation(path, values, fresh=fresh)
+        else:
+            yield train_recipe(path, values, fresh=fresh, changed_data=changed_data)
+
+
+def describe_journey(paths: Sequence[Path], overrides: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield what each step would do, without doing it; what an earlier step makes counts as an input."""
+    journey = paths if len(paths) > 1 else None
+    for path, values in _with_overrides(paths, overrides):
+        if isinstance(read_recipe(path, values), Operation):
+            # As in `dry_run`: overrides of a single recipe are not those of its neighbours.
+            others = (overrides or {}) if journey else {}
+            earlier = earlier_steps(path, journey)
+            made = [read_recipe(step, known_overrides(step, others)).output_dir for step in earlier]
+            yield describe_operation(path, values, made=made)
+        else:
+            yield dry_run(path, overrides if journey else values, journey=journey)
+
+
+def _with_overrides(paths: Sequence[Path], overrides: dict[str, Any] | None) -> list[tuple[Path, dict[str, Any]]]:
+    if len(paths) == 1:
+        return [(paths[0], overrides or {})]
+    check_overrides(paths, overrides or {})
+    return [(path, known_overrides(path, overrides or {})) for path in paths]
+
+
+def run_operation(path: Path, overrides: dict[str, Any] | None = None, *, fresh: bool = False) -> dict[str, Any]:
+    """Carry out an operation, unless its folder holds the result of the same one; returns what it counted.
+
+    Args:
+        fresh: replace the checkpoint in `output_dir`.
+
+    Raises:
+        FileNotFoundError: an input is missing.
+        ValueError: `output_dir` is an input, cannot be written, or holds what was made in another way.
+    """
+    operation = _operation(path, overrides)
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise ValueError(f"{path}: an operation runs in one process: start it without torchrun or accelerate")
+    if problem := next(iter(_input_problems(operation, made=())), None):
+        raise FileNotFoundError(f"{path}: {problem}")
+    check_outputs(operation)
+    if not fresh and is_made(operation):
+        logger.warning("%s is made already (%s); --fresh makes it again", path.stem, operation.output_dir)
+    else:
+        logger.warning("%s: %s", path.stem, operation.operation)
+        operation.make()
+    operation.write_card()
+    counted = (read_lineage(operation.output_dir) or {}).get("results", {})
+    return {"operation": operation.operation, "output_dir": operation.output_dir, **counted}
+
+
+def describe_operation(
+    path: Path, overrides: dict[str, Any] | None = None, *, made: Iterable[str] = ()
+) -> dict[str, Any]:
+    """What an operation would do, for a dry run.
+
+    Args:
+        made: folders that earlier steps of the journey make.
+
+    Returns:
+        The report. Its "problems", where there are any, say which input is missing or why the output cannot be used.
+    """
+    operation = _operation(path, overrides)
+    reads = operation.names(CHECKPOINT) | operation.names(DATA)
+    report = {"recipe": path.stem, "operation": operation.operation, "reads": reads}
+    report |= {"settings": operation.names(None), "output_dir": operation.output_dir}
+    problems = [*_input_problems(operation, [Path(name) for name in made])]
+    try:
+        check_outputs(operation)
+        if not problems and all(Path(name).exists() for name in operation.names(CHECKPOINT).values()):
+            report["made already"] = is_made(operation)
+    except (OSError, ValueError) as error:
+        problems.append(str(error))
+    return report | ({"problems": problems} if problems else {})
+
+
+def is_made(operation: Operation) -> bool:
+    """Whether the folder holds the result of this operation, with these settings, on inputs of the same content.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    out = Path(operation.output_dir)
+    before = read_lineage(out)
+    if before is None:
+        return False
+    if reason := _difference(operation, before):
+        raise ValueError(f"{out} was made in another way: {reason}; --fresh replaces it, or give another output_dir")
+    if not operation.is_whole():
+        logger.warning("%s: its weights are missing or incomplete, it is made again", out)
+        return False
+    return True
+
+
+def _operation(path: Path, overrides: dict[str, Any] | None) -> Operation:
+    operation = read_recipe(path, overrides)
+    if not isinstance(operation, Operation):
+        raise ValueError(f"{path} names a training stage, not an operation")
+    return operation
+
+
+def _difference(operation: Operation, before: dict[str, Any]) -> str | None:
+    """What differs from the lineage of an earlier run, as words; None if nothing does."""
+    if before.get("stage") != operation.stage:
+        return f"by {before.get('stage')}, not {operation.stage}"
+    values = before.get("values", {})
+    for name, value in operation.names(None).items():
+        if values.get(name) != json.loads(json.dumps(value)):
+            return f"{name} was {values.get(name)!r}, now {value!r}"
+    for reads, recorded, content in ((CHECKPOINT, "parents", fingerprint), (DATA, "data", _digest)):
+        now, was = operation.names(reads), before.get(recorded, {})
+        for role in sorted({*now, *was}):
+            if role not in now or role not in was:
+                return f"{role} was {was.get(role, {}).get('name')}, now {now.get(role)}"
+            if content(now[role]) != (was[role].get("fingerprint") if reads == CHECKPOINT else was[role].get("sha256")):
+                return f"{role} ({now[role]}) has changed since"
+    return None
+
+
+def _digest(name: str) -> str | None:
+    return sha256(name) if Path(name).is_file() else None
+
+
+def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]:
+    """Inputs that are neither here nor made by an earlier step. Names on the Hub are not looked up."""
+    made = list(made)
+    for role, name in operation.names(CHECKPOINT).items():
+        if not Path(name).exists() and Path(name) not in made and not _on_hub(name):
+            yield f"{role}: no folder {name}"
+    for role, name in operation.names(DATA).items():
+        if name != "builtin" and not Path(name).exists() and Path(name) not in made:
+            if Path(name).suffix or not _on_hub(name):
+                yield f"{role}: no file {name}"
+
+
+def _on_hub(name: str) -> bool:
+    """Whether a name that is not here may be on the Hub: org/name or org/name@v1.2.0, and no folder `org` is here."""
+    name, _ = split_revision(name)
+    return name.count("/") == 1 and name[0] not in "./~" and not Path(name).parent.is_dir()

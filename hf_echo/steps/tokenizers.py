@@ -1,0 +1,187 @@
+"""Steps on tokenizers: count words, extend, train and compare. As in `operations`, nothing heavy is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
+from .operations import Operation, output
+
+SKIP_BAD = "what happens with bad rows: stop with an error, or skip them with a warning"
+
+
+@step("vocabulary count", example="hf-echo vocabulary count corpus/ fra_Latn.txt --out counts.parquet")
+class CountWords(Step):
+    """Count words by language, separately for parallel and monolingual text."""
+
+    files: list[str] = setting(
+        "files or folders: Parquet, TSV, JSONL, or .txt with a language code in the name", reads=DATA, argument=True
+    )
+    out: str = setting("output file of the counts (Parquet)", writes="file")
+    pattern: Literal["echo", "llama3"] = setting("pre-tokenization pattern (echo: ECHO D)", "echo")
+    kind: Literal["parallel", "monolingual"] | None = setting("kind of data; default: decided by the columns", None)
+    lang: str | None = setting("language of text without a language column or code", None)
+    split: str = setting("split to count, in files that have splits; all counts every split", "train")
+    on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
+
+    def run(self):
+        from ..vocabulary.counts import count_words
+
+        names = ("pattern", "kind", "lang", "on_bad_row")
+        options = {name: getattr(self, name) for name in names}
+        counts = count_words(self.files, self.out, split=None if self.split == "all" else self.split, **options)
+        figures = ("sentences", "words", "characters", "distinct")
+        totals = {name: sum(getattr(entry, name) for entry in counts.entries) for name in figures}
+        return {"out": self.out, "pattern": self.pattern, "languages": len(counts.languages), **totals}
+
+
+@dataclass(kw_only=True)
+class OnCounts(Operation):
+    """A tokenizer made from word counts, in which the languages are balanced (UniMax)."""
+
+    counts: str = setting("word counts: a file written by `hf-echo vocabulary count`", reads=DATA)
+    pattern: Literal["echo", "llama3"] | None = setting("pre-tokenization pattern; default: that of the counts", None)
+    top_languages: int = setting("number of largest languages that get equal shares (UniMax)", 126, least=1)
+    max_upsampling: float = setting("largest repetition factor of the smaller languages", 100, least=1)
+    language_weight: dict[str, float] = setting("factors of the shares of languages, such as ell_Grek=2", dict)
+    min_count: int = setting("smallest count of a word in a language; rarer words are left out", 1, least=1)
+
+    @classmethod
+    def kinds(cls):
+        return ()
+
+    def planned(self, config):
+        return None
+
+    def is_whole(self):
+        return (Path(self.output_dir) / "tokenizer.json").is_file()
+
+    def write_card(self):
+        """A tokenizer has none."""
+
+    def balanced(self) -> tuple[str, dict[str, int]]:
+        """(pattern, {word: frequency}) of the counts after the balancing."""
+        from ..vocabulary.counts import WordCounts
+
+        loaded = WordCounts.load(self.counts)
+        pattern = self.pattern or loaded.pattern
+        loaded.check_pattern(pattern)
+        return pattern, loaded.balanced(
+            top_n=self.top_languages,
+            max_upsampling=self.max_upsampling,
+            language_weights=self.language_weight,
+            min_count=self.min_count,
+        )
+
+    def save(self, tokenizer: Any, results: dict[str, Any]) -> dict[str, Any]:
+        """Write the folder whole, with its lineage; returns the report."""
+        from ..utils.folders import write_folder
+        from ..utils.lineage import write_lineage
+
+        if (Path(self.output_dir) / "config.json").is_file():
+            raise ValueError(f"{self.output_dir} holds a model; give the tokenizer a folder of its own")
+        parents, data = self.names(CHECKPOINT), self.names(DATA)
+        with write_folder(self.output_dir) as folder:
+            tokenizer.save_pretrained(folder)
+            values = self.names(None)
+            options = dict(parents=parents, data=data, output_dir=self.output_dir, results=results)
+            write_lineage(folder, str(self.operation), values, **options)
+        return {"output_dir": self.output_dir, **results}
+
+
+@step(
+    "vocabulary extend",
+    operation="extend_tokenizer",
+    example="hf-echo vocabulary extend meta-llama/Meta-Llama-3-8B outputs/tokens --counts c.parquet --merges 128000",
+)
+class ExtendTokenizer(OnCounts):
+    """Extend a BPE tokenizer with new merges (ECHO D); every old token keeps its id."""
+
+    tokenizer: str = setting(
+        "byte-level BPE tokenizer: folder, tokenizer.json, GGUF, Hub name or echo-nano", reads=CHECKPOINT, argument=True
+    )
+    output_dir: str = output("folder of the extended tokenizer")
+    merges: int | None = setting("number of merges to add; or vocab_size", None, least=1)
+    vocab_size: int | None = setting("vocabulary size to reach, in tokens; or merges", None, least=1, unless="merges")
+
+    def make(self):
+        from ..vocabulary.extend import extend_tokenizer
+        from ..vocabulary.loading import load_tokenizer
+
+        if self.merges is None and self.vocab_size is None:
+            raise ValueError("give either merges or vocab_size")
+        old = load_tokenizer(self.tokenizer)
+        pattern, words = self.balanced()
+        new = extend_tokenizer(old, words, self.merges, vocab_size=self.vocab_size, pattern=pattern)
+        return self.save(new, {"old_tokens": len(old), "tokens": len(new), "distinct_words": len(words)})
+
+
+@step(
+    "vocabulary train",
+    operation="train_tokenizer",
+    example="hf-echo vocabulary train outputs/tokenizer --counts counts.parquet --vocab-size 32000",
+)
+class TrainTokenizer(OnCounts):
+    """Train a byte-level BPE tokenizer from scratch (as the omnilingual tokenizer of OS 4.1)."""
+
+    output_dir: str = output("folder of the tokenizer")
+    vocab_size: int = setting("vocabulary size in tokens, special and reserved tokens included", least=1)
+    reserved: int = setting("number of reserved tokens", 16, least=0)
+    max_length: int = setting("longest text, in tokens (model_max_length)", 512, least=8)
+
+    def make(self):
+        from ..vocabulary.train import train_from_counts
+
+        pattern, words = self.balanced()
+        options = dict(n_reserved=self.reserved, pattern=pattern, max_length=self.max_length)
+        new = train_from_counts(words, self.vocab_size, **options)
+        return self.save(new, {"tokens": len(new), "distinct_words": len(words)})
+
+
+@step(
+    "vocabulary report",
+    example="hf-echo vocabulary report meta-llama/Meta-Llama-3-8B outputs/tokenizer --data dev.parquet --plot cost.png",
+)
+class CompareTokenizers(Step):
+    """Compare tokenizers: tokens per sentence and related measures, by language and script."""
+
+    tokenizers: list[str] = setting(
+        "tokenizers: folder, tokenizer.json, GGUF, Hub name or echo-nano; the first is the baseline",
+        reads=CHECKPOINT,
+        argument=True,
+    )
+    data: list[str] = setting("table with the columns lang and text; repeatable", reads=DATA)
+    split: str | None = setting("use only this split of the data; default: all", None)
+    on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
+    json: str | None = setting("write the full report to this JSON file", None, writes="file")
+    markdown: str | None = setting("write tables by script and language to this Markdown file", None, writes="file")
+    plot: str | None = setting(
+        "write a plot of tokens per sentence by language to this file (.png, .svg)", None, writes="file"
+    )
+
+    def run(self):
+        from ..utils.files import write_whole
+        from ..vocabulary.loading import load_tokenizer
+        from ..vocabulary.plot import check_plot, plot_report
+        from ..vocabulary.report import vocabulary_report
+
+        if self.plot:
+            check_plot(self.plot)  # fail before the work starts
+        names = [Path(t).stem if Path(t).is_file() else Path(t).name for t in self.tokenizers]
+        names = self.tokenizers if len(set(names)) < len(names) else names
+        if len(set(names)) < len(names):
+            raise ValueError(f"two tokenizers have one name ({', '.join(names)}): give each tokenizer once")
+        loaded = {name: load_tokenizer(source) for name, source in zip(names, self.tokenizers, strict=True)}
+        comparison = vocabulary_report(loaded, self.data, split=self.split, on_bad_row=self.on_bad_row)
+        print(f"{comparison.to_markdown('all')}\n\n{comparison.to_markdown()}")
+        pages = {self.json: comparison.to_json()}
+        pages[self.markdown] = "\n\n".join(comparison.to_markdown(by) for by in ("all", "script", "language"))
+        for file, text in pages.items():
+            if file:
+                with write_whole(file) as unfinished:
+                    unfinished.write_text(text + "\n", encoding="utf-8")
+        if self.plot:
+            with write_whole(self.plot) as unfinished:
+                plot_report(comparison, unfinished)

@@ -1,0 +1,75 @@
+"""The YAML of recipes: one dialect for stages, operations and data.
+
+As YAML 1.1, but `1e-3` is a number, and `no`, `on` and the like are texts: only `true` and `false` are truth values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .files import read_text
+
+
+class Loader(yaml.SafeLoader):
+    """`SafeLoader` with the numbers and truth values of YAML 1.2."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"(?i:true|false)$"), list("tTfF"))
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The fields of a YAML file; an empty file has none.
+
+    Raises:
+        ValueError: no YAML, not UTF-8, or no mapping.
+    """
+    try:
+        values = yaml.load(read_text(path), Loader)
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold `field: value` lines, not a {type(values).__name__}")
+    return values
+
+
+def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
+    """["max_steps=100", "shape.hidden_size=64"] -> values as YAML reads them."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ValueError(f"{pair!r} is not an override; write key=value, for example max_steps=100")
+        try:
+            out[key] = yaml.load(value, Loader)
+        except (yaml.YAMLError, ValueError, TypeError):
+            raise ValueError(f"{pair!r}: {value!r} is not a YAML value; quote it") from None
+    return out
+
+
+def with_overrides(values: dict[str, Any], overrides: dict[str, Any], where: object) -> dict[str, Any]:
+    """The values with some replaced: `shape.hidden_size` is one entry of the mapping `shape`.
+
+    Raises:
+        ValueError: an override inside a field that is not a mapping.
+    """
+    values = dict(values)
+    for key, value in overrides.items():
+        key, dot, inner = key.partition(".")
+        if dot and not isinstance(values.get(key) or {}, dict):
+            raise ValueError(f"{where}: {key}.{inner} cannot be set, {key} is {values[key]!r}")
+        values[key] = {**(values.get(key) or {}), inner: value} if dot else value
+    return values
