@@ -40,7 +40,7 @@ class Operation(Step):
 
     def is_whole(self) -> bool:
         """Whether the files in `output_dir` are complete."""
-        from .record import whole_weights
+        from ..utils.folders import whole_weights
 
         return whole_weights(Path(self.output_dir))
 

@@ -19,6 +19,7 @@ from typing import Any
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, sort_checkpoints
 
 from ..utils.files import check_output, write_json
+from ..utils.folders import whole_tensors, whole_weights
 from ..utils.hub import snapshot
 from ..utils.lineage import portable
 from .arguments import Training, defaults_for_evaluation
@@ -26,7 +27,6 @@ from .arguments import Training, defaults_for_evaluation
 logger = logging.getLogger(__name__)
 
 RUN = "recipe.json"  # in the output folder: what was trained with which settings
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 # What does not change the result, by the start of a field's name: the place, the log, the machine.
 FREE = (
     *("output_dir", "cache_dir", "live_teacher", "use_cpu", "save_on_each_node", "local_rank", "ddp_", "dataloader_"),
@@ -164,26 +164,7 @@ def whole_checkpoint(folder: Path) -> bool:
     except (OSError, ValueError):
         return False
     files = [*folder.glob("*.pt"), *folder.glob("*.pth")]
-    return all(zipfile.is_zipfile(file) for file in files) and _whole_tensors(folder)
-
-
-def whole_weights(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in WEIGHTS) and _whole_tensors(folder)
-
-
-def _whole_tensors(folder: Path) -> bool:
-    """Whether every file of weights has the length that its header says, and every one of an index is there."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        index = folder / "model.safetensors.index.json"
-        named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-        for file in {*folder.glob("*.safetensors"), *(folder / name for name in named)}:
-            with safe_open(file, "np"):
-                pass
-    except (OSError, ValueError, KeyError, SafetensorError):
-        return False
-    return True
+    return all(zipfile.is_zipfile(file) for file in files) and whole_tensors(folder)
 
 
 def check_output_folder(out: Path) -> None:

@@ -65,6 +65,8 @@ class OnCounts(Operation):
         """(pattern, {word: frequency}) of the counts after the balancing."""
         from ..vocabulary.counts import WordCounts
 
+        if any((Path(self.output_dir) / name).is_file() for name in ("config.json", "modules.json")):
+            raise ValueError(f"{self.output_dir} holds a model: name another folder, and swap the model's tokenizer")
         loaded = WordCounts.load(self.counts)
         pattern = self.pattern or loaded.pattern
         loaded.check_pattern(pattern)
@@ -80,8 +82,6 @@ class OnCounts(Operation):
         from ..utils.folders import write_folder
         from ..utils.lineage import write_lineage
 
-        if (Path(self.output_dir) / "config.json").is_file():
-            raise ValueError(f"{self.output_dir} holds a model; give the tokenizer a folder of its own")
         parents, data = self.names(CHECKPOINT), self.names(DATA)
         with write_folder(self.output_dir) as folder:
             tokenizer.save_pretrained(folder)

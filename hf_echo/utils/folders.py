@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from .lineage import FILE
 # What a checkpoint consists of; other files are somebody's own.
 SUFFIXES = {".bin", ".jinja", ".json", ".md", ".model", ".npy", ".parquet", ".py", ".safetensors"}
 NAMES = {"merges.txt", "vocab.txt"}
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 
 @contextmanager
@@ -54,3 +56,23 @@ def write_folder(path: str | Path) -> Iterator[Path]:
 def _is_ours(file: Path) -> bool:
     hidden = any(part.startswith(".") or part == "__pycache__" for part in file.parts)  # of git and of the Hub's client
     return hidden or file.suffix in SUFFIXES or file.name in NAMES
+
+
+def whole_weights(folder: Path) -> bool:
+    """Whether a folder holds the weights of a model, complete."""
+    return any((folder / name).is_file() for name in WEIGHTS) and whole_tensors(folder)
+
+
+def whole_tensors(folder: Path) -> bool:
+    """Whether every file of weights has the length that its header says, and every one of an index is there."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        index = folder / "model.safetensors.index.json"
+        named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+        for file in {*folder.glob("*.safetensors"), *(folder / name for name in named)}:
+            with safe_open(file, "np"):
+                pass
+    except (OSError, ValueError, KeyError, SafetensorError):
+        return False
+    return True
