@@ -52,7 +52,8 @@ class Vocabulary:
         roles = {role: getattr(tokenizer, f"{role}_token_id", None) for role in ROLES}
         roles = {role: number for role, number in roles.items() if number is not None}
         ordinary, special, added = {}, {}, backend.get_added_tokens_decoder()
-        for token, number in backend.get_vocab(with_added_tokens=False).items():
+        # In the order of the ids: `get_vocab` gives another order each time, and random rows belong to tokens.
+        for token, number in sorted(backend.get_vocab(with_added_tokens=False).items(), key=lambda pair: pair[1]):
             if number not in added and number not in roles.values():
                 ordinary[_bytes_of(token, kind)] = number
         for number, token in added.items():

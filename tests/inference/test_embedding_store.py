@@ -13,8 +13,8 @@ from hf_echo.inference import encode
 from hf_echo.inference.embedding_store import EmbeddingStore, LiveRows, frozen_embeddings, stored_encoder
 from hf_echo.stages import ContrastiveConfig
 from hf_echo.steps.data import embedded_sides
-from hf_echo.steps.recipe import DataArguments, ModelArguments
-from hf_echo.steps.table import STAGES
+from hf_echo.steps.arguments import DataArguments, ModelArguments
+from hf_echo.steps.table import stage_named
 
 ROWS = [
     {
@@ -276,7 +276,9 @@ def guide_says(toy, tmp_path):
     def ask() -> np.ndarray:
         options = DataArguments(guide=str(tmp_path / "guide"), cache_dir=str(tmp_path / "cache"))
         args = ContrastiveConfig(str(tmp_path / "out"), use_cpu=True)
-        return embedded_sides(STAGES["contrastive"], ModelArguments(), options, args, data)["guide"][1][np.arange(20)]
+        return embedded_sides(stage_named("contrastive"), ModelArguments(), options, args, data)["guide"][1][
+            np.arange(20)
+        ]
 
     return ask
 
