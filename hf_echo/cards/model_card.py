@@ -6,26 +6,57 @@ the text of README.md out.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..languages import is_language, language
-from ..utils.files import write_whole
+from ..utils.files import read_json, write_text
 from ..utils.fingerprint import fingerprint
 from ..utils.hub import snapshot, split_revision
 from ..utils.lineage import FILE, all_steps, read_lineage, steps
 from ..utils.speech_data import read_speech_data
-from .kinds import base_model_of, kind_of_model
 from .stamp import license_of, set_license
 from .template import render
 
-TEMPLATE = "model.md.j2"
 # Settings of an operation that its row names in a column of their own, or that say nothing to a reader.
-OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "teacher"}
-OWN_COLUMN |= {"source", "model", "checkpoint"}
+OWN_COLUMN = {"output_dir", "max_steps", "learning_rate", "seed", "license", "teacher", "source", "model", "checkpoint"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the Hub files a model under; hub_cards/open/NAME.md.j2 says what it is and opens it."""
+
+    name: str
+    tags: tuple[str, ...]
+    library_name: str = "transformers"
+    task: str = "sentence-similarity"
+    base_model: str | None = None  # on the Hub, where the lineage names files only
+
+
+_ST = ("sentence-transformers", "feature-extraction")
+_STOCK = {"library_name": "sentence-transformers"}
+# By the step that converted the model, or by model_type of config.json; static embeddings have no such file.
+KINDS: dict[str | None, Kind] = {
+    "sonar": (_sonar := Kind("sonar", (*_ST, "sonar"), base_model="facebook/SONAR", **_STOCK)),
+    "mexma": (_mexma := Kind("mexma", (*_ST, "mexma"), base_model="facebook/MEXMA", **_STOCK)),
+    None: Kind("static", ("sentence-transformers", "static-embeddings"), **_STOCK),
+    "echo": Kind("echo", (*_ST, "translation")),
+    "echo_speech": Kind("echo_speech", (*_ST, "speech")),
+    "spectrum": Kind("spectrum", ("spectrum",), task="text-generation"),
+    "modular": Kind("modular", _ST, **_STOCK),
+    "m2m_100": _sonar,
+    "xlm-roberta": _mexma,
+    "blaser": Kind("blaser", ("quality-estimation", "blaser", "sonar", "translation"), task="translation"),
+}
+
+
+def kind_of_model(run: Mapping[str, Any], config: Mapping[str, Any]) -> Kind:
+    """The kind by the lineage, or by the content of config.json, which is empty for static embeddings."""
+    name = run["stage"] if run["stage"] in ("sonar", "mexma") else config.get("model_type", "echo") if config else None
+    return KINDS.get(name, KINDS["echo"])
 
 
 def model_card(
@@ -48,25 +79,36 @@ def model_card(
         decoder: whether the folder has decoder/.
         heard: content of speech_data.json.
     """
-    values, codes, config = run["values"], sorted(languages or []), {"model_type": "echo"} if config is None else config
-    results, kind = results or {}, kind_of_model(config)
+    config, results = {"model_type": "echo"} if config is None else config, results or {}
+    codes, kind = sorted(languages or []), kind_of_model(run, config)
+    base = f"facebook/blaser-2.0-{config['kind']}" if kind.name == "blaser" else kind.base_model
+    sets = [name.removeprefix("eval_").removesuffix("_xsim") for name in results if re.fullmatch("eval_.+_xsim", name)]
+    tables = results.get("tables", {}) if kind.name == "echo_speech" else {}  # by language, then the mean, of each set
     return render(
-        TEMPLATE,
-        title=Path(values.get("output_dir") or run["stage"]).name,
+        "model.md.j2",
+        title=Path(run["values"].get("output_dir") or run["stage"]).name,
         stage=run["stage"],
         kind=kind,
         config=config,
         decoder=decoder,
         teacher=_public(_nearest(run, "teacher")),
-        base_model=_base_model(run) or base_model_of(config),
+        base_model=_base_model(run) or base,
         datasets=_datasets(run),
-        license=_nearest(run, "license"),
+        license=_nearest(run, "license"),  # converters write that of the weights
         prompt="fra_Latn" if "fra_Latn" in codes else None,
         languages=sorted({code.split("_")[0] for code in codes if not is_language(code) or language(code).script}),
         codes=codes,
         steps=[_row(step) for step in steps(run)],
-        figures=[*_figures(results)],
-        measured=[*_measured(results)] if kind.name == "echo_speech" else [],
+        figures=[
+            {"name": name, "xsim": results[f"eval_{name}_xsim"], "xsimpp": results.get(f"eval_{name}_xsimpp")}
+            for name in sets
+        ],
+        measured=[
+            {"set": name, **row}
+            for name, table in tables.items()
+            for row in [*table["rows"], table.get("average")]
+            if row
+        ],
         heard=heard,
     )
 
@@ -82,24 +124,17 @@ def checkpoint_card(folder: str | Path) -> str:
         FileNotFoundError: the folder has no lineage.
     """
     folder = Path(folder)
-    lineage = read_lineage(folder)
-    if lineage is None:
-        raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
-    config = _modular(folder) or _read(folder / "config.json")
+    lineage = _lineage(folder)
+    config = read_json(folder / "config.json", {})
+    if (folder / "modular.json").is_file():  # what the folders of its languages say
+        notes = [read_json(file) for file in sorted(folder.glob("languages/*/language.json"))]
+        rows = [note | {"data": sorted({file["name"] for file in note.get("data", {}).values()})} for note in notes]
+        codes = [note["language"] for note in notes]
+        config = read_json(folder / "modular.json") | {"model_type": "modular", "languages": rows, "codes": codes}
     codes = config.get("codes") or config.get("languages") or lineage.get("results", {}).get("languages")
-    results = _read(folder / "results.json") or _results_of_parent(lineage)
-    found = {"decoder": (folder / "decoder").is_dir(), "heard": read_speech_data(folder)}
-    return model_card(lineage, codes, results, config=config, **found)
-
-
-def _modular(folder: Path) -> dict[str, Any]:
-    """What the card of a modular encoder says, by the folders of its languages; empty for other models."""
-    if not (folder / "modular.json").is_file():
-        return {}
-    notes = [_read(file) for file in sorted(folder.glob("languages/*/language.json"))]
-    rows = [note | {"data": sorted({file["name"] for file in note.get("data", {}).values()})} for note in notes]
-    codes = [note["language"] for note in notes]
-    return _read(folder / "modular.json") | {"model_type": "modular", "languages": rows, "codes": codes}
+    results = read_json(folder / "results.json", {}) or _results_of_parent(lineage)
+    decoder = (folder / "decoder").is_dir()
+    return model_card(lineage, codes, results, config=config, decoder=decoder, heard=read_speech_data(folder))
 
 
 def write_checkpoint_card(folder: str | Path, license: str | None = None, *, again: bool = False) -> None:
@@ -113,19 +148,9 @@ def write_checkpoint_card(folder: str | Path, license: str | None = None, *, aga
     if again and card.exists():
         license = license or license_of(folder)
     if again or not card.exists():
-        text = checkpoint_card(folder)
-        with write_whole(card) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
+        write_text(card, checkpoint_card(folder))
     if license:
         set_license(card, license)
-
-
-def _results_of_parent(lineage: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of the checkpoint that a release was made from; none where that has changed since."""
-    parent = lineage.get("parents", {}).get("model") if lineage["stage"] == "release" else None
-    if parent is None or not (place := Path(snapshot(parent["name"]))).is_dir():
-        return {}
-    return _read(place / "results.json") if fingerprint(parent["name"]) == parent["fingerprint"] else {}
 
 
 def release_card(folder: str | Path, template: str, results: str | Path | None = None) -> str:
@@ -144,27 +169,38 @@ def release_card(folder: str | Path, template: str, results: str | Path | None =
         FileNotFoundError: the folder has no lineage.
     """
     folder = Path(folder)
-    if (lineage := read_lineage(folder)) is None:
-        raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
-    config, counted = _read(folder / "config.json"), lineage.get("results", {})
+    lineage, config = _lineage(folder), read_json(folder / "config.json", {})
+    counted = lineage.get("results", {})
     codes = sorted(config.get("languages") or counted.get("languages") or [])
     files = [file for file in folder.rglob("*") if file.is_file() and file.name not in ("README.md", FILE)]
     made = {Path(name).name: step for name, step in all_steps(lineage).items()}
-    figures = _read(Path(results)) if results else {}
-    return render(
-        template,
-        **figures
-        | dict(
-            measured=bool(figures),
-            made=lineage,
-            steps=made,
-            trained=[_trained(name, step) for name, step in sorted(made.items()) if step.get("kind") != "operation"],
-            codes=codes,
-            languages=sorted({code.split("_")[0] for code in codes}),
-            dimensions=config.get("embedding_size") or counted.get("dimensions"),
-            megabytes=sum(file.stat().st_size for file in files) / 1e6,
-        ),
+    figures = read_json(results, {}) if results else {}
+    known = dict(
+        measured=bool(figures),
+        made=lineage,
+        steps=made,
+        trained=[_trained(name, step) for name, step in sorted(made.items()) if step.get("kind") != "operation"],
+        codes=codes,
+        languages=sorted({code.split("_")[0] for code in codes}),
+        dimensions=config.get("embedding_size") or counted.get("dimensions"),
+        megabytes=sum(file.stat().st_size for file in files) / 1e6,
     )
+    return render(template, **figures | known)
+
+
+def _lineage(folder: Path) -> dict[str, Any]:
+    if (lineage := read_lineage(folder)) is None:
+        raise FileNotFoundError(f"{folder / FILE} does not exist: the card is written from this file")
+    return lineage
+
+
+def _results_of_parent(lineage: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of the checkpoint that a release was made from; none where that has changed since."""
+    parent = lineage.get("parents", {}).get("model") if lineage["stage"] == "release" else None
+    if parent is None or not (place := Path(snapshot(parent["name"]))).is_dir():
+        return {}
+    same = fingerprint(parent["name"]) == parent["fingerprint"]
+    return read_json(place / "results.json", {}) if same else {}
 
 
 def _trained(name: str, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,24 +211,19 @@ def _trained(name: str, run: Mapping[str, Any]) -> dict[str, Any]:
         tokens = f"{results['tokens_per_second'] * seconds / 1e6:.1f}M"
     elif values.get("rows"):
         tokens = f"{values['max_steps'] * values['rows'] / 1e6:.1f}M pairs"
-    return {
-        "name": name,
-        "steps": values.get("max_steps"),
-        "seed": values.get("seed", 42),
-        "tokens": tokens,
-        "seconds": seconds,
-    }
+    row = {"name": name, "steps": values.get("max_steps"), "seed": values.get("seed", 42)}
+    return row | {"tokens": tokens, "seconds": seconds}
 
 
 def _row(run: Mapping[str, Any]) -> dict[str, Any]:
     """A step as the card's table shows it."""
-    values = run["values"]
-    trained = run.get("kind") != "operation"
-    shown = (k for k in values if (k.endswith("_weight") if trained else k not in OWN_COLUMN))
-    settings = {name: values[name] for name in shown}
-    start = _public(_start(run)) or "random weights"
+    values, trained = run["values"], run.get("kind") != "operation"
+    parents = [parent["name"] for parent in run.get("parents", {}).values()]
+    started = (*parents[:1], *map(values.get, ("model_name_or_path", "static_embeddings", "source")))
+    start = _public(next(filter(None, started), None)) or "random weights"
     if trained and values.get("decoder"):
         start += f" + decoder of {_public(values['decoder'])}"
+    shown = {name: values[name] for name in values if (name.endswith("_weight") if trained else name not in OWN_COLUMN)}
     return {
         "stage": run["stage"],
         "start": start,
@@ -200,22 +231,13 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
         "max_steps": values.get("max_steps"),
         "learning_rate": values.get("learning_rate"),
         "seed": values.get("seed", 42 if trained else None),
-        "settings": ", ".join(f"{name} {_short(value)}" for name, value in settings.items() if value is not None),
+        "settings": ", ".join(f"{name} {_short(value)}" for name, value in shown.items() if value is not None),
     }
 
 
-def _start(run: Mapping[str, Any]) -> str | None:
-    """The checkpoint that a step started from; None for random weights."""
-    for parent in run.get("parents", {}).values():
-        return parent["name"]
-    values = run["values"]
-    return next((values[key] for key in ("model_name_or_path", "source") if values.get(key)), None)
-
-
-def _nearest(run: Mapping[str, Any], *keys: str) -> str | None:
-    """The value of the nearest step that states one. Converters write the license of the weights."""
-    found = (step["values"].get(key) for step in steps(run)[::-1] for key in keys)
-    return next((value for value in found if value), None)
+def _nearest(run: Mapping[str, Any], key: str) -> str | None:
+    """The value of the nearest step that states one."""
+    return next(filter(None, (step["values"].get(key) for step in steps(run)[::-1])), None)
 
 
 def _datasets(run: Mapping[str, Any]) -> list[str]:
@@ -228,10 +250,9 @@ def _datasets(run: Mapping[str, Any]) -> list[str]:
 def _base_model(run: Mapping[str, Any]) -> str | None:
     """The nearest model on the Hub that this one was made from; the Hub does not know folders."""
     for step in steps(run)[::-1]:
-        for parent in step.get("parents", {}).values():
+        for parent in list(step.get("parents", {}).values())[:1]:  # the others are tokenizers and the like
             if parent["fingerprint"].startswith("commit:"):
                 return split_revision(parent["name"])[0]
-            break  # the others are tokenizers and the like
     name = run["values"].get("model_name_or_path")
     return split_revision(name)[0] if name and not Path(name).exists() else None
 
@@ -247,21 +268,3 @@ def _short(value: Any) -> str:
 def _public(name: str | None) -> str | None:
     """A Hub name as it is; of an absolute path the last two parts, since the rest is somebody's machine."""
     return "/".join(Path(name).parts[-2:]) if name and Path(name).is_absolute() else name
-
-
-def _figures(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for key, value in results.items():
-        name = key.removeprefix("eval_").removesuffix("_xsim")
-        if key == f"eval_{name}_xsim":
-            yield {"name": name, "xsim": value, "xsimpp": results.get(f"eval_{name}_xsimpp")}
-
-
-def _measured(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Rows of a speech encoder's figures: by language, then the mean, of each set."""
-    for name, table in results.get("tables", {}).items():
-        for row in [*table["rows"], *([table["average"]] if table.get("average") else [])]:
-            yield {"set": name, **row}
-
-
-def _read(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

@@ -8,7 +8,6 @@ lines of a card hold a digest of its text; if somebody changed the text since, i
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from hf_echo.languages import language
 
 from ..cards.stamp import MARK, NEW, stamp
 from ..cards.template import render
-from ..utils.files import read_json, read_text, write_whole
+from ..utils.files import read_json, read_text, write_json, write_text
 from .language_groups import group_by_language, shared_groups
 from .push import check_repository, push, tag_of
 from .upload_checks import card_data
@@ -63,10 +62,9 @@ def write_card(
         raise FileNotFoundError(f"{folder} has no data/*.parquet; give the OUT of `hf-echo data filter`")
     columns = _columns(files)
     statistics = collect_statistics(files)
-    with write_whole(folder / "stats.json") as unfinished:
-        unfinished.write_text(json.dumps(statistics.to_json(), indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "stats.json", statistics.to_json())
     configs = _configs(folder, files)
-    counts, recipe = _read(folder / "counts.json"), folder / "recipe.yaml"
+    counts, recipe = read_json(folder / "counts.json", {}), folder / "recipe.yaml"
     text = render(
         TEMPLATE,
         title=title or folder.resolve().name,
@@ -79,7 +77,7 @@ def write_card(
         size=_size(statistics.rows()[-1]["pairs"]),
         table=statistics.to_markdown(),
         total=statistics.rows()[-1],
-        steps=counts["steps"] if counts else [],
+        steps=counts.get("steps", []),
         recipe=read_text(recipe).strip() if recipe.exists() else "",
         columns=columns,
         others={name: kind for name, kind in columns.items() if name not in KNOWN_COLUMNS},
@@ -88,8 +86,7 @@ def write_card(
     if path.is_file():
         given = {"pretty_name": title, "license": license}
         text = _with_edits(folder, text, {name: value for name, value in given.items() if value})
-    with write_whole(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
+    write_text(path, text)
     return path
 
 
@@ -187,7 +184,3 @@ def _columns(files: list[Path]) -> dict[str, str]:
         if different := sorted(first.items() ^ columns.items()):
             raise ValueError(f"{files[0]} and {file} differ in the column {different[0][0]!r}: give all files the same")
     return first
-
-
-def _read(path: Path) -> Any:
-    return read_json(path) if path.exists() else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
 
+from ..utils.files import read_json
 from ..utils.fingerprint import fingerprint
 from ..utils.hub import split_revision
 from .push import check_repository
@@ -59,7 +59,7 @@ def pull_language(repo: str, language: str, folder: str | Path) -> Path:
         source = found / LANGUAGES / language
         if not (source / LANGUAGE).is_file():
             raise FileNotFoundError(f"{repo} has no language {language!r}")
-        notes = json.loads((source / LANGUAGE).read_text(encoding="utf-8"))
+        notes = read_json(source / LANGUAGE)
         if notes.get("backbone") != fingerprint(Path(folder) / WEIGHTS):
             raise ValueError(f"{repo}: {language} was trained with another backbone than that of {folder}")
         place.parent.mkdir(exist_ok=True)

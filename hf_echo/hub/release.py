@@ -23,6 +23,7 @@ from ..inference.translate import load_translator
 from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..utils.checksums import write_checksums
 from ..utils.did_you_mean import did_you_mean
+from ..utils.files import read_json, write_json
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
 from ..utils.lineage import FILE, write_lineage
@@ -156,8 +157,7 @@ def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> Non
 def write_compact(file: Path) -> None:
     """Rewrite a JSON file without line breaks and spaces: a tokenizer.json is half as large then."""
     if file.exists():
-        content = json.loads(file.read_text(encoding="utf-8"))
-        file.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+        file.write_text(json.dumps(read_json(file), ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
 def leave_code_out(folder: Path) -> None:
@@ -172,10 +172,10 @@ def leave_code_out(folder: Path) -> None:
         f"from hf_echo.modeling import {', '.join(LOADED_BY_NAME)}  # noqa: F401\n"
     )
     for file in (*folder.rglob("config.json"), folder / "tokenizer_config.json"):
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = read_json(file)
         config.pop("custom_pipelines", None)
         auto_map = config.pop("auto_map")
         if file.parent == folder:
             named = re.sub(r'"\w+\.(Echo\w+)"', r'"installed_echo.\1"', json.dumps(auto_map))
             config["auto_map"] = json.loads(named)
-        file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write_json(file, config)

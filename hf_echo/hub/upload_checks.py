@@ -200,9 +200,9 @@ def _named_code(folder: Path, files: list[Path], problems: list[str]) -> set[Pat
     """The Python files that a model's configurations name, and those that these import; missing ones are problems."""
     wanted: list[tuple[str, Path, str]] = []  # (file, folder of what names it, why)
     for config in (file for file in files if file.name in ("config.json", TOKENIZER)):
-        names = {name.split(".")[0] for name in _names_of_code(_read(folder / config))}
+        names = {name.split(".")[0] for name in _names_of_code(read_json(folder / config))}
         wanted += [(f"{name}.py", folder / config.parent, f"{config} names it") for name in sorted(names)]
-    for module in _read(folder / MODULES) or ():
+    for module in read_json(folder / MODULES, []):
         if (name := str(module.get("type")).split(".")[0]) != "sentence_transformers":
             wanted.append((f"{name}.py", folder, f"{MODULES} names it"))
     code: set[Path] = set()
@@ -274,7 +274,7 @@ def _space_problems(folder: Path) -> Iterator[str]:
 def _model_problems(folder: Path) -> Iterator[str]:
     if not any(folder.glob("*.safetensors")):
         yield "model.safetensors is missing"
-    kind = _read(folder / "config.json").get("model_type", "echo") if (folder / "config.json").is_file() else None
+    kind = read_json(folder / "config.json", {"model_type": None}).get("model_type", "echo")
     for name in NEEDED.get(kind, NEEDED["echo"]):
         if not (folder / name).is_file():
             yield f"{name} is missing: without {WHAT[name]} the checkpoint does not open everywhere"
@@ -288,8 +288,3 @@ def _model_problems(folder: Path) -> Iterator[str]:
             return  # `card_problems` says so
         if different := sorted(here ^ set(named)):
             yield f"README.md: {different[0]} is in the card or in languages/, not in both; run hf-echo modular card"
-
-
-def _read(file: Path) -> Any:
-    """Content of a JSON file; empty where there is none."""
-    return read_json(file) if file.is_file() else {}

@@ -97,9 +97,13 @@ def only_run(out: str | Path) -> Iterator[None]:
         lock.release()
 
 
-def write_json(path: str | Path, value: Any) -> None:
+def write_text(path: str | Path, text: str) -> None:
     with write_whole(path) as unfinished:
-        unfinished.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        unfinished.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
 
 
 def read_text(path: str | Path) -> str:
@@ -116,7 +120,14 @@ def read_text(path: str | Path) -> str:
         raise ValueError(f"{path}:{line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, missing: Any = None) -> Any:
+    """The content of a JSON file, or `missing` where that is given and there is no such file.
+
+    Raises:
+        ValueError: it is not JSON, or not UTF-8.
+    """
+    if missing is not None and not Path(path).is_file():
+        return missing
     try:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:

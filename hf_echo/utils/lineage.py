@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .files import write_json
 from .fingerprint import fingerprint, sha256
 from .hub import snapshot
 
@@ -63,9 +64,8 @@ def write_lineage(
     }
     lineage |= {"others": found} if (found := {role: value for role, value in others.items() if value}) else {}
     lineage |= {"results": dict(results)} if results else {}
-    file = Path(out) / FILE
-    file.write_text(json.dumps(lineage, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
-    return file
+    write_json(Path(out) / FILE, lineage)
+    return Path(out) / FILE
 
 
 def portable(value: Any) -> Any:

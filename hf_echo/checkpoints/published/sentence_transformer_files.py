@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
+
+from ...utils.files import write_json
 
 
 def write_sentence_transformer(
@@ -57,5 +58,4 @@ def write_sentence_transformer(
         },
     }
     for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(folder / name, content)
