@@ -58,7 +58,7 @@ def main() -> None:
         use_cpu=True,
         report_to="none",
         max_tokens=args.max_tokens,
-        bf16=bf16_is_faster(),
+        bf16=bf16_is_faster(training=True),
         save_strategy="no",
     )
     trainer = Seq2SeqTrainer(model(), config, train_dataset=data, tokenizer=tokenizer)
@@ -77,7 +77,7 @@ def main() -> None:
 
     def our_loss():
         batch = next(loader)
-        with float32_attention(), torch.autocast("cpu", torch.bfloat16, enabled=bf16_is_faster()):
+        with float32_attention(), torch.autocast("cpu", torch.bfloat16, enabled=bf16_is_faster(training=True)):
             return trainer.compute_loss(trainer.model, batch), batch
 
     plain_model.bottleneck = False
@@ -95,7 +95,7 @@ def main() -> None:
     rates = tokens / seconds
     report = {
         "threads": args.threads,
-        "bf16": bf16_is_faster(),
+        "bf16": bf16_is_faster(training=True),
         "plain_tokens_per_second": round(rates[0], 1),
         "hf_echo_tokens_per_second": round(rates[1], 1),
         "ratio": round(rates[1] / rates[0], 2),

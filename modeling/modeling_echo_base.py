@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from .configuration_echo import EchoConfig
-from .precision_echo import HALF, automatic_dtype, dtype_was_chosen
+from .precision_echo import HALF, automatic_dtype
 from .sentence_transformer_echo import write_remote_code, write_sentence_transformer_files
 
 DECODER_FOLDER = "decoder"
@@ -79,7 +79,6 @@ class EchoPreTrainedModel(PreTrainedModel):
             for part in model.modules():
                 if hasattr(part, "_dtype_was_chosen"):
                     part._dtype_was_chosen = True
-            dtype_was_chosen(model)
         return (model, info) if with_info else model
 
     def train(self, mode: bool = True):

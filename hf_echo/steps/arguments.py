@@ -153,7 +153,7 @@ def make_config(path: Path, stage: Stage, values: Mapping[str, Any], data: DataA
     values = {"use_cpu": not torch.cuda.is_available(), **values}
     values["report_to"] = values.get("report_to") or "none"
     # A finished run is recognised on a machine without bf16 too, so this is not among the values of the recipe.
-    fast = values["use_cpu"] and stage.half_precision and bf16_is_faster()
+    fast = values["use_cpu"] and stage.half_precision and bf16_is_faster(training=True)
     native = {"bf16": fast and not values.get("fp16")}
     try:
         values = check_values(stage.config, values)

@@ -128,7 +128,7 @@ def test_fresh_drops_old_checkpoints(recipe, place):
 @pytest.mark.parametrize("native", [True, False])
 def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
     """By default, for stages with layers; it is not a setting of the run, which may resume elsewhere."""
-    monkeypatch.setattr("hf_echo.steps.arguments.bf16_is_faster", lambda: native)
+    monkeypatch.setattr("hf_echo.steps.arguments.bf16_is_faster", lambda **_: native)
     training = read_recipe(recipe())
     args, values = training.config, training.values
     assert args.bf16 == (native and args.use_cpu) and "bf16" not in values

@@ -137,7 +137,7 @@ def measure(folder: Path, dev: Path, corpora: Path, way: str) -> dict[str, float
 
     def encode(texts, lang):
         new = [text for text in dict.fromkeys(texts) if (lang, text) not in kept]
-        with torch.autocast("cpu", enabled=bf16_is_faster()):
+        with torch.autocast("cpu", enabled=bf16_is_faster(training=True)):
             vectors = model.encode(new, prompt_name=code_of[lang], batch_size=64) if new else []
         kept.update({(lang, text): vector for text, vector in zip(new, vectors, strict=True)})
         return np.stack([kept[lang, text] for text in texts])

@@ -93,7 +93,7 @@ def main() -> None:
             return_tensors="pt",
         )
         ids, labels = mask.torch_mask_tokens(read["input_ids"][::2].clone(), read["special_tokens_mask"][::2])
-        with torch.autocast("cpu", enabled=bf16_is_faster()):
+        with torch.autocast("cpu", enabled=bf16_is_faster(training=True)):
             poolings = pooled(model, read["input_ids"], read["attention_mask"], args.cls)
             states = model.bert(ids, attention_mask=read["attention_mask"][::2]).last_hidden_state[labels != -100]
             logits = model.cls(states)

@@ -121,7 +121,7 @@ def _common(output_dir: str, s: Any) -> dict[str, Any]:
         output_dir=output_dir,
         per_device_train_batch_size=s.batch_size,
         use_cpu=device == "cpu",
-        bf16=bf16_is_faster(device),
+        bf16=bf16_is_faster(device, training=True),
         seed=s.seed,
         save_strategy="no",
         report_to="none",
