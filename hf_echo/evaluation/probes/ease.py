@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ...languages import LANGUAGES
 from ...utils.results import Result, Table
@@ -122,30 +122,33 @@ def explain_ease(
         ValueError: too few languages, a missing column, a target that is not a number or is constant, a column
             of numbers and text, a language with two rows.
     """
-    table = _checked(list(rows), target, features, folds)
-    if repeats < 1 or not 0 < confidence < 1:
+    if folds < 2 or repeats < 1 or not 0 < confidence < 1:
         raise ValueError(
-            f"repeats is {repeats} and confidence {confidence}; they must be at least 1 and between 0 and 1"
+            f"folds is {folds}, repeats {repeats} and confidence {confidence}; they must be at least 2, at least 1 and "
+            "between 0 and 1"
         )
-    names = list(table.features)
-    x = np.column_stack([table.features[name] for name in names])
-    y = table.target
+    y, table = _checked(list(rows), target, features, folds)
     rng = np.random.default_rng(seed)
-    parts = _folds(len(y), folds, rng)
+    parts = [np.sort(part) for part in np.array_split(rng.permutation(len(y)), folds)]
     predictions, baseline = np.empty_like(y), np.empty_like(y)
-    shuffled = np.empty((len(names), repeats, len(y)))
+    shuffled = np.empty((len(table.columns), repeats, len(y)))
     for part in parts:
         train = np.setdiff1d(np.arange(len(y)), part)
-        model = _booster(table.is_category, seed).fit(x[train], y[train])
-        predictions[part], baseline[part] = model.predict(x[part]), y[train].mean()
-        for i in range(len(names)):
-            shuffled[i, :, part] = _predict_shuffled(model, x, part, i, repeats, rng).T
-    errors = (predictions - y) ** 2
-    importance, low, high = _importance(errors, (shuffled - y) ** 2, confidence, rng)
+        model = _booster(seed).fit(table.iloc[train], y[train])
+        predictions[part], baseline[part] = model.predict(table.iloc[part]), y[train].mean()
+        for i, name in enumerate(table.columns):
+            # scikit-learn's permutation_importance gives no prediction of each language, as the interval needs
+            many = pd.concat([table.iloc[part]] * repeats, ignore_index=True)
+            order = np.concatenate([rng.permutation(len(part)) + r * len(part) for r in range(repeats)])
+            many[name] = many[name].take(order).reset_index(drop=True)
+            shuffled[i, :, part] = model.predict(many).reshape(repeats, -1).T
+    errors, wrong = (predictions - y) ** 2, (shuffled - y) ** 2
+    importance = np.sqrt(wrong.mean(axis=2)).mean(axis=1) - math.sqrt(errors.mean())
+    low, high = _interval(errors, wrong, confidence, rng)
     order = np.argsort(-importance, kind="stable")
     by_fold = [math.sqrt(errors[part].mean()) for part in parts]
-    baseline_by_fold = [math.sqrt(((baseline[part] - y[part]) ** 2).mean()) for part in parts]
-    rmse, baseline_rmse = float(np.mean(by_fold)), float(np.mean(baseline_by_fold))
+    rmse = float(np.mean(by_fold))
+    baseline_rmse = float(np.mean([math.sqrt(((baseline[part] - y[part]) ** 2).mean()) for part in parts]))
     return EaseResult(
         target=target,
         languages=len(y),
@@ -155,7 +158,7 @@ def explain_ease(
         r2=float(1 - errors.sum() / ((y - y.mean()) ** 2).sum()),
         baseline_rmse=baseline_rmse,
         improvement=100 * (1 - rmse / baseline_rmse),
-        features=np.array(names, dtype=object)[order],
+        features=np.array(table.columns, dtype=object)[order],
         importance=importance[order],
         ci_low=low[order],
         ci_high=high[order],
@@ -163,122 +166,64 @@ def explain_ease(
     )
 
 
-def _booster(is_category: list[bool], seed: int) -> Any:
+def _booster(seed: int) -> Any:
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor
     except ImportError as error:
         raise ImportError("explain_ease needs scikit-learn: pip install 'hf-echo[baselines]'") from error
-
-    # Small leaves and steps, because there are only hundreds of languages.
-    return HistGradientBoostingRegressor(
-        learning_rate=0.05,
-        max_iter=200,
-        max_leaf_nodes=15,
-        min_samples_leaf=5,
-        categorical_features=is_category,
-        early_stopping=False,
-        random_state=seed,
-    )
+    small = {"learning_rate": 0.05, "max_iter": 200, "max_leaf_nodes": 15, "min_samples_leaf": 5}  # few languages
+    return HistGradientBoostingRegressor(**small, early_stopping=False, random_state=seed)
 
 
-def _folds(count: int, folds: int, rng: np.random.Generator) -> list[np.ndarray]:
-    return [np.sort(part) for part in np.array_split(rng.permutation(count), folds)]
-
-
-def _predict_shuffled(model, x, part, feature: int, repeats: int, rng) -> np.ndarray:
-    """Predictions (repeats, len(part)) with one column permuted among the held-out languages.
-
-    scikit-learn's `permutation_importance` returns one score per permutation; the interval over languages needs the
-    prediction of each language.
-    """
-    many = np.tile(x[part], (repeats, 1))
-    many[:, feature] = np.concatenate([rng.permutation(x[part, feature]) for _ in range(repeats)])
-    return model.predict(many).reshape(repeats, len(part))
-
-
-def _importance(errors, shuffled, confidence: float, rng, draws: int = 1000):
-    """(mean, low, high) increase of the RMSE per feature; squared errors (n,), shuffled (features, repeats, n)."""
-    rise = np.sqrt(shuffled.mean(axis=2)).mean(axis=1) - math.sqrt(errors.mean())
+def _interval(errors, wrong, confidence: float, rng, draws: int = 1000) -> np.ndarray:
+    """(2, features) bounds of the rise of the RMSE, by bootstrap over languages and permutations."""
     languages = rng.integers(0, len(errors), (draws, len(errors)))
-    repeat = rng.integers(0, shuffled.shape[1], draws)
-    before = np.sqrt(errors[languages].mean(axis=1))
-    tail = 50 * (1 - confidence)
-    bounds = [
-        np.percentile(np.sqrt(one[repeat[:, None], languages].mean(axis=1)) - before, [tail, 100 - tail])
-        for one in shuffled
-    ]
-    return rise, *np.array(bounds).T
+    repeat = rng.integers(0, wrong.shape[1], draws)
+    rise = np.sqrt(wrong[:, repeat[:, None], languages].mean(axis=2)) - np.sqrt(errors[languages].mean(axis=1))
+    return np.percentile(rise, [50 * (1 - confidence), 50 * (1 + confidence)], axis=1)
 
 
-@dataclass(frozen=True)
-class _Columns:
-    target: np.ndarray
-    features: dict[str, np.ndarray]
-    is_category: list[bool]
-
-
-def _checked(rows: list[Mapping[str, Any]], target: str, features: Sequence[str] | None, folds: int) -> _Columns:
-    if folds < 2:
-        raise ValueError(f"folds is {folds}; it must be at least 2")
+def _checked(
+    rows: list[Mapping[str, Any]], target: str, features: Sequence[str] | None, folds: int
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """(target (languages,), table of numbers and categories)"""
     if len(rows) < max(2 * folds, 4):
         raise ValueError(f"{len(rows)} languages for {folds} folds: give at least {max(2 * folds, 4)}, or fewer folds")
-    languages = [_field(row, "lang", f"row {i}") for i, row in enumerate(rows)]
-    twice = next((lang for i, lang in enumerate(languages) if lang in languages[:i]), None)
-    if twice is not None:
-        raise ValueError(f"{twice!r} has two rows: give one row per language")
-    if features is None:
-        features = [name for name in rows[0] if name not in ("lang", target)]
-    if not features:
+    names = [name for name in rows[0] if name not in ("lang", target)] if features is None else list(features)
+    if not names:
         raise ValueError(f"no features: the rows have only lang and {target!r}; add columns, or give groups")
-    scores = [_field(row, target, repr(lang)) for row, lang in zip(rows, languages, strict=True)]
-    for lang, score in zip(languages, scores, strict=True):
-        if not _is_number(score) or not math.isfinite(score):
+    for number, row in enumerate(rows):
+        if missing := [name for name in ("lang", target, *names) if name not in row]:
+            where = f"row {number}" if "lang" in missing else repr(row["lang"])
+            raise ValueError(f"{where} has no column {missing[0]!r}: found {', '.join(map(str, row))}")
+    table = pd.DataFrame(rows).set_index("lang")
+    if twice := table.index[table.index.duplicated()].tolist():
+        raise ValueError(f"{twice[0]!r} has two rows: give one row per language")
+    for lang, score in table[target].items():
+        if isinstance(score, str) or not math.isfinite(score):
             raise ValueError(f"{target!r} of {lang!r} is {score!r}; it must be a finite number")
-    y = np.array(scores, dtype=np.float64)
+    y = table[target].to_numpy(np.float64)
     if np.ptp(y) == 0:
-        raise ValueError(f"{target!r} is {scores[0]} for all {len(y)} languages: give a target that varies")
-    columns, categories = {}, []
-    for name in features:
-        values = [_field(row, name, repr(lang)) for row, lang in zip(rows, languages, strict=True)]
-        columns[name], is_category = _column(name, values, languages)
-        categories.append(is_category)
-    return _Columns(y, columns, categories)
+        raise ValueError(f"{target!r} is {y[0]} for all {len(y)} languages: give a target that varies")
+    return y, pd.DataFrame({name: _column(name, table[name]) for name in names})
 
 
-def _field(row: Mapping[str, Any], name: str, where: str) -> Any:
-    if name not in row:
-        raise ValueError(f"{where} has no column {name!r}: found {', '.join(map(str, row))}")
-    return row[name]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real | np.number)
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (_is_number(value) and math.isnan(value))
-
-
-def _column(name: str, values: list, languages: list) -> tuple[np.ndarray, bool]:
-    """(column (n,) float64 with NaN for missing values, is it a category). Categories are numbered by frequency."""
-    known = [(value, lang) for value, lang in zip(values, languages, strict=True) if not _is_missing(value)]
-    if not known:
+def _column(name: str, column: pd.Series) -> pd.Series:
+    """Numbers, or categories of text; the rarest of more than 200 share one."""
+    known = column.dropna()
+    if known.empty:
         raise ValueError(f"feature {name!r} has no value in any language: leave it out")
-    is_category = isinstance(known[0][0], str)
-    mismatch = next(
-        ((v, lang) for v, lang in known if not (isinstance(v, str) if is_category else _is_number(v))), None
-    )
-    if mismatch:
-        kind = "text" if is_category else "a number"
+    is_text = known.map(lambda value: isinstance(value, str))
+    if is_text.any() and not is_text.all():
+        lang = is_text[is_text != is_text.iloc[0]].index[0]
+        kind = "text" if is_text.iloc[0] else "a number"
         raise ValueError(
-            f"feature {name!r} of {mismatch[1]!r} is {mismatch[0]!r}, but of {known[0][1]!r} it is {kind}: use one kind"
+            f"feature {name!r} of {lang!r} is {known[lang]!r}, but of {known.index[0]!r} it is {kind}: use one kind"
         )
-    if not is_category:
-        infinite = next((lang for value, lang in known if math.isinf(value)), None)
-        if infinite is not None:
-            raise ValueError(f"feature {name!r} of {infinite!r} is infinite")
-        return np.array([math.nan if _is_missing(v) else float(v) for v in values]), False
-    texts = [value for value, _ in known]
-    by_frequency = sorted(set(texts), key=lambda text: (-texts.count(text), text))
-    number = {text: min(i, MAX_CATEGORIES) for i, text in enumerate(by_frequency)}
-    return np.array([math.nan if _is_missing(v) else float(number[v]) for v in values]), True
+    if is_text.all():
+        rare = known.value_counts().index[MAX_CATEGORIES:]
+        return column.where(~column.isin(rare), "(rare)").astype("category")
+    numbers = pd.to_numeric(column)
+    if len(infinite := numbers.index[np.isinf(numbers)]):
+        raise ValueError(f"feature {name!r} of {infinite[0]!r} is infinite")
+    return numbers.astype(np.float64)
