@@ -47,7 +47,6 @@ def load_benchmark(
     langs: Sequence[str] | None = None,
     split: str | None = None,
     path: str | Path | None = None,
-    repo: str | None = None,
 ) -> list[Row]:
     """Load the rows of a public set; the module docstring lists their shapes.
 
@@ -61,7 +60,6 @@ def load_benchmark(
             from a column (the set's own, or `lang`), else from names of files and folders, spelled as the Hub's
             configurations (`de/test.parquet`, `deu_Latn.jsonl`), else from a single entry of `langs`. Splits come
             from a column `split` or from names; a file without a split in its name serves every split.
-        repo: another Hub repository with the same configurations and columns.
 
     Raises:
         ValueError: unknown set or split, missing columns, empty value, a language without rows.
@@ -77,14 +75,14 @@ def load_benchmark(
     if path is not None:
         sources = _local(name, spec, Path(path), split)
     else:
-        sources = _hub(name, spec, repo or spec.repo, split, wanted)
+        sources = _hub(name, spec, spec.repo, split, wanted)
     rows, seen = [], set()
     for source in sources:
         for row, row_langs in _rows(name, spec, source, wanted, split):
             seen.update(row_langs)
             if _chosen(row_langs, wanted):
                 rows.append(row)
-    where = path if path is not None else repo or spec.repo
+    where = path or spec.repo
     kept = {lang for row in rows for key, lang in row.items() if "lang" in key}
     if missing := [code for code in wanted or [] if code not in kept]:
         raise ValueError(f"{where} has no {split} rows in {', '.join(missing)}; found {_few(seen)}")
@@ -250,13 +248,12 @@ def _rows(
 ) -> Iterator[tuple[Row, tuple[str, ...]]]:
     """Yield (row, its languages as NLLB codes)."""
     part, codes = source
-    if spec.wide:
-        yield from _wide_rows(spec, part)
-        return
     lang_columns = spec.lang_columns if set(spec.lang_columns) <= set(part.columns) else ()
     if not lang_columns and "lang" in part.columns:
         lang_columns = ("lang",)
-    columns = _columns(name, spec, part, codes)
+    columns = spec.columns
+    if missing := [column for column in columns.values() if column not in part.columns]:
+        raise ValueError(f"{part.label} has no column {', '.join(missing)} of {name}; found {_few(part.columns, 40)}")
     extra = [*lang_columns, *(["split"] if "split" in part.columns else [])]
     for block in part.read(list(dict.fromkeys([*columns.values(), *extra]))):
         if block.bad:
@@ -290,29 +287,3 @@ def _codes_of_row(row_codes: list[str], codes: tuple[str, ...], spec: PublicSet)
         return _codes(joined, spec) or codes
     # "de" or "deu_Latn"; XL-WiC writes DE
     return (joined if len(joined) > 3 else joined.lower(),)
-
-
-def _columns(name: str, spec: PublicSet, part: Part, codes: tuple[str, ...]) -> dict[str, str]:
-    columns = dict(spec.columns)
-    if any("{" in column for column in columns.values()):
-        if len(codes) != 2:
-            raise ValueError(f"{part.label}: name the file or folder with the two languages, as in {name}-de-en")
-        columns = {ours: column.format(one=codes[0], two=codes[1]) for ours, column in columns.items()}
-    if missing := [column for column in columns.values() if column not in part.columns]:
-        raise ValueError(f"{part.label} has no column {', '.join(missing)} of {name}; found {_few(part.columns, 40)}")
-    return columns
-
-
-def _wide_rows(spec: PublicSet, part: Part) -> Iterator[tuple[Row, tuple[str, ...]]]:
-    languages = {column: _nllb(column, spec) for column in part.columns if re.fullmatch(r"[a-z]{3}_[A-Z]\w+", column)}
-    if not languages:
-        raise ValueError(
-            f"{part.label} has no column with a language code as name (such as deu_Latn); found {_few(part.columns)}"
-        )
-    for block in part.read(list(languages)):
-        values = {column: as_list(block.columns[column]) for column in languages}
-        for i, line in enumerate(block.lines):
-            for column, lang in languages.items():
-                if not values[column][i]:
-                    raise ValueError(f"{part.label}:{line}: {column} is empty")
-                yield {"id": line, "lang": lang, "text": values[column][i]}, (lang,)

@@ -1,5 +1,7 @@
 """Table of the public evaluation sets on the Hub: repository, configurations, splits and columns of each set.
 
+Other sets (NTREX, MASSIVE intents, IWSLT 2017, Taxi1500 ...) are tasks of mteb: `mteb_model.EchoForMTEB`.
+
 Contract: data, and the functions that convert a row with the set's columns to a row that our evaluations read.
 `public_sets` reads the files.
 """
@@ -37,7 +39,6 @@ class PublicSet:
         splits: our split -> its names in the set; the first is the Hub's.
         aliases: codes that mean another language in this set than elsewhere.
         header: columns of a TSV without a header line.
-        wide: each column is a language and holds its text.
     """
 
     repo: str | None
@@ -55,7 +56,6 @@ class PublicSet:
     make: Make | None = None
     revision: str | None = None
     header: tuple[str, ...] = ()
-    wide: bool = False
     source: str = ""
 
 
@@ -126,8 +126,8 @@ def _sentence(row: Row, langs: tuple[str, ...]) -> Row | None:
     return row if row.pop("level") == "sentence_level" else None
 
 
-CODE_NAMES = {"C++": "cpp", "C#": "csharp", "Csharp": "csharp", "C": "c"}
-CODE_LANG = r"C|C\+\+|C#|Csharp|Java|Javascript|PHP|Python"
+CODE_NAMES = {"C++": "cpp", "C#": "csharp", "C": "c"}
+CODE_LANG = r"C|C\+\+|C#|Java|Javascript|PHP|Python"
 LOCATION = {f"{side}{n}": f"target_word_location_{n}.char_{side}" for n in "12" for side in ("start", "end")}
 PAIR = {"text1": "sentence1", "text2": "sentence2"}
 BITEXT = {"source": "sentence1", "target": "sentence2"}
@@ -152,7 +152,6 @@ SETS: dict[str, PublicSet] = {
     "sib200": PublicSet("Davlan/sib200", "classification", {"id": "index_id", "text": "text", "label": "category"}),
     "tatoeba": PublicSet("mteb/tatoeba-bitext-mining", "pairs", BITEXT, TWO, lang_columns=("lang",), splits=TEST_ONLY),
     "bucc": PublicSet("mteb/bucc-bitext-mining", "pairs", BITEXT, TWO, lang_columns=("lang",), splits=TEST_ONLY),
-    "ntrex": PublicSet("mteb/NTREX", "nway", config=None, wide=True, splits=TEST_ONLY),
     "xnli": PublicSet(
         "facebook/xnli",
         "pair_classification",
@@ -167,12 +166,6 @@ SETS: dict[str, PublicSet] = {
         TWO,
         lang_columns=("lang",),
         splits=TEST_ONLY,
-    ),
-    "massive_intent": PublicSet(
-        "mteb/amazon_massive_intent",
-        "classification",
-        {"id": "id", "text": "text", "label": "label"},
-        lang_columns=("lang",),
     ),
     "massive_slots": PublicSet(
         "AmazonScience/massive",
@@ -229,14 +222,6 @@ SETS: dict[str, PublicSet] = {
         make=_programs,
         source="the data of github.com/reddy-lab-code-research/XLCoST, folder code2code_search/snippet_level",
     ),
-    "xlcost_text": PublicSet(
-        "codeparrot/xlcost-text-to-code",
-        "pairs",
-        {"source": "text", "target": "code"},
-        rf"(?P<two>{CODE_LANG})-(?:snippet|program)-level",
-        aliases=CODE_NAMES,
-        revision=CONVERTED,
-    ),
     "gmmlu": PublicSet(  # the questions; the papers find each one's English original
         "CohereLabs/Global-MMLU",
         "nway",
@@ -244,13 +229,6 @@ SETS: dict[str, PublicSet] = {
         splits={"validation": ("dev", "validation"), "test": TEST},
     ),
     "belebele": PublicSet("facebook/belebele", "nway", QUESTION, splits=TEST_ONLY, make=_question),
-    "iwslt2017": PublicSet(
-        "IWSLT/iwslt2017",
-        "pairs",
-        {"source": "translation.{one}", "target": "translation.{two}"},
-        rf"(?:iwslt2017-)?{TWO}",
-        revision=CONVERTED,
-    ),
     # Columns of the next two as in scripts that use them; not checked against their cards.
     "bouquet": PublicSet(
         "facebook/bouquet",
@@ -266,12 +244,5 @@ SETS: dict[str, PublicSet] = {
         {"source": "input", "target": "output"},
         TWO,
         lang_columns=("langcode",),
-    ),
-    "taxi1500": PublicSet(
-        None,
-        "classification",
-        {"id": "id", "text": "verse", "label": "label"},
-        header=("id", "label", "verse"),
-        source="github.com/cisnlp/Taxi1500",
     ),
 }

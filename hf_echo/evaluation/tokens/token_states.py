@@ -20,7 +20,7 @@ from ...inference.encode import padded
 from ...modeling.generation_echo import check_numbers
 from ...modeling.packed_echo import length_batches
 from ...modeling.prompting_echo import langs_of, texts_of
-from .attention import _evaluating
+from .attention import evaluating
 
 WINDOW = 64  # texts sorted by length at a time; their states stay in memory until they are yielded in order
 
@@ -134,7 +134,7 @@ def _own_tokens(encoding: Any, has_prompt: bool) -> np.ndarray:
 def _forward(model: Any, tokenizer: Any, rows: list[list[int]], layers: list[int]) -> np.ndarray:
     """(texts, layers, longest, hidden)"""
     ids, mask = padded(rows, tokenizer.pad_token_id or 0)
-    with _evaluating(model):
+    with evaluating(model):
         output = model(
             input_ids=ids.to(model.device),
             attention_mask=mask.to(model.device),

@@ -123,19 +123,6 @@ COPIES = {
         None,
         [{"source_lang": "zho_Hans", "target_lang": "eng_Latn", "source": "你好", "target": "Hello"}],
     ),
-    "ntrex": (
-        {"test.parquet": [{"deu_Latn": "Hallo", "fas_Arab": "سلام"}, {"deu_Latn": "Ja", "fas_Arab": "بله"}]},
-        None,
-        [
-            {"id": i, "lang": lang, "text": text}
-            for i, lang, text in (
-                (1, "deu_Latn", "Hallo"),
-                (1, "pes_Arab", "سلام"),
-                (2, "deu_Latn", "Ja"),
-                (2, "pes_Arab", "بله"),
-            )
-        ],
-    ),
     "xnli": (
         {"de/test-00000-of-00001.parquet": NLI},
         None,
@@ -148,11 +135,6 @@ COPIES = {
         {"test.jsonl": [{"sentence1": "Ja", "sentence2": "Yes", "score": 4.5, "lang": "en-de"}]},
         None,
         [{"lang1": "eng_Latn", "lang2": "deu_Latn", "text1": "Ja", "text2": "Yes", "score": 4.5}],
-    ),
-    "massive_intent": (
-        {"test.jsonl": [{"id": "9", "label": "alarm_set", "label_text": "alarm_set", "text": "醒", "lang": "zh-TW"}]},
-        None,
-        [{"lang": "zho_Hant", "id": "9", "text": "醒", "label": "alarm_set"}],
     ),
     "massive_slots": (
         {"test.jsonl": [MASSIVE, MASSIVE | {"locale": "ja-JP", "annot_utt": "[time : 九時] に"}]},
@@ -253,11 +235,6 @@ COPIES = {
             {"lang": "tgl_Latn", "id": "abstract_algebra/test/0", "text": "Hanapin ang antas."},
         ],
     ),
-    "xlcost_text": (
-        {"C++-program-level/test.parquet": [{"text": "add | add a b", "code": "int add();"}]},
-        None,
-        [{"source_lang": "eng_Latn", "target_lang": "cpp", "source": "add | add a b", "target": "int add();"}],
-    ),
     "belebele": (
         {"deu_Latn.jsonl": [BELEBELE]},
         None,
@@ -271,11 +248,6 @@ COPIES = {
                 "answers": ["a", "b", "c", "d"],
             }
         ],
-    ),
-    "iwslt2017": (
-        {"iwslt2017-de-en/validation.parquet": [{"translation": {"de": "Hallo", "en": "Hello"}}]},
-        "validation",
-        [{"source_lang": "deu_Latn", "target_lang": "eng_Latn", "source": "Hallo", "target": "Hello"}],
     ),
     "bouquet": (
         {
@@ -297,11 +269,6 @@ COPIES = {
             {"source_lang": "ewe_Latn", "target_lang": "fra_Latn", "source": "Akpe", "target": "Merci"},
             {"source_lang": "eng_Latn", "target_lang": "yor_Latn", "source": "Tea", "target": "Tii"},
         ],
-    ),
-    "taxi1500": (
-        {"deu_Latn/test.tsv": "id\tlabel\tverse\n55002024\tSin\tEin Vers .\n"},
-        None,
-        [{"lang": "deu_Latn", "id": "55002024", "text": "Ein Vers .", "label": "Sin"}],
     ),
 }
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from hf_echo.evaluation import evaluate_xsim, pairs_as_nway, translation_scores
+from hf_echo.evaluation import evaluate_xsim, pairs_as_nway
 from hf_echo.evaluation.benchmarks.public_sets import load_benchmark
 from hf_echo.evaluation.benchmarks.public_tables import SETS
 from hf_echo.evaluation.probes.downstream import (
@@ -19,7 +19,7 @@ from hf_echo.evaluation.probes.downstream import (
 )
 from hf_echo.evaluation.tokens.alignment_data import read_alignment
 
-from .public_copies import COPIES, NLI, copy, write
+from .public_copies import COPIES, MASSIVE, NLI, copy, write
 
 
 def test_every_set_has_a_copy():
@@ -40,21 +40,6 @@ def embed(texts, lang):
 
 def test_rows_feed_the_evaluations(tmp_path):
     pytest.importorskip("sklearn")
-    words = ["alpha", "bravo", "kilo", "sierra"]
-    rows = [{w: t for w, t in zip(("deu_Latn", "eng_Latn"), (x, x + "."))} for x in words]
-    write(tmp_path / "ntrex", "test.parquet", rows)
-    assert (
-        evaluate_xsim(embed, load_benchmark("ntrex", path=tmp_path / "ntrex")).rows[0].items()
-        >= {
-            "lang": "deu_Latn",
-            "count": 4,
-            "xsim": 0.0,
-        }.items()
-    )
-    pairs = load_benchmark("iwslt2017", path=copy("iwslt2017", tmp_path / "iwslt"), split="validation")
-    assert evaluate_xsim(embed, pairs_as_nway(pairs)).rows[0]["lang"] == "deu_Latn"
-    scores = translation_scores([r["target"] for r in pairs], [r["target"] for r in pairs], spbleu=False)
-    assert scores.chrf == 100
     topics = [
         {"index_id": i, "category": c, "text": t}
         for i, (c, t) in enumerate([("a", "aaaa"), ("b", "zzzz"), ("a", "aaa"), ("b", "zzz")])
@@ -137,20 +122,6 @@ def test_one_file_with_its_language_given(tmp_path):
             "has no column hypothesis of xnli; found label, premise",
         ),
         ("xnli", "de/test.jsonl", [NLI[0], NLI[0] | {"premise": ""}], {}, r"test.jsonl:2 \(de\): premise is empty"),
-        (
-            "ntrex",
-            "test.jsonl",
-            [{"de": "x"}],
-            {},
-            r"no column with a language code as name \(such as deu_Latn\); found de",
-        ),
-        (
-            "iwslt2017",
-            "test.jsonl",
-            [{"translation": {"de": "x", "en": "y"}}],
-            {},
-            "name the file or folder with the two languages",
-        ),
         ("xlwa", "it/test.jsonl", [{"source": "a"}], {}, "has no column target, alignment of xlwa; found source"),
     ],
 )
@@ -167,8 +138,8 @@ def test_what_is_not_there(tmp_path):
     write(tmp_path, "de/train.parquet", NLI)
     with pytest.raises(FileNotFoundError, match="no file of split 'test'; it has train"):
         load_benchmark("xnli", path=tmp_path)
-    for name, place in (("xlwa", "SapienzaNLP/XL-WA"), ("taxi1500", "cisnlp/Taxi1500")):
-        with pytest.raises(ValueError, match=f"{name} is not on the Hub: download github.com/{place}"):
+    for name, place in (("xlwa", "github.com/SapienzaNLP/XL-WA"), ("xlcost", "the data of github.com/reddy-lab")):
+        with pytest.raises(ValueError, match=f"{name} is not on the Hub: download {place}"):
             load_benchmark(name)
     (tmp_path / "it").mkdir()
     (tmp_path / "it" / "test.tsv").write_text("a\tb\n", encoding="utf-8")
@@ -191,10 +162,9 @@ print(json.dumps(results))
 
 CALLS = {
     "xnli": {"name": "xnli", "langs": ["deu_Latn"]},
-    "ntrex": {"name": "ntrex"},
-    "iwslt": {"name": "iwslt2017", "langs": ["fra_Latn"], "split": "validation"},
+    "slots": {"name": "massive_slots", "langs": ["deu_Latn"]},
     "wic": {"name": "wic"},
-    "mirror": {"name": "xnli", "repo": "tester/mirror"},
+    "mirror": {"name": "gmmlu"},
     "absent": {"name": "sib200"},
     "language": {"name": "xnli", "langs": ["jpn_Jpan"]},
 }
@@ -208,21 +178,17 @@ def on_the_hub(tmp_path: Path) -> dict[str, dict[str, bytes]]:
         f"- config_name: {c}\n  data_files:\n  - split: test\n    path: {c}/test.parquet\n"
         for c in ("all_languages", "de", "fr")
     )
-    french = [{"translation": {"fr": "Salut", "en": "Hi"}}]
-    german = [{"translation": {"de": "Hallo", "en": "Hello"}}]
     return {
         "facebook/xnli": {
             "README.md": (card + "---\n").encode(),
             **{f"{c}/test.parquet": parquet(NLI) for c in ("de", "fr")},
             "all_languages/test.parquet": parquet([{"premise": {"de": "x"}}]),
         },
-        "mteb/NTREX": {"test.parquet": parquet(COPIES["ntrex"][0]["test.parquet"])},
-        "IWSLT/iwslt2017": {
-            "iwslt2017-fr-en/validation/0000.parquet": parquet(french),
-            "iwslt2017-de-en/validation/0000.parquet": parquet(german),
+        "AmazonScience/massive": {
+            f"{lang}/test/0000.parquet": parquet([MASSIVE | {"locale": lang}]) for lang in ("de-DE", "fr-FR")
         },
         "aps/super_glue": {"wic/validation/0000.parquet": parquet(COPIES["wic"][0]["validation.parquet"])},
-        "tester/mirror": {"test.parquet": parquet(NLI)},
+        "CohereLabs/Global-MMLU": {"test.parquet": parquet(NLI)},
     }
 
 
@@ -246,14 +212,12 @@ def answers(tmp_path_factory):
 
 def test_from_the_hub(answers):
     assert answers["xnli"] == COPIES["xnli"][2]
-    assert answers["ntrex"] == COPIES["ntrex"][2]
     assert answers["wic"] == COPIES["wic"][2]
-    french = {"source_lang": "fra_Latn", "target_lang": "eng_Latn", "source": "Salut", "target": "Hi"}
-    assert answers["iwslt"] == [french]
+    assert answers["slots"] == COPIES["massive_slots"][2][:1]
 
 
 def test_hub_errors_name_the_repository_and_the_way_out(answers):
     assert answers["absent"].startswith("FileNotFoundError: sib200: Davlan/sib200 does not exist on the Hub")
     assert "give path=" in answers["absent"] and "\n" not in answers["absent"]
-    assert "tester/mirror cannot be read (no configuration of one language" in answers["mirror"]
+    assert "CohereLabs/Global-MMLU cannot be read (no configuration of one language" in answers["mirror"]
     assert answers["language"].startswith("ValueError: facebook/xnli has no test rows in jpn_Jpan; found ")

@@ -61,21 +61,16 @@ def test_entropy_is_the_loop_over_texts_layers_and_heads(model):
     with torch.no_grad():
         attentions = model(**data, output_attentions=True).attentions
     model.set_attn_implementation("sdpa")
-    want, words = np.zeros((3, 4)), np.zeros((3, 4))
+    want = np.zeros((3, 4))
     for layer, weights in enumerate(attentions):
         for head in range(4):
             for i, length in enumerate((5, 9, 7)):
                 p = weights[i, head, 0, :length].double().numpy()
                 want[layer, head] -= (p * np.log(p)).sum() / 3
-                p = p[1:-1] / p[1:-1].sum()
-                words[layer, head] -= (p * np.log(p)).sum() / 3
-    found = cls_attention_entropy(model, [data], special_ids=[CLS, EOS, PAD])
+    found = cls_attention_entropy(model, [data])
     np.testing.assert_allclose(found.heads, want, rtol=1e-5)
-    np.testing.assert_allclose(found.heads_words, words, rtol=1e-5)
     assert found.entropy == pytest.approx(want[-1].mean(), rel=1e-5)
-    assert found.entropy_words == pytest.approx(words[-1].mean(), rel=1e-5)
     assert found.uniform == pytest.approx(np.log([5, 9, 7]).mean())
-    assert found.by_layer().rows[1]["lowest_head"] == pytest.approx(want[1].min(), rel=1e-5)
     assert "heads" not in found.to_row()
 
 
@@ -91,16 +86,14 @@ def test_batches_and_padding_do_not_change_it_and_the_model_is_as_before(model):
     c = cls_attention_entropy(model, [batch(*lengths, side="left")])
     np.testing.assert_allclose(a.heads, b.heads, rtol=1e-5)
     np.testing.assert_allclose(c.heads, b.heads, rtol=1e-5)
-    assert a.entropy_words is None and np.isnan(a.heads_words).all()
 
 
 def test_a_head_without_preference_has_the_entropy_of_the_length(model):
     torch.manual_seed(0)
     flat = EchoEncoder(model.config)
     torch.nn.init.zeros_(flat.backbone.layers[1].self_attn.q_proj.weight)
-    found = cls_attention_entropy(flat, [batch(6, 6)], special_ids=[CLS, EOS])
+    found = cls_attention_entropy(flat, [batch(6, 6)])
     np.testing.assert_allclose(found.heads[1], math.log(6), rtol=1e-6)
-    np.testing.assert_allclose(found.heads_words[1], math.log(4), rtol=1e-6)
     assert (found.heads <= found.uniform + 1e-9).all()
 
 
@@ -169,7 +162,6 @@ def test_delta_is_table_10s(trained, uniform, printed):
     [
         (lambda m: cls_attention_entropy(m, []), "no batches"),
         (lambda m: both_poolings(m, []), "no batches"),
-        (lambda m: cls_attention_entropy(m, [batch(5, 2)], special_ids=[CLS, EOS]), "text 1 .from 0. has only sp"),
         (
             lambda m: cls_attention_entropy(m, [{"input_ids": torch.ones(1, 3, dtype=int)}]),
             "no attention_mask",
