@@ -17,9 +17,9 @@ import pyarrow as pa
 from datasets import Dataset, Features, Value
 
 from .formats import Part, open_file
-from .schema import check_language, check_text
+from .schema import as_list, check_language, check_text
 from .segmentation import rule_segmenter, trimmed
-from .tables import BadRows, Plan, as_list, checked_tables, list_files, positive, to_dataset
+from .tables import BadRows, Plan, checked_tables, list_files, positive, to_dataset
 from .tokenized import Ragged
 
 MAX_SENTENCES = 10_000

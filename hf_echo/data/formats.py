@@ -1,4 +1,4 @@
-"""Open tables of text as blocks of raw columns with row numbers: TSV, JSON lines, Parquet, Arrow, gettext, the Hub.
+"""Open tables of text as blocks of raw columns with row numbers: TSV, JSON, Parquet, Arrow, the Hub.
 
 A `Part` is one file (or one split of a Hub dataset). It can be read repeatedly, in blocks of `BLOCK` rows, so a corpus
 need not fit into memory. pyarrow decompresses lines and reads columns; `datasets` reads the Hub. Lines are parsed here,
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,10 +27,8 @@ import pyarrow.parquet as pq
 from ..utils.text import BOM, why_not_text
 
 BLOCK = 10_000
-SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow", ".po")
+SUFFIXES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow")
 NO_OBJECT = "not a JSON object"
-OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string at these
-MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
 
 
 class Block(NamedTuple):
@@ -96,29 +92,27 @@ def open_file(
     suffix = suffix_of(path)
     if suffix is None:
         raise ValueError(f"{path}: unknown file type; use one of {', '.join(SUFFIXES)}")
-    if suffix == ".po":
-        return Part(str(path), ["msgid", "msgstr"], partial(_read_po, path), path)
     if suffix in (".parquet", ".arrow"):
         with _named(path):
             names = flat_names(_schema(path))
         _check_header(path, names)
         return Part(str(path), names, partial(_read_columnar, path), path)
+    if suffix.startswith(".json"):
+        rows, numbers, bad = next(_json_blocks(path), ([], [], []))
+        if not rows:
+            where = f"{path}:{bad[0][0]}: {bad[0][1]}" if bad else f"{path}: no row"
+            raise ValueError(f"{where}; write one JSON object per line, or in a .json file one array of objects")
+        columns = list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))  # those of the first block
+        return Part(str(path), columns, partial(_read_json, path), path, len(rows) + len(bad) >= BLOCK)
     head = next(text_blocks(path), Lines([], [], []))
-    if suffix.startswith(".tsv"):
-        if not head.texts or not head.texts[0] or head.numbers[0] != 1:
-            raise ValueError(f"{path}: the first line is empty or not UTF-8; it should name the columns")
-        columns = head.texts[0].split("\t")
-        header = is_header(columns)
-        if header:
-            _check_header(path, columns)
-        columns = columns if header else list(without_header)
-        return Part(str(path), columns, partial(_read_tsv, path, columns, header), path)
-    if suffix == ".json" and next((line.lstrip() for line in head.texts if line.strip()), "").startswith("["):
-        rows, _, bad = _objects(list(enumerate(_read_array(path), 1)))
-        return Part(str(path), _columns_of(path, rows, bad), partial(_read_json_array, path), path)
-    rows, _, bad = _parse_json(head)  # JSON lines have the columns that the first block uses
-    is_whole = len(head.texts) + len(head.bad) < BLOCK
-    return Part(str(path), _columns_of(path, rows, bad), partial(_read_jsonl, path), path, not is_whole)
+    if not head.texts or not head.texts[0] or head.numbers[0] != 1:
+        raise ValueError(f"{path}: the first line is empty or not UTF-8; it should name the columns")
+    columns = head.texts[0].split("\t")
+    header = is_header(columns)
+    if header:
+        _check_header(path, columns)
+    columns = columns if header else list(without_header)
+    return Part(str(path), columns, partial(_read_tsv, path, columns, header), path)
 
 
 def open_text(path: Path) -> Part:
@@ -150,13 +144,6 @@ def _flat_keys(row: Mapping[str, Any]) -> list[str]:
     return [
         f"{k}.{inner}" if inner else k for k, v in row.items() for inner in (v if isinstance(v, dict) and v else [""])
     ]
-
-
-def _columns_of(path: Path, rows: list[dict], bad: list[tuple[int, str]]) -> list[str]:
-    if not rows:
-        where = f"{path}:{bad[0][0]}: {bad[0][1]}" if bad else f"{path}: no row"
-        raise ValueError(f"{where}; write one JSON object per line, or in a .json file one array of objects")
-    return list(dict.fromkeys(chain.from_iterable(map(_flat_keys, rows))))
 
 
 def _check_header(path: Path, names: list[str]) -> None:
@@ -243,51 +230,44 @@ def _read_tsv(path: Path, columns: list[str], header: bool, wanted: Sequence[str
         yield Block({name: fields[columns.index(name) :: width] for name in wanted}, numbers, bad)
 
 
-def _read_jsonl(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
-    for lines in text_blocks(path):
-        rows, numbers, bad = _parse_json(lines)
+def _read_json(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
+    for rows, numbers, bad in _json_blocks(path):
         yield Block({name: [_dig(row, name) for row in rows] for name in wanted}, numbers, bad)
 
 
-def _parse_json(lines: Lines) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
-    entries, bad = [], list(lines.bad)
-    for number, line in zip(lines.numbers, lines.texts):
-        try:
-            if line.strip():
-                entries.append((number, json.loads(line)))
-        except json.JSONDecodeError as error:
-            bad.append((number, f"not valid JSON ({error.msg} at column {error.colno})"))
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep nesting
-            bad.append((number, f"not valid JSON ({next(iter(str(error).splitlines()), 'too deep')})"))
-    rows, numbers, others = _objects(entries)
-    return rows, numbers, sorted(bad + others)
+def _json_blocks(path: Path) -> Iterator[tuple[list[dict], list[int], list[tuple[int, str]]]]:
+    """(objects, their numbers, bad lines) of JSON lines, or of a .json file with one array, which is held in memory."""
+    for lines in text_blocks(path):
+        first = next((line.lstrip() for line in lines.texts if line.strip()), "")
+        if path.suffix.lower() == ".json" and first.startswith("[") and lines.numbers[0] == 1:
+            try:
+                entries, bad = list(enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1)), []
+            except (ValueError, RecursionError) as error:
+                line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+                raise ValueError(f"{path}{line}: not a valid JSON array ({_why(error)})") from None
+            yield _objects(entries, bad)
+            return
+        entries, bad = [], list(lines.bad)
+        for number, line in zip(lines.numbers, lines.texts):
+            try:
+                entries += [(number, json.loads(line))] if line.strip() else []
+            except (ValueError, RecursionError) as error:
+                bad.append((number, f"not valid JSON ({_why(error)})"))
+        yield _objects(entries, bad)
 
 
-def _objects(entries: Sequence[tuple[int, Any]]) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
+def _why(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.colno}"
+    return next(iter(str(error).splitlines()), "too deep")  # a number of thousands of digits, deep nesting
+
+
+def _objects(
+    entries: Sequence[tuple[int, Any]], bad: list[tuple[int, str]]
+) -> tuple[list[dict], list[int], list[tuple[int, str]]]:
     good = [(number, entry) for number, entry in entries if isinstance(entry, dict)]
-    bad = [(number, NO_OBJECT) for number, entry in entries if not isinstance(entry, dict)]
-    return [row for _, row in good], [number for number, _ in good], bad
-
-
-def _read_array(path: Path) -> list:
-    """The entries of a file with one JSON array, all in memory."""
-    blocks = list(text_blocks(path))
-    if bad := [line for block in blocks for line in block.bad]:
-        raise ValueError(f"{path}:{bad[0][0]}: {bad[0][1]}")
-    text = "\n".join(line for block in blocks for line in block.texts)
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}"
-        raise ValueError(f"{where}: not a valid JSON array ({error.msg} at column {error.colno})") from None
-    except (ValueError, RecursionError) as error:
-        reason = next(iter(str(error).splitlines()), "too deep")
-        raise ValueError(f"{path}: not a valid JSON array ({reason})") from None
-
-
-def _read_json_array(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
-    rows, numbers, bad = _objects(list(enumerate(_read_array(path), 1)))
-    yield Block({name: [_dig(row, name) for row in rows] for name in wanted}, numbers, bad)
+    bad = bad + [(number, NO_OBJECT) for number, entry in entries if not isinstance(entry, dict)]
+    return [row for _, row in good], [number for number, _ in good], sorted(bad)
 
 
 def _dig(row: Mapping[str, Any], name: str) -> Any:
@@ -343,36 +323,3 @@ def _arrow_block(table: pa.Table, wanted: Sequence[str], start: int) -> Block:
     columns = {name: flat[name] for name in wanted}
     columns = {n: c.cast(pa.string()) if pa.types.is_string_view(c.type) else c for n, c in columns.items()}
     return Block(columns, range(start, start + len(table)), [])
-
-
-def _read_po(path: Path, wanted: Sequence[str]) -> Iterator[Block]:
-    """Translated entries without plurals; untranslated, fuzzy and obsolete entries are skipped silently."""
-    catalog = read_catalog(str(path), path.read_bytes())
-    entries = [e for e in catalog.translated_entries() if not e.msgid_plural]
-    yield Block({name: [getattr(e, name) for e in entries] for name in wanted}, [e.linenum for e in entries], [])
-
-
-def read_catalog(label: str, data: bytes) -> Any:
-    """Parse the bytes of a .po or .mo file as a `polib` catalog; the magic number tells which, the header the charset.
-
-    Raises:
-        ValueError: the bytes are not a catalog (with the line, if polib gives one), or polib is not installed.
-    """
-    try:
-        import polib
-    except ImportError:
-        raise ValueError(f"{label}: reading gettext catalogs needs polib (pip install 'hf-echo[po]')") from None
-    try:
-        if data[:4] in MO_MAGIC:
-            return polib.mofile(data)
-        charset = polib.detect_encoding(data, True)
-        text = OTHER_LINE_ENDS.sub(" ", data.removeprefix(BOM).decode(charset).replace("\r\n", "\n"))
-        return polib.pofile(text + "\n")  # polib takes a string without line end for a path
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{label}:{line}: not a gettext catalog (not {error.encoding})") from None
-    except (OSError, LookupError, ValueError, struct.error, IndexError) as error:
-        line = re.search(r"\bline (\d+)", str(error))
-        reason = re.sub(r"Syntax error in po file |\(line \d+\):? ?", "", str(error)) or "syntax error"
-        where = f"{label}:{line[1] if line else 1}"
-        raise ValueError(f"{where}: not a gettext catalog ({reason})") from None

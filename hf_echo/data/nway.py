@@ -22,7 +22,6 @@ from .tables import (
     SPLIT_WORDS,
     BadRows,
     Plan,
-    as_list,
     check_split,
     checked_tables,
     list_files,
@@ -93,7 +92,7 @@ def dev_split(path: str | os.PathLike) -> str | None:
     for file in list_files(Path(path), None):
         part = open_file(file)
         if "split" in part.columns:
-            values = (value for block in part.read(["split"]) for value in as_list(block.columns["split"]))
+            values = (value for block in part.read(["split"]) for value in schema.as_list(block.columns["split"]))
             splits.update(value for value in values if isinstance(value, str))
         elif Path(path).is_dir():
             splits.add(split_in_name(file.relative_to(path)) or "train")
@@ -127,28 +126,19 @@ class _Unique:
         self.seen: set[int] = set()
 
     def __call__(self, block: Mapping[str, Any]) -> tuple[pa.Table, list[tuple[int, str]]]:
-        arrays, rejected = {}, {}
-        arrays["id"], rejected["id"] = schema.text_array(_as_text(block["id"]))
-        for name in ("lang", "text"):
-            arrays[name], rejected[name] = schema.text_array(block[name])
-        table, bad = schema.keep_good(pa.table(arrays), rejected, _check_row, texts=("id", "text"), languages=("lang",))
+        ids = [str(v) if type(v) is int else v for v in schema.as_list(block["id"])]  # files may hold them as numbers
+        columns = {"id": ids, "lang": block["lang"], "text": block["text"]}
+        table, bad = schema.checked(columns, nway_features().arrow_schema, _check_row)
         failed = {i for i, _ in bad}
-        rows = [i for i in range(len(arrays["id"])) if i not in failed]
+        rows = (i for i in range(len(ids)) if i not in failed)
         keep = []
-        for i, id_, lang in zip(rows, table["id"].to_pylist(), table["lang"].to_pylist(), strict=True):
+        for i, id_, lang in zip(rows, table["id"].to_pylist(), table["lang"].to_pylist()):
             key = hash((id_, lang))
             keep.append(key not in self.seen)
             self.seen.add(key)
             if not keep[-1]:
                 bad.append((i, f"a second row for id {id_!r} in {lang}"))
         return table.filter(pa.array(keep, pa.bool_())), sorted(bad)
-
-
-def _as_text(ids: Any) -> Any:
-    """Ids as text; files may hold them as numbers."""
-    if isinstance(ids, (pa.Array, pa.ChunkedArray)):
-        return ids.cast(pa.string()) if pa.types.is_integer(ids.type) else ids
-    return [str(v) if type(v) is int else v for v in ids]
 
 
 def _check_row(row: Mapping[str, Any]) -> str | None:

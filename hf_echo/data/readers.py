@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,9 +46,9 @@ def load_parallel(
     The columns hard_negatives (list of texts) and quality are added if the data have them.
 
     Args:
-        path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .parquet, .po, or .json with one object
-            per line or one array of objects); a folder of such files; or the name of a dataset on the Hub. A table
-            with the columns id (verse_id, index_id), lang, text is n-way, and its pairs are formed
+        path_or_name: ``"builtin"``; a file (.tsv, .tsv.gz, .jsonl, .jsonl.gz, .parquet, .arrow, or .json with one
+            object per line or one array of objects); a folder of such files; or the name of a dataset on the Hub. A
+            table with the columns id (verse_id, index_id), lang, text is n-way, and its pairs are formed
             (`hf_echo.data.nway`).
         source_lang, target_lang: for all rows, if the file has no column for it. With both, a TSV file of two
             columns needs no header.
@@ -106,15 +106,12 @@ def load_parallel(
 def parallel_tables(
     path_or_name: str | os.PathLike,
     bad: BadRows,
-    *,
-    check: Callable[[pa.Table], tuple[pa.Table, list[tuple[int, str]]]] | None = None,
     **arguments: Any,
 ) -> Iterator[pa.Table]:
     """Yield the rows of ``load_parallel(path_or_name, **arguments)`` table by table.
 
     The datasets cache is not used (except for n-way tables and the built-in corpus, which have no line numbers either).
     Every table has all OPTIONAL columns. Bad rows go to ``bad``; if they are errors, the first block with one raises.
-    ``check`` checks the good rows of a block again: table -> (table, bad rows).
     """
     given = {key: arguments.get(key) for key in ("source_lang", "target_lang", "provenance")}
     columns, split = arguments.get("columns"), arguments.get("split", "train")
@@ -126,23 +123,13 @@ def parallel_tables(
             extra = {key: value for key, value in arguments.items() if key in (*BUILTIN_OPTIONS, *NWAY_OPTIONS)}
             _only(extra, (), NO_OPTIONS)
             plans, _ = _plan(parts, columns, constants, split if is_here else None)
-            convert = partial(_normalise_and, check, constants=constants, optional=schema.OPTIONAL)
+            convert = partial(schema.normalise, constants=constants, optional=schema.OPTIONAL)
             yield from checked_tables(plans, convert, bad, limit=arguments.get("limit"), streaming=True)
             return
     on_bad_row = {} if label == "builtin" else {"on_bad_row": "skip" if bad.skip else "error"}
     dataset = load_parallel(path_or_name, **arguments, **on_bad_row)
     for table in dataset.with_format("arrow").iter(BLOCK):
-        yield _normalise_and(check, dict(zip(table.column_names, table.columns)), optional=schema.OPTIONAL)[0]
-
-
-def _normalise_and(check, block, **arguments) -> tuple[pa.Table, list[tuple[int, str]]]:
-    table, bad = schema.normalise(block, **arguments)
-    if check is None:
-        return table, bad
-    failed = {row for row, _ in bad}
-    rows = [row for row in range(len(block["source"])) if row not in failed] if failed else None
-    table, more = check(table)
-    return table, bad + [(rows[i] if rows else i, reason) for i, reason in more]
+        yield schema.normalise(dict(zip(table.column_names, table.columns)), optional=schema.OPTIONAL)[0]
 
 
 def _constants(given: Mapping[str, str | None], limit: int | None) -> dict[str, str]:

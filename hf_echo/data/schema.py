@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,6 +41,7 @@ LANGUAGE_ALIASES = (
     ("lang1", "lang2"),
     ("sentence1_lang", "sentence2_lang"),
 )
+LONGEST = 100_000  # characters of a sentence; a longer text is a log page, or has lost its line ends
 # Python's white space; Arrow's utf8_trim_whitespace differs from str.strip() in some characters.
 WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
 
@@ -109,15 +109,15 @@ def check_row(row: Mapping[str, Any]) -> str | None:
     for side, lang in (("source", "source_lang"), ("target", "target_lang")):
         if reason := check_text(side, row.get(side)) or check_language(lang, row.get(lang)):
             return reason
+        if len(row[side]) > LONGEST:
+            return f"{side} has {len(row[side]):,} characters, more than {LONGEST:,}: is it one sentence?"
     if (provenance := row.get("provenance")) is not None and provenance not in PROVENANCES:
         return f"provenance {provenance!r} is not one of {', '.join(PROVENANCES)}"
-    negatives = row.get("hard_negatives")
-    if negatives is not None:
+    if (negatives := row.get("hard_negatives")) is not None:
         if not isinstance(negatives, (list, tuple)):
             return "hard_negatives is not a list of texts"
-        for negative in negatives:
-            if reason := check_text("a hard negative", negative):
-                return reason
+        if reason := next(filter(None, (check_text("a hard negative", text) for text in negatives)), None):
+            return reason
     quality = row.get("quality")
     if quality is not None and (not isinstance(quality, (int, float)) or not math.isfinite(quality)):
         return f"quality {quality!r} is not a finite number"
@@ -179,124 +179,112 @@ def normalise(
         The table of good rows, in order, and (row number in the block, reason) for each bad one.
     """
     constants, size = {"provenance": "primary"} | dict(constants or {}), len(block["source"])
-    arrays, rejected = {}, {}
-    for name in COLUMNS:
-        if name in block:
-            arrays[name], rejected[name] = text_array(block[name])
+    columns = {name: block[name] if name in block else [constants[name]] * size for name in COLUMNS}
+    given = as_list(columns["provenance"])
+    columns["provenance"] = [constants["provenance"] if value is None else value for value in given]
+    for name in (name for name in OPTIONAL if name in optional):
+        values = as_list(block[name]) if name in block else [None] * size
+        columns[name] = list(map({"hard_negatives": _texts, "quality": _number}[name], values))
+    return checked(columns, features(optional).arrow_schema, check_row)
+
+
+def _texts(value: Any) -> Any:
+    """A list of texts; a string is parsed as JSON (a list in a TSV field); null is the empty list."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else None
+        except json.JSONDecodeError:
+            pass
+    return [] if value is None else value
+
+
+def _number(value: Any) -> Any:
+    """A number; a string is parsed (a number in a TSV field); the empty string is null."""
+    try:
+        return None if value is None or value == "" else float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def checked(
+    columns: Mapping[str, Any],
+    types: pa.Schema,
+    check: Callable[[Mapping[str, Any]], str | None],
+    known: Callable[[str], bool] = lambda code: check_language("", code) is None,
+) -> tuple[pa.Table, list[tuple[int, str]]]:
+    """Separate the bad rows: (table of the good ones, (row number, reason) of the others).
+
+    Whole columns are looked at first: texts, languages (columns named ``...lang``), provenances and lists of texts.
+    Rows are checked one by one only if a column has something that may be wrong.
+
+    Args:
+        check: row -> reason; bytes stand for text that is not UTF-8.
+        known: whether a code of a language is accepted.
+    """
+    try:
+        table = pa.table({field.name: _array(columns[field.name], field.type) for field in types})
+        if not any(_is_suspect(field.name, table[field.name], known) for field in types):
+            return table, []
+    except (pa.ArrowException, TypeError, ValueError):
+        pass
+    good, bad = [], []
+    for number, values in enumerate(zip(*map(as_list, columns.values()), strict=True)):
+        row = dict(zip(columns, values))
+        if reason := check(row):
+            bad.append((number, reason))
         else:
-            arrays[name], rejected[name] = pa.repeat(pa.scalar(constants[name], pa.string()), size), {}
-    arrays["provenance"] = pc.fill_null(arrays["provenance"], constants["provenance"])
-    for name, convert in (("hard_negatives", _lists), ("quality", _numbers)):
-        if name in optional:
-            arrays[name], rejected[name] = convert(block[name] if name in block else [None] * size)
-    return keep_good(
-        pa.table(arrays), rejected, check_row, texts=("source", "target"), languages=("source_lang", "target_lang")
+            good.append(row)
+    return pa.Table.from_pylist(good, schema=types), bad
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+        if pa.types.is_list(kind) and any(isinstance(value, str) for value in values):
+            raise TypeError("a text, which Arrow would take for a list of letters")
+        return pa.array(values, kind)
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if not _is_textual(values.type):
+        raise TypeError(f"a column of {values.type}")
+    values.validate(full=True)  # Parquet requires UTF-8, but reading does not check it
+    return values.cast(kind)
+
+
+def _is_textual(kind: pa.DataType) -> bool:
+    t = pa.types
+    return (
+        t.is_null(kind) or t.is_binary(kind) or t.is_large_binary(kind) or t.is_string(kind) or t.is_large_string(kind)
     )
 
 
-def keep_good(
-    table: pa.Table,
-    rejected: Mapping[str, Mapping[int, Any]],
-    check: Callable[[Mapping[str, Any]], str | None],
-    *,
-    texts: Sequence[str],
-    languages: Sequence[str],
-    known: Callable[[str], bool] = lambda code: check_language("", code) is None,
-) -> tuple[pa.Table, list[tuple[int, str]]]:
-    """Separate the bad rows. Whole columns are checked first; ``check`` gets only suspect rows.
-
-    ``rejected``: column -> row -> value that does not fit the column's type; the table has null there. ``known``:
-    whether a code of a language is accepted.
-    """
-    suspects = set().union(*rejected.values()) if rejected else set()
-    masks = [pc.equal(pc.binary_length(pc.utf8_trim(table[name], WHITE_SPACE)), 0) for name in texts]
-    masks += [pc.match_substring(table[name], "\0") for name in texts]
-    masks += [_not_in(table[name], known) for name in languages]
-    if "provenance" in table.column_names:
-        masks.append(_not_in(table["provenance"], PROVENANCES.__contains__))
-    for mask in masks:  # null counts as wrong
-        suspects.update(np.flatnonzero(pc.fill_null(mask, True).to_numpy()).tolist())
-    bad, order = [], sorted(suspects)
-    for i, row in zip(order, table.take(pa.array(order, pa.int64())).to_pylist(), strict=True):
-        row |= {name: values[i] for name, values in rejected.items() if i in values}
-        if reason := check(row):
-            bad.append((i, reason))
-    if bad:
-        mask = np.ones(len(table), bool)
-        mask[[i for i, _ in bad]] = False
-        table = table.filter(pa.array(mask))
-    return table, bad
+def _is_suspect(name: str, column: pa.ChunkedArray, known: Callable[[str], bool]) -> bool:
+    if name.endswith("lang"):
+        return not all(code is not None and known(code) for code in pc.unique(column).to_pylist())
+    if name == "provenance":
+        return not set(pc.unique(column).to_pylist()) <= set(PROVENANCES)
+    if pa.types.is_floating(column.type):
+        return not pc.all(pc.is_finite(pc.fill_null(column, 0))).as_py()
+    column = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    wrong = pc.or_(pc.equal(pc.utf8_trim(column, WHITE_SPACE), ""), pc.match_substring(column, "\0"))
+    longest = pc.max(pc.utf8_length(column)).as_py() or 0
+    return bool(column.null_count or pc.any(wrong).as_py() or longest > LONGEST)
 
 
-def _not_in(column: pa.ChunkedArray, known: Callable[[str], bool]) -> pa.ChunkedArray:
-    values = [v for v in pc.unique(column).to_pylist() if v is not None and known(v)]
-    return pc.invert(pc.is_in(column, pa.array(values, pa.string())))
-
-
-def text_array(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, Any]]:
-    """An Arrow string array, and row -> value of everything that is neither text nor null (null in the array)."""
-    try:
-        if not isinstance(values, (pa.Array, pa.ChunkedArray)):
-            return pa.array(values, pa.string()), {}
-        if isinstance(values, pa.ChunkedArray):
-            values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        if pa.types.is_null(values.type) or pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-            return values.cast(pa.string()), {}
-        if (
-            pa.types.is_string(values.type)
-            or pa.types.is_large_string(values.type)
-            or pa.types.is_string_view(values.type)
-        ):
-            values.validate(full=True)  # Parquet requires UTF-8, but reading does not check it
-            return values.cast(pa.string()), {}
-    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
-        pass
-    return _text_array_by_row(values)
-
-
-def _text_array_by_row(values: Sequence | pa.Array) -> tuple[pa.Array, dict[int, Any]]:
+def as_list(values: Any) -> list:
+    """The values of an Arrow column or a sequence; bytes are decoded, and stay bytes where they are not UTF-8."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if isinstance(values, pa.Array):
-        binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(values.type)
-        values = (values.view(binary) if binary else values).to_pylist()
-    texts, rejected = [], {}
-    for i, value in enumerate(values):
         try:
-            value = value.decode() if isinstance(value, bytes) else value
+            values = values.to_pylist()
         except UnicodeDecodeError:
-            pass
-        if value is not None and not (isinstance(value, str) and is_unicode(value)):
-            rejected[i], value = value, None
-        texts.append(value)
-    return pa.array(texts, pa.string()), rejected
+            binary = pa.large_binary() if pa.types.is_large_string(values.type) else pa.binary()
+            values = values.view(binary).to_pylist()
+    return [_decoded(value) if type(value) is bytes else value for value in values]
 
 
-def _lists(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, Any]]:
-    """Lists of texts; a string is parsed as JSON (a list in a TSV field); null becomes the empty list."""
-    lists, rejected = [], {}
-    for i, value in enumerate(values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values):
-        if isinstance(value, str):
-            try:
-                value = json.loads(value) if value.strip() else None
-            except json.JSONDecodeError:
-                pass
-        value = [] if value is None else value
-        if not isinstance(value, list) or any(check_text("", v) for v in value):
-            rejected[i], value = value, []
-        lists.append(value)
-    return pa.array(lists, pa.list_(pa.string())), rejected
-
-
-def _numbers(values: Sequence | pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, Any]]:
-    """Floats; a string is parsed (a number in a TSV field); null and the empty string become null."""
-    numbers, rejected = [], {}
-    for i, value in enumerate(values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values):
-        try:
-            number = None if value is None or value == "" else float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if number is not None and not math.isfinite(number):
-            rejected[i], number = value, None
-        numbers.append(number)
-    return pa.array(numbers, pa.float64()), rejected
+def _decoded(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -22,6 +22,7 @@ import hf_echo
 
 from ..utils.files import write_whole
 from .formats import SUFFIXES, Part, suffix_of
+from .schema import as_list
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
@@ -173,10 +174,6 @@ def positive(limit: int | None) -> int | None:
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ValueError(f"limit={limit!r} is not a positive number of rows")
     return limit
-
-
-def as_list(values: Any) -> list:
-    return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
 
 
 def _filter(values: Any, mask: list[bool]) -> Any:

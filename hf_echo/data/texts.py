@@ -23,6 +23,7 @@ from .formats import BLOCK, Block, Part, open_file, open_text
 from .nway import find_nway_columns
 from .tables import BadRows, Plan, checked_tables, list_files
 
+TYPES = pa.schema({"lang": pa.string(), "text": pa.string()})
 KINDS = ("parallel", "monolingual")
 CODE_SHAPE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}(_([A-Z]{2}|[0-9]{3}))?")
 
@@ -133,20 +134,10 @@ def _convert(
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
     """The good texts (lang, text) of all sides, and (row, reason) of bad rows."""
     tables, bad = [], {}
-    for name, code in sides:
-        text, wrong = schema.text_array(block[name])
-        if code:
-            codes, wrong_codes = schema.text_array(block[code])
-        else:
-            codes, wrong_codes = pa.repeat(pa.scalar(lang, pa.string()), len(text)), {}
-        table, reasons = schema.keep_good(
-            pa.table({"lang": codes, "text": text}),
-            {"lang": wrong_codes, "text": wrong},
-            partial(_check_row, name, code or "lang"),
-            texts=("text",),
-            languages=("lang",),
-            known=lambda value: code_error(value) is None,
-        )
+    for text, code in sides:
+        columns = {"lang": block[code] if code else [lang] * len(block[text]), "text": block[text]}
+        check = partial(_check_row, text, code or "lang")
+        table, reasons = schema.checked(columns, TYPES, check, lambda value: code_error(value) is None)
         tables.append(table)
         bad = dict(reasons) | bad
     return pa.concat_tables(tables), sorted(bad.items())

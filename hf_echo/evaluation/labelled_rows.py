@@ -44,19 +44,11 @@ def read_rows(
 
 
 def _values(path: Path, block: Block, name: str) -> list:
-    column = block.columns[name]
-    try:
-        values = as_list(column)
-    except UnicodeDecodeError:  # Parquet may hold bytes that are not text
-        for line, value in zip(block.lines, column):
-            try:
-                value.as_py()
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{path}:{line}: {name} is not UTF-8 ({error.reason})") from None
-        raise
+    values = as_list(block.columns[name])
     for line, value in zip(block.lines, values):
-        if isinstance(value, str) and "\0" in value:
-            raise ValueError(f"{path}:{line}: {name} holds a NUL character")
+        if isinstance(value, bytes) or (isinstance(value, str) and "\0" in value):
+            reason = "holds a NUL character" if isinstance(value, str) else "is not UTF-8"
+            raise ValueError(f"{path}:{line}: {name} {reason}")
     return values
 
 

@@ -323,28 +323,6 @@ def test_an_unfinished_read_leaves_nothing_in_the_cache(tmp_path, own_cache):
     assert not [p for p in own_cache.rglob("*") if p.is_file()]
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_gettext_catalogs(tmp_path, streaming):
-    path = tmp_path / "fr.po"
-    entry = 'msgid "{}"\nmsgstr "{}"\n\n'
-    path.write_text(
-        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
-        + entry.format("Open", "Ouvrir")
-        + entry.format("Close", "")
-        + "#, fuzzy\n"
-        + entry.format("Save", "Sauver ?")
-        + 'msgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] "un"\nmsgstr[1] "des"\n\n'
-        + entry.format("Quit", "Quitter")
-        + "#~ "
-        + 'msgid "Old"\n#~ msgstr "Vieux"\n',
-        encoding="utf-8",
-    )
-    loaded = load_parallel(path, source_lang="eng_Latn", target_lang="fra_Latn", streaming=streaming)
-    assert [(row["source"], row["target"]) for row in loaded] == [("Open", "Ouvrir"), ("Quit", "Quitter")]
-    with pytest.raises(ValueError, match="no column for source_lang"):
-        load_parallel(path)
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import html
 import re
+import struct
 import time
 import zipfile
 from collections import Counter
@@ -32,12 +33,15 @@ import typer
 from run_script import run, show
 from tqdm.auto import tqdm
 
-from hf_echo.data.formats import BLOCK, read_catalog
+from hf_echo.data.formats import BLOCK
 from hf_echo.data.schema import COLUMNS
 from hf_echo.data.tables import BadRows
 from hf_echo.languages import find_language
 from hf_echo.utils.files import write_json, write_whole
+from hf_echo.utils.text import BOM
 
+MO_MAGIC = (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde")
+OTHER_LINE_ENDS = re.compile("[\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029\\r]")  # polib would split a string at these
 _SPACES = re.compile(r"\s+")
 # inside these, the characters are not marks
 _PROTECTED = re.compile(
@@ -249,6 +253,32 @@ def _catalog(label: str, path: PurePosixPath, package: str, file: Path, member: 
         return read_catalog(label, data)
 
     return Catalog(label, path, package, read)
+
+
+def read_catalog(label: str, data: bytes) -> Any:
+    """Parse the bytes of a .po or .mo file as a `polib` catalog; the magic number tells which, the header the charset.
+
+    Raises:
+        ValueError: the bytes are not a catalog (with the line, if polib gives one), or polib is not installed.
+    """
+    try:
+        import polib
+    except ImportError:
+        raise ValueError(f"{label}: reading gettext catalogs needs polib (pip install 'hf-echo[corpora]')") from None
+    try:
+        if data[:4] in MO_MAGIC:
+            return polib.mofile(data)
+        charset = polib.detect_encoding(data, True)
+        text = OTHER_LINE_ENDS.sub(" ", data.removeprefix(BOM).decode(charset).replace("\r\n", "\n"))
+        return polib.pofile(text + "\n")  # polib takes a string without line end for a path
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{label}:{line}: not a gettext catalog (not {error.encoding})") from None
+    except (OSError, LookupError, ValueError, struct.error, IndexError) as error:
+        line = re.search(r"\bline (\d+)", str(error))
+        reason = re.sub(r"Syntax error in po file |\(line \d+\):? ?", "", str(error)) or "syntax error"
+        where = f"{label}:{line[1] if line else 1}"
+        raise ValueError(f"{where}: not a gettext catalog ({reason})") from None
 
 
 def package_of(path: PurePosixPath) -> str:

@@ -10,16 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..formats import BrokenFile, Part, content_hash, open_file
 from ..nway import find_nway_columns
 from ..readers import looks_like_file, parallel_tables
 from ..tables import BadRows, check_split, list_files
-
-LONGEST = 100_000  # bytes of one text; a longer one is not a sentence but a log page or has lost its line ends
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
         bad.add(unit.path, 1, getattr(error, "reason", str(error)).removeprefix(f"{path}: "))
         bad.report()
         return
-    tables = parallel_tables(unit.path, bad, check=_not_too_long, **unit.arguments)
+    tables = parallel_tables(unit.path, bad, **unit.arguments)
     while True:
         try:
             table = next(tables, None)
@@ -86,14 +82,3 @@ def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
             return
         row += len(table)
         yield table.append_column("origin", pa.repeat(pa.scalar(unit.label), len(table)))
-
-
-def _not_too_long(table: pa.Table) -> tuple[pa.Table, list[tuple[int, str]]]:
-    bad = {}
-    for side in ("source", "target"):
-        lengths = pc.binary_length(table[side]).to_numpy()
-        for row in np.flatnonzero(lengths > LONGEST).tolist():
-            bad.setdefault(row, f"{side} is {lengths[row]} bytes long, more than {LONGEST}")
-    mask = np.ones(len(table), bool)
-    mask[list(bad)] = False
-    return table.filter(pa.array(mask)), sorted(bad.items())

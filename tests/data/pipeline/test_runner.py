@@ -308,7 +308,7 @@ def test_bad_rows_are_named_and_skipped(tmp_path, caplog):
     bad = json.loads((tmp_path / "out/counts.json").read_text())["bad_rows"]
     firsts = [first.removeprefix(f"{folder}/") for source in bad for first in source["first"]]
     assert firsts[0].startswith("b.tsv:3: not UTF-8 (byte 0xe9")
-    assert firsts[1] == "c.tsv:3: source is 10000000 bytes long, more than 100000"
+    assert firsts[1].startswith("c.tsv:3: source has 10,000,000 characters, more than 100,000")
     assert firsts[2].startswith("d.tsv:2: source_lang: unknown language code 'frz_Latn'")
     assert firsts[3].startswith("e.parquet:1: ") and "Parquet" in firsts[3]
     assert firsts[4].startswith("f.tsv.gz:") and "unreadable from here on: " in firsts[4]
