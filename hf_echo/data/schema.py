@@ -74,7 +74,7 @@ def find_columns(
     known = (*COLUMNS, *OPTIONAL)
     if unknown := [c for c in columns if c not in known]:
         raise ValueError(
-            f"columns= maps schema names to names in the file; {unknown[0]!r} is not one of {', '.join(known)}"
+            f"columns maps schema names to names in the file; {unknown[0]!r} is not one of {', '.join(known)}"
         )
     for name, column in columns.items():
         if column not in found:
@@ -85,16 +85,16 @@ def find_columns(
     pair = next((p for p in pairs if set(p) <= set(found)), None)
     if pair is None:
         missing = " and ".join(side for side in ("source", "target") if side not in columns)
-        fix = "rename them, or name them with columns={'source': ..., 'target': ...}"
+        fix = "rename them, or name them in columns: {source: ..., target: ...}"
         raise ValueError(f"{where} has no columns for {missing}; {listing}; {fix}")
     mapping["source"], mapping["target"] = pair
     for i, side in enumerate(("source_lang", "target_lang")):
         aliases = [names[i] for names in LANGUAGE_ALIASES]
         column = mapping.get(side) or next((a for a in aliases if a in found), None)
         if column is not None and side in constants:
-            raise ValueError(f"{where} has its own column {column!r} for {side}: leave {side}= out")
+            raise ValueError(f"{where} has its own column {column!r} for {side}: leave {side} out")
         if column is None and side not in constants:
-            fix = f"pass {side}='fra_Latn' or columns={{'{side}': ...}}"
+            fix = f"give {side}, such as fra_Latn, or columns: {{{side}: ...}}"
             raise ValueError(f"{where} has no column for {side}; {listing}; {fix}")
         if column is not None:
             mapping[side] = column

@@ -54,9 +54,9 @@ class Plan(NamedTuple):
 class BadRows:
     """Collect (file, line, reason) of bad rows; at the end raise an error or log one warning."""
 
-    def __init__(self, on_bad_row: str, fix: str = "correct them or pass on_bad_row='skip'") -> None:
+    def __init__(self, on_bad_row: str, fix: str = "correct them, or set on_bad_row to skip") -> None:
         if on_bad_row not in ("error", "skip"):
-            raise ValueError(f"on_bad_row={on_bad_row!r} is not 'error' or 'skip'")
+            raise ValueError(f"on_bad_row is {on_bad_row!r}; it must be error or skip")
         self.fix = fix
         self.skip = on_bad_row == "skip"
         self.first: list[str] = []
@@ -114,7 +114,7 @@ def check_split(path: Path, parts: Sequence[Part], split: str | None) -> None:
         return
     names = [Path(path.name)] if path.is_file() else [Path(part.label).relative_to(path) for part in parts]
     if SPLIT_WORDS.get(split, split) not in map(split_in_name, names):
-        raise ValueError(f"{path} has no column split; leave out split={split!r}")
+        raise ValueError(f"{path} has no column split; leave split {split!r} out")
 
 
 def _hidden(path: Path) -> bool:

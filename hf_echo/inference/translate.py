@@ -99,7 +99,7 @@ def translate(
         raise ValueError("rerank_weight needs an Echo decoder of sentence embeddings")
     beams = num_beams if num_beams is not None else defaults.num_beams or 1
     if rerank_weight and beams == 1:
-        raise ValueError("rerank_weight= chooses among beams, and num_beams=1 gives one: give more beams")
+        raise ValueError("rerank_weight chooses among beams, and num_beams 1 gives one: give more beams")
     batch_size = max(1, batch_size // beams)
     if isinstance(inputs, np.ndarray):
         _check_embeddings(inputs, model.config.embedding_size)

@@ -322,7 +322,7 @@ def one_line(err: str) -> str:
         ),
         (
             "translate --model M --num-beams 1 --rerank-weight 2 a.txt",
-            "--rerank-weight chooses among beams, and --num-beams 1 gives one",
+            "rerank_weight chooses among beams, and num_beams 1 gives one",
         ),
         ("evaluate translation --model M --source a.txt --target short.txt", "line i must translate line i"),
         ("train no_such_recipe", "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of"),

@@ -288,7 +288,7 @@ def test_splits_by_file_name_and_by_column(tmp_path):
     (tmp_path / "plain").mkdir()
     write(tmp_path / "plain" / "c.tsv")
     for path in (tmp_path / "plain", tmp_path / "plain" / "c.tsv"):
-        with pytest.raises(ValueError, match="has no column split; leave out split='dev'"):
+        with pytest.raises(ValueError, match="has no column split; leave split 'dev' out"):
             load_parallel(path, split="dev")
 
 
@@ -328,7 +328,7 @@ def test_an_unfinished_read_leaves_nothing_in_the_cache(tmp_path, own_cache):
     [
         ({"path_or_name": "missing.tsv"}, FileNotFoundError, "missing.tsv: no such file or folder"),
         ({"path_or_name": "/no/such/folder"}, FileNotFoundError, "no such file or folder"),
-        ({"on_bad_row": "drop"}, ValueError, "on_bad_row='drop' is not 'error' or 'skip'"),
+        ({"on_bad_row": "drop"}, ValueError, "on_bad_row is 'drop'; it must be error or skip"),
         ({"source_lang": "fr"}, ValueError, "unknown language code 'fr'"),
         ({"provenance": "web"}, ValueError, "provenance='web' is not one of primary"),
         ({"limit": 0}, ValueError, "limit=0 is not a positive number"),

@@ -133,7 +133,7 @@ def test_ease_of_languages(run, languages, tmp_path):
 
 def test_ease_says_what_is_wrong(refused, languages, tmp_path):
     data, features = tmp_path / "xsim.json", tmp_path / "features.tsv"
-    groups = f"{data}: group is 'size'; it must be one of script, family, resource"
+    groups = "--group is ['size']; it must be a list, each of it one of family, script, resource"
     refused(groups, "ease", "--data", data, "--group", "size")
     refused("no column 'chrf' in the results", "ease", "--data", data, "--group", "script", "--target", "chrf")
     text = features.read_text().splitlines()
@@ -151,7 +151,7 @@ def test_ease_says_what_is_wrong(refused, languages, tmp_path):
 
 def test_errors_are_one_line(run, tmp_path):
     for arguments, message in (
-        (("cost", "--texts", "a.txt"), "give --model"),
+        (("cost", "--texts", "a.txt"), "--texts needs --model"),
         (("cost", "--model", tmp_path / "none"), "none"),
         (("geometry", "--model", "m", "--data", tmp_path / "none.parquet"), "none.parquet"),
     ):

@@ -299,7 +299,7 @@ def test_bad_input_is_one_line(tmp_path, name, text, message):
 def test_bad_rows_can_be_skipped_after_they_stopped_the_count(tmp_path, caplog):
     file = tmp_path / "a.tsv"
     file.write_text("lang\ttext\nfra_Latn\tun\nfrench\tdeux\nfra_Latn\nfra_Latn\ttrois\n")
-    with pytest.raises(ValueError, match="on_bad_row='skip'"):
+    with pytest.raises(ValueError, match="set on_bad_row to skip"):
         count(file, tmp_path / "c.parquet")
     counts = count(file, tmp_path / "c.parquet", on_bad_row="skip")
     assert as_counters(counts) == {("fra_Latn", "monolingual"): Counter({" un": 1, " trois": 1})}
@@ -311,7 +311,7 @@ def test_wrong_options_and_sources(corpus, tmp_path):
         (corpus, {"pattern": "gpt2"}, ValueError, "pattern='gpt2' must be one of llama3, echo"),
         (corpus, {"kind": "web"}, ValueError, "kind='web' is not one of parallel, monolingual"),
         (corpus, {"lang": "french"}, ValueError, "unknown language code 'french'"),
-        (corpus, {"on_bad_row": "ignore"}, ValueError, "on_bad_row='ignore'"),
+        (corpus, {"on_bad_row": "ignore"}, ValueError, "on_bad_row is 'ignore'"),
         (["nothing.tsv"], {}, FileNotFoundError, "nothing.tsv: no such file"),
         ([corpus[1], corpus[1]], {}, ValueError, "nway.tsv is given twice"),
         ([], {}, ValueError, "no sources"),

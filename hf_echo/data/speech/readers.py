@@ -82,7 +82,7 @@ def load_speech(
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit} is not a positive number of rows")
     if unknown := set(columns or {}) - {*COLUMNS, *OPTIONAL}:
-        raise ValueError(f"columns= names {min(unknown)!r}, which is not one of {', '.join((*COLUMNS, *OPTIONAL))}")
+        raise ValueError(f"columns names {min(unknown)!r}, which is not one of {', '.join((*COLUMNS, *OPTIONAL))}")
     constants = {"lang": find_language(lang) if lang else None, "source": source}
     constants = {key: value for key, value in constants.items() if value is not None}
     bad = BadRows(on_bad_row)
@@ -154,7 +154,7 @@ def find_columns(
         ValueError: a named column is missing, or none fits; the message lists the columns found.
     """
     if "lang" in given and "lang" in found:
-        raise ValueError(f"{where} has a column lang: leave lang= out")
+        raise ValueError(f"{where} has a column lang: leave lang out")
     mapping = {}
     for name, aliases in ALIASES.items():
         column = columns.get(name) or next((alias for alias in aliases if alias in found), None)
@@ -163,9 +163,9 @@ def find_columns(
         if column is not None and name not in given:
             mapping[name] = column
         elif name in COLUMNS and name not in given and (name != "text" or need_text):
-            fix = "pass lang='fra_Latn' or" if name == "lang" else "pass"
+            fix = "give lang, such as fra_Latn, or" if name == "lang" else "give"
             message = f"{where} has no column for {name}; found: {', '.join(found) or 'none'}"
-            raise ValueError(f"{message}; {fix} columns={{'{name}': ...}}")
+            raise ValueError(f"{message}; {fix} columns: {{{name}: ...}}")
     return mapping
 
 

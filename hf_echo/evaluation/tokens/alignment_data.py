@@ -80,7 +80,7 @@ def load_alignment(path: str | Path, *, split: str | None = None, limit: int | N
     pairs, taken = [], Counter()
     for line, row in read_rows(path, COLUMNS, OPTIONAL, tsv=False):
         if split is not None and "split" not in row:
-            raise ValueError(f"{path} has no column split; leave out split={split!r}")
+            raise ValueError(f"{path} has no column split; leave split {split!r} out")
         langs = row.get("src_lang"), row.get("tgt_lang")
         if split not in (None, row.get("split")) or (limit is not None and taken[langs] >= limit):
             continue

@@ -57,7 +57,7 @@ def test_sample(run, files):
 def test_stats_of_columns_under_other_names(run, files):
     (files / "a.tsv").write_text("left\tright\na\tb\n")
     names = ["--column", "source=left", "--column", "target=right"]
-    langs = ["--column", "source_lang=fra_Latn", "--column", "target_lang=eng_Latn"]
+    langs = ["--source-lang", "fra_Latn", "--target-lang", "eng_Latn"]
     code, out, _ = run("stats", "a.tsv", *names, *langs)
     assert code == 0 and "| primary | 1 | 1 | 1 | 1 | 1 | 1 |" in out
 
@@ -81,13 +81,13 @@ def test_calibrate(run, files, monkeypatch):
 
 def test_errors_are_one_line(refused, files):
     refused("no data recipe 'x.yaml'", "filter", "x.yaml", "--out", "o")
-    refused("unknown --executor 'rey'; choose local or ray", "filter", "r.yaml", "--out", "o", "--executor", "rey")
+    refused("--executor is 'rey'; it must be one of local, ray", "filter", "r.yaml", "--out", "o", "--executor", "rey")
     refused("nothing.parquet: no such file", "stats", "nothing.parquet")
-    refused("must be NAME=COLUMN", "stats", "pairs.parquet", "--column", "x")
-    refused("pairs.parquet has no column split; leave out --split dev", "stats", "pairs.parquet", "--split", "dev")
+    refused("--column 'x' is not FIELD=VALUE", "stats", "pairs.parquet", "--column", "x")
+    refused("pairs.parquet has no column split; leave split 'dev' out", "stats", "pairs.parquet", "--split", "dev")
     (files / "c.tsv").write_text("a\tb\nun\tone\n")
-    refused("name them with --column source=COLUMN --column target=COLUMN", "stats", "c.tsv")
+    refused("name them in columns: {source: ..., target: ...}", "stats", "c.tsv")
     names = ("--column", "source=a", "--column", "target=b")
-    refused("pass --column source_lang=fra_Latn or --column source_lang=COLUMN", "stats", "c.tsv", *names)
+    refused("give source_lang, such as fra_Latn, or columns: {source_lang: ...}", "stats", "c.tsv", *names)
     (files / "bad.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\na\tb\tfra_Latn\n")
     refused("bad.tsv:2: 3 fields instead of 4", "sample", "bad.tsv", "--out", "o")

@@ -57,9 +57,9 @@ def test_split_chooses_rows(run, table, toy_folders):
         counts[split] = json.loads(out)["rows"][0]["count"]
     assert counts[None] == counts["test"] + counts["train"] and min(counts.values()) > 0
     code, _, err = run("--model", model, "--data", table, "--split", "test")
-    assert code == 2 and "nway.tsv has no column split; leave out --split test" in err
+    assert code == 2 and "nway.tsv has no column split; leave split 'test' out" in err
     code, _, err = run("--model", "no/model", "--data", table, "--group", "foo")
-    assert code == 2 and "--group is 'foo'; it must be one of script, family, resource" in err
+    assert code == 2 and "--group is ['foo']; it must be a list, each of it one of script, family, resource" in err
 
 
 def test_a_full_disk_loses_no_result(tmp_path, monkeypatch, capsys):
@@ -79,17 +79,20 @@ def test_what_is_refused(run, table, toy_folders):
     double.write_text("id\tlang\ttext\n0\teng_Latn\tone\n0\teng_Latn\ttwo\n")
     for arguments, words in (
         ([], "give --source and --target, two files of lines, or --data, one table"),
-        (["--data", table, "--source", table], "give --source and --target"),
+        (["--data", table, "--source", table], "--source does not go with --data"),
         (
             ["--data", table, "--target-lang", "ita_Latn"],
             "nway.tsv has no rows in --target-lang 'ita_Latn'; it has eng_Latn, fra_",
         ),
-        (["--data", table, "--direction", "up"], "nway.tsv: direction is 'up'"),
+        (["--data", table, "--direction", "up"], "--direction is 'up'; it must be one of to, from, all"),
         (["--data", table.parent / "no.tsv"], "no.tsv"),
         (["--data", double], "double.tsv:3: a second row for id '0' in eng_Latn (1 bad row; correct them)"),
-        (["--data", table, "--margin", "absolute"], "margin is 'absolute'; it must be one of cosine, ratio, distance"),
+        (
+            ["--data", table, "--margin", "absolute"],
+            "--margin is 'absolute'; it must be one of cosine, ratio, distance",
+        ),
         (["--data", table, "--k", 3], "--k needs --margin ratio or distance"),
-        (["--data", table, "--source-lang", "fra_Latn"], "--source-lang is the language of --source"),
+        (["--data", table, "--source-lang", "fra_Latn"], "--source-lang does not go with --data"),
         (["--source", table, "--target", table, "--direction", "to"], "--direction needs --data"),
         (["--source", table, "--target", table, "--group", "script"], "--group needs --data"),
         (["--source", table, "--target", table, "--split", "dev"], "--split needs --data"),

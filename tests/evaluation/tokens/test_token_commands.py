@@ -120,7 +120,7 @@ def test_slots_of_massive(toy_folders, tmp_path):
             "--set 'xlwic' has no rows for tagging; choose from massive_slots, panx",
         ),
         (("wic", "--set", "panx"), "choose from wic, xlwic"),
-        (("wic", "--set", "wic", "--test", "a.jsonl"), "--set wic has its own rows"),
+        (("wic", "--set", "wic", "--test", "a.jsonl"), "--test does not go with --set"),
         (("wic", "--train", "none.jsonl", "--test", "none.jsonl"), "no file none.jsonl; give a Parquet"),
         (("tagging", "--set", "panx", "--path", "none"), "no file or folder none"),
         (("wic", "--train", "a.tsv", "--test", "a.tsv", "--lang", "fra_Latn"), "--lang needs --set"),
