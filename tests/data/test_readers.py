@@ -119,7 +119,7 @@ def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason, streaming):
     with pytest.raises(ValueError) as error:
         list(load_parallel(path, streaming=streaming))
     assert f"corpus.tsv:3: {reason}" in str(error.value) and "\n" not in str(error.value)
-    assert "1 bad row" in str(error.value) and "on_bad_row='skip'" in str(error.value)
+    assert "1 bad row" in str(error.value) and "set on_bad_row to skip" in str(error.value)
 
     assert len(list(load_parallel(path, streaming=streaming, on_bad_row="skip"))) == 2
     assert len(caplog.records) == 1
