@@ -1,0 +1,147 @@
+"""A training mix and dev sets from a folder of corpora: what is held out, how rows are drawn, the same again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+
+import pandas as pd
+import pytest
+
+from hf_echo.data import load_nway, load_parallel
+from hf_echo.data.collect import Collect, collect
+from hf_echo.utils.settings import make
+
+ENG = "eng_Latn"
+
+
+def percent(text):
+    return int.from_bytes(hashlib.sha256(text.strip().lower().encode()).digest()[:4], "little") % 100
+
+
+@pytest.fixture
+def corpora(tmp_path):
+    folder = tmp_path / "corpora"
+    folder.mkdir()
+    rows = [
+        (ENG, f"Tom saw dog number {n}.", lang, f"{lang} {n}.")
+        for n in range(1000)
+        for lang in ("fra_Latn", "deu_Latn")
+    ]
+    rows += [("deu_Latn", f"deu_Latn {n}.", "fra_Latn", f"fra_Latn {n}.") for n in range(50)]
+    rows += [(ENG, "Is it long?", "tlh_Latn", "tlh")]  # a language that nobody asked for
+    rows += [
+        (ENG, "STOP  here", "fra_Latn", "Arrêtez ici."),
+        (ENG, "menu", "fra_Latn", "Menu"),
+        (ENG, "x", "fra_Latn", " "),
+    ]
+    pd.DataFrame(rows, columns=["src_lang", "src", "tgt_lang", "tgt"]).to_parquet(folder / "pairs.parquet")
+    news = [
+        {
+            "id": n,
+            "document": f"d{n // 5}",
+            "lang": lang,
+            "text": "Stop here!" if (n, lang) == (19, ENG) else f"{lang} news {n}.",
+        }
+        for n in range(20)
+        for lang in (ENG, "fra_Latn")
+    ]
+    pd.DataFrame(news).to_parquet(folder / "news.parquet")
+    verses = [
+        {"verse_id": f"v{n}", "lang": lang, "text": f"{lang} verse {n}.", "split": "dev" if n < 3 else "train"}
+        for n in range(9)
+        for lang in (ENG, "deu_Latn")
+    ]
+    pd.DataFrame(verses).to_parquet(folder / "verses.parquet")
+    return folder
+
+
+def run(corpora, out, **changes):
+    tables = {
+        "pairs.parquet": {"dev": "everyday", "dev_percent": 10, "without_english": 0},
+        "news.parquet": {"id": "id", "dev": "news", "dev_documents": 1, "weight": 3},
+        "verses.parquet": {"id": "verse_id", "split": "train", "dev": "verses", "dev_split": "dev"},
+    }
+    values = {"output_dir": str(out), "corpora": str(corpora), "languages": ["fra_Latn", "deu_Latn"], "tables": tables}
+    return collect(make(Collect, values | changes))
+
+
+def test_dev_sets_are_held_out(corpora, tmp_path):
+    rows = run(corpora, tmp_path / "out")
+    dev = {
+        name: load_nway(tmp_path / "out" / f"dev_{name}.parquet", split=None) for name in ("everyday", "news", "verses")
+    }
+    english = {text for n in range(1000) if percent(text := f"Tom saw dog number {n}.") < 10}
+    assert {row["text"] for row in dev["everyday"] if row["lang"] == ENG} == english and len(english) > 50
+    assert {row["id"] for row in dev["news"]} == {str(n) for n in range(15, 20)}
+    assert {row["id"] for row in dev["verses"]} == {"v0", "v1", "v2"}
+    assert rows == {f"dev_{name}": len(table) for name, table in dev.items()} | {
+        name: len(load_parallel(tmp_path / "out" / f"{name}.parquet")) for name in ("train", "train_decoder")
+    }
+    train = list(load_parallel(tmp_path / "out" / "train.parquet"))
+    texts = {row[side] for row in train for side in ("source", "target")}
+    assert not texts & {row["text"] for table in dev.values() for row in table}
+    assert "STOP  here" not in texts  # differs from a dev text in case and punctuation only
+    assert not {"menu", "x", "tlh"} & texts and {row["target_lang"] for row in train} == {ENG}
+    counts = Counter((row["source"], row["target"]) for row in train)
+    assert {counts["fra_Latn news 3.", "eng_Latn news 3."], counts["deu_Latn verse 5.", "eng_Latn verse 5."]} == {3, 1}
+
+
+def test_small_languages_come_more_often(corpora, tmp_path):
+    """1,000 and 6 rows (less 10 % that are held out) at power 0.5: the small one at most five times as often."""
+    tables = {"pairs.parquet": {"without_english": 0.5}, "verses.parquet": {"id": "verse_id"}}
+    rows = [(ENG, f"A {n}.", "lit_Latn", f"lit {n}.") for n in range(40)]
+    pd.DataFrame(rows, columns=["src_lang", "src", "tgt_lang", "tgt"]).to_parquet(corpora / "small.parquet")
+    tables["small.parquet"] = {}
+    run(corpora, tmp_path / "out", tables=tables, languages=["fra_Latn", "deu_Latn", "lit_Latn"], power=0.5, most=5)
+    langs = Counter(row["source_lang"] for row in load_parallel(tmp_path / "out" / "train.parquet"))
+    assert langs["lit_Latn"] == 40 * 5 or langs["lit_Latn"] == pytest.approx(40 * (1034 / 40) ** 0.5, abs=15)
+    assert langs["lit_Latn"] > 4 * 40
+    without = [row for row in load_parallel(tmp_path / "out" / "train.parquet") if row["target_lang"] != ENG]
+    assert 10 < len(without) < 40  # half of 50
+
+
+def test_rows_of_the_decoder(corpora, tmp_path):
+    """Sentences of two words and more, each from one of its translations, a share also from itself."""
+    run(corpora, tmp_path / "out", decoder_sources=1, decoder_itself=0.5)
+    rows = list(load_parallel(tmp_path / "out" / "train_decoder.parquet"))
+    itself = [row for row in rows if row["source"] == row["target"]]
+    others = Counter(row["target"] for row in rows if row["source"] != row["target"])
+    assert set(others.values()) == {1} and 0.35 < len(itself) / len(others) < 0.65
+    assert all(row["source_lang"] == ENG for row in itself)
+    assert all(target.endswith(".") and " " in target for target in others)
+
+
+def test_the_same_again(corpora, tmp_path):
+    first = run(corpora, tmp_path / "a", rows=300)
+    assert first["train"] == 300 and run(corpora, tmp_path / "b", rows=300) == first
+    for name in ("train", "train_decoder", "dev_everyday"):
+        tables = [load_parallel if name.startswith("train") else load_nway for _ in "ab"]
+        a, b = (read(tmp_path / out / f"{name}.parquet", split=None).to_list() for read, out in zip(tables, "ab"))
+        assert a == b
+    (tmp_path / "a" / "train.parquet").write_bytes(b"kept")
+    assert run(corpora, tmp_path / "a", rows=300) == first  # finished: nothing is read again
+    assert (tmp_path / "a" / "train.parquet").read_bytes() == b"kept"
+    run(corpora, tmp_path / "a", rows=200)
+    assert len(load_parallel(tmp_path / "a" / "train.parquet")) == 200
+    assert json.loads((tmp_path / "a" / "collected.json").read_text())["rows"]["train"] == 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"tables": {"none.parquet": {}}}, FileNotFoundError, "holds no none.parquet"),
+        ({"tables": {"news.parquet": {}}}, ValueError, "news.parquet has no column 'src'"),
+        ({"tables": {"news.parquet": {"id": "key"}}}, ValueError, "has no column 'key'"),
+        ({"tables": {"pairs.parquet": {"dev_percent": 3}}}, ValueError, "dev_percent needs dev"),
+        ({"tables": {"pairs.parquet": {"weigth": 3}}}, ValueError, "tables: pairs.parquet: unknown field 'weigth'"),
+        ({"languages": ["klingon"]}, ValueError, "klingon"),
+        ({"languages": ["zul_Latn"]}, ValueError, "no row is left"),
+        ({"power": float("nan")}, ValueError, "power is nan"),
+    ],
+)
+def test_refusals(corpora, tmp_path, changes, error, message):
+    with pytest.raises(error, match=message) as caught:
+        run(corpora, tmp_path / "out", **changes)
+    assert "\n" not in str(caught.value)
