@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..utils.settings import Step
-from . import conversions, operations, tokenizers
+from . import conversions, operations, tokenizers, training_data
 from .operations import Operation
 
 if TYPE_CHECKING:
@@ -52,5 +52,7 @@ def declared_steps(*modules: ModuleType) -> Iterator[type[Step]]:
 
 
 OPERATIONS: dict[str, type[Operation]] = {
-    kind.operation: kind for kind in declared_steps(conversions, tokenizers, operations) if kind.operation
+    kind.operation: kind
+    for kind in declared_steps(conversions, tokenizers, operations, training_data)
+    if kind.operation
 }

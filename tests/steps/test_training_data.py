@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 
 import pandas as pd
 import pytest
+import yaml
 
 from hf_echo.data import load_nway, load_parallel
-from hf_echo.data.collect import Collect, collect
-from hf_echo.utils.settings import make
+from hf_echo.steps.run import run_operation
 
 ENG = "eng_Latn"
 
@@ -63,8 +62,16 @@ def run(corpora, out, **changes):
         "news.parquet": {"id": "id", "dev": "news", "dev_documents": 1, "weight": 3},
         "verses.parquet": {"id": "verse_id", "split": "train", "dev": "verses", "dev_split": "dev"},
     }
-    values = {"output_dir": str(out), "corpora": str(corpora), "languages": ["fra_Latn", "deu_Latn"], "tables": tables}
-    return collect(make(Collect, values | changes))
+    recipe = corpora.parent / f"{out.name}.yaml"
+    values = {
+        "operation": "collect_data",
+        "output_dir": str(out),
+        "languages": ["fra_Latn", "deu_Latn"],
+        "tables": tables,
+    }
+    recipe.write_text(yaml.safe_dump(values | changes))
+    report = run_operation(recipe, {"corpora": str(corpora)})
+    return {name: number for name, number in report.items() if name.startswith(("train", "dev"))}
 
 
 def test_dev_sets_are_held_out(corpora, tmp_path):
@@ -123,9 +130,8 @@ def test_the_same_again(corpora, tmp_path):
     (tmp_path / "a" / "train.parquet").write_bytes(b"kept")
     assert run(corpora, tmp_path / "a", rows=300) == first  # finished: nothing is read again
     assert (tmp_path / "a" / "train.parquet").read_bytes() == b"kept"
-    run(corpora, tmp_path / "a", rows=200)
-    assert len(load_parallel(tmp_path / "a" / "train.parquet")) == 200
-    assert json.loads((tmp_path / "a" / "collected.json").read_text())["rows"]["train"] == 200
+    with pytest.raises(ValueError, match="was made in another way: rows was 300, now 200"):
+        run(corpora, tmp_path / "a", rows=200)
 
 
 @pytest.mark.parametrize(
