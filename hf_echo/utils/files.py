@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-
 
 @contextmanager
 def write_whole(path: str | Path) -> Iterator[Path]:
@@ -43,31 +41,30 @@ def write_whole(path: str | Path) -> Iterator[Path]:
     # Hidden, and with the same suffix, from which numpy and matplotlib choose the format.
     unfinished = place.with_name(f".{place.stem}.{os.getpid()}.{os.urandom(4).hex()}{place.suffix}")
     try:
-        with full_disk_named(path):
+        with named_when_full(path):
             yield unfinished
         if place.exists():
             shutil.copymode(place, unfinished)
         os.replace(unfinished, place)
-    except OSError as error:
-        if error.filename is None:  # a write failed: the disk is full, or a limit is reached
-            raise OSError(error.errno, f"{path} cannot be written: {error.strerror or error}") from None
-        raise
     finally:
         unfinished.unlink(missing_ok=True)
 
 
 @contextmanager
-def full_disk_named(path: str | Path) -> Iterator[None]:
-    """A block that writes `path`: where the disk is full, one line says so, whatever library has noticed it.
+def named_when_full(path: str | Path) -> Iterator[None]:
+    """A block that writes `path`: an error of a write names it, whatever library has noticed a full disk or a limit.
 
     Raises:
-        OSError: no space is left.
+        OSError: the write failed.
     """
+    full = os.strerror(errno.ENOSPC)
     try:
         yield
-    except Exception as error:  # safetensors and Arrow have exceptions of their own
-        if getattr(error, "errno", None) in FULL or os.strerror(errno.ENOSPC) in str(error):
-            raise OSError(f"no space left to write {path}: free some, or name another place") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from None
+        if not isinstance(error, OSError) and full in str(error):  # of safetensors and Arrow
+            raise OSError(errno.ENOSPC, f"{path} cannot be written: {full}") from error
         raise
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .files import full_disk_named
+from .files import named_when_full
 from .lineage import FILE
 
 # What a checkpoint consists of; other files are somebody's own.
@@ -41,7 +41,7 @@ def write_folder(path: str | Path) -> Iterator[Path]:
     unfinished = place.with_name(f".{place.name}.{os.getpid()}.{os.urandom(4).hex()}")
     unfinished.mkdir()
     try:
-        with full_disk_named(path):
+        with named_when_full(path):
             yield unfinished
         if place.exists():
             os.replace(place, earlier := unfinished.with_suffix(".old"))

@@ -258,7 +258,7 @@ def test_without_gradio_one_line_says_so(run, monkeypatch):
 @pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="gradio is not installed (extra space)")
 def test_the_page_is_built_and_bounded(views):
     """Five tabs without fonts from the network; an upload of 11 MB is refused, and the queue has an end."""
-    from httpx import post
+    from huggingface_hub.utils import get_session
 
     from hf_echo.cli.hub import open_app
 
@@ -270,7 +270,9 @@ def test_the_page_is_built_and_bounded(views):
     page.launch(prevent_thread_lock=True, quiet=True, **app.LAUNCH)
     try:
         answers = [
-            post(f"{page.local_url}gradio_api/upload", files={"files": ("a.wav", bytes(size))}).status_code
+            get_session()
+            .post(f"{page.local_url}gradio_api/upload", files={"files": ("a.wav", bytes(size))})
+            .status_code
             for size in (1_000, 11_000_000)
         ]
     finally:

@@ -109,7 +109,7 @@ def test_npy_files(tmp_path):
 )
 @pytest.mark.parametrize("writer", [write_whole, write_folder])
 def test_a_full_disk_during_the_work_is_one_line(tmp_path, writer, error):
-    with pytest.raises(OSError, match=r"^no space left to write .*out: free some, or name another place$"):
+    with pytest.raises(OSError, match=r"out cannot be written: No space left on device$"):
         with writer(tmp_path / "out"):
             raise error
     assert not os.listdir(tmp_path)
