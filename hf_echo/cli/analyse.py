@@ -104,17 +104,27 @@ class Cost(Step):
 
 
 def encoder_flops_of(model: str, lengths: list[int]) -> dict[int, float] | None:
-    """{tokens: FLOPs of one text}; None for a model that is not a Llama."""
+    """{tokens: FLOPs of one text}; 0 for a static export, which adds up vectors; None for layers unlike Llama's."""
     from transformers import AutoConfig
 
     from ..evaluation.benchmarks.cost import Stack, encoder_flops
     from ..inference.encode import opening
 
     with opening(model) as name:
+        if is_static(name):
+            return dict.fromkeys(lengths, 0.0)
         config = AutoConfig.from_pretrained(name)
-    if config.model_type not in ("echo", "llama"):
+    try:
+        stack = Stack.of(config)
+    except ValueError:
         return None
-    return {length: encoder_flops(Stack.of(config), length) for length in lengths}
+    return {length: encoder_flops(stack, length) for length in lengths}
+
+
+def is_static(folder: str) -> bool:
+    """A SentenceTransformer of one vector a token (`StaticEmbedding`)."""
+    modules = Path(folder) / "modules.json"
+    return modules.is_file() and "StaticEmbedding" in modules.read_text(encoding="utf-8")
 
 
 def builtin_texts(lang: str, n: int = 512) -> tuple[list[str], str]:
@@ -135,13 +145,14 @@ def speed_of(model: str, texts: list[str], lang: str | None, rounds: int) -> dic
     from ..modeling import EchoTokenizer
 
     with opening(model) as name:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = None if is_static(name) else AutoTokenizer.from_pretrained(name)
 
     def count_tokens(texts, lang):
         prompt = {"lang": lang} if isinstance(tokenizer, EchoTokenizer) else {}
         return sum(map(len, tokenizer(list(texts), truncation=True, **prompt)["input_ids"]))
 
-    return measure_speed(any_encoder(model), texts, lang, count_tokens=count_tokens, rounds=rounds).to_row()
+    counter = None if tokenizer is None else count_tokens
+    return measure_speed(any_encoder(model), texts, lang, count_tokens=counter, rounds=rounds).to_row()
 
 
 @step(

@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import BertConfig
 
 from hf_echo.evaluation.benchmarks.cost import Stack, cost_grid, encoder_flops
@@ -87,10 +89,16 @@ def test_cost_without_a_model_is_figure_8(run, tmp_path):
     assert (tmp_path / "heat.png").stat().st_size > 1000
 
 
-def test_another_architecture_has_no_flops_here(run, tmp_path):
-    BertConfig().save_pretrained(tmp_path)
-    code, out, _ = run("cost", "--model", tmp_path)
+def test_other_architectures(run, toy_tokenizer, tmp_path):
+    """BERT's layers are not counted; a static export multiplies no matrices, and its speed is measured."""
+    BertConfig().save_pretrained(tmp_path / "bert")
+    code, out, _ = run("cost", "--model", tmp_path / "bert")
     assert code == 0 and json.loads(out)["encoder_flops"] is None
+    module = StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=8)
+    SentenceTransformer(modules=[module], device="cpu").save_pretrained(str(tmp_path / "static"))
+    code, out, err = run("cost", "--model", tmp_path / "static", "--tokens", 5)
+    report = json.loads(out)
+    assert code == 0 and report["encoder_flops"] == {"5": 0.0} and report["speed"]["sentences_per_second"] > 0, err
 
 
 @pytest.fixture

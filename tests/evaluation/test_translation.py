@@ -13,7 +13,6 @@ import sentencepiece
 from sacrebleu.tokenizers import tokenizer_spm
 
 from hf_echo.evaluation import (
-    Table,
     comet_scorer,
     evaluate_translation,
     translation,
@@ -147,20 +146,6 @@ def test_bleu_tokenizer_follows_the_script_and_is_named(lang, tokenizer, offline
     result = translation_scores(["a b"], ["a b"], target_lang=lang)
     assert result.bleu_tokenizer == tokenizer and f"tok:{tokenizer}" in result.signatures["bleu"]
     assert translation_scores(["a b"], ["a b"], target_lang=lang, bleu_tokenizer="intl").bleu_tokenizer == "intl"
-
-
-def test_a_table_of_directions(offline):
-    results = [
-        translation_scores(HYPOTHESES, REFERENCES, source_lang="deu_Latn", target_lang="eng_Latn"),
-        translation_scores(REFERENCES, REFERENCES, source_lang="fra_Latn", target_lang="eng_Latn"),
-    ]
-    table = Table.of(results, average=["chrf", "spbleu"])
-    assert table.average == {"direction": "average", "chrf": pytest.approx((results[0].chrf + 100) / 2), "spbleu": None}
-    assert "| deu_Latn-eng_Latn | 3 |" in table.to_markdown(["direction", "count"])
-
-
-def test_an_empty_hypothesis_scores_zero(offline):
-    assert translation_scores([""], ["a cat"]).chrf == 0.0
 
 
 @pytest.mark.parametrize(

@@ -225,27 +225,6 @@ def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
     assert report.share == pytest.approx(sum(want) / 60)
 
 
-def test_consistency_in_a_smaller_pool_keeps_more(tmp_path, described):
-    def kept(size, seed=0):
-        name = tmp_path / f"{size}-{seed}.parquet"
-        report = filter_consistent(
-            dataset(described),
-            encode,
-            name,
-            pool_size=size,
-            seed=seed,
-            work=tmp_path / "work",
-            progress=False,
-        )
-        return set(load_parallel(name)["source"]) if report.share else set()
-
-    everything, seeds = kept(None), range(24)
-    few, one = ([kept(size, seed) for seed in seeds] for size in (5, 1))
-    assert all(everything <= each for each in few) and few[0] == kept(5)
-    # Of the ten wrong ones a pool of 5 keeps about one, a pool of 1 half.
-    assert 24 * len(everything) < sum(map(len, few)) < sum(map(len, one))
-
-
 def test_consistency_from_the_target_side(tmp_path, described):
     turned = [
         r

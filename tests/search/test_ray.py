@@ -79,27 +79,6 @@ def killed_after(child: subprocess.Popen, folder: Path, pattern: str, count: int
     return {path: path.stat().st_mtime_ns for path in folder.glob(pattern)}
 
 
-def test_encode_on_two_nodes_killed_and_resumed(address, folder):
-    arguments = ("encode", "a.txt", "--lang", "fra_Latn")
-    finish(start(folder, *arguments, "near.npy"))
-    far = (*arguments, "far.npy", "--executor", "ray")
-    pattern = "far.npy.work/encode-*/[0-9]*.npy"
-    done = killed_after(start(folder, *far), folder, pattern, 3)
-    assert 3 <= len(done) < 10 and not (folder / "far.npy").exists()
-    child, seen = start(folder, *far), {}
-    while child.poll() is None:
-        for path in folder.glob(pattern):
-            try:
-                seen[path] = path.stat().st_mtime_ns
-            except FileNotFoundError:  # the run is over
-                break
-        time.sleep(0.002)
-    finish(child)
-    assert done.items() <= seen.items()  # no finished part was written again
-    assert (folder / "far.npy").read_bytes() == (folder / "near.npy").read_bytes()
-    assert not (folder / "far.npy.work").exists()
-
-
 @pytest.mark.parametrize("index", [None, "IVF8,SQ8;nprobe=8"])
 def test_mine_on_two_nodes_killed_and_resumed(address, folder, index):
     arguments = ("mine", "a.txt", "b.txt", "--source-lang", "fra_Latn", "--target-lang", "eng_Latn", "--block", "200")
@@ -115,22 +94,3 @@ def test_mine_on_two_nodes_killed_and_resumed(address, folder, index):
     now = {path: path.stat().st_mtime_ns for path in (*embedded, *searched)}
     assert now == embedded | searched  # nothing that was finished was made again
     assert (folder / f"{name}-far.tsv").read_bytes() == (folder / f"{name}-near.tsv").read_bytes()
-
-
-def test_both_nodes_work_and_an_error_is_one_line(address, folder):
-    from hf_echo.utils.executors import RayExecutor
-
-    executor = RayExecutor(False)
-    nodes = {node for _, node in executor.map(node_of, list(range(12)), "Asking")}
-    assert len(nodes) == 2 and executor.gpus == 0
-    ray.shutdown()
-    (folder / "long.txt").write_text("un chat\n" * 400 + "un chat " * 900)
-    child = start(folder, "encode", "long.txt", "o.npy", "--on-long", "error", "--executor", "ray")
-    _, err = child.communicate(timeout=300)
-    assert child.returncode == 2 and "Traceback" not in err
-    assert "long.txt, lines 301 to 401: 1 texts are longer than" in err
-
-
-def node_of(item: int) -> str:
-    time.sleep(0.5)
-    return ray.get_runtime_context().get_node_id()

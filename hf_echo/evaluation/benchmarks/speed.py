@@ -25,9 +25,8 @@ MEBIBYTE = 2**20
 class SpeedResult(Result):
     """Speed and memory of an encoder: medians over `rounds`.
 
-    `seconds`, `fastest`, `slowest`: of one round. `peak_memory` (MiB): the process's largest resident size during the
-    rounds; `extra_memory` (MiB): its increase over the size before. `gpu_memory` (MiB): the most that torch allocated,
-    None without CUDA. `tokens_per_second` is None if no tokens were counted.
+    `seconds`, `fastest`, `slowest`: of one round. `peak_memory` (MiB): largest resident size of the process, with what
+    loading the model took. `tokens_per_second` is None if no tokens were counted.
     """
 
     sentences_per_second: float
@@ -39,8 +38,6 @@ class SpeedResult(Result):
     sentences: int
     tokens: int | None
     peak_memory: float
-    extra_memory: float
-    gpu_memory: float | None
 
 
 def measure_speed(
@@ -54,9 +51,6 @@ def measure_speed(
 ) -> SpeedResult:
     """Encode all texts `warm_up` times, then `rounds` times with time measurement.
 
-    Peak memory is that of the measured rounds on Linux, where it can be reset. Elsewhere it is that of the process
-    since its start, which may come from loading the model.
-
     Args:
         count_tokens: (texts, lang) -> number of tokens, with prompts and without padding; called once, not timed.
 
@@ -67,20 +61,16 @@ def measure_speed(
         raise ValueError("texts must be a list with at least one text")
     if rounds < 1 or warm_up < 0:
         raise ValueError(f"rounds is {rounds} and warm_up {warm_up}; they must be at least 1 and 0")
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None  # CUDA's calls return before the end
     for _ in range(warm_up):
         encode(texts, lang)
-    _wait()
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    _reset_peak()
-    before = peak_memory()
+    wait()
     seconds = []
     for _ in range(rounds):
         start = time.perf_counter()
         encode(texts, lang)
-        _wait()
+        wait()
         seconds.append(time.perf_counter() - start)
-    peak = peak_memory()
     middle = statistics.median(seconds)
     tokens = count_tokens(texts, lang) if count_tokens else None
     return SpeedResult(
@@ -92,33 +82,16 @@ def measure_speed(
         rounds=rounds,
         sentences=len(texts),
         tokens=tokens,
-        peak_memory=peak / MEBIBYTE,
-        extra_memory=max(peak - before, 0) / MEBIBYTE,
-        gpu_memory=torch.cuda.max_memory_allocated() / MEBIBYTE if torch.cuda.is_available() else None,
+        peak_memory=peak_memory() / MEBIBYTE,
     )
 
 
-def _wait() -> None:
-    """Wait for CUDA, whose calls return before the work is done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 def peak_memory() -> int:
-    """Largest resident size of this process in bytes since its start (on Linux: since the last reset)."""
+    """Largest resident size of this process since its start, in bytes."""
     status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    if status.exists():  # ru_maxrss of a child begins at its parent's size
+        return next(int(x.split()[1]) * 1024 for x in status.read_text().splitlines() if x.startswith("VmHWM:"))
     import resource  # not on Windows
 
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size if sys.platform == "darwin" else size * 1024
-
-
-def _reset_peak() -> None:
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM to the current size
-    except OSError:
-        pass  # not Linux, or not allowed: the peak is that of the whole process

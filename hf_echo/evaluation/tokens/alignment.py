@@ -88,50 +88,30 @@ class AlignmentScores(Result):
     sentences: int
 
 
-@dataclass
-class AlignmentCounts:
-    """Sums over sentences, from which `scores` computes the rates."""
-
-    predicted: int = 0
-    sure: int = 0
-    in_sure: int = 0
-    in_possible: int = 0
-    sentences: int = 0
-
-    def add(self, predicted: Links, sure: Links, possible: Links) -> None:
-        self.predicted += len(predicted)
-        self.sure += len(sure)
-        self.in_sure += len(predicted & sure)
-        self.in_possible += len(predicted & (possible | sure))
-        self.sentences += 1
-
-    def scores(self, where: str = "the reference") -> AlignmentScores:
-        if not self.sure:
-            raise ValueError(f"{where} has no sure links in {self.sentences} sentences: the error rate is not defined")
-        precision = self.in_possible / self.predicted if self.predicted else None
-        recall = self.in_sure / self.sure
-        f1 = 2 * precision * recall / (precision + recall) if precision and recall else 0.0
-        aer = 1 - (self.in_sure + self.in_possible) / (self.predicted + self.sure)
-        return AlignmentScores(aer, precision, recall, f1, self.sentences)
-
-
 def alignment_error_rate(
-    predicted: Sequence[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
+    predicted: Sequence[Links],
+    sure: Sequence[Links],
+    possible: Sequence[Links] | None = None,
+    where: str = "the reference",
 ) -> AlignmentScores:
     """Alignment error rate of one set of links per sentence; without `possible` only the sure links are possible.
 
     Raises:
-        ValueError: different numbers of sentences, no sure links.
+        ValueError: different numbers of sentences, no sure links; the message begins with `where`.
     """
     possible = [set() for _ in sure] if possible is None else possible
     if not len(predicted) == len(sure) == len(possible):
         raise ValueError(
             f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible: give one set per sentence each"
         )
-    counts = AlignmentCounts()
-    for links in zip(predicted, sure, possible):
-        counts.add(*links)
-    return counts.scores()
+    in_sure = sum(len(a & s) for a, s in zip(predicted, sure, strict=True))
+    in_possible = sum(len(a & (s | p)) for a, s, p in zip(predicted, sure, possible, strict=True))
+    made, wanted = sum(map(len, predicted)), sum(map(len, sure))
+    if not wanted:
+        raise ValueError(f"{where} has no sure links in {len(sure)} sentences: the error rate is not defined")
+    precision, recall = in_possible / made if made else None, in_sure / wanted
+    f1 = 2 * precision * recall / (precision + recall) if precision and recall else 0.0
+    return AlignmentScores(1 - (in_sure + in_possible) / (made + wanted), precision, recall, f1, len(sure))
 
 
 def evaluate_alignment(
@@ -179,21 +159,22 @@ def evaluate_alignment(
         names = [f"{p.where}, {side}" for p in pairs]
         options = {"layers": numbers, "on_long": on_long, "max_tokens": max_tokens, "names": names}
         sides.append(token_states(model, tokenizer, texts, langs, **options, progress=progress and not sides))
-    counts: dict[tuple[str, str, int], AlignmentCounts] = {}
+    links: dict[tuple[str, str, int], list[tuple[Links, Links, Links]]] = {}
     skipped = 0
     for pair, x, y in zip(pairs, *sides, strict=True):
         if x is None or y is None:
             skipped += 1
             continue
-        for key, links in _predictions(pair, x, y, methods, numbers, iterations):
-            counts.setdefault(key, AlignmentCounts()).add(links, pair.sure, pair.possible)
-    if not counts:
+        for key, predicted in _predictions(pair, x, y, methods, numbers, iterations):
+            links.setdefault(key, []).append((predicted, pair.sure, pair.possible))
+    if not links:
         raise ValueError(
             f"all {skipped} pairs are longer than the model's {tokenizer.model_max_length} tokens; give shorter ones"
         )
     table = [
-        {"pair": pair, "method": method, "layer": layer} | sums.scores(f"language pair {pair}").to_row()
-        for (pair, method, layer), sums in sorted(counts.items())
+        {"pair": pair, "method": method, "layer": layer}
+        | alignment_error_rate(*zip(*of_pair, strict=True), where=f"language pair {pair}").to_row()
+        for (pair, method, layer), of_pair in sorted(links.items())
     ]
     return Table(table, notes={"skipped_too_long": skipped, "iterations": iterations})
 

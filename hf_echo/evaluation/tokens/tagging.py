@@ -30,8 +30,7 @@ def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outsi
 
     Args:
         offsets: (tokens, 2) character span of each token, end exclusive.
-        segments: (start, end, label) in text order, not overlapping. To count unlabelled words against a segment, add
-            them as segments (`fill_gaps`).
+        segments: (start, end, label) in text order, not overlapping.
 
     Raises:
         ValueError: an empty segment, or one out of order.
@@ -46,31 +45,10 @@ def project_labels(offsets: Any, segments: Sequence[tuple[int, int, str]], outsi
     return [outside if i < 0 else segments[i][2] for i in segment_of]
 
 
-def fill_gaps(
-    text: str, segments: Sequence[tuple[int, int, str]], outside: str = OUTSIDE
-) -> list[tuple[int, int, str]]:
-    """The segments, plus every word between them as a segment with label `outside`."""
-    filled, at = [], 0
-    for start, end, label in [*segments, (len(text), len(text), None)]:
-        while at < start:
-            stretch = text[at:start]
-            word = stretch.split(maxsplit=1)[:1]
-            if not word:
-                break
-            begin = at + stretch.index(word[0])
-            filled.append((begin, begin + len(word[0]), outside))
-            at = begin + len(word[0])
-        if label is not None:
-            filled.append((start, end, label))
-        at = end
-    return filled
-
-
 def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
     """Spans (start, end, type) of tags, as in conlleval: an I-X that does not follow X begins a span.
 
-    seqeval finds the same spans in B- and I- tags, in five times as many CPU seconds (docs/trials/data-engine.md), but
-    does not read tags without a prefix.
+    seqeval finds the same spans in B- and I- tags, but does not read tags without a prefix.
     """
     result, start, kind = set(), 0, None
     for i, tag in enumerate([*tags, OUTSIDE]):

@@ -56,14 +56,8 @@ def word_vectors(
 def best_threshold(scores: np.ndarray, same: np.ndarray) -> float:
     """The threshold t where `scores >= t` best predicts `same`; halfway between two scores, the lowest of equals."""
     values = np.unique(scores)
-    between = np.concatenate([[values[0] - 1e-6], (values[1:] + values[:-1]) / 2, [values[-1] + 1e-6]])
-    # correct at t: `same` rows at or above t, the other rows below it
-    order = np.argsort(scores)
-    sorted_scores, sorted_same = scores[order], same[order].astype(bool)
-    at = np.searchsorted(sorted_scores, between)
-    below = np.concatenate([[0], np.cumsum(~sorted_same)])
-    above = sorted_same.sum() - np.concatenate([[0], np.cumsum(sorted_same)])
-    return float(between[np.argmax(below[at] + above[at])])
+    between = [values[0] - 1e-6, *((values[1:] + values[:-1]) / 2), values[-1] + 1e-6]
+    return float(max(between, key=lambda t: ((scores >= t) == same).sum()))
 
 
 def evaluate_wic(

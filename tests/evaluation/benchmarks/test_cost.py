@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 
 import numpy as np
@@ -117,11 +116,6 @@ def test_tower_has_the_papers_5b_and_llamas_their_own():
     assert (32 * LLAMA_8B.layer_weights + 2 * 4096 * 128_256) / 1e9 == pytest.approx(8.03, abs=0.01)
 
 
-def test_tower_is_an_encoder_with_a_vector_in_front_and_a_projection_of_each():
-    bare = Stack(6, 8192, 28_672, 64, 8, 128)
-    assert tower_flops(SPECTRUM_TOWER, 9) == encoder_flops(bare, 10) + 10 * 2 * 1024 * 8192
-
-
 def test_figure_8_two_to_six_times_fewer_on_long_documents():
     """OS 9.1: 2-6x fewer for long documents with moderate outputs, more with length, 3B about even on short ones."""
     for stack, low, high in ((LLAMA_3B, 1.9, 3.0), (LLAMA_8B, 4.5, 6.5)):
@@ -147,12 +141,6 @@ def test_plot_is_a_picture(tmp_path):
     assert (tmp_path / "new" / "heat.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_plot_without_matplotlib_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.colors", None)
-    with pytest.raises(ImportError, match=r"hf-echo\[plots\]"):
-        plot_cost_grid(cost_grid([128], [16]), tmp_path / "heat.png")
-
-
 def test_speed_is_texts_over_the_median_round(monkeypatch):
     clock = iter([0.0, 4.0, 10.0, 12.0, 20.0, 21.0])  # rounds of 4, 2 and 1 seconds
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
@@ -170,12 +158,10 @@ def test_speed_is_texts_over_the_median_round(monkeypatch):
     assert json.loads(found.to_json())["tokens"] == 30
 
 
-def test_memory_of_a_round_is_seen():
+def test_memory_is_that_of_the_process():
     found = measure_speed(lambda texts, lang: np.ones(2**23).sum(), ["a"], rounds=1, warm_up=0)
-    assert found.peak_memory >= 64 and found.peak_memory <= peak_memory() / MEBIBYTE + 1
+    assert 64 <= found.peak_memory <= peak_memory() / MEBIBYTE + 1
     assert found.tokens_per_second is None and found.tokens is None
-    if sys.platform == "linux":
-        assert 50 < found.extra_memory < 400
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from datasets import Dataset
 
-from hf_echo.data import load_nway
 from hf_echo.evaluation import Table, evaluate_xsim, grouped, pairs_as_nway, text_groups, xsim, xsimpp
 from hf_echo.evaluation.nway_texts import warn_once
-from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
+from hf_echo.inference.encoders import tfidf_encoder
 
 ENGLISH = {
     "1": "the red house",
@@ -72,24 +68,6 @@ def test_each_row_is_what_xsim_and_xsimpp_say():
         assert {k.split("/")[1]: v for k, v in row.items() if "/" in k} == hard.errors_by_kind
 
 
-def test_average_is_over_languages_and_notes_say_how():
-    table = evaluate_xsim(encode, ROWS, negatives=NEGATIVES)
-    for name in ("xsim", "xsimpp"):
-        assert table.average[name] == pytest.approx(np.mean([row[name] for row in table.rows]))
-    content = json.loads(table.to_json())
-    assert content["rows"] == table.rows and content["notes"]["target_lang"] == "eng_Latn"
-    lines = table.to_markdown(["lang", "count", "xsim"]).splitlines()
-    assert lines[0] == "| lang | count | xsim |" and lines[-1].startswith("| average | - | ")
-
-
-def test_order_of_rows_and_kind_of_container_do_not_matter():
-    expected = {row["lang"]: row for row in evaluate_xsim(encode, ROWS).rows}
-    for rows in (ROWS[::-1], Dataset.from_list(ROWS), iter(ROWS)):
-        table = evaluate_xsim(encode, rows, source_langs=["deu_Latn", "fra_Latn"])
-        assert [row["lang"] for row in table.rows] == ["deu_Latn", "fra_Latn"]
-        assert {row["lang"]: row for row in table.rows} == expected
-
-
 def test_target_and_negatives_are_encoded_once():
     calls = []
     evaluate_xsim(lambda t, lang: calls.append((lang, len(t))) or encode(t, lang), ROWS, negatives=NEGATIVES)
@@ -118,41 +96,6 @@ def test_tfidf_finds_shared_spelling_and_only_that():
     assert table.rows[0]["pool"] == 5 and table.rows[0]["xsimpp"] > 0
     dense = evaluate_xsim(lambda t, lang: encode(t, lang).toarray(), rows, negatives=negatives)
     assert dense.rows == table.rows
-
-
-class FakeSentenceTransformer:
-    prompts = {"fra_Latn": "[French]: ", "query": ""}
-
-    def __init__(self):
-        self.calls = []
-
-    def encode(self, texts, **options):
-        self.calls.append(options)
-        return np.stack([vector(t.split(":")[-1]) for t in texts])
-
-
-def test_sentence_transformer_gets_the_prompt_it_has_and_no_other():
-    model = FakeSentenceTransformer()
-    encode = sentence_transformer_encoder(model, batch_size=7, normalize_embeddings=True)
-    evaluate_xsim(encode, ROWS)
-    assert [call.get("prompt_name") for call in model.calls] == [None, "fra_Latn", None]
-    assert all(call["batch_size"] == 7 and call["normalize_embeddings"] for call in model.calls)
-
-
-def test_a_real_sentence_transformer():
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = {word: i for i, word in enumerate(sorted({w for t in ENGLISH.values() for w in t.split()} | {"[UNK]"}))}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=32)], device="cpu")
-    model.prompts = {"fra_Latn": "two "}
-    encode = sentence_transformer_encoder(model)
-    assert not np.allclose(encode(["cat"], "fra_Latn"), encode(["cat"], "deu_Latn"))
-    rows = [dict(row, text=row["text"].split(":")[-1]) for row in ROWS]
-    assert evaluate_xsim(encode, rows, same_text_is_right=True, source_langs=["deu_Latn"]).rows[0]["xsim"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -293,29 +236,3 @@ def test_pairs_with_a_target_of_their_own():
     back = evaluate_xsim(encode, pairs_as_nway(pairs), direction="from", same_text_is_right=True)
     for row, lang, ids in zip(back.rows, ("fra_Latn", "deu_Latn"), ("123", "2345"), strict=True):
         assert row["xsim"] == xsim(vectors_of("eng_Latn", ids), vectors_of(lang, ids)).error_rate
-
-
-@pytest.mark.parametrize(
-    "columns, langs",
-    [
-        (("verse_id", "b.JOH.1.", "eng_Latn"), ["fra_Latn"]),  # Bible verses
-        (("id", "problem ", "python"), ["java", "cpp"]),  # code to code
-        (("sample_id", "anatomy/test/", "eng_Latn"), ["swh_Latn", "jpn_Jpan"]),  # questions as GMMLU's
-    ],
-)
-def test_tables_of_other_origin_come_through_the_reader(tmp_path, columns, langs):
-    name, prefix, target = columns
-    rows = [
-        (f"{prefix}{i}", lang, f"meaning {i}, item {j}") for j, lang in enumerate([*langs, target]) for i in range(6)
-    ]
-    file = tmp_path / "table.tsv"
-    file.write_text("\n".join("\t".join(row) for row in [(name, "lang", "text"), *rows]) + "\n")
-    table = load_nway(file, name if name == "sample_id" else None)
-    found = evaluate_xsim(
-        lambda texts, lang: np.stack([vector(t.split(",")[0]) for t in texts]),
-        table,
-        target_lang=target,
-        direction="all",
-    )
-    assert len(found.rows) == len(langs) * (len(langs) + 1)
-    assert all(row["count"] == 6 and row["xsim"] == 0.0 for row in found.rows)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -86,15 +84,6 @@ def test_batches_and_padding_do_not_change_it_and_the_model_is_as_before(model):
     c = cls_attention_entropy(model, [batch(*lengths, side="left")])
     np.testing.assert_allclose(a.heads, b.heads, rtol=1e-5)
     np.testing.assert_allclose(c.heads, b.heads, rtol=1e-5)
-
-
-def test_a_head_without_preference_has_the_entropy_of_the_length(model):
-    torch.manual_seed(0)
-    flat = EchoEncoder(model.config)
-    torch.nn.init.zeros_(flat.backbone.layers[1].self_attn.q_proj.weight)
-    found = cls_attention_entropy(flat, [batch(6, 6)])
-    np.testing.assert_allclose(found.heads[1], math.log(6), rtol=1e-6)
-    assert (found.heads <= found.uniform + 1e-9).all()
 
 
 def test_any_encoder_of_transformers_will_do():
