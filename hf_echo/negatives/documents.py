@@ -6,7 +6,7 @@ A document is a list of its sentences. A negative is never equal to its document
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 KINDS = ("drop_last", "replace_last", "drop_random", "replace_random", "shuffle")
 
@@ -50,30 +50,3 @@ def _spoil(kind: str, whole: list[str], others: Sequence[str], rng: random.Rando
         return whole[:place] + whole[place + 1 :] if n > 1 else []
     strangers = [text for text in others if text not in whole]
     return whole[:place] + [rng.choice(strangers)] + whole[place + 1 :] if strangers and n else []
-
-
-def paragraphs(
-    rows: Sequence[tuple[str, Sequence[str], Sequence[str]]], max_sentences: int, *, seed: int = 0
-) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Divide parallel documents (name, sentences, translations) into paragraphs of 2 to `max_sentences` sentences.
-
-    Lengths are random, so that a model sees all of them; a rest of one sentence joins the paragraph before it.
-
-    Raises:
-        ValueError: a document with different numbers of sentences and translations, or `max_sentences` below 2.
-    """
-    if max_sentences < 2:
-        raise ValueError(f"max_sentences={max_sentences} is below 2; a paragraph has at least 2 sentences")
-    rng = random.Random(seed)
-    for name, source, target in rows:
-        if len(source) != len(target):
-            raise ValueError(
-                f"document {name!r} has {len(source)} sentences and {len(target)} translations; align it first"
-            )
-        start = 0
-        while start < len(source):
-            end = min(start + rng.randint(2, max_sentences), len(source))
-            end = len(source) if len(source) - end == 1 else end
-            if end - start > 1:
-                yield f"{name}:{start}", list(source[start:end]), list(target[start:end])
-            start = end

@@ -1,4 +1,4 @@
-"""Near misses of documents: each kind is what its name says; stretches cover a document."""
+"""Near misses of documents: each kind is what its name says, and only a whole reading finds the document."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hf_echo.evaluation.retrieval.multilingual import evaluate_documents
-from hf_echo.negatives.documents import KINDS, document_negatives, paragraphs
+from hf_echo.negatives.documents import KINDS, document_negatives
 
 DOCUMENT = ["a.", "b.", "c.", "d."]
 OTHERS = ["x.", "y.", "z.", "a."]
@@ -33,23 +33,6 @@ def test_short_documents_and_no_strangers():
     assert [kind for _, kind in document_negatives(["a.", "a."], [])] == ["drop_last"]
     with pytest.raises(ValueError, match="unknown kind 'first'"):
         document_negatives(DOCUMENT, OTHERS, kinds=["first"])
-
-
-@pytest.mark.parametrize("n", [2, 3, 7, 20, 21])
-def test_paragraphs_cover_a_document(n):
-    source, target = [f"s{i}" for i in range(n)], [f"t{i}" for i in range(n)]
-    found = list(paragraphs([("d", source, target)], 5))
-    assert sum((s for _, s, _ in found), []) == source and sum((t for _, _, t in found), []) == target
-    assert all(2 <= len(s) <= 6 for _, s, _ in found)
-    assert len({name for name, _, _ in found}) == len(found)
-
-
-def test_what_cannot_be_cut():
-    assert list(paragraphs([("d", ["a"], ["b"])], 5)) == []
-    with pytest.raises(ValueError, match="document 'd' has 2 sentences and 1 translations"):
-        list(paragraphs([("d", ["a", "b"], ["c"])], 5))
-    with pytest.raises(ValueError, match="max_sentences=1 is below 2"):
-        list(paragraphs([], 1))
 
 
 def bag(texts, lang):

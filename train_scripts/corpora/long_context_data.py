@@ -12,13 +12,12 @@ those of nano-real.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 from nano_real_data import ENG, LANGUAGES, PARTS, pairs_of_nway, read, schema
-
-from hf_echo.negatives.documents import paragraphs
 
 Document = tuple[str, list[str], list[str]]
 
@@ -60,6 +59,33 @@ def joined(stretches: Iterable[Document], lang: str) -> pd.DataFrame:
         source.append(" ".join(own))
         target.append(" ".join(english))
     return schema(source, [lang] * len(source), target)
+
+
+def paragraphs(
+    rows: Sequence[tuple[str, Sequence[str], Sequence[str]]], max_sentences: int, *, seed: int = 0
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Divide parallel documents (name, sentences, translations) into paragraphs of 2 to `max_sentences` sentences.
+
+    Lengths are random, so that a model sees all of them; a rest of one sentence joins the paragraph before it.
+
+    Raises:
+        ValueError: a document with different numbers of sentences and translations, or `max_sentences` below 2.
+    """
+    if max_sentences < 2:
+        raise ValueError(f"max_sentences={max_sentences} is below 2; a paragraph has at least 2 sentences")
+    rng = random.Random(seed)
+    for name, source, target in rows:
+        if len(source) != len(target):
+            raise ValueError(
+                f"document {name!r} has {len(source)} sentences and {len(target)} translations; align it first"
+            )
+        start = 0
+        while start < len(source):
+            end = min(start + rng.randint(2, max_sentences), len(source))
+            end = len(source) if len(source) - end == 1 else end
+            if end - start > 1:
+                yield f"{name}:{start}", list(source[start:end]), list(target[start:end])
+            start = end
 
 
 def main() -> None:
