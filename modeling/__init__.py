@@ -24,16 +24,15 @@ from .feature_extraction_echo_speech import EchoAudioFeatureExtractor
 from .generation_spectrum import EncodedDocument
 from .modeling_blaser import BlaserModel
 from .modeling_echo import EchoDecoder, EchoEncoder, EchoForTranslation
+from .modeling_echo_sonar import SonarForTranslation
 from .modeling_echo_speech import EchoSpeechEncoder
-from .modeling_sonar import AutoModelForSonarTranslation, SonarForTranslation
 from .modeling_spectrum import SpectrumForCausalLM, SpectrumModel
 from .pipeline_echo import SonarTranslationPipeline
 from .tokenization_echo import EchoTokenizer
-from .tokenization_sonar import SonarTokenizer
+from .tokenization_echo_sonar import SonarTokenizer
 from .translation_echo_speech import EchoSpeechForTranslation
 
 __all__ = [
-    "AutoModelForSonarTranslation",
     "BlaserConfig",
     "BlaserModel",
     "EchoAudioFeatureExtractor",
@@ -63,13 +62,15 @@ AutoModel.register(EchoSpeechConfig, EchoSpeechEncoder, exist_ok=True)
 AutoFeatureExtractor.register(EchoSpeechConfig, EchoAudioFeatureExtractor, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoConfig, EchoForTranslation, exist_ok=True)
 AutoModelForSeq2SeqLM.register(EchoDecoderConfig, EchoDecoder, exist_ok=True)
+AutoModelForSeq2SeqLM.register(EchoSpeechConfig, EchoSpeechForTranslation, exist_ok=True)
 AutoModel.register(SpectrumConfig, SpectrumModel, exist_ok=True)
 AutoModelForCausalLM.register(SpectrumConfig, SpectrumForCausalLM, exist_ok=True)
-AutoTokenizer.register(EchoConfig, fast_tokenizer_class=EchoTokenizer, exist_ok=True)
+AutoTokenizer.register(EchoConfig, SonarTokenizer, exist_ok=True)  # by its name in tokenizer_config.json
+AutoTokenizer.register(EchoConfig, EchoTokenizer, exist_ok=True)
 PIPELINE_REGISTRY.register_pipeline(
     "sonar-translation",
     pipeline_class=SonarTranslationPipeline,
-    pt_model=AutoModelForSonarTranslation,
+    pt_model=AutoModelForSeq2SeqLM,
     default={"model": (str(Path(__file__).parents[1] / "pretrained" / "echo-nano"), None)},
     type="text",
 )

@@ -162,6 +162,8 @@ class EchoConfig(PreTrainedConfig):
 
     def to_dict(self):
         values = super().to_dict() | {"auto_map": dict(REMOTE_CODE), "custom_pipelines": dict(REMOTE_PIPELINES)}
+        if self.prompts == "tokens" and self.decoder is None:
+            values["auto_map"]["AutoModelForSeq2SeqLM"] = "modeling_echo_sonar.SonarForTranslation"
         for name in ("_name_or_path", "dtype", "transformers_version"):  # of this machine, or those of the whole
             values["backbone"].pop(name, None)
         return values

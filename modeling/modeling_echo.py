@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
-from transformers import Cache, GenerationConfig
+from transformers import Cache, GenerationConfig, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput, can_return_tuple
 
@@ -108,6 +109,10 @@ class EchoForTranslation(EchoPreTrainedModel):
         kwargs.pop("subfolder", None)
         if config._attn_implementation:  # AutoModel has moved it there
             kwargs.setdefault("attn_implementation", config._attn_implementation)
+        of_decoder, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **hub)
+        if of_decoder.get("model_type") == "m2m_100":  # imported by name: the file travels with converted SONARs only
+            sonar = import_module(".modeling_echo_sonar", __package__).SonarForTranslation
+            return sonar.from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         encoder = EchoEncoder.from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
         decoder = EchoDecoder.from_pretrained(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs)
         return cls.from_parts(encoder, decoder)

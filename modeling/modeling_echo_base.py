@@ -109,9 +109,10 @@ class EchoPreTrainedModel(PreTrainedModel):
         """Save the model, the files of a SentenceTransformer and the code for trust_remote_code."""
         super().save_pretrained(save_directory, *args, **kwargs)
         if kwargs.get("is_main_process", True):
-            write_remote_code(save_directory, speech=self.config.model_type == "echo_speech")
+            prompts = getattr(self.config, "prompts", "name")
+            write_remote_code(save_directory, speech=self.config.model_type == "echo_speech", sonar=prompts == "tokens")
             if self.config.model_type == "echo":
-                write_sentence_transformer_files(save_directory, self.config.languages)
+                write_sentence_transformer_files(save_directory, self.config.languages, prompts=prompts)
 
 
 class EchoProjection(nn.Linear):

@@ -65,8 +65,6 @@ class SonarTranslationPipeline(Pipeline):
                 self.tokenizer = EchoTokenizer.from_pretrained(name, subfolder=DECODER_FOLDER)
             else:
                 self.tokenizer = AutoTokenizer.from_pretrained(name)
-        if wrap := getattr(self.model, "wrap_tokenizer", None):  # a converted SONAR brings a generic tokenizer
-            self.tokenizer = wrap(self.tokenizer)
 
     @property
     def _hears(self) -> bool:

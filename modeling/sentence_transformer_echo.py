@@ -16,14 +16,20 @@ from .prompting_echo import PROMPT_END, encoder_prompt
 DEFAULT_PROMPT = "unspecified"
 
 
-def sentence_transformer_prompts(languages: list[str] | None = None) -> dict[str, str]:
-    """One prompt per language: ``{"unspecified": "Unspecified language:\\x1f", "fra_Latn": "French:\\x1f", ...}``."""
+def sentence_transformer_prompts(languages: list[str] | None = None, kind: str = "name") -> dict[str, str]:
+    """One prompt per language: ``{"unspecified": "Unspecified language:\\x1f", "fra_Latn": "French:\\x1f", ...}``.
+
+    Args:
+        kind: as `EchoConfig.prompts`; "tokens": ``{"fra_Latn": "fra_Latn ", ...}``; "none": no prompts.
+    """
+    if kind != "name":
+        return {code: f"{code} " for code in languages or []} if kind == "tokens" else {}
     codes = languages or sorted(LANGUAGE_NAMES)
     return {DEFAULT_PROMPT: encoder_prompt() + PROMPT_END} | {c: encoder_prompt(c) + PROMPT_END for c in codes}
 
 
 def write_sentence_transformer_files(
-    folder: str | Path, languages: list[str] | None = None, *, modality: str = "text"
+    folder: str | Path, languages: list[str] | None = None, *, prompts: str = "name", modality: str = "text"
 ) -> None:
     """Write modules.json and the other SentenceTransformer files of an Echo encoder of "text" or "audio"."""
     folder = Path(folder)
@@ -45,7 +51,7 @@ def write_sentence_transformer_files(
         },
         "config_sentence_transformers.json": {
             "model_type": "SentenceTransformer",
-            "prompts": sentence_transformer_prompts(languages) if modality == "text" else {},
+            "prompts": sentence_transformer_prompts(languages, prompts) if modality == "text" else {},
             "default_prompt_name": None,  # the tokenizer treats a text without prompt like DEFAULT_PROMPT
             "similarity_fn_name": "cosine",
         },
@@ -61,13 +67,13 @@ def _is_of_sentence_transformers(file: Path) -> bool:
     return file.is_file() and "__version__" in json.loads(file.read_text(encoding="utf-8"))
 
 
-def write_remote_code(folder: str | Path, *, speech: bool = False) -> None:
+def write_remote_code(folder: str | Path, *, speech: bool = False, sonar: bool = False) -> None:
     """Copy these files beside the weights, so that trust_remote_code=True needs no package.
 
-    The files `*_echo_speech.py` are copied for a speech encoder only.
+    The files `*_echo_speech.py` are copied for a speech encoder only, `*_echo_sonar.py` for SONAR only.
     """
     here = Path(__file__).parent
     for file in here.glob("*_echo*.py"):
-        wanted = speech or not file.stem.endswith("_speech")
+        wanted = {"speech": speech, "sonar": sonar}.get(file.stem.rpartition("_")[2], True)
         if wanted and file.parent.resolve() != Path(folder).resolve():
             shutil.copyfile(file, Path(folder) / file.name)

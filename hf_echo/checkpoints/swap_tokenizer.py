@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _LISTS = ("suppress_tokens", "begin_suppress_tokens")
 _SEQUENCES = ("bad_words_ids", "force_words_ids", "sequence_bias")
-_MULTIPLE = 8  # converted models round their rows up to this
+_MULTIPLE = 8  # converted models round their rows up to this, others leave up to a hundredth of them unused
 
 
 def swap_vocabulary(
@@ -36,6 +36,7 @@ def swap_vocabulary(
     method: str = "mean",
     auxiliary=None,
     seed: int = 0,
+    match: tuple[TokenMatch, dict[int, int]] | None = None,
 ):
     """Give a model the new tokenizer's vocabulary. In place; the same model is returned.
 
@@ -46,6 +47,7 @@ def swap_vocabulary(
         method: "mean", "focus" or "random", see `initialise`.
         auxiliary: for "focus": texts, an array or a file, see `auxiliary_vectors`.
         seed: of "random" draws, and of training auxiliary vectors.
+        match: what `match_vocabularies` would find, where it is known.
 
     Raises:
         ValueError: a tokenizer of an unknown kind, or that lacks a special token; a model whose rows are not those of
@@ -53,7 +55,7 @@ def swap_vocabulary(
             the new tokenizer does not have.
     """
     check_method(method, auxiliary is not None)
-    match, mapping = match_vocabularies(old_tokenizer, new_tokenizer)
+    match, mapping = match or match_vocabularies(old_tokenizer, new_tokenizer)
     tables = _tables(model)
     for name, module in tables.items():  # the encoder's first
         rows = module.weight.shape[0]
@@ -64,7 +66,7 @@ def swap_vocabulary(
                 "there: swap the encoder alone and train a decoder on it (the encoder: hf-echo prune MODEL OUT "
                 f"--shape num_hidden_layers={layers} --decoder drop)"
             )
-        if not 0 <= rows - match.old_size < _MULTIPLE:
+        if not 0 <= rows - match.old_size < _MULTIPLE + rows // 100:
             raise ValueError(
                 f"{name} has {rows} rows, but the old tokenizer {match.old_size} tokens: "
                 "give the tokenizer that the model was trained with"

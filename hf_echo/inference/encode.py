@@ -119,7 +119,7 @@ def open_tokenizer(name: str, subfolder: str = ""):
     tokenizer = AutoTokenizer.from_pretrained(name, subfolder=subfolder)
     if not hasattr(tokenizer, "pair_ids"):
         raise ValueError(f"the tokenizer of {name} is a {type(tokenizer).__name__}; give a model with an EchoTokenizer")
-    for role in ("cls", "sep", "bos", "eos", "pad"):
+    for role in tokenizer.roles:
         if getattr(tokenizer, f"{role}_token_id") is None:
             raise ValueError(f"{name}: tokenizer_config.json is missing or has no {role}_token of the vocabulary")
     return tokenizer

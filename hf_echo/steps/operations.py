@@ -109,6 +109,41 @@ class SwapTokenizer(Operation):
         return config
 
 
+@step(
+    "vocabulary trim",
+    operation="trim_vocabulary",
+    example="hf-echo vocabulary trim outputs/e5 outputs/e5-70k --texts texts.parquet --keep 70000",
+)
+class TrimVocabulary(Operation):
+    """Trim a model's vocabulary to the tokens that given languages need; distil it from the original afterwards."""
+
+    model: str = model()
+    output_dir: str = output()
+    texts: str = setting("texts of all languages to serve: a table with the columns lang and text", reads=DATA)
+    keep: int = setting("largest number of tokens", least=1)
+    split: str | None = setting("use only this split of the texts; default: all", None)
+    nway: str | None = setting(
+        "measure xsim before and after: a table with id, lang and text", None, reads=DATA, recorded=False
+    )
+
+    def make(self):
+        from ..checkpoints import trim_checkpoint
+        from ..data import load_nway
+        from ..evaluation import evaluate_xsim
+        from ..inference.any_encoder import any_encoder
+
+        report = trim_checkpoint(self.model, self.output_dir, self.texts, keep=self.keep, split=self.split)
+        rows = load_nway(self.nway) if self.nway else None
+        for when, name in (("before", self.model), ("after", self.output_dir)) if rows else ():
+            for row in evaluate_xsim(any_encoder(name), rows).rows:
+                report.setdefault("xsim", {}).setdefault(row["lang"], {})[when] = row["xsim"]
+        return report
+
+    def planned(self, config):
+        config.vocab_size = min(config.vocab_size, self.keep)
+        return config
+
+
 @step("average", operation="average", example="hf-echo average outputs/a outputs/b outputs/both --share 0.5")
 class Average(Operation):
     """Average the weights of two checkpoints of one shape."""

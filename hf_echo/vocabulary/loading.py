@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from ..modeling import EchoTokenizer
 from ..utils.hub import packaged_model
 from ..utils.sources import locate, read_pretrained
 
@@ -32,3 +34,16 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ValueError(f"{source} is a {type(tokenizer).__name__}; give a fast tokenizer (tokenizer.json)")
     return tokenizer
+
+
+def with_backend(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer) -> PreTrainedTokenizerFast:
+    """The same settings and special tokens around another backend.
+
+    A class of transformers, which would build its own backend again when it is opened, becomes the generic one.
+    """
+    kind = type(tokenizer) if isinstance(tokenizer, EchoTokenizer) else PreTrainedTokenizerFast
+    settings = ("model_max_length", "padding_side", "truncation_side", "split_special_tokens", "model_input_names")
+    options = {name: getattr(tokenizer, name) for name in settings} | dict(tokenizer.special_tokens_map)
+    if isinstance(tokenizer, EchoTokenizer):
+        options |= {name: tokenizer.init_kwargs[name] for name in ("on_long",) if name in tokenizer.init_kwargs}
+    return kind(tokenizer_object=backend, **options)

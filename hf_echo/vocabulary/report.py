@@ -161,7 +161,7 @@ def vocabulary_report(
     if not tokenizers:
         raise ValueError("no tokenizers: give at least one")
     probes = [_Probe(name, tokenizer) for name, tokenizer in tokenizers.items()]
-    for lang, texts in _texts_by_language(data, split, on_bad_row, progress):
+    for lang, texts in texts_by_language(data, split, on_bad_row, progress):
         texts = [unicodedata.normalize("NFC", text.strip()) for text in texts]
         for probe in probes:
             probe.add(lang, texts)
@@ -172,8 +172,8 @@ def vocabulary_report(
     return VocabularyReport({probe.name: probe.size for probe in probes}, [row for rows in by_probe for row in rows])
 
 
-def _texts_by_language(
-    data: Any, split: str | None, on_bad_row: str, progress: bool
+def texts_by_language(
+    data: Any, split: str | None = None, on_bad_row: str = "error", progress: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield (language, at most CHUNK of its texts) in file order; pairs give both sides."""
     data = [data] if isinstance(data, (str, PathLike)) or hasattr(data, "features") else list(data)

@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Wav2Vec2BertConfig, Wav2Vec2BertModel, WhisperModel
-from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
 from hf_echo.checkpoints import convert_sonar
-from hf_echo.modeling import BlaserConfig, BlaserModel, EchoAudioFeatureExtractor, EchoSpeechEncoder
+from hf_echo.modeling import BlaserConfig, BlaserModel, EchoAudioFeatureExtractor, EchoEncoder, EchoSpeechEncoder
 from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.stages.speech_rows import new_config
 
@@ -64,7 +63,7 @@ def sonar(folder: Path, seed: int) -> None:
     weights = sonar_toy.weights(len(sonar_toy.Ids(pieces)), "encoder", seed=seed)
     file = sonar_toy.write_fairseq2(weights, folder.with_suffix(".pt"))
     convert_sonar(file, folder, tokenizer=pieces)
-    M2M100Encoder.from_pretrained(folder).save_pretrained(folder)
+    EchoEncoder.from_pretrained(folder).backbone.save_pretrained(folder)
     if seed == 2:  # another tokenizer of the same size
         text = (folder / "tokenizer.json").read_text(encoding="utf-8")
         (folder / "tokenizer.json").write_text(text.replace("zul_Latn", "zuu_Latn"), encoding="utf-8")

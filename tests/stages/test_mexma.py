@@ -12,7 +12,6 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, get_cosine_schedule_with_warmup
 
-from hf_echo.checkpoints import convert_mexma
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
@@ -249,12 +248,14 @@ def starts(toy, tmp_path):
     """Folders or shapes that a recipe starts from."""
     tokenizer = toy.plain_tokenizer()
     toy.plain_encoder(tokenizer).save_pretrained(tmp_path / "weights")
-    tokenizer.save_pretrained(tmp_path / "words")
-    released = convert_mexma(tmp_path / "weights", tmp_path / "released", tokenizer=tmp_path / "words")
+    tokenizer.save_pretrained(tmp_path / "weights")
     echo = toy.make_tokenizer()
     toy.make_model(echo).save_pretrained(tmp_path / "echo")
     echo.save_pretrained(tmp_path / "echo")
-    return {"released": {"model_name_or_path": str(released)}, "echo": {"model_name_or_path": str(tmp_path / "echo")}}
+    return {
+        "released": {"model_name_or_path": str(tmp_path / "weights")},
+        "echo": {"model_name_or_path": str(tmp_path / "echo")},
+    }
 
 
 @pytest.mark.trains

@@ -1,15 +1,12 @@
-"""SONAR's text encoder and decoder (Duquenne, Schwenk and Sagot, 2023) as stock models of transformers.
+"""SONAR's text encoder and decoder (Duquenne, Schwenk and Sagot, 2023) as an Echo checkpoint.
 
-    root       M2M100Encoder, mean pooling over all tokens, one prompt per language: SentenceTransformer opens it
-    decoder/   M2M100ForConditionalGeneration without encoder layers, which reads one vector
-
-No remote code: with sentence-transformers and transformers alone both parts open. `pipeline("sonar-translation")` of
-this package joins them.
+root       EchoEncoder on M2M100's encoder, mean pooling over all tokens, no projection; a token names the language
+decoder/   M2M100ForConditionalGeneration without encoder layers, which reads one vector
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -17,8 +14,8 @@ from torch import Tensor
 from transformers import GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, PreTrainedModel
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
-from ...modeling.prompting_echo import PROMPT_END
-from .sentence_transformer_files import write_sentence_transformer
+from ...modeling import EchoConfig, EchoEncoder
+from ...modeling.modeling_echo_base import DECODER_FOLDER
 from .sonar_tokenizer import read_tokenizer, tokenizer_file
 from .sonar_weights import EMBEDDINGS, HEAD, is_decoder, read_weights
 from .weights import check_names, layers_of, open_config, open_whole
@@ -27,10 +24,9 @@ from .writing import SONAR_LICENSE, converted, license_of_source
 HEAD_SIZE = 64  # 16 heads of 1,024
 POSITIONS = 514
 BEAMS = 5  # of SONAR's own pipeline
-DEFAULT_LANGUAGE = "eng_Latn"
 ENCODER = "M2M100Encoder"
 
-Part = tuple[M2M100Config, Callable[[], PreTrainedModel]]  # a configuration, and what makes the model
+Part = tuple[M2M100Config, Callable[[list[str]], PreTrainedModel]]  # a configuration; (languages) -> the model
 
 
 def convert_sonar(
@@ -41,7 +37,7 @@ def convert_sonar(
     decoder: str | Path | None = None,
     license: str | None = None,
 ) -> Path:
-    """Write SONAR's text encoder, and its decoder where given, as a folder of stock models.
+    """Write SONAR's text encoder, and its decoder where given.
 
     Args:
         encoder: .pt file of fairseq2 or fairseq; or the folder or Hub name of a port that holds an M2M100Encoder.
@@ -61,10 +57,9 @@ def convert_sonar(
     # Both are checked before one is made, and one is in memory at a time.
     parts = {"": (encoder, *(_encoder_of_file(encoder) if Path(encoder).is_file() else _encoder_of_port(encoder)))}
     if decoder is not None:
-        parts["decoder"] = (decoder, *_decoder_of_file(decoder))
+        parts[DECODER_FOLDER] = (decoder, *_decoder_of_file(decoder))
     size = parts[""][1].d_model
     for name, config, _ in parts.values():
-        config.languages = list(languages)
         if config.vocab_size != len(words):
             known = f"{name} knows {config.vocab_size} tokens"
             raise ValueError(f"{known} and the tokenizer {tokenizer} makes {len(words)}: they do not fit")
@@ -73,11 +68,8 @@ def convert_sonar(
     values = {"license": license or license_of_source(encoder) or SONAR_LICENSE}
     with converted(out, "sonar", values, source=encoder, tokenizer=tokenizer, decoder=decoder) as folder:
         for place, (_, _, make) in parts.items():
-            make().save_pretrained(folder / place)
+            make(languages).save_pretrained(folder / place)
         words.save_pretrained(folder)
-        prompts = {code: code + PROMPT_END for code in languages}
-        default = DEFAULT_LANGUAGE if DEFAULT_LANGUAGE in prompts else languages[0]
-        write_sentence_transformer(folder, dimension=size, pooling="mean", prompts=prompts, default_prompt=default)
     return Path(out)
 
 
@@ -96,15 +88,27 @@ def _encoder_of_file(file: str | Path) -> Part:
     config = _config(tensors, file, encoder_layers=layers_of(tensors), decoder_layers=0)
     with torch.device("meta"):
         check_names(tensors, M2M100Encoder(config), file)
-    options = {"config": config, "state_dict": tensors, "dtype": tensors[EMBEDDINGS].dtype}
-    return config, lambda: M2M100Encoder.from_pretrained(None, **options)
+    return config, lambda languages: _encoder(config, tensors, languages)
 
 
 def _encoder_of_port(name: str | Path) -> Part:
     config = open_config(name, ["m2m_100"], "SONAR's text encoder")
     if (kinds := config.architectures or [ENCODER]) != [ENCODER]:
         raise ValueError(f"{name} holds {', '.join(kinds)}; a port of SONAR's text encoder holds {ENCODER} alone")
-    return config, lambda: open_whole(M2M100Encoder, name, config=config)
+
+    def make(languages: list[str]) -> EchoEncoder:
+        return _encoder(config, open_whole(M2M100Encoder, name, config=config).state_dict(), languages)
+
+    return config, make
+
+
+def _encoder(backbone: M2M100Config, tensors: Mapping[str, Tensor], languages: list[str]) -> EchoEncoder:
+    backbone.is_encoder_decoder = False  # the encoder alone
+    config = EchoConfig(
+        backbone=backbone, pooling="mean", embedding_size=None, prompts="tokens", languages=list(languages)
+    )
+    state = {f"backbone.{name}": tensor for name, tensor in tensors.items()}
+    return EchoEncoder.from_pretrained(None, config=config, state_dict=state, dtype=tensors[EMBEDDINGS].dtype)
 
 
 def _decoder_of_file(file: str | Path) -> Part:
@@ -121,10 +125,11 @@ def _decoder_of_file(file: str | Path) -> Part:
     state["model.shared.weight"] = state["model.encoder.embed_tokens.weight"] = tensors[EMBEDDINGS]
     state["model.encoder.layer_norm.weight"] = torch.ones_like(tensors["layer_norm.weight"])  # never used
     state["model.encoder.layer_norm.bias"] = torch.zeros_like(tensors["layer_norm.bias"])
-    return config, lambda: _decoder(config, state)
+    return config, lambda languages: _decoder(config, state, languages)
 
 
-def _decoder(config: M2M100Config, state: dict[str, Tensor]) -> M2M100ForConditionalGeneration:
+def _decoder(config: M2M100Config, state: dict[str, Tensor], languages: list[str]) -> M2M100ForConditionalGeneration:
+    config.languages = list(languages)
     model = M2M100ForConditionalGeneration.from_pretrained(
         None, config=config, state_dict=state, dtype=state[HEAD].dtype
     )

@@ -1,7 +1,5 @@
-"""SONAR's tokenizer, NLLB's with prompts: a generic fast tokenizer that AutoTokenizer opens.
+"""SONAR's tokenizer, NLLB's vocabulary, as a `SonarTokenizer`: a special token names the language, as in NLLB.
 
-The token of a language is spelt `fra_Latn` and the ASCII unit separator, which no ordinary text holds. So the language
-is a prompt in front of the text, as sentence-transformers writes prompts, and a text that spells `fra_Latn` stays text.
 The ids are those of NllbTokenizer. That class is not used: it replaces the post-processor with one fixed language.
 """
 
@@ -9,25 +7,22 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 from transformers.utils import cached_file
 
-from ...modeling.prompting_echo import PROMPT_END
+from ...modeling.tokenization_echo_sonar import DEFAULT_LANGUAGE, LANGUAGE, SonarTokenizer
 from ...utils.hub import snapshot
 from .sentencepiece_file import Pieces, read_sentencepiece
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 DATA_TOKENS = ("<MINED_DATA>", "<MMT_BT_DATA>", "<SMT_BT_DATA>")  # used in training; they complete the vocabulary
-LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 FILES = ("tokenizer.json", "sentencepiece.bpe.model")
 
 
-def read_tokenizer(name: str | Path, max_length: int) -> tuple[PreTrainedTokenizerFast, list[str]]:
+def read_tokenizer(name: str | Path, max_length: int) -> tuple[SonarTokenizer, list[str]]:
     """(tokenizer, language codes) from a SentencePiece model, a tokenizer.json, or a folder or Hub name of NLLB.
 
     Raises:
@@ -56,7 +51,7 @@ def tokenizer_file(name: str | Path) -> Path | None:
     return None
 
 
-def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> PreTrainedTokenizerFast:
+def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> SonarTokenizer:
     """Ids: four special tokens, the pieces, the languages, three tokens that only the training data had."""
     vocabulary = {token: number for number, token in enumerate((*SPECIAL, *pieces.words))}
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=pieces.merges, unk_token="<unk>", fuse_unk=True))
@@ -68,13 +63,13 @@ def build_tokenizer(pieces: Pieces, languages: list[str], max_length: int) -> Pr
     backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
     backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always", split=True)
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
-    # Not special: split_special_tokens leaves special tokens in a text unread, and a prompt has to be read.
-    backend.add_tokens([AddedToken(code + PROMPT_END, special=False, normalized=False) for code in languages])
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in DATA_TOKENS])
+    others = (*languages, *DATA_TOKENS)
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in others])
+    ends = [(token, backend.token_to_id(token)) for token in (DEFAULT_LANGUAGE, "</s>")]
     backend.post_processor = processors.TemplateProcessing(
-        single="$A </s>", pair="$A $B:0 </s>:0", special_tokens=[("</s>", SPECIAL.index("</s>"))]
+        single=f"{DEFAULT_LANGUAGE} $A </s>", pair=f"{DEFAULT_LANGUAGE} $A $B:0 </s>:0", special_tokens=ends
     )
-    return PreTrainedTokenizerFast(
+    return SonarTokenizer(
         tokenizer_object=backend,
         bos_token="<s>",
         eos_token="</s>",
@@ -93,13 +88,12 @@ def _read_json(file: Path) -> tuple[Pieces, list[str]]:
         model, added = content["model"], content["added_tokens"]
         words = {number: word for word, number in model["vocab"].items()}
         merges = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]]
-        # Of NLLB's own tokenizer, or of one that `build_tokenizer` wrote.
-        added = {token["id"]: token["content"].removesuffix(PROMPT_END) for token in added}
+        added = {token["id"]: token["content"] for token in added}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is not a tokenizer.json of NLLB or SONAR: a BPE model is needed") from error
     numbers = sorted(number for number, word in added.items() if LANGUAGE.fullmatch(word))
-    if not numbers:
-        raise ValueError(f"{file} has no language tokens such as fra_Latn: it is not a tokenizer of NLLB or SONAR")
+    if DEFAULT_LANGUAGE not in added.values():
+        raise ValueError(f"{file} has no language token {DEFAULT_LANGUAGE}: it is not a tokenizer of NLLB or SONAR")
     first = numbers[0]
     vocabulary = [words.get(number) for number in range(first)]
     if tuple(vocabulary[:4]) != SPECIAL or None in vocabulary or numbers[-1] - first + 1 != len(numbers):

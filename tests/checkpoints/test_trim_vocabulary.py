@@ -1,0 +1,106 @@
+"""A checkpoint with fewer tokens: texts of kept tokens keep their embeddings and translations, bit for bit."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+
+from hf_echo import inference
+from hf_echo.checkpoints import convert_encoder, trim_checkpoint
+from hf_echo.utils.lineage import read_lineage
+
+COMMAND = "vocabulary trim"
+KEPT = ["le chat dort", "un chien et un chat dorment"]
+DROPPED = ["quelques extraordinaires bibliothèques"]
+
+
+def write_texts(place, rows):
+    lines = [json.dumps({"lang": lang, "text": text}) for lang, texts in rows.items() for text in texts]
+    (place / "texts.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return place / "texts.jsonl"
+
+
+@pytest.fixture(scope="module")
+def xlm_r(tmp_path_factory):
+    """A converted XLM-R whose matrix has more rows than its unigram tokenizer tokens, with <mask> as the last."""
+    place = tmp_path_factory.mktemp("xlm_r")
+    words = {word for text in KEPT + DROPPED for word in text.split()}
+    pieces = [*((name, 0.0) for name in ("<s>", "<pad>", "</s>", "<unk>")), ("▁", -4.0)]
+    pieces += [(character, -9.0) for character in sorted(set("".join(words)))]
+    pieces += [(f"▁{word}", -5.0) for word in sorted(words)]
+    backend = Tokenizer(models.Unigram(pieces, unk_id=3))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
+    backend.add_special_tokens(["<mask>"])
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", mask_token="<mask>", **names)
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48)
+    config = XLMRobertaConfig(vocab_size=len(tokenizer) + 3, max_position_embeddings=40, initializer_range=0.3, **sizes)
+    XLMRobertaModel(config).save_pretrained(place / "plain")
+    tokenizer.save_pretrained(place / "plain")
+    return convert_encoder(place / "plain", place / "echo")
+
+
+def test_an_encoder(xlm_r, run, tmp_path):
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    before = SentenceTransformer(str(xlm_r), device="cpu")
+    old = AutoTokenizer.from_pretrained(xlm_r)
+    needed = len(old) - 3
+    code, out, err = run(xlm_r, tmp_path / "out", "--texts", texts, "--keep", needed)
+    assert code == 0, err
+    after = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert np.array_equal(after.encode(KEPT), before.encode(KEPT))
+    assert len(after.tokenizer) == needed and after.tokenizer.mask_token_id == needed - 1
+    assert after[0].model.get_input_embeddings().weight.shape[0] == needed == after[0].model.config.vocab_size
+    # What is left out is spelt by shorter tokens.
+    assert len(after.tokenizer(DROPPED[0])["input_ids"]) > len(old(DROPPED[0])["input_ids"])
+    assert after.tokenizer.unk_token_id not in after.tokenizer(DROPPED[0])["input_ids"]
+    lengths = json.loads(out)["tokens_per_sentence"]
+    wanted = np.mean([len(old(text, add_special_tokens=False)["input_ids"]) for text in KEPT])
+    assert lengths["fra_Latn"] == lengths["all"] == {"before": round(wanted, 2), "after": round(wanted, 2)}
+    assert read_lineage(tmp_path / "out")["results"]["tokens"] == needed
+
+
+def test_a_release_and_its_decoder(toy, toy_folders, tmp_path):
+    """Ids of the template, the prompts, the configurations and both matrices move together."""
+    rows = {"fra_Latn": ["un rouge chat dort.", "deux bleu chien court."]}
+    rows |= {"eng_Latn": ["one red cat sleeps.", "two blue dog runs."]}
+    texts = write_texts(tmp_path, rows)
+    old = AutoTokenizer.from_pretrained(toy_folders["release"])
+    keep = len(old) - 30
+    results = trim_checkpoint(toy_folders["release"], tmp_path / "out", texts, keep=keep)
+    assert results["tokens"] == keep < results["old_tokens"] == len(old)
+    model, tokenizer = inference.load_translator(tmp_path / "out", dtype="fp32")
+    was, before = inference.load_translator(toy_folders["release"], dtype="fp32")
+    french = rows["fra_Latn"]
+    assert np.array_equal(
+        inference.encode(model, tokenizer, french, "fra_Latn"), inference.encode(was, before, french, "fra_Latn")
+    )
+    assert inference.translate(model, tokenizer, french, "fra_Latn") == inference.translate(
+        was, before, french, "fra_Latn"
+    )
+    assert model.decoder.lm_head.weight.shape[0] == model.decoder.config.vocab_size
+    for role in ("cls", "sep", "bos", "eos", "pad"):
+        number = getattr(tokenizer, f"{role}_token_id")
+        assert (
+            getattr(model.encoder.config, f"{role}_token_id")
+            == number
+            == getattr(model.decoder.config, f"{role}_token_id")
+        )
+        assert tokenizer.convert_ids_to_tokens(number) == getattr(before, f"{role}_token")
+
+
+def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    refused("alone are", xlm_r, tmp_path / "out", "--texts", texts, "--keep", 10)
+    refused("no such file", xlm_r, tmp_path / "out", "--texts", tmp_path / "none.jsonl", "--keep", 90)
+    assert not (tmp_path / "out").exists()
