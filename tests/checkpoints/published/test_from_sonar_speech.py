@@ -239,7 +239,7 @@ def test_bad_files(tmp_path, refused):
     refused("lack the tensor pooler.layers.layers.0.self_attn.k_proj.weight", few, out, *heads)
     few = save(lambda w: w.pop("encoder_pooler.projection_out.weight"))
     refused("lack the tensor projection.weight", few, out, *heads)
-    refused("--heads 5 must divide the width of the pooling, 16", save(lambda w: None), out, "--heads", 5)
+    refused("heads=5 must divide the width of the pooling, 16", save(lambda w: None), out, "--heads", 5)
     refused("is not a speech encoder of SONAR", save(lambda w: w.clear()), out)
     (tmp_path / "text.pt").write_text("no")
     refused("text.pt is refused", tmp_path / "text.pt", out)

@@ -152,7 +152,7 @@ def test_bad_sources(tmp_path, refused):
     refused("lack the tensor encoder.layers.1.feed_forward.intermediate_dense.bias", few, out, "--heads", 4)
     odd = save(lambda w: w.update({"encoder.layers.0.adapter.weight": torch.zeros(2)}))
     refused("unknown tensor encoder.layers.0.adapter.weight", odd, out, "--heads", 4)
-    refused("--heads 5 must divide the width of the audio model, 32", save(lambda w: None), out, "--heads", 5)
+    refused("heads=5 must divide the width of the audio model, 32", save(lambda w: None), out, "--heads", 5)
     refused("no wav2vec 2.0 encoder", save(lambda w: w.clear()), out)
     (tmp_path / "text.pt").write_text("no")
     refused("text.pt is refused", tmp_path / "text.pt", out)
