@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from ..checkpoints.rewrite import encoder_of
 from ..data.directions import extension_pairs
 from ..losses import distillation_parts, gather_with_grad, teacher_target
+from .core.encoder import set_attention_dropout
 from .core.stage import Embedded, Stage, teacher
 from .distillation import DistillationConfig, DistillationTrainer, resampled
 
@@ -55,12 +57,10 @@ class ExtensionTrainer(DistillationTrainer):
                 f"target language {wrong[0]!r} is not a base language; hf_echo.data.directions.extension_pairs "
                 "keeps the directions that the teacher can judge"
             )
-        for module in model.encoder.modules():
-            if hasattr(module, "attention_dropout"):
-                module.attention_dropout = args.dropout
-        self.base = base
+        encoder, self.base = encoder_of(model), base
+        set_attention_dropout(encoder, args.dropout)
         known = set(model.config.languages or []) | base | set(train_dataset.names["source_lang"])
-        model.config.languages = model.encoder.config.languages = sorted(known)
+        model.config.languages = encoder.config.languages = sorted(known)
         super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
     def language_drops(self, args):

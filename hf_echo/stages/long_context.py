@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torch import nn
+
+from ..checkpoints.rewrite import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
 from .core.encoder import EncoderTrainer
 from .core.stage import Stage
@@ -25,13 +28,26 @@ class LongContextConfig(TextConfig):
 
 
 class LongContextTrainer(EncoderTrainer):
-    """InfoNCE (OS Eq. 15). Rotary positions need no new weights for a longer text."""
+    """InfoNCE (OS Eq. 15). Rotary positions need no new weights for a longer text; learned ones cannot be longer.
+
+    Raises:
+        ValueError: `max_length` is beyond the backbone's learned positions.
+    """
 
     encoder_sides = 2
 
     def __init__(self, model, args: LongContextConfig, *, tokenizer, **kwargs):
-        room = args.max_length + 64  # the prompt
-        for config in (model.config, model.encoder.config):
+        room, encoder = args.max_length + 64, encoder_of(model)  # the prompt
+        learned = [m for name, m in encoder.named_modules() if name.endswith("position_embeddings")]
+        if most := min((len(module.weight) for module in learned if isinstance(module, nn.Embedding)), default=0):
+            if args.max_length > most:
+                kind = encoder.config.backbone.model_type
+                raise ValueError(
+                    f"max_length is {args.max_length}, but a backbone of type {kind!r} has {most} learned positions: "
+                    "set max_length to at most that, or start from a backbone with rotary positions"
+                )
+            room = most
+        for config in (model.config, encoder.config):
             config.max_position_embeddings = max(config.max_position_embeddings, room)
         tokenizer.model_max_length = max(tokenizer.model_max_length, room)
         super().__init__(model, args, tokenizer=tokenizer, **kwargs)

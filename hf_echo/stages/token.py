@@ -24,7 +24,7 @@ class TokenConfig(DistillationConfig):
 class TokenTrainer(DistillationTrainer):
     """`||student(s) + student(t) - teacher(s) - teacher(t)||^2 - lambda L_SO` (OS Eq. 13, 14).
 
-    The states are those of the encoder's last layer; the prompt and </s> take no part.
+    The states are those of the encoder's last layer; the prompt and special tokens take no part.
     """
 
     encoder_sides = 2
@@ -32,7 +32,8 @@ class TokenTrainer(DistillationTrainer):
     def loss_parts(self, model, inputs):
         n = len(inputs["index"])
         output = self.encode(model, inputs)
-        embedding, states = output.sentence_embedding, output.encoder_last_hidden_state
+        states = output.get("encoder_last_hidden_state", output.get("last_hidden_state"))
+        embedding = output.sentence_embedding
         own = own_tokens(inputs["input_ids"], inputs["attention_mask"], self.tokenizer)
         parts = {
             "mse": mse_loss(embedding[:n] + embedding[n:], self.teacher_rows(0, inputs) + self.teacher_rows(1, inputs)),
@@ -44,10 +45,14 @@ class TokenTrainer(DistillationTrainer):
 
 
 def own_tokens(input_ids: torch.Tensor, attention_mask: torch.Tensor, tokenizer) -> torch.Tensor:
-    """(rows, seq) bool: the text's own tokens, behind the prompt's <SEP> and before </s>."""
-    behind = (input_ids == tokenizer.sep_token_id).cumsum(1) > 0
-    own = behind & (input_ids != tokenizer.sep_token_id) & (input_ids != tokenizer.eos_token_id)
-    return own & attention_mask.bool()
+    """(rows, seq) bool: the text's own tokens, without special ones and what stands before a <SEP> (the prompt)."""
+    special = torch.tensor(tokenizer.all_special_ids, device=input_ids.device)
+    own = attention_mask.bool() & ~torch.isin(input_ids, special)
+    behind = own & ((input_ids == tokenizer.sep_token_id).cumsum(1) > 0)
+    last = attention_mask.shape[1] - 1 - attention_mask.flip(1).long().argmax(1, keepdim=True)
+    return torch.where(
+        input_ids.gather(1, last) == tokenizer.sep_token_id, own, behind
+    )  # no prompt: it ends with <SEP>
 
 
 STAGE = Stage(

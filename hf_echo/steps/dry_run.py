@@ -127,10 +127,8 @@ def dry_run(
             check_same_shape(model_args.shape, config, model_args.model_name_or_path)
         if config is not None and declared.size:
             report |= declared.size(config, args)
-        elif config is not None and config.decoder is not None:
-            report |= size_of_echo(config, args, declared.learns)
         elif config is not None:
-            start.problems.append(f"model_name_or_path: {model_args.model_name_or_path} has no decoder to train with")
+            report |= size_of_echo(config, args, declared.learns)
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {_line(error)}")
     start.check_other_models(training.data)

@@ -78,32 +78,6 @@ def test_settings_of_the_loader(make_trainer):
     assert loader.multiprocessing_context.get_start_method() == "spawn"
 
 
-def test_token_vectors_at_a_rate_of_their_own(make_trainer):
-    """Adam's first step is as long as its rate, whatever the gradient."""
-    trainer = make_trainer(
-        "contrastive",
-        learning_rate=1e-2,
-        embedding_learning_rate=1e-4,
-        max_steps=1,
-        warmup_steps=0,
-        lr_scheduler_type="constant",
-        adam_epsilon=1e-20,
-        weight_decay=0.0,
-    )
-    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-    trainer.train()
-    moved = {name: (p.detach() - before[name]).abs().max() for name, p in trainer.model.named_parameters()}
-    vectors = [name for name in moved if name.endswith("embed_tokens.weight")]
-    assert len(vectors) == 2
-    for name, most in moved.items():
-        if most > 0:
-            assert float(most) == pytest.approx(1e-4 if name in vectors else 1e-2, rel=0.05), name
-    assert all(moved[name] > 0 for name in vectors)
-    assert len({id(p) for g in trainer.optimizer.param_groups for p in g["params"]}) == len(
-        [p for p in trainer.model.parameters() if p.requires_grad]
-    )
-
-
 def test_every_row_once_an_epoch(make_trainer, toy_data):
     trainer = make_trainer("hard_negatives", max_rows=50)
     loader = trainer.get_train_dataloader()

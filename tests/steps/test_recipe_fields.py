@@ -19,9 +19,9 @@ from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
 from hf_echo.stages import ContrastiveConfig
 from hf_echo.stages.core.model_shape import new_config
+from hf_echo.stages.core.start import start_model
 from hf_echo.steps.arguments import DataArguments, ModelArguments
 from hf_echo.steps.data import groups_of
-from hf_echo.steps.model import load_model
 from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.training import train_recipe
 
@@ -142,9 +142,9 @@ def test_another_decoder(toy, toy_other, toy_tokenizer, folders, tmp_path, kind,
     own.save_pretrained(tmp_path)
     arguments = dict(model_name_or_path=str(tmp_path)) if start == "checkpoint" else dict(shape=SHAPE)
     torch.manual_seed(1)
-    alone = load_model(ModelArguments(**arguments), toy_tokenizer, ["fra_Latn"])
+    alone = start_model(ModelArguments(**arguments), toy_tokenizer, ["fra_Latn"])
     torch.manual_seed(1)
-    joined = load_model(ModelArguments(**arguments, decoder=str(folders[kind])), toy_tokenizer, ["fra_Latn"])
+    joined = start_model(ModelArguments(**arguments, decoder=str(folders[kind])), toy_tokenizer, ["fra_Latn"])
     for name, weight in joined.decoder.state_dict().items():
         assert torch.equal(weight, toy_other.decoder.state_dict()[name]), name
     for name, weight in joined.encoder.state_dict().items():
@@ -159,7 +159,7 @@ def test_another_decoder(toy, toy_other, toy_tokenizer, folders, tmp_path, kind,
 def test_a_decoder_of_another_space(toy, folders, toy_tokenizer):
     arguments = ModelArguments(shape=SHAPE | {"embedding_size": 16}, decoder=str(folders["training"]))
     with pytest.raises(ValueError, match="the encoder writes 16 dimensions, the decoder reads 32"):
-        load_model(arguments, toy_tokenizer, ["fra_Latn"])
+        start_model(arguments, toy_tokenizer, ["fra_Latn"])
 
 
 def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, start, tmp_path):

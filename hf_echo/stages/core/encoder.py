@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from ...data.collators import TranslationCollator
+from ...modeling import EchoForTranslation
 from .base import CoreTrainer
 from .text import text_lengths
 
@@ -14,15 +16,16 @@ from .text import text_lengths
 class EncoderTrainer(CoreTrainer):
     """Only the encoder learns, and a batch holds nothing for a decoder.
 
-    A decoder of the checkpoint is kept frozen, so that it can be tried on the new encoder.
+    A decoder of the checkpoint is kept frozen, so that it can be tried on the new encoder; none is needed.
     """
 
     encoder_sides = 1  # texts of a pair that are encoded: the source; 2: the target too
 
     def freeze(self, model: Any, args: Any) -> None:
-        model.bottleneck = True
-        model.encoder.requires_grad_(True)
-        model.decoder.requires_grad_(False)
+        model.requires_grad_(True)
+        if isinstance(model, EchoForTranslation):
+            model.bottleneck = True
+            model.decoder.requires_grad_(False)
 
     def make_collator(self, args: Any, tokenizer: Any, model: Any) -> TranslationCollator:
         return TranslationCollator(
@@ -44,3 +47,12 @@ class EncoderTrainer(CoreTrainer):
     def encode(self, model, inputs):
         """The model's output for all texts of a batch: sources, then targets where there are any."""
         return model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
+
+
+def set_attention_dropout(encoder: nn.Module, probability: float) -> None:
+    """Set the dropout inside of attention; that of the hidden states stays."""
+    for module in encoder.modules():
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = probability
+        elif "Attention" in type(module).__name__ and isinstance(getattr(module, "dropout", None), nn.Dropout):
+            module.dropout.p = probability

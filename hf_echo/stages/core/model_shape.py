@@ -78,14 +78,41 @@ def new_config(shape: dict, tokenizer, languages: list[str] | None = None) -> Ec
     _check_values(shape)
     of_decoder = {name: shape.pop(key) for key, name in OF_DECODER.items() if key in shape}
     own = {k: shape.pop(k) for k in ENCODER_ONLY if k in shape}
-    names = ("pad", "bos", "eos", "cls", "sep")
-    ids = {f"{n}_token_id": getattr(tokenizer, f"{n}_token_id", None) for n in names}
-    common = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length} | shape | ids
+    common = _of_tokenizer(tokenizer) | shape
     try:
-        decoder = EchoDecoderConfig(**common | of_decoder | {"decoder_start_token_id": ids["bos_token_id"]})
+        decoder = EchoDecoderConfig(**common | of_decoder | {"decoder_start_token_id": common["bos_token_id"]})
         return EchoConfig(**common, **own, languages=languages, decoder=decoder)
     except Exception as error:  # transformers and huggingface_hub check types, each with errors of its own
         raise ValueError(f"shape: {' '.join(str(error).splitlines()[-1].split())}") from None
+
+
+def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: Any) -> EchoDecoderConfig:
+    """Configuration of a new decoder for an encoder: as wide, with as many heads, and `decoder_layers` of `shape`.
+
+    Args:
+        shape: `decoder_layers` and `decoder_vocab_size`.
+    """
+    _check_values(shape)
+    width, heads = encoder.hidden_size, encoder.num_attention_heads
+    values = _of_tokenizer(tokenizer) | {
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads,
+        "head_dim": width // heads,
+        "intermediate_size": encoder.intermediate_size,
+        "embedding_size": encoder.embedding_size,
+    }
+    values |= {OF_DECODER[name]: value for name, value in shape.items()}
+    return EchoDecoderConfig(**values, decoder_start_token_id=values["bos_token_id"])
+
+
+def _of_tokenizer(tokenizer: Any) -> dict[str, int | None]:
+    """Fields that follow from the tokenizer; one without BOS and EOS, such as BERT's, has CLS and SEP for them."""
+    ids = {name: getattr(tokenizer, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "cls", "sep")}
+    for name, other in (("bos", "cls"), ("eos", "sep")):
+        ids[name] = ids[other] if ids[name] is None else ids[name]
+    sizes = {"vocab_size": len(tokenizer), "max_position_embeddings": tokenizer.model_max_length}
+    return sizes | {f"{name}_token_id": number for name, number in ids.items()}
 
 
 def _check_values(shape: dict[str, Any]) -> None:

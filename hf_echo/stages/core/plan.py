@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
+from transformers import AutoConfig
 
-from ...modeling import EchoConfig, EchoForTranslation
-from .model_shape import new_config
+from ...inference.encode import opening
+from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from .model_shape import OF_DECODER, decoder_config, new_config
 
 ECHO = (EchoConfig,)
 
@@ -37,8 +39,15 @@ def start_or_shape(model_args: Any, start: Start, new: Callable[[], Any], kinds:
 
 
 def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
-    """Configuration of an encoder with a decoder."""
-    config = start_or_shape(model_args, start, lambda: new_config(model_args.shape, start.vocabulary(model_args)))
+    """Configuration of an encoder with a decoder, or alone."""
+    if model_args.backbone:
+        config = _of_backbone(model_args)
+    else:
+        config = start_or_shape(model_args, start, lambda: new_config(model_args.shape, start.vocabulary(model_args)))
+    own = {name: value for name, value in model_args.shape.items() if name in OF_DECODER}
+    if config is not None and config.decoder is None and own:
+        config = copy.deepcopy(config)
+        config.decoder = decoder_config(own, config, start.vocabulary(model_args))
     if config is not None and model_args.decoder:
         other = start.config("decoder", model_args.decoder)
         if other is not None and other.decoder:
@@ -47,19 +56,37 @@ def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
     return config
 
 
+def _of_backbone(model_args: Any) -> EchoConfig | None:
+    """Configuration of an encoder on a pretrained backbone; None where it is out of reach."""
+    own = {name: model_args.shape[name] for name in ("pooling", "embedding_size") if name in model_args.shape}
+    try:
+        with opening(model_args.backbone) as place:
+            backbone = AutoConfig.from_pretrained(place)
+        return EchoConfig(backbone=backbone, prompts="none", **{"pooling": "mean", "embedding_size": None} | own)
+    except (OSError, ValueError):
+        return None
+
+
 def size_of_echo(config: EchoConfig, args: Any, learns: str) -> dict[str, Any]:
-    """Parameters, batches and memory of an encoder with a decoder; `learns` as in `Stage`."""
+    """Parameters, batches and memory of an encoder, with its decoder if there is one; `learns` as in `Stage`.
+
+    Raises:
+        ValueError: there is no decoder, and the stage trains one.
+    """
+    if not config.decoder and learns != "encoder":
+        raise ValueError("the start has no decoder to train with: give shape.decoder_layers, or decoder")
     with torch.device("meta"):
-        model = EchoForTranslation(config)
-    parameters = {
-        "encoder embeddings": count(model.encoder.backbone.embed_tokens),
-        "encoder layers": count(model.encoder.backbone.layers),
-        "decoder embeddings (tied)": count(model.decoder.model.embed_tokens),
-        "decoder layers": count(model.decoder.model.layers),
-    }
+        model = EchoForTranslation(config) if config.decoder else EchoEncoder(config)
+    encoder = model.encoder if config.decoder else model
+    words = count(encoder.get_input_embeddings())
+    parameters = {"encoder embeddings": words, "encoder layers": count(encoder.backbone) - words}
+    trained, layers = count(encoder), config.num_hidden_layers
+    if config.decoder:
+        stack = model.decoder.model
+        parameters |= {"decoder embeddings (tied)": count(stack.embed_tokens), "decoder layers": count(stack.layers)}
+        trained = count({"encoder": encoder, "decoder": model.decoder, "model": model}[learns])
+        layers += config.decoder.num_hidden_layers
     parameters["other"] = count(model) - sum(parameters.values())
-    trained = count({"encoder": model.encoder, "decoder": model.decoder, "model": model}[learns])
-    layers = config.num_hidden_layers + config.decoder.num_hidden_layers
     activations = activation_memory(args, config.hidden_size, layers)
     return {
         "parameters": with_total(parameters),

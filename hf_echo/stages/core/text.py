@@ -23,10 +23,6 @@ class TextConfig(CoreConfig):
         metadata={"help": "probability that a text is encoded as 'Unspecified language' (OS p_unk)"},
     )
     learning_rate: float = field(default=4e-4, metadata={"help": "AdamW's initial learning rate"})
-    embedding_learning_rate: float | None = field(
-        default=None,
-        metadata={"help": "learning rate of the token vectors, for a model that starts from static embeddings"},
-    )
     adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of AdamW"})
     lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "learning rate schedule"})
     warmup_steps: float = field(default=2000, metadata={"help": "steps of linear warm-up"})
@@ -36,14 +32,8 @@ class TextConfig(CoreConfig):
         super().__post_init__()
         if self.max_tokens < 1 or self.max_length < 1:
             raise ValueError(f"max_tokens={self.max_tokens} and max_length={self.max_length} must be at least 1")
-        if self.embedding_learning_rate is not None and self.embedding_learning_rate < 0:
-            raise ValueError(f"embedding_learning_rate must not be negative, got {self.embedding_learning_rate}")
         if not 0 <= self.language_drop <= 1:
             raise ValueError(f"language_drop is a probability, not {self.language_drop}")
-
-    def own_learning_rates(self) -> dict[str, float]:
-        rate = self.embedding_learning_rate
-        return {} if rate is None else {"embed_tokens.weight": rate}
 
 
 def text_lengths(trainer: CoreTrainer, encoder_sides: int) -> np.ndarray:

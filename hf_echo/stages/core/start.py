@@ -1,0 +1,81 @@
+"""The model that a run starts from: a checkpoint, a pretrained backbone of transformers, or a new shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...checkpoints.rewrite import is_release
+from ...inference.encode import opening
+from ...modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
+from ...utils.hub import snapshot
+from ...vocabulary import load_tokenizer
+from .model_shape import OF_DECODER, decoder_config, new_config
+
+Model = EchoEncoder | EchoForTranslation
+
+
+def start_model(args: Any, tokenizer: Any, languages: list[str], *, learns: str = "model") -> Model:
+    """The model of a run, in fp32.
+
+    Without a decoder of its own, a checkpoint or backbone gets that of `args.decoder`, or a new one if `args.shape` has
+    fields of a decoder (`decoder_layers`). A stage whose encoder alone learns needs none.
+
+    Args:
+        args: `model_name_or_path`, `backbone`, `shape` and `decoder` of a recipe.
+        languages: that a new model names in its configuration.
+        learns: as in `Stage`.
+
+    Raises:
+        ValueError: a stage that needs a decoder starts from an encoder alone; a decoder of another tokenizer or space.
+    """
+    shape, name = dict(args.shape), args.model_name_or_path
+    if not name and not args.backbone:
+        model: Model = EchoForTranslation(new_config(shape, tokenizer, languages))
+    elif args.backbone:
+        own = {key: shape.pop(key) for key in ("pooling", "embedding_size") if key in shape}
+        with opening(args.backbone) as place:
+            model = EchoEncoder.from_backbone(place, **own, languages=languages, dtype=torch.float32)
+    else:
+        with opening(name) as place:
+            whole = EchoConfig.from_pretrained(place).decoder is not None or is_release(place)
+        model = (EchoForTranslation if whole else EchoEncoder).from_pretrained(snapshot(name), dtype=torch.float32)
+    if args.decoder:
+        return with_decoder(model, args.decoder, tokenizer)
+    if isinstance(model, EchoForTranslation):
+        return model
+    if of_decoder := {key: value for key, value in shape.items() if key in OF_DECODER}:
+        decoder = EchoDecoder(decoder_config(of_decoder, model.config, tokenizer))
+        return EchoForTranslation.from_parts(model, decoder)
+    if learns != "encoder":
+        raise ValueError(
+            f"{name or args.backbone} is an encoder alone: give the new decoder a shape (shape.decoder_layers), or "
+            "name a checkpoint whose decoder it takes over (decoder)"
+        )
+    return model
+
+
+def with_decoder(model: Model, name: str | Path, tokenizer: Any) -> EchoForTranslation:
+    """The same encoder with the decoder of another checkpoint of its space and tokenizer."""
+    decoder = EchoDecoder.from_pretrained(snapshot(name), dtype=torch.float32)
+    check_tokenizer(name, tokenizer, decoder.config.vocab_size)
+    encoder = model if isinstance(model, EchoEncoder) else model.encoder
+    return EchoForTranslation.from_parts(encoder, decoder)
+
+
+def check_tokenizer(name: str | Path, tokenizer: Any, size: int) -> None:
+    """Raises ValueError where the tokenizer beside a decoder is not that of the run, in the tokens that it knows."""
+    try:
+        own = load_tokenizer(name)
+    except (OSError, ValueError):  # weights alone: nothing to compare
+        return
+    wanted, found = (
+        {number: token for token, number in each.get_vocab().items() if number < size} for each in (tokenizer, own)
+    )
+    if wrong := [number for number in sorted(found) if wanted.get(number) != found[number]]:
+        raise ValueError(
+            f"decoder: {name} has another tokenizer (token {wrong[0]} is {found[wrong[0]]!r}, here "
+            f"{wanted.get(wrong[0])!r}): give a decoder that was trained on the encoder's tokenizer"
+        )

@@ -1,0 +1,103 @@
+"""Every text stage trains on every backbone, and a resumed run ends with the weights of the uninterrupted one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig
+
+from hf_echo.data.directions import extension_pairs, monolingual
+from hf_echo.data.tokenized import tokenize_parallel
+from hf_echo.modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
+from hf_echo.stages.core.encoder import set_attention_dropout
+from hf_echo.stages.core.model_shape import decoder_config
+
+pytestmark = pytest.mark.trains
+
+SHAPE = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4)
+GROUPED = dict(num_key_value_heads=2, head_dim=8)
+BACKBONES = {
+    "bert": dict(pooling="cls", embedding_size=None),
+    "xlm-roberta": dict(pooling="mean", embedding_size=None),
+    "modernbert": dict(pooling="mean", embedding_size=32),
+    "llama": GROUPED | dict(pooling="cls", embedding_size=32),
+    "qwen3": GROUPED | dict(pooling="last", embedding_size=32),
+    "gemma3_text": GROUPED | dict(pooling="mean", embedding_size=None, layer_types=["sliding_attention"] * 2),
+}
+WITH_DECODER = ("seq2seq", "contrastive", "hard_negatives", "decoder")
+ALONE = ("distillation", "extension", "token", "long_context")
+FAST = ("bert", "qwen3")
+
+
+def backbones(*fast: str):
+    return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in BACKBONES]
+
+
+def make_encoder(kind: str, tokenizer) -> EchoEncoder:
+    torch.manual_seed(3)
+    own = dict(BACKBONES[kind])
+    pooled = {name: own.pop(name) for name in ("pooling", "embedding_size")}
+    ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "bos", "eos", "cls", "sep")}
+    shape = SHAPE | own | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 200}
+    config = EchoConfig(backbone=AutoConfig.for_model(kind, **shape), **pooled, **ids)
+    return EchoEncoder(config)
+
+
+def make_model(kind: str, tokenizer, *, with_decoder: bool):
+    encoder = make_encoder(kind, tokenizer)
+    if not with_decoder:
+        return encoder
+    decoder = EchoDecoder(decoder_config({"decoder_layers": 1}, encoder.config, tokenizer))
+    return EchoForTranslation.from_parts(encoder, decoder)
+
+
+@pytest.mark.parametrize("kind", backbones(*FAST))
+@pytest.mark.parametrize("stage", [*WITH_DECODER, *ALONE])
+def test_three_steps_and_a_resumed_run(make_trainer, toy, toy_tokenizer, toy_data, tmp_path, stage, kind):
+    data, extra, options = toy_data, None, {}
+    if stage in ALONE and stage != "long_context":
+        rows = {"token": toy.dataset, "distillation": lambda: monolingual(toy.dataset())}.get(
+            stage, lambda: extension_pairs(toy.dataset(), ["eng_Latn", "fra_Latn"])
+        )()
+        data = tokenize_parallel(rows, toy_tokenizer, progress=False)
+        teacher = np.random.default_rng(0).normal(size=(len(data), 32)).astype(np.float32)
+        extra = {"teacher": (teacher, teacher)}
+        options = {"base_languages": ["eng_Latn", "fra_Latn"]} if stage == "extension" else {}
+    if stage == "long_context":
+        options = {"max_length": 64}
+
+    def trained(checkpoint=None):
+        model = make_model(kind, toy_tokenizer, with_decoder=stage in WITH_DECODER)
+        before = {name: weight.clone() for name, weight in model.state_dict().items()}
+        trainer = make_trainer(
+            stage, model=model, data=data, extra=extra, max_steps=3, save_strategy="steps", save_steps=2, **options
+        )
+        trainer.train(resume_from_checkpoint=checkpoint)
+        return before, {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+
+    before, whole = trained()
+    moved = [name for name in whole if not torch.equal(whole[name], before[name])]
+    assert any(name.startswith("decoder." if stage == "decoder" else ("encoder.", "backbone.")) for name in moved)
+    _, resumed = trained(str(tmp_path / stage / "checkpoint-2"))
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize("kind", BACKBONES)
+def test_dropout_inside_of_attention(kind, toy_tokenizer):
+    encoder = make_encoder(kind, toy_tokenizer).train()
+    for module in encoder.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    ids = torch.randint(5, 300, (2, 9))
+    with torch.no_grad():
+        for probability, same in ((0.5, False), (0.0, True)):
+            set_attention_dropout(encoder, probability)
+            one, other = encoder(ids).sentence_embedding, encoder(ids).sentence_embedding
+            assert torch.equal(one, other) == same
+
+
+def test_learned_positions_end(make_trainer, toy_tokenizer):
+    model = make_model("bert", toy_tokenizer, with_decoder=False)
+    with pytest.raises(ValueError, match="max_length is 256, but a backbone of type 'bert' has 200 learned positions"):
+        make_trainer("long_context", model=model, max_length=256)
