@@ -83,7 +83,7 @@ def train_recipe(
         train_dataset = rows.prepare(dataset, tokenizer, data_args, args)
         options = embedded_sides(stage, model_args, data_args, args, dataset)
         if data_args.neighbour_groups or data_args.language_batches:
-            options["groups"] = groups_of(model_args, data_args, args, dataset)
+            options["groups"] = groups_of(data_args, args, dataset)
     languages = rows.languages(train_dataset)
     options |= dict(train_dataset=train_dataset, tokenizer=tokenizer, dev_sets=dev_sets)
     trainer = build_trainer(stage, model_args, args, languages, **options)

@@ -66,7 +66,7 @@ def test_groups_need_an_encoder(tmp_path):
     """Said before any data are read."""
     values = {"stage": "hard_negatives", "model_name_or_path": "outputs/before", "neighbour_groups": 12}
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(values | {"output_dir": str(tmp_path / "out")}))
-    with pytest.raises(ValueError, match=r"a\.yaml: neighbour_groups needs neighbours_by: the encoder") as error:
+    with pytest.raises(ValueError, match=r"a\.yaml: neighbour_groups needs neighbours_by: give that too") as error:
         read_recipe(tmp_path / "a.yaml")
     assert "\n" not in str(error.value)
     assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/a"}).data.neighbours_by == "outputs/a"
