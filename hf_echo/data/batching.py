@@ -62,11 +62,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             raise ValueError(
                 f"lengths must be integers >= 0 of shape (rows,) or (rows, sides); got shape {lengths.shape}"
             )
-        for name, value in (
-            ("max_tokens", max_tokens),
-            ("bucket_multiple", bucket_multiple),
-            ("max_rows", max_rows),
-        ):
+        for name, value in (("max_tokens", max_tokens), ("bucket_multiple", bucket_multiple), ("max_rows", max_rows)):
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value} must be at least 1")
         if not 0 <= rank < world_size:

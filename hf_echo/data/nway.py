@@ -236,11 +236,7 @@ def plan_pairs(
     lang = langs.indices.to_numpy()
     chosen = np.isin(lang, [i for i, name in enumerate(names) if languages is None or name in languages])
     is_pivot = lang == (names.index(pivot) if pivot in names else -1)
-    masks = {
-        "all": (chosen, chosen),
-        "x_eng": (chosen & ~is_pivot, is_pivot),
-        "eng_x": (is_pivot, chosen & ~is_pivot),
-    }
+    masks = {"all": (chosen, chosen), "x_eng": (chosen & ~is_pivot, is_pivot), "eng_x": (is_pivot, chosen & ~is_pivot)}
     id_of = ids.indices.to_numpy()
     source, target = (_side(id_of, mask, len(ids.dictionary)) for mask in masks[direction])
     distinct = np.unique(np.stack([id_of[chosen], lang[chosen]]), axis=1)[0]  # each id once per language

@@ -103,11 +103,7 @@ def load_parallel(
     return to_dataset(checked_tables(plans, convert, bad, limit=limit), bad, features, key)
 
 
-def parallel_tables(
-    path_or_name: str | os.PathLike,
-    bad: BadRows,
-    **arguments: Any,
-) -> Iterator[pa.Table]:
+def parallel_tables(path_or_name: str | os.PathLike, bad: BadRows, **arguments: Any) -> Iterator[pa.Table]:
     """Yield the rows of ``load_parallel(path_or_name, **arguments)`` table by table.
 
     The datasets cache is not used (except for n-way tables and the built-in corpus, which have no line numbers either).
@@ -160,10 +156,7 @@ def _open(
 
 
 def _plan(
-    parts: list[Part],
-    columns: Mapping[str, str] | None,
-    constants: Mapping[str, str],
-    split: str | None,
+    parts: list[Part], columns: Mapping[str, str] | None, constants: Mapping[str, str], split: str | None
 ) -> tuple[list[Plan], list[str]]:
     """(the plan of each part, the optional columns that any of them has)."""
     plans = []

@@ -33,10 +33,7 @@ _FULL_STOP = regex.compile(
     rf"(?V1)(?<=[\p{{STerm}}--[{OTHER_USES}]][{CLOSING}]*)(?![{CLOSING}\p{{Zs}}]|\s*$)|"
     rf"(?V1)(?<=[\p{{STerm}}--[{OTHER_USES}]][{CLOSING}]*\p{{Zs}}+)(?!\p{{Zs}}|\s*$)"
 )
-_OF_SCRIPT = {
-    "Tibt": regex.compile(r"(?<=[།༎]\s+)(?=\S)"),
-    "Ethi": regex.compile(r"(?<=(?:፡፡|::)\s*)(?=[^\s፡:])"),
-}
+_OF_SCRIPT = {"Tibt": regex.compile(r"(?<=[།༎]\s+)(?=\S)"), "Ethi": regex.compile(r"(?<=(?:፡፡|::)\s*)(?=[^\s፡:])")}
 _SPACES = regex.compile(r"\s+(?=\S)")
 XLM_R = "facebookAI/xlm-roberta-base"  # tokenizer of the released models, which do not include it
 FINE_TUNED = 0.25  # wtpsplit's threshold of models fine-tuned on sentences, whose names hold "sm"

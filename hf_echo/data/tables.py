@@ -127,12 +127,7 @@ def split_in_name(path: Path) -> str | None:
 
 
 def checked_tables(
-    plans: Sequence[Plan],
-    convert: Convert,
-    bad: BadRows,
-    *,
-    limit: int | None = None,
-    streaming: bool = False,
+    plans: Sequence[Plan], convert: Convert, bad: BadRows, *, limit: int | None = None, streaming: bool = False
 ) -> Iterator[pa.Table]:
     """Yield tables of good rows, at most ``limit`` rows. Bad rows go to ``bad``; the caller calls `bad.report` last.
 

@@ -150,12 +150,7 @@ def text_ids(tokenizer, texts: list[str]) -> list[list[int]]:
 
 
 def tokenize_parallel(
-    dataset: Dataset,
-    tokenizer,
-    *,
-    max_length: int = 128,
-    cache_dir: str | Path | None = None,
-    progress: bool = True,
+    dataset: Dataset, tokenizer, *, max_length: int = 128, cache_dir: str | Path | None = None, progress: bool = True
 ) -> TokenizedParallel:
     """Tokenize a dataset of the parallel schema; with `cache_dir`, a second call only opens files.
 

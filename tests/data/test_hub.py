@@ -56,11 +56,7 @@ class Hub(BaseHTTPRequestHandler):
     def answer(self, code, body=b"", **headers):
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(code)
-        for key, value in {
-            "Content-Length": len(body),
-            "Content-Type": "application/json",
-            **headers,
-        }.items():
+        for key, value in {"Content-Length": len(body), "Content-Type": "application/json", **headers}.items():
             self.send_header(key.replace("_", "-"), str(value))
         self.end_headers()
         if self.command != "HEAD":

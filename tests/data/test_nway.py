@@ -109,10 +109,7 @@ def test_through_a_dataloader_with_a_worker():
     ("options", "message"),
     [
         ({"direction": "x"}, "direction='x' is not one of x_eng, eng_x, all"),
-        (
-            {"languages": ["spa_Latn"]},
-            "no row in 'spa_Latn' in the n-way dataset; its languages: deu_Latn, eng_",
-        ),
+        ({"languages": ["spa_Latn"]}, "no row in 'spa_Latn' in the n-way dataset; its languages: deu_Latn, eng_"),
         ({"pivot": "spa_Latn"}, "no row in 'spa_Latn'"),
     ],
 )

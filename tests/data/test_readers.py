@@ -137,10 +137,7 @@ def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason, streaming):
         ('{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
         (b'{"source": "un", "target": "caf\xe9"}', "not UTF-8 (byte 0xe9 at position 32)"),
         ('{"source": "un", "target": "one", "hard_negatives": ["two", ""]}', "a hard negative is empty"),
-        (
-            '{"source": "un", "target": "one", "hard_negatives": "two"}',
-            "hard_negatives is not a list of texts",
-        ),
+        ('{"source": "un", "target": "one", "hard_negatives": "two"}', "hard_negatives is not a list of texts"),
         ('{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a finite number"),
         ('{"source": "un", "target": "one", "quality": Infinity}', "quality inf is not a finite number"),
         ('{"source": "un", "target": "one", "provenance": "web"}', "provenance 'web' is not one of"),
@@ -189,11 +186,7 @@ def test_bad_rows_of_parquet_are_counted_by_row(tmp_path):
     pq.write_table(pa.table({"src": text, "tgt": ["one", "two", "three", "four"]}), tmp_path / "c.parquet")
     with pytest.raises(ValueError) as error:
         load_parallel(tmp_path / "c.parquet", **FRENCH)
-    reasons = (
-        "c.parquet:2: source is not UTF-8",
-        "c.parquet:3: source is missing",
-        "c.parquet:4: source is empty",
-    )
+    reasons = ("c.parquet:2: source is not UTF-8", "c.parquet:3: source is missing", "c.parquet:4: source is empty")
     assert all(reason in str(error.value) for reason in reasons) and "(3 bad rows" in str(error.value)
 
 
@@ -353,10 +346,7 @@ def test_unreadable_files(tmp_path):
     (tmp_path / "c.parquet").write_text("no")
     with pytest.raises(ValueError, match="c.parquet: damaged, incomplete, or not what its name says"):
         load_parallel(tmp_path / "c.parquet")
-    for header, reason in (
-        ('"src"\t"tgt"\tx', 'name "src" has quotes'),
-        ("src\ttgt\tsrc", "'src' appears twice"),
-    ):
+    for header, reason in (('"src"\t"tgt"\tx', 'name "src" has quotes'), ("src\ttgt\tsrc", "'src' appears twice")):
         tsv(tmp_path / "c.tsv", header, "un\tone\tdeux")
         with pytest.raises(ValueError, match=f"c.tsv: the column .*{reason}"):
             load_parallel(tmp_path / "c.tsv", **FRENCH)

@@ -11,12 +11,7 @@ from hf_echo.data.segmentation import join_sentences, rule_segmenter, trimmed
 COMMAND = "data"
 
 SENTENCES = {
-    "eng_Latn": [
-        "Dr. Smith paid 3.5 dollars.",
-        "Why?",
-        "He said: “I know!”",
-        "It was 5 p.m. in the U.S. already.",
-    ],
+    "eng_Latn": ["Dr. Smith paid 3.5 dollars.", "Why?", "He said: “I know!”", "It was 5 p.m. in the U.S. already."],
     "fra_Latn": ["Il est venu hier.", "Pourquoi ?", "Elle l'a vu à 10 h 30."],
     "hin_Deva": ["वह कल आया।", "क्यों?", "उसने 3.5 रुपये दिए।"],
     "amh_Ethi": ["ትናንት መጣ።", "ለምን መጣ፡፡", "አላውቅም።"],
@@ -69,26 +64,8 @@ def test_what_has_no_sentences_is_refused(refused, tmp_path):
     with pytest.raises(ValueError, match="python has no sentences"):
         rule_segmenter(["x = 1"], "python")
     (tmp_path / "a.txt").write_text("Hi. You.\n")
-    refused(
-        "unknown language code 'fra_Latin'",
-        "segment",
-        tmp_path / "a.txt",
-        "--lang",
-        "fra_Latin",
-        "--out",
-        "o",
-    )
-    refused(
-        "no folder ./sat",
-        "segment",
-        tmp_path / "a.txt",
-        "--lang",
-        "fra_Latn",
-        "--out",
-        "o",
-        "--model",
-        "./sat",
-    )
+    refused("unknown language code 'fra_Latin'", "segment", tmp_path / "a.txt", "--lang", "fra_Latin", "--out", "o")
+    refused("no folder ./sat", "segment", tmp_path / "a.txt", "--lang", "fra_Latn", "--out", "o", "--model", "./sat")
     with pytest.raises(ValueError, match=r"sentence 2 of 2 \(eng_Latn\) is empty"):
         join_sentences(["a", " "], "eng_Latn")
 

@@ -11,28 +11,12 @@ from datasets import Dataset
 from hf_echo.data.tokenized import Ragged, TokenizedParallel, tokenize_parallel
 
 ROWS = [
+    dict(source="un chat.", source_lang="fra_Latn", target="one cat.", target_lang="eng_Latn", provenance="primary"),
     dict(
-        source="un chat.",
-        source_lang="fra_Latn",
-        target="one cat.",
-        target_lang="eng_Latn",
-        provenance="primary",
-    ),
-    dict(
-        source="кот </s> <SEP>",
-        source_lang="rus_Cyrl",
-        target="one cat.",
-        target_lang="eng_Latn",
-        provenance="mined",
+        source="кот </s> <SEP>", source_lang="rus_Cyrl", target="one cat.", target_lang="eng_Latn", provenance="mined"
     ),
     dict(source="один", source_lang="rus_Cyrl", target="un", target_lang="fra_Latn", provenance="dictionary"),
-    dict(
-        source="x = 1",
-        source_lang="python",
-        target="neuf 猫 oiseaux",
-        target_lang="fra_Latn",
-        provenance="code",
-    ),
+    dict(source="x = 1", source_lang="python", target="neuf 猫 oiseaux", target_lang="fra_Latn", provenance="code"),
 ]
 NEGATIVES = [["two cats.", "a dog."], [], None, ["neuf"]]
 

@@ -22,14 +22,7 @@ from .sources import read_unit, units_of
 
 Directions = dict[str, list[int]]  # "fra_Latn>eng_Latn" -> [rows in, rows kept]
 LINES = 250  # maximum length of the Markdown table; JSON has all directions
-COLUMNS = (
-    "pairs",
-    "directions",
-    "source_languages",
-    "target_languages",
-    "source_characters",
-    "target_characters",
-)
+COLUMNS = ("pairs", "directions", "source_languages", "target_languages", "source_characters", "target_characters")
 COUNT = """SELECT provenance, source_lang, target_lang, count(*)::BIGINT AS pairs,
     sum(length(source))::BIGINT AS source_characters, sum(length(target))::BIGINT AS target_characters FROM rows
     GROUP BY ALL"""

@@ -103,12 +103,7 @@ def score(table: pa.Table, scorer: Scorer, *, again: bool = False) -> pa.Table:
 
 
 def calibrate(
-    tables: Iterable[pa.Table],
-    scorer: Scorer | None = None,
-    *,
-    k: float = 3.0,
-    min_rows: int = 20,
-    **fields: Any,
+    tables: Iterable[pa.Table], scorer: Scorer | None = None, *, k: float = 3.0, min_rows: int = 20, **fields: Any
 ) -> DirectionThreshold:
     """Estimate mu and sigma of each direction from clean pairs (OS 3.5: a FLORES or Bible dev set).
 

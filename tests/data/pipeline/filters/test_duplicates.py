@@ -107,12 +107,7 @@ def test_exempt_languages_have_no_keys(rows):
         source_lang=["fra_Latn", "fra_Latn", "wol_Latn", "eng_Latn"],
         target_lang=["eng_Latn", "eng_Latn", "eng_Latn", "wol_Latn"],
     )
-    assert (ExactDuplicates(exempt=("wol_Latn",)).keys(table) == 0).all(axis=1).tolist() == [
-        False,
-        False,
-        True,
-        True,
-    ]
+    assert (ExactDuplicates(exempt=("wol_Latn",)).keys(table) == 0).all(axis=1).tolist() == [False, False, True, True]
     filter_ = ExactDuplicates(exempt=("wol_Latn", "fra_Latn"), fewer_than=3)
     with pytest.raises(ValueError, match="call fit"):
         filter_.keys(table)

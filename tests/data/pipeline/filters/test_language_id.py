@@ -70,18 +70,7 @@ def test_languages_that_the_identifier_does_not_know_stay(kept):
 
 
 @pytest.mark.parametrize(
-    "code",
-    [
-        "arz_Arab",
-        "ary_Arab",
-        "nob_Latn",
-        "nno_Latn",
-        "bos_Latn",
-        "zsm_Latn",
-        "ind_Latn",
-        "ast_Latn",
-        "yue_Hant",
-    ],
+    "code", ["arz_Arab", "ary_Arab", "nob_Latn", "nno_Latn", "bos_Latn", "zsm_Latn", "ind_Latn", "ast_Latn", "yue_Hant"]
 )
 def test_macrolanguages_and_neighbours(kept, code):
     pytest.importorskip("heliport")
@@ -124,10 +113,7 @@ def write_fasttext(path, weights: dict[str, dict[str, float]]) -> None:
     data += struct.pack("<3i2q", len(entries), len(words), len(labels), 100, -1)
     for text, kind in entries:
         data += text.encode() + b"\0" + struct.pack("<qb", 10, kind)
-    matrices = (
-        np.eye(len(words)),
-        10 * np.array([[weights[label].get(w, 0) for w in words] for label in labels]),
-    )
+    matrices = (np.eye(len(words)), 10 * np.array([[weights[label].get(w, 0) for w in words] for label in labels]))
     for matrix in matrices:
         data += struct.pack("<?2q", False, *matrix.shape) + matrix.astype("<f4").tobytes()
     path.write_bytes(data)

@@ -47,11 +47,7 @@ def test_small_languages_are_counted_by_the_rows_that_stay(rows):
 
 
 def test_the_best_of_each_direction_stay(rows):
-    table = rows(
-        *[("a", "b")] * 6,
-        source_lang=["fra_Latn", "deu_Latn"] * 3,
-        quality=[0.1, 0.9, 0.5, None, 0.5, -0.5],
-    )
+    table = rows(*[("a", "b")] * 6, source_lang=["fra_Latn", "deu_Latn"] * 3, quality=[0.1, 0.9, 0.5, None, 0.5, -0.5])
     assert capped(GroupCap(limit=1, order="quality"), table) == [1, 2]
     assert capped(GroupCap(limit=2, order="quality"), table) == [1, 2, 4, 5]
     assert capped(GroupCap(limit=1, order="input"), table) == [0, 1]

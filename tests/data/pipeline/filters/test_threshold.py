@@ -8,11 +8,7 @@ import pytest
 from hf_echo.data.pipeline.filters import DirectionThreshold, build
 from hf_echo.data.pipeline.filters.threshold import calibrate, score
 
-CALIBRATED = {
-    "fra_Latn>eng_Latn": (0.8, 0.1),
-    "deu_Latn>eng_Latn": (0.6, 0.2),
-    "deu_Latn>fra_Latn": (0.4, 0.1),
-}
+CALIBRATED = {"fra_Latn>eng_Latn": (0.8, 0.1), "deu_Latn>eng_Latn": (0.6, 0.2), "deu_Latn>fra_Latn": (0.4, 0.1)}
 
 
 def test_thresholds_and_back_off():
