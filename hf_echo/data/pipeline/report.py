@@ -52,30 +52,16 @@ def add_up(parts: Iterable[Sequence[tuple[str, Directions]]]) -> list[tuple[str,
 
 
 def as_json(steps: Sequence[tuple[str, Directions]]) -> list[dict[str, Any]]:
-    """Rows in, kept and dropped of each step: in total, by direction, by source and by target language."""
+    """Rows in, kept and dropped of each step: in total and by direction."""
     return [
-        {
-            "step": name,
-            **_three(directions.values()),
-            "directions": {key: _three([value]) for key, value in directions.items()},
-            "source_languages": _by_side(directions, 0),
-            "target_languages": _by_side(directions, 1),
-        }
+        {"step": name, **_three(*map(sum, zip(*directions.values())))}
+        | {"directions": {key: _three(*pair) for key, pair in directions.items()}}
         for name, directions in steps
     ]
 
 
-def _three(pairs: Iterable[Sequence[int]]) -> dict[str, int]:
-    pairs = list(pairs)
-    before, after = sum(p[0] for p in pairs), sum(p[1] for p in pairs)
+def _three(before: int = 0, after: int = 0) -> dict[str, int]:
     return {"in": before, "kept": after, "dropped": before - after}
-
-
-def _by_side(directions: Directions, side: int) -> dict[str, dict[str, int]]:
-    groups: dict[str, list] = {}
-    for name, pair in directions.items():
-        groups.setdefault(name.split(">")[side], []).append(pair)
-    return {name: _three(pairs) for name, pairs in sorted(groups.items())}
 
 
 def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
@@ -88,14 +74,14 @@ def steps_table(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_markdown(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Two tables: the steps, and the rows of each direction (or source language, if too many) after each step."""
-    kind = "directions" if len(steps[0]["directions"]) <= LINES else "source_languages"
-    names = sorted({name for step in steps for name in step[kind]})
+    """Two tables: the steps, and the rows of each direction (of the LINES largest) after each step."""
+    rows = steps[0]["directions"]
+    names = sorted(sorted(rows, key=lambda name: -rows[name]["kept"])[:LINES])
     head = " | ".join(f"{i} {step['step']}" for i, step in enumerate(steps))
-    title = f"Rows after each step, by {kind.replace('_', ' ').removesuffix('s')}:"
-    lines = [steps_table(steps), "", title, "", f"| | {head} |", "|---|" + "--:|" * len(steps)]
+    lines = [steps_table(steps), "", "Rows after each step, by direction:", ""]
+    lines += [f"| | {head} |", "|---|" + "--:|" * len(steps)]
     for name in names:
-        cells = (f"{step[kind].get(name, {'kept': 0})['kept']:,}" for step in steps)
+        cells = (f"{step['directions'].get(name, {'kept': 0})['kept']:,}" for step in steps)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

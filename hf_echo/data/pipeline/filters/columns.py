@@ -6,8 +6,7 @@ that Unicode assigns, so a whole column is looked up at once.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -50,32 +49,6 @@ def by_direction(table: pa.Table) -> Iterator[tuple[tuple[str, str], np.ndarray]
     values, starts = np.unique(both[order], return_index=True)
     for value, rows in zip(values, np.split(order, starts[1:])):
         yield (source_langs[value // len(target_langs)], target_langs[value % len(target_langs)]), rows
-
-
-def own_languages(table: pa.Table) -> np.ndarray:
-    """(rows,) the language that a row counts for: the source language, or the target's where the source is English."""
-    own = np.empty(len(table), dtype=object)
-    for (source, target), rows in by_direction(table):
-        own[rows] = target if source.startswith("eng_") else source
-    return own
-
-
-def small_languages(
-    tables: Iterable[pa.Table],
-    fewer_than: int,
-    among: Sequence[str] = (),
-    counted: Callable[[pa.Table], np.ndarray] | None = None,
-) -> tuple[str, ...]:
-    """Languages with fewer than that many rows, sorted by code; among ``among``, or all if it is empty.
-
-    ``counted`` is a boolean per row: whether it counts. A language without counted rows is small.
-    """
-    rows: Counter[str] = Counter()
-    for table in tables:
-        own = own_languages(table)
-        rows.update(dict.fromkeys(own, 0))
-        rows.update(own if counted is None else own[counted(table)])
-    return tuple(sorted(code for code, n in rows.items() if n < fewer_than and (not among or code in among)))
 
 
 def numbers(table: pa.Table, name: str) -> np.ndarray:

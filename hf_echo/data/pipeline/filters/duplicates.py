@@ -6,8 +6,7 @@ a common key are not compared again: ``threshold`` is the similarity at which ab
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from typing import Literal
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....utils.settings import check, setting
-from .columns import SIDES, code_points, codes_of, own_languages, small_languages
+from .columns import SIDES, code_points, codes_of
 from .normal_form import Ignorable, normal_forms
 
 SEED = 1
@@ -24,17 +23,16 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Options of both filters of this file; not a filter itself. Case, width and white space never count."""
+    """Options of both filters of this file; not a filter itself. Case, width, spaces and invisible signs never count.
+
+    Languages whose rows all stay (OS 4.4: small weak ones) are named by the step's ``except``.
+    """
 
     side: Literal["source", "target", "either", "both", "corpus"] = setting(
         "where texts must be unique: on this side, on each side, as a pair, or in the whole corpus (OS 4.4)", "either"
     )
     ignore: tuple[Ignorable, ...] = setting("differences that do not count", ())
     by_language: bool = setting("equal texts in two languages are different texts", False)
-    exempt: tuple[str, ...] = setting("languages whose rows stay, not compared with others (OS 4.4: weak ones)", ())
-    fewer_than: int | None = setting(
-        "only languages of exempt (of all, if it is empty) with fewer rows are exempt", None, least=0
-    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -43,15 +41,7 @@ class Duplicates:
     def shared_keys(self) -> bool:
         return self.side == "corpus"
 
-    def fit(self, tables: Iterable[pa.Table]) -> Duplicates:
-        """Determine ``exempt``; reads no rows without ``fewer_than``."""
-        if self.fewer_than is None:
-            return self
-        return replace(self, exempt=small_languages(tables, self.fewer_than, self.exempt), fewer_than=None)
-
     def keys(self, table: pa.Table) -> np.ndarray:
-        if self.fewer_than is not None:
-            raise ValueError(f"fewer_than={self.fewer_than} needs row counts: call fit first")
         chosen = [side for side in SIDES if self.side in (side, "either", "both", "corpus")]
         forms = [normal_forms(table[side].to_pylist(), self.ignore) for side in chosen]
         seeds = [self._seeds(table[f"{side}_lang"]) for side in chosen]
@@ -64,10 +54,7 @@ class Duplicates:
             keys[keys == 0] = 1
             keys[np.fromiter((not text for text in texts), bool, len(texts))] = 0
             columns.append(keys)
-        keys = np.concatenate(columns, axis=1)
-        if self.exempt:
-            keys[np.isin(own_languages(table), self.exempt)] = 0
-        return keys
+        return np.concatenate(columns, axis=1)
 
     def _keys(self, forms: list[str], seeds: np.ndarray) -> np.ndarray:
         """(rows, keys) uint64 of the normal forms of one column."""

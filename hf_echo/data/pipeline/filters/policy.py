@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -11,42 +10,23 @@ import pyarrow as pa
 
 from ....utils.settings import check, setting
 from ...schema import PROVENANCES
-from .columns import by_direction, direction, is_in, numbers, own_languages, small_languages, text_hashes
+from .columns import by_direction, direction, is_in, numbers, text_hashes
 from .threshold import SYNTHETIC
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Row filter: keep rows of some provenances, and of further ones for weak languages."""
+    """Row filter: keep rows of some provenances; the step's ``except`` makes exceptions, such as for weak languages."""
 
-    provenances: tuple[str, ...] = setting("kept for every language", ("primary", "code", "math"))
-    also: tuple[str, ...] = setting("further provenances, kept for the languages of languages", ())
-    languages: tuple[str, ...] = setting("weak languages", ())
-    fewer_than: int | None = setting(
-        "only languages of languages (of all, if it is empty) with fewer rows of provenances", None, least=0
-    )
+    provenances: tuple[str, ...] = setting("those that stay", ("primary", "code", "math"))
 
     def __post_init__(self) -> None:
         check(self)
-        for name in (*self.provenances, *self.also):
-            if name not in PROVENANCES:
-                raise ValueError(f"provenance {name!r} is not one of {', '.join(PROVENANCES)}")
-
-    def fit(self, tables: Iterable[pa.Table]) -> Provenance:
-        """Determine ``languages``; reads no rows without ``fewer_than``."""
-        if self.fewer_than is None:
-            return self
-        small = small_languages(tables, self.fewer_than, self.languages, self._stays)
-        return replace(self, languages=small, fewer_than=None)
-
-    def _stays(self, table: pa.Table) -> np.ndarray:
-        return is_in(table["provenance"], self.provenances)
+        if unknown := [name for name in self.provenances if name not in PROVENANCES]:
+            raise ValueError(f"provenance {unknown[0]!r} is not one of {', '.join(PROVENANCES)}")
 
     def keep(self, table: pa.Table) -> np.ndarray:
-        if self.fewer_than is not None:
-            raise ValueError(f"fewer_than={self.fewer_than} needs row counts: call fit first")
-        weak = np.isin(own_languages(table), self.languages)
-        return self._stays(table) | (is_in(table["provenance"], self.also) & weak)
+        return is_in(table["provenance"], self.provenances)
 
 
 @dataclass(frozen=True)

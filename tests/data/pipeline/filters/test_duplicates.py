@@ -101,26 +101,6 @@ def test_exact_keys_agree_with_equality_of_forms(rows):
         assert [keys[i] == keys[j] for j in range(400)] == [forms[i] == forms[j] for j in range(400)]
 
 
-def test_exempt_languages_have_no_keys(rows):
-    table = rows(
-        *[("a", "b")] * 4,
-        source_lang=["fra_Latn", "fra_Latn", "wol_Latn", "eng_Latn"],
-        target_lang=["eng_Latn", "eng_Latn", "eng_Latn", "wol_Latn"],
-    )
-    assert (ExactDuplicates(exempt=("wol_Latn",)).keys(table) == 0).all(axis=1).tolist() == [False, False, True, True]
-    filter_ = ExactDuplicates(exempt=("wol_Latn", "fra_Latn"), fewer_than=3)
-    with pytest.raises(ValueError, match="call fit"):
-        filter_.keys(table)
-    assert filter_.fit([table]).exempt == ("fra_Latn", "wol_Latn")
-    fitted = filter_.fit([table, table.slice(2, 1)])  # Wolof has three rows now, on either side
-    assert fitted.exempt == ("fra_Latn",) and (fitted.keys(table) != 0).all(axis=1).tolist() == [
-        False,
-        False,
-        True,
-        True,
-    ]
-
-
 def _jaccard(a: str, b: str, n: int) -> float:
     x, y = ({text[i : i + n] for i in range(len(text) - n + 1)} for text in (a, b))
     return len(x & y) / len(x | y)

@@ -19,31 +19,10 @@ def capped(filter_, table) -> list[int]:
     return sorted(kept + [i for i, group in enumerate(groups) if group is None])
 
 
-def test_provenance_and_its_exceptions(rows):
-    table = rows(
-        *[("a", "b")] * 6,
-        source_lang=["fra_Latn", "fra_Latn", "wol_Latn", "wol_Latn", "eng_Latn", "python"],
-        target_lang=["eng_Latn"] * 4 + ["wol_Latn", "eng_Latn"],
-        provenance=["primary", "mined", "primary", "mined", "back_translation", "code"],
-    )
-    assert Provenance().keep(table).tolist() == [True, False, True, False, False, True]
-    some = Provenance(also=("mined",), languages=("wol_Latn",))
-    assert some.keep(table).tolist() == [True, False, True, True, False, True]
-    assert some.fit([table]) is some
-    assert not Provenance(also=("mined",)).keep(table)[[1, 3]].any()
-
-
-def test_small_languages_are_counted_by_the_rows_that_stay(rows):
-    table = rows(
-        *[("a", "b")] * 7,
-        source_lang=["fra_Latn"] * 3 + ["wol_Latn"] * 4,
-        provenance=["primary"] * 3 + ["primary", "mined", "mined", "mined"],
-    )
-    filter_ = Provenance(also=("mined",), fewer_than=3)
-    with pytest.raises(ValueError, match="call fit"):
-        filter_.keep(table)
-    fitted = filter_.fit(iter([table.slice(0, 4), table.slice(4)]))
-    assert fitted.languages == ("wol_Latn",) and fitted.keep(table).all()
+def test_provenance(rows):
+    table = rows(*[("a", "b")] * 4, provenance=["primary", "mined", "back_translation", "code"])
+    assert Provenance().keep(table).tolist() == [True, False, False, True]
+    assert Provenance(("mined",)).keep(table).tolist() == [False, True, False, False]
 
 
 def test_the_best_of_each_direction_stay(rows):
