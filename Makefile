@@ -3,7 +3,7 @@
 PYTHON ?= python3
 TORCH_INSTALL_ARGS ?= torch==2.13.0
 PYTEST_ARGS ?=
-EXTRAS := gguf,baselines,po,plots,mteb,metrics,filters,llm,corpora,segment,speech,modular,space,dev
+EXTRAS := gguf,baselines,plots,mteb,metrics,filters,llm,corpora,segment,speech,modular,space,dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
