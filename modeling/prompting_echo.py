@@ -18,10 +18,11 @@ UNSPECIFIED = "Unspecified language"
 CODE_LANGUAGES = ("python", "java", "javascript", "go", "c", "cpp", "ruby", "csharp", "php")
 MATH_LANGUAGES = ("latex",)
 
-# A prompt given as a string (sentence-transformers' `prompts`) ends in the ASCII unit separator, which ordinary text
-# does not contain: "French:\x1fBonjour". "<SEP>" spelled out in a text is treated as text.
-PROMPT_END = "\x1f"
+# A prompt given as a string (sentence-transformers' `prompts`) ends in the token that any tokenizer of the layout has:
+# "French:<SEP>Bonjour". Only the name of a known language in front of it is a prompt; elsewhere "<SEP>" is text.
+NAME_END = "<SEP>"
 
+_KNOWN_PROMPTS = {f"{name}:" for name in (UNSPECIFIED, *LANGUAGE_NAMES.values())}
 _DECODER_PROMPTS = {
     "primary": "This is a possible translation in {name}:",
     "dictionary": "This is a possible translation in {name}:",
@@ -86,9 +87,9 @@ def decoder_prompt(target_lang: str, provenance: str = "primary", source_lang: s
 
 
 def split_prompt(text: str) -> tuple[str, str]:
-    """``"French:\\x1fBonjour"`` -> ``("French:", "Bonjour")``; a text without prompt gets "Unspecified language:"."""
-    prompt, mark, rest = text.partition(PROMPT_END)
-    if mark and len(prompt) <= 80 and prompt.endswith(":"):
+    """``"French:<SEP>Bonjour"`` -> ``("French:", "Bonjour")``; a text without prompt gets "Unspecified language:"."""
+    prompt, mark, rest = text.partition(NAME_END)
+    if mark and prompt in _KNOWN_PROMPTS:
         return prompt, rest
     return f"{UNSPECIFIED}:", text
 

@@ -11,13 +11,13 @@ import shutil
 from pathlib import Path
 
 from .language_names_echo import LANGUAGE_NAMES
-from .prompting_echo import PROMPT_END, encoder_prompt
+from .prompting_echo import NAME_END, encoder_prompt
 
 DEFAULT_PROMPT = "unspecified"
 
 
 def sentence_transformer_prompts(languages: list[str] | None = None, kind: str = "name") -> dict[str, str]:
-    """One prompt per language: ``{"unspecified": "Unspecified language:\\x1f", "fra_Latn": "French:\\x1f", ...}``.
+    """One prompt per language: ``{"unspecified": "Unspecified language:<SEP>", "fra_Latn": "French:<SEP>", ...}``.
 
     Args:
         kind: as `EchoConfig.prompts`; "tokens": ``{"fra_Latn": "fra_Latn ", ...}``; "none": no prompts.
@@ -25,13 +25,17 @@ def sentence_transformer_prompts(languages: list[str] | None = None, kind: str =
     if kind != "name":
         return {code: f"{code} " for code in languages or []} if kind == "tokens" else {}
     codes = languages or sorted(LANGUAGE_NAMES)
-    return {DEFAULT_PROMPT: encoder_prompt() + PROMPT_END} | {c: encoder_prompt(c) + PROMPT_END for c in codes}
+    return {DEFAULT_PROMPT: encoder_prompt() + NAME_END} | {c: encoder_prompt(c) + NAME_END for c in codes}
 
 
 def write_sentence_transformer_files(
     folder: str | Path, languages: list[str] | None = None, *, prompts: str = "name", modality: str = "text"
 ) -> None:
-    """Write modules.json and the other SentenceTransformer files of an Echo encoder of "text" or "audio"."""
+    """Write modules.json and the other SentenceTransformer files of an Echo encoder of "text" or "audio".
+
+    Args:
+        prompts: as in EchoConfig.
+    """
     folder = Path(folder)
     files = {
         "modules.json": [

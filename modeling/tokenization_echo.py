@@ -1,6 +1,7 @@
 """EchoTokenizer: any fast tokenizer with the encoder layout `<CLS><s> [LANGUAGE]:<SEP> [SENTENCE]</s>` (OS Table 40).
 
-The language comes from `lang=`, from a prompt in front of the text (sentence-transformers), or is "unspecified".
+The language comes from `lang=`, from a prompt in front of the text (sentence-transformers), or is "unspecified". With
+`prompts="none"` the layout is that of the tokenizer itself, and `lang=` changes nothing.
 A special token that is spelled out in a text is treated as text. Texts are never truncated silently (`on_long`).
 Threads may share a tokenizer.
 """
@@ -13,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
+from itertools import takewhile
 from pathlib import Path
 from threading import RLock
 
@@ -20,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
 
-from .prompting_echo import PROMPT_END, decoder_prompt, encoder_prompt, langs_of, split_prompt, texts_of
+from .prompting_echo import NAME_END, decoder_prompt, encoder_prompt, langs_of, split_prompt, texts_of
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             (`tokenizer(texts, on_long="error")`). "warn" truncates and logs how many texts were truncated; "error"
             raises; "split" returns the pieces as separate rows with `overflow_to_sample_mapping`, and EchoEncoder
             averages them.
+        prompts: "name" (the layout above) or "none".
 
     Example:
         >>> tokenizer(["Bonjour", "Hallo"], lang=["fra_Latn", "deu_Latn"], padding=True, return_tensors="pt")
@@ -84,7 +87,6 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
     model_input_names = ["input_ids", "attention_mask"]
 
-    roles = ("cls", "sep", "bos", "eos", "pad")  # special tokens that it needs
     _auto_map = {"AutoTokenizer": [None, "tokenization_echo.EchoTokenizer"]}
 
     @classmethod
@@ -108,6 +110,15 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if value not in ON_LONG:
             raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {value!r}")
         self.init_kwargs["on_long"] = value
+
+    @property
+    def prompts(self) -> str:
+        return self.init_kwargs.get("prompts", "name")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The special tokens that it needs."""
+        return ("cls", "sep", "bos", "eos", "pad") if self.prompts == "name" else ("eos", "pad")
 
     @_alone
     def _encode_plus(
@@ -138,7 +149,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
                 **options,
             )
         if on_long is not None and truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE:
-            truncation_strategy = TruncationStrategy.ONLY_SECOND
+            truncation_strategy = TruncationStrategy.LONGEST_FIRST
             options["max_length"] = max_length = max_length or self.model_max_length
         on_long = on_long or self.on_long
         if on_long not in ON_LONG:
@@ -166,7 +177,11 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         return EchoBatch(encoded.data, encoded.encodings)
 
     def _encode_prompted(self, prompts: list[str], texts: list[str], **options) -> BatchEncoding:
-        return super()._encode_plus(prompts, texts, **options)
+        if self.prompts == "name":
+            return super()._encode_plus(prompts, texts, **options)
+        if options["truncation_strategy"] == TruncationStrategy.ONLY_SECOND:
+            options["truncation_strategy"] = TruncationStrategy.ONLY_FIRST
+        return super()._encode_plus(texts, **options)
 
     @_alone
     def _decode(self, *args, **kwargs) -> str:
@@ -175,10 +190,12 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     def with_prompts(self, texts: list[str], lang) -> tuple[list[str], list[str]]:
         texts = texts_of(texts)
         lang = langs_of(lang, len(texts))
+        if self.prompts == "none":
+            return [""] * len(texts), texts
         if not isinstance(lang, list):
             lang = [lang] * len(texts)
         # sentence-transformers puts its default prompt even in front of a text that starts with a prompt.
-        default = encoder_prompt() + PROMPT_END
+        default = encoder_prompt() + NAME_END
         pairs = [
             (encoder_prompt(code), text) if code else split_prompt(text.removeprefix(default))
             for text, code in zip(texts, lang)
@@ -191,12 +208,20 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 
         Each distinct prompt is tokenized once.
         """
-        names = list(dict.fromkeys(prompts))
-        encodings = self._bare_backend().encode_batch_fast([(name, "") for name in names])
-        heads = {name: encoding.ids[:-1] for name, encoding in zip(names, encodings)}
-        return [
-            [*heads[prompt], *ids, self.eos_token_id] for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)
-        ]
+        end = self.end_ids
+        names, backend = list(dict.fromkeys(prompts)), self._bare_backend()
+        inputs = ["" if self.prompts == "none" else (name, "") for name in names]
+        heads = {name: e.ids[: len(e.ids) - len(end)] for name, e in zip(names, backend.encode_batch_fast(inputs))}
+        return [[*heads[prompt], *ids, *end] for prompt, ids in zip(prompts, self.text_ids(texts), strict=True)]
+
+    @property
+    def end_ids(self) -> list[int]:
+        """Ids behind a text: `</s>`, or what the tokenizer's own template has there."""
+        if self.prompts != "none":
+            return [self.eos_token_id]
+        encoding = self._bare_backend().encode("a")
+        behind = list(takewhile(lambda pair: pair[1], zip(reversed(encoding.ids), encoding.special_tokens_mask[::-1])))
+        return [number for number, _ in reversed(behind)]
 
     @_alone
     def text_ids(self, texts: list[str]) -> list[list[int]]:
@@ -251,7 +276,43 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     def decoder_prompt_ids(self, target_lang: str, provenance: str = "primary", source_lang: str | None = None):
         """Ids that the decoder starts with: `<s> This is a possible translation in [LANGUAGE]:<SEP>` (OS Table 40)."""
         text = decoder_prompt(target_lang, provenance, source_lang)
-        return [self.bos_token_id, *self.encode(text, add_special_tokens=False), self.sep_token_id]
+        bos = [] if self.bos_token_id is None else [self.bos_token_id]
+        return [*bos, *self.encode(text, add_special_tokens=False), self.sep_token_id]
+
+    @classmethod
+    def around(cls, tokenizer, *, max_length: int = 512) -> EchoTokenizer:
+        """The same tokenizer with `lang=` (unused), `on_long` and the prompts of a decoder. Its ids stay.
+
+        A missing bos token is the CLS token, a missing eos token the SEP token and the other way round, a missing pad
+        token eos.
+
+        Args:
+            max_length: where the tokenizer names none.
+
+        Raises:
+            ValueError: a tokenizer without a fast backend, or with neither eos nor SEP token.
+        """
+        if not getattr(tokenizer, "is_fast", False):
+            raise ValueError(f"{tokenizer.name_or_path!r} has a {type(tokenizer).__name__}; give a fast tokenizer")
+        roles = {
+            role: getattr(tokenizer, f"{role}_token") for role in ("cls", "sep", "bos", "eos", "pad", "unk", "mask")
+        }
+        roles["bos"] = roles["bos"] or roles["cls"]
+        roles["sep"], roles["eos"] = roles["sep"] or roles["eos"], roles["eos"] or roles["sep"]
+        roles["pad"] = roles["pad"] or roles["eos"]
+        if roles["eos"] is None:
+            raise ValueError(f"the tokenizer of {tokenizer.name_or_path!r} has neither an eos nor a SEP token")
+        longest = tokenizer.model_max_length
+        backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        backend.no_padding()
+        backend.no_truncation()
+        return cls(
+            tokenizer_object=backend,
+            **{f"{role}_token": token for role, token in roles.items() if token is not None},
+            model_max_length=longest if longest < 10**9 else max_length,
+            split_special_tokens=True,
+            prompts="none",
+        )
 
     @classmethod
     def from_backend(cls, backend: Tokenizer, *, max_length: int = 512, bos: str = BOS, eos: str = EOS, **kwargs):

@@ -26,6 +26,7 @@ class SonarTokenizer(EchoTokenizer):
     sentence-transformers). A token that is spelled out elsewhere in a text is text.
     """
 
+    prompts = "tokens"
     roles = ("bos", "eos", "pad")
     _auto_map = {"AutoTokenizer": [None, "tokenization_echo_sonar.SonarTokenizer"]}
 

@@ -45,7 +45,7 @@ class TranslationCollator:
     seed: int = 0
     language_drops: dict[str, float] = field(default_factory=dict)
     decoder_vocab_size: int | None = None
-    _prefixes: dict = field(default_factory=dict, repr=False)
+    _frames: dict = field(default_factory=dict, repr=False)
     _prompts: dict = field(default_factory=dict, repr=False)
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
@@ -99,10 +99,12 @@ class TranslationCollator:
 
     def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
         """<CLS><s> [LANGUAGE]:<SEP> ids</s>, the layout of EchoTokenizer (OS Table 40)."""
-        if lang not in self._prefixes:
-            full = self.tokenizer("", lang=lang)["input_ids"]
-            self._prefixes[lang] = np.array(full[:-1], np.int32)
-        return np.concatenate([self._prefixes[lang], ids, [self.tokenizer.eos_token_id]])
+        if lang not in self._frames:
+            full, end = self.tokenizer("", lang=lang)["input_ids"], self.tokenizer.end_ids
+            frame = full[: len(full) - len(end)], end
+            self._frames[lang] = tuple(np.array(part, np.int32) for part in frame)
+        head, end = self._frames[lang]
+        return np.concatenate([head, ids, end])
 
     def decoder_ids(self, row: dict) -> tuple[np.ndarray, int]:
         """(prompt, target and </s>; length of the prompt)."""

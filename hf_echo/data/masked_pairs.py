@@ -49,7 +49,7 @@ class MaskedPairCollator(TranslationCollator):
     def __post_init__(self) -> None:
         self._writes_prompts = hasattr(self.tokenizer, "pair_ids")  # an EchoTokenizer
         self._empty = self.tokenizer("")["input_ids"]
-        self._tail = 1 if self._writes_prompts else len(self._empty) - 1
+        self._tail = len(self.tokenizer.end_ids) if self._writes_prompts else len(self._empty) - 1
         self._masker = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=self.mask_probability)
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from ..modeling import EchoEncoder, EchoForTranslation
+from ..modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 from ..modeling.generation_echo import check_numbers
 from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
@@ -118,7 +118,10 @@ def open_tokenizer(name: str, subfolder: str = ""):
     """
     tokenizer = AutoTokenizer.from_pretrained(name, subfolder=subfolder)
     if not hasattr(tokenizer, "pair_ids"):
-        raise ValueError(f"the tokenizer of {name} is a {type(tokenizer).__name__}; give a model with an EchoTokenizer")
+        if getattr(AutoConfig.from_pretrained(name), "prompts", "name") != "none":
+            kind = type(tokenizer).__name__
+            raise ValueError(f"the tokenizer of {name} is a {kind}; give a model with an EchoTokenizer")
+        tokenizer = EchoTokenizer.around(tokenizer)
     for role in tokenizer.roles:
         if getattr(tokenizer, f"{role}_token_id") is None:
             raise ValueError(f"{name}: tokenizer_config.json is missing or has no {role}_token of the vocabulary")
@@ -247,13 +250,13 @@ def pieces_of(tokenizer, texts: list[str], lang, limit: int, on_long: str) -> It
                 yield row, ids
                 continue
             long.append(row)
-            head = len(tokenizer.pair_ids([prompts[row - start]], [""])[0]) - 1
-            room = limit - head - 1
+            frame, end = len(tokenizer.pair_ids([prompts[row - start]], [""])[0]), tokenizer.end_ids
+            head, room = frame - len(end), limit - frame
             if room < 1:
-                raise ValueError(f"max_length={limit} is too small for the prompt of {head + 1} tokens; give more")
-            body = ids[head:-1]
+                raise ValueError(f"max_length={limit} is too small for the prompt of {frame} tokens; give more")
+            body = ids[head : len(ids) - len(end)]
             for i in range(0, len(body) if on_long == "split" else 1, room):
-                yield row, ids[:head] + body[i : i + room] + ids[-1:]
+                yield row, [*ids[:head], *body[i : i + room], *end]
     if long and on_long == "error":
         raise ValueError(
             f"{len(long)} texts are longer than {limit} tokens, the first is row {long[0] + 1}; shorten them, or use "

@@ -130,7 +130,7 @@ def test_encoder_and_whole_model_are_the_same(model, toy_tokenizer, texts):
 def test_default_is_the_unspecified_language(model, toy_tokenizer, texts):
     have = encode(model, toy_tokenizer, texts)
     np.testing.assert_allclose(have, one_by_one(model, toy_tokenizer, texts, [None] * 100), atol=1e-5)
-    named = encode(model, toy_tokenizer, ["French:\x1f" + texts[0]])  # a prompt in the text counts, as elsewhere
+    named = encode(model, toy_tokenizer, ["French:<SEP>" + texts[0]])  # a prompt in the text counts, as elsewhere
     np.testing.assert_allclose(named, encode(model, toy_tokenizer, texts[:1], "fra_Latn"), atol=1e-5)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -17,7 +19,8 @@ from transformers import (
     Wav2Vec2Config,
 )
 
-from hf_echo.modeling import EchoConfig, EchoEncoder
+from hf_echo.inference import encode, load_encoder
+from hf_echo.modeling import EchoConfig, EchoEncoder, EchoTokenizer
 
 pytestmark = pytest.mark.trains
 
@@ -152,6 +155,20 @@ def test_fields_of_the_backbone_are_read_and_set_through_the_configuration():
     model.resize_token_embeddings(64, mean_resizing=False)
     assert model.config.vocab_size == model.backbone.config.vocab_size == 64
     assert model.get_input_embeddings().weight.shape == (64, 32)
+
+
+@pytest.mark.parametrize("kind", ["xlm-roberta", "llama"])
+def test_a_sentence_transformer_gives_the_same_vectors(kind, toy, tmp_path):
+    tokenizer = EchoTokenizer.around(toy.plain_tokenizer())
+    model = encoder(kind, vocab_size=len(tokenizer), prompts="none")
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    texts = ["the cat sleeps .", "a dog", ""]
+    vectors = SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
+    want = embed(model, tokenizer(texts, padding=True, return_tensors="pt")).numpy()
+    np.testing.assert_allclose(vectors, want, atol=1e-5)
+    opened = load_encoder(tmp_path, device="cpu", dtype="fp32")
+    np.testing.assert_allclose(encode(*opened, texts, "fra_Latn"), want, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bert", "gemma3_text"])

@@ -175,12 +175,12 @@ def test_settings_of_a_sentence_transformer_are_saved(make_model, tokenizer, tmp
     make_model().encoder.save_pretrained(tmp_path / "a")
     tokenizer.save_pretrained(tmp_path / "a")
     options = dict(truncate_dim=8, default_prompt_name="query", similarity_fn_name="dot")
-    model = SentenceTransformer(str(tmp_path / "a"), prompts={"query": "French:\x1f"}, device="cpu", **options)
+    model = SentenceTransformer(str(tmp_path / "a"), prompts={"query": "French:<SEP>"}, device="cpu", **options)
     model.save(str(tmp_path / "b"))
     again = SentenceTransformer(str(tmp_path / "b"), device="cpu")
     for name in ("truncate_dim", "default_prompt_name", "similarity_fn_name"):
         assert getattr(again, name) == getattr(model, name) == options[name]
-    assert again.prompts["query"] == "French:\x1f"
+    assert again.prompts["query"] == "French:<SEP>"
     assert (again.encode(TEXTS) == model.encode(TEXTS)).all()
 
 

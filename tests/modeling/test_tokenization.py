@@ -10,10 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from hf_echo.modeling import EchoTokenizer
 from hf_echo.modeling.prompting_echo import decoder_prompt, encoder_prompt, language_name, split_prompt
+from hf_echo.modeling.sentence_transformer_echo import sentence_transformer_prompts
 
 from .conftest import LANGUAGES, TEXTS
 
@@ -107,12 +109,12 @@ def test_unspecified_language_is_a_prompt_too(tokenizer):
 
 def test_prompt_in_front_of_the_text(tokenizer):
     french = tokenizer("Le chat", lang="fra_Latn").input_ids
-    assert tokenizer("French:\x1fLe chat").input_ids == french
+    assert tokenizer("French:<SEP>Le chat").input_ids == french
     # sentence-transformers puts its default prompt before every text, also before one that has its own.
-    assert tokenizer("Unspecified language:\x1fFrench:\x1fLe chat").input_ids == french
-    assert tokenizer("Unspecified language:\x1fLe chat").input_ids == tokenizer("Le chat").input_ids
+    assert tokenizer("Unspecified language:<SEP>French:<SEP>Le chat").input_ids == french
+    assert tokenizer("Unspecified language:<SEP>Le chat").input_ids == tokenizer("Le chat").input_ids
     assert split_prompt("Note: Le chat") == ("Unspecified language:", "Note: Le chat")
-    assert split_prompt("no prompt\x1fLe chat") == ("Unspecified language:", "no prompt\x1fLe chat")
+    assert split_prompt("no prompt<SEP>Le chat") == ("Unspecified language:", "no prompt<SEP>Le chat")
 
 
 # Texts
@@ -127,7 +129,7 @@ def test_special_tokens_cannot_be_spelt(tokenizer, spelling):
     assert ids[: len(prefix)] == prefix and not set(body) & set(tokenizer.all_special_ids)
     assert tokenizer.decode(body) == text
     assert not set(tokenizer.encode(text, add_special_tokens=False)) & set(tokenizer.all_special_ids)
-    assert tokenizer(f"x {spelling}:\x1fy").input_ids.count(tokenizer.sep_token_id) == 1
+    assert tokenizer(f"x {spelling}:<SEP>y").input_ids.count(tokenizer.sep_token_id) == 1
 
 
 def test_empty_and_white_space_texts_are_one(tokenizer, model):
@@ -229,7 +231,7 @@ def test_no_room_for_text(own, on_long, length):
 def test_save_and_reload(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     want = tokenizer(TEXTS, lang=LANGUAGES).input_ids
-    awkward = ["</s> <SEP>", "", "French:\x1fchat"]
+    awkward = ["</s> <SEP>", "", "French:<SEP>chat"]
     for again in (EchoTokenizer.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)):
         assert isinstance(again, EchoTokenizer)
         assert again(TEXTS, lang=LANGUAGES).input_ids == want
@@ -287,3 +289,45 @@ def test_options_of_transformers_work(tokenizer):
     bare = tokenizer("chat", add_special_tokens=False).input_ids
     assert not set(bare) & set(tokenizer.all_special_ids)
     assert tokenizer.pair_ids(["French:"], ["Le chat"]) == [tokenizer("Le chat", lang="fra_Latn").input_ids]
+
+
+# Other tokenizers
+
+
+def test_a_stock_tokenizer_reads_the_same_prompts(tokenizer):
+    """A prompt is plain text and a token: a stock export writes it as a prompt of sentence-transformers."""
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    stock = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
+    prompts = sentence_transformer_prompts(["fra_Latn", "deu_Latn"])
+    for code, text in [("fra_Latn", "Le chat dort."), ("deu_Latn", " Die Katze,  schläft "), (None, "高い")]:
+        assert stock(prompts[code or "unspecified"] + text).input_ids == tokenizer(text, lang=code).input_ids
+
+
+def test_any_fast_tokenizer_takes_languages_that_change_nothing(toy, tmp_path):
+    plain = toy.plain_tokenizer()
+    tokenizer = EchoTokenizer.around(plain)
+    texts = ["the cat sleeps .", "a dog", ""]
+    want = plain(texts).input_ids
+    assert tokenizer(texts).input_ids == tokenizer(texts, lang="fra_Latn").input_ids == want
+    assert tokenizer.pair_ids(*tokenizer.with_prompts(texts, ["fra_Latn", None, "eng_Latn"])) == want
+    short = dict(truncation=True, max_length=4)
+    assert tokenizer(texts, **short).input_ids == plain(texts, **short).input_ids
+    assert (tokenizer.end_ids, tokenizer.mask_token, tokenizer.bos_token) == ([plain.sep_token_id], "<mask>", "<s>")
+    with pytest.raises(ValueError, match="1 of 3 texts are longer than 4 tokens"):
+        tokenizer(texts, on_long="error", max_length=4)
+    assert tokenizer.decoder_prompt_ids("fra_Latn")[:1] == [plain.cls_token_id]
+    assert not set(tokenizer("<mask> </s>").input_ids[1:-1]) & set(plain.all_special_ids) - {plain.unk_token_id}
+    tokenizer.save_pretrained(tmp_path)
+    again = EchoTokenizer.from_pretrained(tmp_path)
+    assert again.prompts == "none" and again(texts, lang="deu_Latn").input_ids == want
+
+
+def test_a_tokenizer_without_special_tokens_around_a_text(toy):
+    backend = Tokenizer(models.WordLevel({"<|end|>": 0, "<unk>": 1, "cat": 2}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>"))
+    assert tokenizer("cat cat").input_ids == [2, 2] and tokenizer.end_ids == []
+    assert tokenizer.pair_ids([""], ["cat"]) == [[2]] and tokenizer.cls_token_id is None
+    assert (tokenizer.pad_token, tokenizer.sep_token, tokenizer.model_max_length) == ("<|end|>", "<|end|>", 512)
+    with pytest.raises(ValueError, match="has neither an eos nor a SEP token"):
+        EchoTokenizer.around(PreTrainedTokenizerFast(tokenizer_object=backend))
