@@ -17,44 +17,23 @@ from .language_geometry import MAX_ROWS, SHRINKAGE, calinski_harabasz, invarianc
 
 
 class Moments(NamedTuple):
-    """First and second moments over all rows: count, total (d,), outer (d, d).
+    """Of all rows: their number, mean (d,), scatter (d, d) around the mean, and products E^T E (d, d)."""
 
-    `shift` (d,) is subtracted from the rows first, so that the sums of squares do not cancel.
-    """
-
-    shift: np.ndarray
     count: int
-    total: np.ndarray
-    outer: np.ndarray
-
-    @property
-    def mean(self) -> np.ndarray:
-        return self.shift + self.total / self.count
-
-    @property
-    def scatter(self) -> np.ndarray:
-        """(d, d) sum of outer products of the rows minus their mean."""
-        return self.outer - np.outer(self.total, self.total) / self.count
-
-    @property
-    def raw(self) -> np.ndarray:
-        """(d, d) E^T E of the rows without a shift."""
-        return self.scatter + self.count * np.outer(self.mean, self.mean)
+    mean: np.ndarray
+    scatter: np.ndarray
+    products: np.ndarray
 
 
 def moments(parts: Parts, *, unit: bool = False) -> Moments:
     """Compute the moments of all rows in one pass; `unit` scales the rows to length 1 first."""
-    shift = total = outer = None
-    count = 0
+    count, shift, total, outer = 0, None, 0.0, 0.0
     for _, rows in read_parts(parts, unit=unit, min_rows=1):
-        if shift is None:
-            shift = rows.mean(axis=0)
-            total, outer = np.zeros_like(shift), np.zeros((len(shift), len(shift)))
-        rows = rows - shift
-        count += len(rows)
-        total += rows.sum(axis=0)
-        outer += rows.T @ rows
-    return Moments(shift, count, total, outer)
+        shift = rows.mean(axis=0) if shift is None else shift
+        rows = rows - shift  # so that the sums of squares do not cancel
+        count, total, outer = count + len(rows), total + rows.sum(axis=0), outer + rows.T @ rows
+    mean, scatter = shift + total / count, outer - np.outer(total, total) / count
+    return Moments(count, mean, scatter, scatter + count * np.outer(mean, mean))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +63,7 @@ def feature_spread(parts: Parts) -> SpreadResult:
 
 
 def _spread(raw: Moments, unit: Moments) -> SpreadResult:
-    size = len(raw.shift)
+    size = len(raw.mean)
     mean = float(raw.mean.mean())
     deviation = np.trace(raw.scatter) + raw.count * ((raw.mean - mean) ** 2).sum()
     feature_std = float(np.sqrt(np.maximum(np.diag(unit.scatter), 0) / unit.count).mean())
@@ -120,7 +99,7 @@ def singular_values(parts: Parts) -> SingularValuesResult:
 
 def _singular_values(sums: Moments) -> SingularValuesResult:
     curves = []
-    for products, rank in ((sums.raw, sums.count), (sums.scatter, sums.count - 1)):
+    for products, rank in ((sums.products, sums.count), (sums.scatter, sums.count - 1)):
         values = np.sqrt(np.maximum(np.linalg.eigvalsh(products)[::-1], 0))
         curves.append(np.where(np.arange(len(values)) < rank, values, 0.0)[: sums.count])
     return SingularValuesResult(*curves, *(effective_rank(curve) for curve in curves))
@@ -151,15 +130,14 @@ def principal_ratio(parts: Parts, *, unit: bool = True) -> float:
 
 
 def _principal_ratio(parts: Parts, sums: Moments, unit: bool) -> float:
-    vectors = np.linalg.eigh(sums.raw)[1]
-    largest, exp_sums = np.full(2 * len(vectors), -np.inf), np.zeros(2 * len(vectors))
-    for _, rows in read_parts(parts, unit=unit, min_rows=1):
+    vectors = np.linalg.eigh(sums.products)[1]
+    vectors = np.hstack([vectors, -vectors])
+    largest, exp_sums = np.full(vectors.shape[1], -np.inf), np.zeros(vectors.shape[1])
+    for _, rows in read_parts(parts, unit=unit, min_rows=1):  # a running logsumexp: exp of a long vector overflows
         along = rows @ vectors
-        for half, values in enumerate((along, -along)):  # a running logsumexp: exp of a long vector overflows
-            part = slice(half * len(vectors), (half + 1) * len(vectors))
-            new = np.maximum(largest[part], values.max(axis=0))
-            exp_sums[part] = exp_sums[part] * np.exp(largest[part] - new) + np.exp(values - new).sum(axis=0)
-            largest[part] = new
+        new = np.maximum(largest, along.max(axis=0))
+        exp_sums = exp_sums * np.exp(largest - new) + np.exp(along - new).sum(axis=0)
+        largest = new
     log_z = largest + np.log(exp_sums)
     return float(np.exp(log_z.min() - log_z.max()))
 
@@ -218,7 +196,7 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE, max_rows: i
     return GeometryResult(
         languages=len(names),
         rows=raw.count // len(names),
-        dimensions=len(raw.shift),
+        dimensions=len(raw.mean),
         **_spread(raw, unit).to_row(),
         effective_rank=curve.effective_rank,
         centred_effective_rank=curve.centred_effective_rank,

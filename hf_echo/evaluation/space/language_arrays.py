@@ -14,6 +14,7 @@ import numpy as np
 
 from ...inference.embedding_files import encoded
 from ...inference.encoders import Encode
+from ...search.checks import as_array
 from ...utils.files import write_array
 from ..nway_texts import texts_by_language
 
@@ -36,20 +37,20 @@ def read_parts(
     """
     seen: dict[str, tuple[int, int]] = {}
     for lang, array in parts.items() if isinstance(parts, Mapping) else parts:
-        rows = _rows(array, lang, min_rows)
+        rows = _rows(array, lang, min_rows, unit)
         if lang in seen:
             raise ValueError(f"{lang!r} comes twice: put its rows into one array")
-        first = next(iter(seen.items()), (lang, rows.shape))
+        first, (count, size) = next(iter(seen.items()), (lang, rows.shape))
         seen[lang] = rows.shape
-        if rows.shape[1] != first[1][1]:
+        if rows.shape[1] != size:
             raise ValueError(
-                f"{lang!r} has {rows.shape[1]} dimensions and {first[0]!r} {first[1][1]}: they must come from one space"
+                f"{lang!r} has {rows.shape[1]} dimensions and {first!r} {size}: they must come from one space"
             )
-        if parallel and len(rows) != first[1][0]:
+        if parallel and len(rows) != count:
             raise ValueError(
-                f"{lang!r} has {len(rows)} rows and {first[0]!r} {first[1][0]}: row i must be the same sentence in all"
+                f"{lang!r} has {len(rows)} rows and {first!r} {count}: row i must be the same sentence in all"
             )
-        yield lang, (_unit(rows, lang) if unit else rows)
+        yield lang, rows
     if not seen:
         raise ValueError("no embeddings: give (lang, array) pairs of at least one language")
 
@@ -60,28 +61,22 @@ def readable_twice(parts: Parts) -> Parts:
     return parts
 
 
-def _rows(array: Any, lang: str, min_rows: int) -> np.ndarray:
+def _rows(array: Any, lang: str, min_rows: int, unit: bool = False) -> np.ndarray:
     if hasattr(array, "tocsr"):
         raise ValueError(f"{lang!r} has sparse embeddings: geometry needs dense arrays")
-    if hasattr(array, "detach"):
-        array = array.detach().cpu().double()  # numpy has no bfloat16
-    rows = np.asarray(array, dtype=np.float64)
+    rows = as_array(array, repr(lang)).astype(np.float64)
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise ValueError(f"{lang!r} must be a (rows, dimensions) array, got shape {rows.shape}")
     if len(rows) < min_rows:
         raise ValueError(f"{lang!r} has {len(rows)} rows, at least {min_rows} are needed")
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if len(bad):
+    if len(bad := np.flatnonzero(~np.isfinite(rows).all(axis=1))):
         raise ValueError(f"{lang!r} row {bad[0]} has NaN or infinite values ({len(bad)} such rows)")
-    return rows
-
-
-def _unit(rows: np.ndarray, lang: str) -> np.ndarray:
+    if not unit:
+        return rows
     largest = np.abs(rows).max(axis=1, keepdims=True)
-    zero = np.flatnonzero(largest == 0)
-    if len(zero):
+    if len(zero := np.flatnonzero(largest == 0)):
         raise ValueError(f"{lang!r} row {zero[0]} is all zeros and has no direction ({len(zero)} such rows)")
-    rows = rows / largest  # keeps the squares in range
+    rows /= largest  # keeps the squares in range
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
@@ -95,8 +90,7 @@ def encode_parallel(
 ) -> list[tuple[str, np.ndarray]]:
     """Encode an n-way table (columns id, lang, text) into `folder`: (lang, memory-mapped float32 array) pairs.
 
-    Rows with the same index have the same id. Only ids that every language has are encoded, in the order of the first
-    language. The files hold rows in order and no keys, because a measure reads whole languages.
+    Rows with the same index have the same id. Only ids that every language has are encoded, in the order of the first.
 
     Raises:
         ValueError: a language without rows; fewer than 3 ids in common; an encoder that loses rows or returns NaN.
@@ -118,8 +112,7 @@ def encode_parallel(
     pairs = []
     for number, lang in enumerate(tqdm(wanted, desc="Encoding", unit="language", disable=not progress)):
         vectors = encoded(encode, [texts[lang][key] for key in ids], lang)
-        rows = _rows(vectors, lang, len(ids)).astype(np.float32)
         path = Path(folder) / f"{number}.npy"  # a language code may not be a valid file name
-        write_array(path, rows)
+        write_array(path, _rows(vectors, lang, len(ids)).astype(np.float32))
         pairs.append((lang, np.load(path, mmap_mode="r")))
     return pairs
