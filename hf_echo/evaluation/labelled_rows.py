@@ -70,9 +70,9 @@ def checked_rows(
         missing = [name for name in columns if row.get(name) is None]
         if missing:
             raise ValueError(f"{where}: no {', '.join(missing)}; the columns are {', '.join(row)}")
-        checked.append(check(row, where) | {"lang": row.get("lang")})
+        checked.append({"lang": row.get("lang")} | check(row, where))
     if not checked:
-        raise ValueError(f"no {what}: give both training and test rows")
+        raise ValueError(f"no {what}: give at least one")
     return checked
 
 

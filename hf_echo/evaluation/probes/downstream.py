@@ -8,13 +8,16 @@ and arrays; run mteb's own tasks through mteb (`mteb_model`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...inference.encoders import Encode
+from ...search.checks import refuse_broken, unit_rows
 from ...utils.results import Table
+from ..labelled_rows import checked_rows, rows_by_language
 from ..space.language_geometry import language_bias
 from .linear_probe import fit_linear_probe
 
@@ -40,25 +43,28 @@ def evaluate_classification(
         ValueError: a missing column, a language without training rows, fewer than two classes, a test label that
             the training rows do not have, NaN embeddings.
     """
-    train_rows, test_rows = _by_language(train, ("text", "label")), _by_language(test, ("text", "label"))
-    if train_lang is not None and (train_lang not in train_rows or train_lang not in test_rows):
-        place, known = ("training", train_rows) if train_lang not in train_rows else ("test", test_rows)
-        raise ValueError(f"no {place} rows in {train_lang!r}; found {', '.join(known)}")
-    shared = None if train_lang is None else _probe(encode, train_lang, train_rows[train_lang], normalize)
-    rows = []
-    for lang, content in test_rows.items():
-        if shared is None and lang not in train_rows:
-            raise ValueError(f"no training rows in {lang!r}; give some, or set train_lang to train on one language")
-        probe = _probe(encode, lang, train_rows[lang], normalize) if shared is None else shared
+    train_rows, test_rows = _texts_by_language(train, "training row"), _texts_by_language(test, "test row")
+    for known, place in ((train_rows, "training"), (test_rows, "test")):
+        if train_lang is not None and train_lang not in known:
+            raise ValueError(f"no {place} rows in {train_lang!r}; found {', '.join(map(str, known))}")
+    probes, rows = {}, []
+    for lang, (texts, labels) in test_rows.items():
+        taught = lang if train_lang is None else train_lang
+        if taught not in train_rows:
+            raise ValueError(f"no training rows in {taught!r}; give some, or set train_lang to train on one language")
+        if taught not in probes:
+            vectors = vectors_of(encode, train_rows[taught][0], taught, normalize)
+            where = f"the training rows in {taught!r}"
+            probes[taught] = fit_linear_probe(vectors, train_rows[taught][1], where=where)
+        probe = probes[taught]
         known = set(probe.classes_)
-        for number, label in enumerate(content["label"], 1):
-            if label not in known:
-                classes = ", ".join(map(str, probe.classes_))
-                raise ValueError(f"test row {number} of {lang!r} has label {label!r}; the probe knows {classes}")
-        guess = probe.predict(vectors_of(encode, content["text"], lang, normalize))
-        rows.append(
-            {"lang": lang, "count": len(guess), "accuracy": float(100 * np.mean(guess == np.asarray(content["label"])))}
-        )
+        if unknown := [number for number, label in enumerate(labels, 1) if label not in known]:
+            raise ValueError(
+                f"test row {unknown[0]} of {lang!r} has label {labels[unknown[0] - 1]!r}; the probe knows "
+                f"{', '.join(map(str, probe.classes_))}"
+            )
+        right = probe.predict(vectors_of(encode, texts, lang, normalize)) == np.asarray(labels)
+        rows.append({"lang": lang, "count": len(right), "accuracy": float(100 * right.mean())})
     table = Table(rows, notes={"train_lang": train_lang}).with_average(["accuracy"])
     if train_lang is None:
         return table
@@ -86,7 +92,7 @@ def evaluate_pair_classification(encode: Encode, rows: Iterable[Mapping[str, Any
     from sklearn.metrics import average_precision_score
 
     table = []
-    for name, (cosines, labels) in _pairs(encode, rows, "label").items():
+    for name, cosines, labels in _pairs(encode, rows, "label"):
         if set(labels) - {0, 1}:
             raise ValueError(f"{name}: label {sorted(set(labels) - {0, 1})[0]!r} is neither 0 nor 1")
         if len(set(labels)) < 2:
@@ -115,7 +121,7 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
     """
     from scipy.stats import spearmanr
 
-    scores = {name: pair for name, pair in _pairs(encode, rows, "score").items()}
+    scores = {name: (cosines, gold) for name, cosines, gold in _pairs(encode, rows, "score")}
     table = []
     for name, (cosines, gold) in scores.items():
         if len(gold) < 2 or len(set(gold)) < 2:
@@ -133,63 +139,40 @@ def evaluate_similarity(encode: Encode, rows: Iterable[Mapping[str, Any]]) -> Ta
 def vectors_of(encode: Encode, texts: Sequence[str], lang: str | None, normalize: bool = True) -> np.ndarray:
     """Encode texts as (n, d) float32, scaled to length 1 by default; raises ValueError for NaN or zero rows."""
     vectors = encode(list(texts), lang)
-    vectors = np.asarray(vectors.todense() if hasattr(vectors, "todense") else vectors, dtype=np.float32)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    for wrong, what in ((~np.isfinite(norms), "NaN or infinity"), (norms == 0, "zeros only")):
-        if wrong.any():
-            raise ValueError(f"the embedding of row {int(wrong.argmax()) + 1} in {lang!r} has {what}")
-    return vectors / norms if normalize else vectors
+    vectors = vectors.toarray() if hasattr(vectors, "toarray") else vectors
+    if normalize:
+        return unit_rows(vectors, f"texts in {lang!r}")
+    refuse_broken(vectors, lambda row: f"texts in {lang!r}, row {row}")
+    return np.asarray(vectors, dtype=np.float32)
 
 
-def _probe(encode: Encode, lang: str, content: dict[str, list], normalize: bool):
-    vectors = vectors_of(encode, content["text"], lang, normalize)
-    return fit_linear_probe(vectors, content["label"], where=f"the training rows in {lang!r}")
+def _texts_by_language(rows: Iterable[Mapping[str, Any]], what: str) -> dict[str, tuple[list, list]]:
+    """{language: (texts, labels)}"""
+    checked = checked_rows(rows, what, ("lang", "text", "label"), lambda row, where: dict(row))
+    by_lang = rows_by_language(checked)
+    return {lang: tuple([checked[i][c] for i in at] for c in ("text", "label")) for lang, at in by_lang.items()}
 
 
-def _by_language(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> dict[str, dict[str, list]]:
-    by_lang: dict[str, dict[str, list]] = {}
-    for number, row in enumerate(rows, 1):
-        missing = [name for name in ("lang", *columns) if row.get(name) is None]
-        if missing:
-            raise ValueError(
-                f"row {number} has no {missing[0]!r}: rows need lang, {', '.join(columns)}; found {', '.join(row)}"
-            )
-        content = by_lang.setdefault(row["lang"], {name: [] for name in columns})
-        for name in columns:
-            content[name].append(row[name])
-    if not by_lang:
-        raise ValueError(f"no rows: give rows with lang, {', '.join(columns)}")
-    return by_lang
+def _pairs(encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str) -> Iterator[tuple[str, np.ndarray, list]]:
+    """Yield (language or "a-b", cosines, gold) of each language pair."""
+    checked = checked_rows(rows, "row", ("text1", "text2", gold), partial(_pair, gold=gold))
+    for name, at in rows_by_language(checked).items():
+        of_pair = [checked[i] for i in at]
+        x, y = (vectors_of(encode, [row[f"text{n}"] for row in of_pair], of_pair[0][f"lang{n}"]) for n in "12")
+        yield name, (x * y).sum(1), [row[gold] for row in of_pair]
 
 
-def _as_number(value: Any, what: str) -> Any:
-    """A score or label; text as a TSV has it becomes a number. Raises ValueError for other text and for NaN."""
+def _pair(row: Mapping[str, Any], where: str, gold: str) -> dict[str, Any]:
+    """Two texts, their languages, and a number, which a TSV has as text."""
+    langs = [row.get(f"lang{n}", row.get("lang")) for n in "12"]
+    if None in langs:
+        raise ValueError(f"{where}: no lang (or lang1 and lang2); the columns are {', '.join(row)}")
     try:
-        number = float(value)
+        number = float(row[gold])
     except (TypeError, ValueError):
-        raise ValueError(f"{what} {value!r} is not a number") from None
+        raise ValueError(f"{where}: {gold} {row[gold]!r} is not a number") from None
     if math.isnan(number):
-        raise ValueError(f"{what} is NaN; remove the row")
-    if not isinstance(value, str):
-        return value
-    return int(number) if number.is_integer() else number
-
-
-def _pairs(encode: Encode, rows: Iterable[Mapping[str, Any]], gold: str) -> dict[str, tuple[np.ndarray, list]]:
-    """{language or "a-b": (cosines, gold)}; texts are encoded once per language pair."""
-    groups: dict[tuple[Any, Any], tuple[list, list, list]] = {}
-    for number, row in enumerate(rows, 1):
-        langs = (row.get("lang1", row.get("lang")), row.get("lang2", row.get("lang")))
-        if None in langs or any(row.get(name) is None for name in ("text1", "text2", gold)):
-            raise ValueError(
-                f"row {number} needs text1, text2, {gold} and lang (or lang1 and lang2); found {', '.join(row)}"
-            )
-        for part, name in zip(groups.setdefault(langs, ([], [], [])), ("text1", "text2", gold)):
-            part.append(row[name] if name != gold else _as_number(row[name], f"row {number}: {gold}"))
-    if not groups:
-        raise ValueError(f"no rows: give rows with lang, text1, text2, {gold}")
-    out = {}
-    for (one, two), (left, right, values) in groups.items():
-        x, y = vectors_of(encode, left, one), vectors_of(encode, right, two)
-        out[one if one == two else f"{one}-{two}"] = ((x * y).sum(1), values)
-    return out
+        raise ValueError(f"{where}: {gold} is NaN; remove the row")
+    name = langs[0] if langs[0] == langs[1] else "-".join(langs)
+    texts = {"text1": row["text1"], "text2": row["text2"], gold: int(number) if number.is_integer() else number}
+    return texts | {"lang": name, "lang1": langs[0], "lang2": langs[1]}

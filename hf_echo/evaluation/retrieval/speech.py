@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ...inference.encoders import Encode
 from ...negatives.rules import hard_negatives_for
 from ...search.checks import refuse_broken
 from ...search.margin import best_matches, checked_margin
 from ...utils.results import Table
+from ..labelled_rows import rows_by_language
 from ..translation import translation_scores
-from .xsim import text_groups
 from .xsimpp import stack
 
 ENGLISH = "eng_Latn"
@@ -96,10 +97,7 @@ def evaluate_speech(
     if not any(row.get("english") for row in rows):
         raise ValueError("no row has an English translation: add the column english")
     refuse_broken(embeddings, lambda row: f"speech embedding of row {row + 1} ({rows[row]['text'][:40]!r})")
-    by_lang: dict[str, np.ndarray] = {}
-    langs = np.array([row["lang"] for row in rows], dtype=object)
-    for lang in dict.fromkeys(langs):
-        by_lang[lang] = np.flatnonzero(langs == lang)
+    by_lang = {lang: np.array(at) for lang, at in rows_by_language(rows).items()}
 
     options, encode = {"margin": checked_margin(margin), "k": k}, _remembered(encode)
     wrong: dict[str, np.ndarray] = {name: np.full(len(rows), np.nan) for name in ("xsim", "xsimpp", "own_xsim")}
@@ -229,38 +227,24 @@ def _pairs(rows: list[dict], embeddings: np.ndarray, by_lang: Mapping[str, np.nd
 
 def _groups(rows: list[dict], wrong: Mapping[str, np.ndarray], seconds: Sequence[float] | None) -> dict[str, Table]:
     """Errors of rows by source, speaker and length, against the candidates of their language."""
-    labels = {name: [row.get(name) for row in rows] for name in ("source", "speaker")}
+    labels = {name: [row.get(name) or None for row in rows] for name in ("source", "speaker")}
     if seconds is not None:
-        labels["length"] = [_length(value) for value in seconds]
+        names = [*(f"under {limit:g} s" for limit in LENGTHS), f"{LENGTHS[-1]:g} s and more"]
+        labels["length"] = pd.cut(list(seconds), [-np.inf, *LENGTHS, np.inf], right=False, labels=names)
+    measured = {measure: errors for measure, errors in wrong.items() if not np.isnan(errors).all()}
     tables = {}
     for name, values in labels.items():
-        if not any(values):
-            continue
-        names = sorted({value for value in values if value}, key=_by_length if name == "length" else str)
-        numbers = text_groups([value or "" for value in values])
-        group_of = dict(zip(values, numbers, strict=True))
-        table = []
-        for value in names:
-            inside = numbers == group_of[value]
-            row = {name: value, "count": int(inside.sum())}
-            row |= {
-                measure: _percent(errors[inside]) for measure, errors in wrong.items() if not np.isnan(errors).all()
-            }
-            table.append(row)
-        tables[name] = Table(table)
+        parts = pd.DataFrame({name: values, **measured}).dropna(subset=[name]).groupby(name, observed=True)
+        table = [
+            {name: value, "count": len(part)} | {measure: _percent(part[measure]) for measure in measured}
+            for value, part in parts
+        ]
+        if table:
+            tables[name] = Table(table)
     return tables
 
 
-def _length(seconds: float) -> str:
-    above = [limit for limit in LENGTHS if seconds < limit]
-    return f"under {above[0]:g} s" if above else f"{LENGTHS[-1]:g} s and more"
-
-
-def _by_length(label: str) -> float:
-    return np.inf if "more" in label else float(label.split()[1])
-
-
-def _percent(wrong: np.ndarray) -> float | None:
+def _percent(wrong: Any) -> float | None:
     wrong = np.asarray(wrong, float)
     wrong = wrong[~np.isnan(wrong)]
     return 100 * float(wrong.mean()) if len(wrong) else None

@@ -101,9 +101,15 @@ def test_scores_and_labels_as_text_are_numbers():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score="x")]), "row 1: score 'x' is not a number"),
-        (lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score=float("nan"))]), "row 1: score is NaN"),
-        (lambda: evaluate_classification(vectors, [], rows("fra_Latn", 3)), "no rows"),
+        (
+            lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score="x")]),
+            r"row 1 \(eng_Latn\): score 'x' is not a number",
+        ),
+        (
+            lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score=float("nan"))]),
+            r"row 1 \(eng_Latn\): score is NaN",
+        ),
+        (lambda: evaluate_classification(vectors, [], rows("fra_Latn", 3)), "no training row"),
         (lambda: evaluate_classification(vectors, rows("fra_Latn", 1), rows("fra_Latn", 1)), "1 class"),
         (
             lambda: evaluate_classification(vectors, rows("fra_Latn", 2), rows("fra_Latn", 3)),
@@ -125,13 +131,13 @@ def test_scores_and_labels_as_text_are_numbers():
         (lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score=1)] * 2), "a correlation needs at least two"),
         (
             lambda: evaluate_similarity(flat, [{"lang": "eng_Latn", "text1": "0"}]),
-            "row 1 needs text1, text2, score",
+            r"row 1 \(eng_Latn\): no text2, score; the columns are lang, text1",
         ),
         (
             lambda: evaluate_similarity(
                 lambda texts, lang: flat(texts, lang) * 0, [pair("eng_Latn", a, score=a) for a in (1, 2)]
             ),
-            "row 1 in 'eng_Latn' has zeros only",
+            "texts in 'eng_Latn', row 0: a NaN, infinite or zero",
         ),
     ],
 )

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from hf_echo.evaluation import evaluate_speech
-from hf_echo.evaluation.retrieval.speech import _length
 
 COMMAND = "evaluate"
 MEANINGS = ["sun", "rain", "snow", "wind"]
@@ -80,7 +79,8 @@ def test_groups_by_source_speaker_and_length():
     assert by_speaker == {"v": pytest.approx(100 * 2 / 6), "w": 0.0}
     by_length = [(row["length"], row["count"], row["xsim"]) for row in groups["length"].rows]
     assert by_length == [("under 2 s", 4, 25.0), ("under 4 s", 4, pytest.approx(100 / 3)), ("16 s and more", 1, 0.0)]
-    assert [_length(value) for value in (1.9, 2, 15.9, 16)] == ["under 2 s", "under 4 s", "under 16 s", "16 s and more"]
+    edges = evaluate_speech(ROWS, VECTORS, encode, seconds=[1.9, 2, 15.9, 16, 1, 1, 1, 1, 1]).groups["length"].rows
+    assert [row["length"] for row in edges] == ["under 2 s", "under 4 s", "under 16 s", "16 s and more"]
     plain = evaluate_speech([{"text": "sun", "lang": "eng_Latn"}], AXES[:1], encode)
     assert plain.groups == {} and plain.languages.rows[0]["xsim"] == 0
 
