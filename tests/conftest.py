@@ -139,9 +139,15 @@ def refused(run):
 
 
 @pytest.fixture(scope="module")
-def hub_environment(tmp_path_factory):
-    """Environment of a process whose Hub is one on this machine (`hub_server.py`)."""
-    server = runpy.run_path(str(Path(__file__).parent / "hub_server.py"))["start"]()
+def hub_environment(tmp_path_factory, request):
+    """Environment of a process whose Hub is one on this machine (`hub_server.py`).
+
+    It has the DATASETS of the module: name -> {path: bytes}.
+    """
+    hub = runpy.run_path(str(Path(__file__).parent / "hub_server.py"))
+    for name, files in getattr(request.module, "DATASETS", {}).items():
+        hub["put"]("dataset", name, files)
+    server = hub["start"]()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     yield kept | {
         "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",

@@ -153,7 +153,7 @@ class H(BaseHTTPRequestHandler):
         return REPOS.get((rtype, rid))
 
     def route(self):
-        u = urlsplit(self.path)
+        u = urlsplit(self.path.replace("refs%2Fconvert%2Fparquet", "converted"))
         p, q = unquote(u.path), parse_qs(u.query)
         m = self.command
         b = self.body()
@@ -357,6 +357,13 @@ class H(BaseHTTPRequestHandler):
         return self.send(200, found)
 
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = route
+
+
+def put(kind, rid, files):
+    """Make a repository with these files: path -> bytes. The Hub's own Parquet branch of a dataset is the same."""
+    repo = REPOS.setdefault((kind, rid), Repo(rid))
+    head = (hashlib.sha1(rid.encode()).hexdigest(), {name: (data, False) for name, data in files.items()})
+    repo.branches = {"main": [head], "converted": [head]}
 
 
 def start(port=0):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,67 +35,11 @@ configs:
   data_files: b.jsonl
 ---
 """
-REPOS = {
+DATASETS = {
     "tester/pairs": {"train.parquet": parquet(ROWS), "test.parquet": parquet(ROWS[:1])},
     "tester/opus": {"README.md": CARD, "a.jsonl": jsonl(OPUS), "b.jsonl": jsonl(OPUS[:1])},
     "tester/nway": {"train.jsonl": jsonl(NWAY)},
 }
-
-
-class Hub(BaseHTTPRequestHandler):
-    """The read-only part of the Hub's API that `datasets` asks for."""
-
-    def log_message(self, *args):
-        pass
-
-    def answer(self, code, body=b"", **headers):
-        body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(code)
-        for key, value in {"Content-Length": len(body), "Content-Type": "application/json", **headers}.items():
-            self.send_header(key.replace("_", "-"), str(value))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def missing(self, what):
-        self.answer(404, {"error": "not found"}, X_Error_Code=f"{what}NotFound", X_Repo_Commit="0" * 40)
-
-    def do_GET(self):
-        path = self.path.split("?")[0]
-        size = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(size).decode()
-        if file := re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
-            if file[1] not in REPOS:
-                return self.missing("Repo")
-            data = REPOS[file[1]].get(file[2])
-            if data is None:
-                return self.missing("Entry")
-            headers = {
-                "ETag": f'"{hashlib.sha1(data).hexdigest()}"',
-                "X_Repo_Commit": "0" * 40,
-                "Accept_Ranges": "bytes",
-            }
-            if part := re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
-                first, last = int(part[1]), min(int(part[2] or len(data) - 1), len(data) - 1)
-                headers["Content_Range"] = f"bytes {first}-{last}/{len(data)}"
-                return self.answer(206, data[first : last + 1], **headers)
-            return self.answer(200, data, **headers)
-        api = re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(/.*)?", path)
-        files = REPOS.get(api[1]) if api else None
-        if files is None:
-            return self.missing("Repo")
-        entries = [
-            {"type": "file", "path": p, "size": len(d), "oid": hashlib.sha1(d).hexdigest()} for p, d in files.items()
-        ]
-        rest = api[2] or ""
-        if rest.startswith("/paths-info"):
-            return self.answer(200, [e for e in entries if e["path"] in body])
-        if tree := re.fullmatch(r"/tree/[^/]+/?(.*)", rest):
-            inside = [e for e in entries if e["path"].startswith(tree[1])]
-            return self.answer(200, inside) if inside else self.missing("Entry")
-        self.answer(200, {"id": api[1], "sha": "0" * 40, "siblings": [{"rfilename": p} for p in files]})
-
-    do_HEAD = do_POST = do_GET
 
 
 SCRIPT = """
@@ -134,30 +73,14 @@ CALLS = {
 }
 
 
-def ask(hub: type, script: str, calls: dict, home) -> tuple[dict, str]:
-    """(answers, standard error) of a script that makes these calls in another process, with `hub` as its Hub."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    environment = {k: v for k, v in os.environ.items() if k not in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")}
-    environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(home)}
-    environment |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        input=json.dumps(list(calls.values())),
-        text=True,
-        capture_output=True,
-        env=environment,
-        timeout=300,
-    )
-    server.shutdown()
-    assert done.returncode == 0, done.stderr
-    return dict(zip(calls, json.loads(done.stdout), strict=True)), done.stderr
-
-
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    found, errors = ask(Hub, SCRIPT, CALLS, tmp_path_factory.mktemp("home"))
-    return found | {"stderr": errors}
+def answers(hub_environment):
+    calls = json.dumps(list(CALLS.values()))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=calls, text=True, capture_output=True, env=hub_environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(zip(CALLS, json.loads(done.stdout), strict=True))
 
 
 def pairs(rows):
