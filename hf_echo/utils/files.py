@@ -61,8 +61,8 @@ def named_when_full(path: str | Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, OSError) and error.errno and error.filename is None:
-            raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from None
+        if type(error) is OSError and error.filename is None and "cannot be written" not in str(error):
+            raise OSError(error.errno, f"{path} cannot be written: {error.strerror or error}") from None
         if not isinstance(error, OSError) and full in str(error):  # of safetensors and Arrow
             raise OSError(errno.ENOSPC, f"{path} cannot be written: {full}") from error
         raise
