@@ -18,7 +18,6 @@ import json
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
@@ -31,12 +30,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
 import hf_echo
 
 from ...utils.executors import LocalExecutor
-from ...utils.files import read_json, write_json, write_whole
+from ...utils.files import only_run, read_json, write_json, write_whole
 from ...utils.resume import json_once, make_once
 from ..schema import COLUMNS, OPTIONAL
 from ..tables import BadRows
@@ -106,7 +104,8 @@ def run(
         if not is_same and not overwrite:
             fix = "give another folder, or overwrite it"
             raise ValueError(f"{out} holds the result of another recipe or of changed sources: {fix}")
-    with _alone(out):
+    with only_run(out):
+        out.mkdir(exist_ok=True)
         work = out / ".work"
         if fresh or (work.exists() and json_once(work / "key.json", str) != key):
             shutil.rmtree(work, ignore_errors=True)
@@ -129,22 +128,6 @@ def run(
         _write_output(recipe, folders[-1], out, key)
         shutil.rmtree(work)
     return _outcome(out)
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Hold the folder against another run into it; the lock of a killed run ends with its process."""
-    out.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(out / ".lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise ValueError(f"{out}: another run writes into this folder; wait for it, or give another folder") from None
-    try:
-        yield
-    finally:
-        (out / ".lock").unlink(missing_ok=True)
-        lock.release()
 
 
 def stages_of(recipe: Recipe) -> list[tuple[Step | Sampling | None, list[Step]]]:

@@ -210,10 +210,8 @@ def test_two_runs_into_one_folder(source, tmp_path):
             return np.ones(len(table), bool)
 
     go(recipe_of(source, Step("meanwhile", Meanwhile())), tmp_path / "out")
-    assert set(messages) == {
-        f"{tmp_path}/out: another run writes into this folder; wait for it, or give another folder"
-    }
-    assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
+    assert set(messages) == {f"another run writes {tmp_path}/out: wait until it ends, or name another output"}
+    assert not [path for path in tmp_path.rglob(".*")]
 
 
 # A run that is killed
