@@ -41,15 +41,15 @@ def collect(corpora: Path, out: Path, languages: Sequence[str], tables: Mapping[
     Raises:
         FileNotFoundError: a file is missing. ValueError: a table lacks a column, an unknown language, no row is left.
     """
-    if missing := [name for name in tables if not (corpora / name).is_file()]:
+    names = [name for file, table in tables.items() for name in (file, table.english) if name]
+    if missing := [name for name in names if not (corpora / name).is_file()]:
         raise FileNotFoundError(f"{corpora} holds no {missing[0]}; give the folder of the parallel corpora")
     codes = [find_language(name) for name in languages]
     with duckdb.connect() as db:
-        db.execute("CREATE TABLE wanted AS SELECT unnest(?::VARCHAR[]) AS lang", [codes])
         db.execute(f"CREATE TABLE pairs ({COLUMNS.replace(',', ' VARCHAR,')} VARCHAR, times DOUBLE)")
         db.execute("CREATE TABLE dev (name VARCHAR, id VARCHAR, lang VARCHAR, text VARCHAR)")
         for name, table in tables.items():
-            _read(db, corpora / name, table)
+            _read(db, corpora / name, table, [code for code in codes if code not in table.leave_out])
         db.execute("CREATE TABLE held_out AS SELECT DISTINCT " + LETTERS.format("text") + " AS letters FROM dev")
         rows = _write_dev(db, out) | _write_train(db, out, mix)
     if not rows["train"]:
@@ -61,8 +61,9 @@ def _quoted(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any) -> None:
-    """Add the rows of a file to `pairs` and `dev`."""
+def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any, languages: list[str]) -> None:
+    """Add the rows of a file in these languages to `pairs` and `dev`."""
+    db.execute("CREATE OR REPLACE TEMP TABLE wanted AS SELECT unnest(?::VARCHAR[]) AS lang", [languages])
     db.execute(f"CREATE OR REPLACE VIEW file AS SELECT * FROM read_parquet({_quoted(file)})")
     columns = {row[0] for row in db.execute("DESCRIBE file").fetchall()}
     needed = {table.id, "lang", "text"} if table.id else set(PAIRS)
@@ -71,17 +72,22 @@ def _read(db: duckdb.DuckDBPyConnection, file: Path, table: Any) -> None:
     if lacking := sorted(needed - columns):
         raise ValueError(f"{file} has no column {lacking[0]!r}; found: {', '.join(sorted(columns))}")
     if table.id:
-        _read_nway(db, table, columns)
+        _read_nway(db, table, columns, file.parent)
     else:
         _read_pairs(db, table, "split" in columns)
 
 
-def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str]) -> None:
+def _read_nway(db: duckdb.DuckDBPyConnection, table: Any, columns: set[str], folder: Path) -> None:
     document, split = (name if name in columns else "NULL" for name in ("document", "split"))
     db.execute(
         f"""CREATE OR REPLACE TEMP TABLE nway AS SELECT "{table.id}"::VARCHAR AS id, lang, text, {split} AS split,
         {document} AS document FROM file WHERE lang = '{ENGLISH}' OR lang IN (FROM wanted)"""
     )
+    if table.english:
+        db.execute(
+            f"""INSERT INTO nway BY NAME SELECT "{table.id}"::VARCHAR AS id, lang, text, {split} AS split,
+            {document} AS document FROM read_parquet({_quoted(folder / table.english)}) WHERE lang = '{ENGLISH}'"""
+        )
     held = f"split = {_quoted(table.dev_split)}" if table.dev_split else None
     if table.dev_documents:
         held = f"""document IN (SELECT document FROM nway WHERE lang = '{ENGLISH}' GROUP BY document

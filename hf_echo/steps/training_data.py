@@ -24,7 +24,9 @@ class Table:
     """How the rows of a Parquet file are used."""
 
     id: str | None = setting("column of the ids of an n-way table; none for a table of pairs", None)
+    english: str | None = setting("file of the same ids that has the English, if this one has none", None, needs="id")
     split: str | None = setting("only rows of this split are trained on", None)
+    leave_out: list[str] = setting("languages that are not read from it", list)
     provenance: str = setting("provenance of its rows", "primary")
     weight: float = setting("how often a row comes", 1.0, least=0)
     without_english: float | None = setting("the same for pairs without English", None, least=0)

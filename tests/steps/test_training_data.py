@@ -95,6 +95,21 @@ def test_dev_sets_are_held_out(corpora, tmp_path):
     assert {counts["fra_Latn news 3.", "eng_Latn news 3."], counts["deu_Latn verse 5.", "eng_Latn verse 5."]} == {3, 1}
 
 
+def test_english_of_another_file_and_languages_left_out(corpora, tmp_path):
+    more = [
+        {"verse_id": f"v{n}", "lang": lang, "text": f"{lang} {n}"}
+        for n in range(9)
+        for lang in ("fra_Latn", "deu_Latn")
+    ]
+    pd.DataFrame(more).to_parquet(corpora / "more.parquet")
+    tables = {"more.parquet": {"id": "verse_id", "english": "verses.parquet", "leave_out": ["deu_Latn"]}}
+    run(corpora, tmp_path / "out", tables=tables)
+    rows = load_parallel(tmp_path / "out" / "train.parquet")
+    assert sorted((row["source"], row["target"]) for row in rows) == [
+        (f"fra_Latn {n}", f"eng_Latn verse {n}.") for n in range(9)
+    ]
+
+
 def test_small_languages_come_more_often(corpora, tmp_path):
     """1,000 and 6 rows (less 10 % that are held out) at power 0.5: the small one at most five times as often."""
     tables = {"pairs.parquet": {"without_english": 0.5}, "verses.parquet": {"id": "verse_id"}}

@@ -110,37 +110,6 @@ def test_order_of_the_extension(script):
         assert claim in against(changed)
 
 
-def test_decoder_table_has_few_rows_a_target(script):
-    """Each sentence from two translations at most, a third from themselves; words, menus, long texts are left out."""
-    rows = [
-        {
-            "source": f"phrase {n}",
-            "source_lang": lang,
-            "target": target,
-            "target_lang": "eng_Latn",
-            "provenance": "p",
-        }
-        for target in ("The cat sleeps here.", "One dog barks at night!", "“Is it short?”")
-        for n, lang in enumerate(["fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl"])
-    ]
-    rows += [rows[0] | {"target": target} for target in ("Word.", "Save as", "so long " * 40 + ".")]
-    data = script("echo_nano_data")
-    table = data["decoder_table"](data["english_sentences"](pd.DataFrame(rows), 2), sources=2, itself=1 / 3)
-    assert list(table.columns) == list(rows[0]) and len(table) == 7 and not table.isna().any().any()
-    english = table.source_lang == "eng_Latn"
-    assert english.sum() == 1 and (table.source == table.target)[english].all()
-    for target, group in table[~english].groupby("target"):
-        assert target in ("The cat sleeps here.", "One dog barks at night!", "“Is it short?”")
-        assert group.source.nunique() == 2 and set(group.target_lang) == {"eng_Latn"}
-
-
-def test_repeated_repeats_and_drops_rows(script):
-    rows = pd.DataFrame({"source": list("abc") * 200})
-    times = pd.Series([2.0, 0.5, 0.0] * 200)
-    counts = script("nano_real_data")["repeated"](rows, times).source.value_counts()
-    assert counts["a"] == 400 and 60 < counts["b"] < 140 and "c" not in counts
-
-
 @pytest.mark.parametrize("n", [2, 3, 7, 20, 21])
 def test_paragraphs_cover_a_document(script, n):
     paragraphs = script("long_context_data")["paragraphs"]

@@ -4,8 +4,7 @@
 
 Writes train.parquet (parallel schema, X->eng), train_strict.parquet (stage 3), a tokenizer of 32k sub-words with all
 languages in like parts, and dev_flores, dev_ntrex, dev_bible, dev_tatoeba (n-way tables). A text of a dev part, English
-or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml. echo_nano_data.py uses the functions
-for its own mix.
+or not, is in no training row. The parts are those of recipes/nano_real_dev.yaml.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import yaml
 
@@ -122,26 +120,6 @@ def train_table(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return table[table.source.str.lower() != table.target.str.lower()].reset_index(drop=True)
 
 
-def english_of(corpora: Path, file: str) -> set[str]:
-    table = pd.read_parquet(corpora / file)
-    return set(table.src) if "src" in table else set(table[table.lang == ENG].text)
-
-
-def weights_of_rows(train: pd.DataFrame, corpora: Path, wanted: dict, others: float = 1.0) -> pd.Series:
-    """What the rows of a file (by their English) count; dictionaries, and what no file is named for, `others`."""
-    times = pd.Series(others, train.index)
-    for file, weight in wanted.items():
-        times[(train.provenance == "primary") & train.target.isin(english_of(corpora, file))] = weight
-    return times
-
-
-def repeated(train: pd.DataFrame, times: pd.Series) -> pd.DataFrame:
-    """Every row so many times, or by such a chance."""
-    chance = np.random.default_rng(0).random(len(train))
-    whole = (times // 1 + (chance < times % 1)).astype(int)
-    return train.loc[train.index.repeat(whole)].sample(frac=1, random_state=0).reset_index(drop=True)
-
-
 def strict(train: pd.DataFrame) -> pd.DataFrame:
     """OS 4.4: primary sources only, each text once in the corpus; and sentences, no single words (stage 3)."""
     table = train[(train.provenance == "primary") & (train.target.str.count(" ") >= 3)]
@@ -155,12 +133,12 @@ def short_pairs(train: Path, languages: Sequence[str], longest: int) -> pd.DataF
     return table[(table.source.str.len() < longest) & (table.target.str.len() < longest)]
 
 
-def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000, english_times: int = 0) -> None:
-    """At most 60,000 sentences a language and 150,000 English ones; or all English ones `english_times`."""
+def write_tokenizer(train: pd.DataFrame, out: Path, vocab_size: int = 32_000) -> None:
+    """At most 60,000 sentences a language and 150,000 English ones."""
     parts = [g.source.sample(min(len(g), 60_000), random_state=0) for _, g in train.groupby("source_lang")]
     english = train.target.drop_duplicates()
     sample = english.sample(min(len(english), 150_000), random_state=0)
-    parts += [english] * english_times or [sample]
+    parts.append(sample)
     train_tokenizer((text for part in parts for text in part), vocab_size, max_length=256).save_pretrained(out)
 
 

@@ -4,25 +4,64 @@
 
 Writes tables of text, lang, english: train_1.tsv and train_2.tsv (parts, so that training can start when the first is
 spoken), dev.tsv, and test.tsv with 400 sentences per language. They are everyday sentences of Tatoeba; the
-measured ones are chosen by the hash of echo_nano_data.py, so echo-nano has not been trained on them either. Swahili has
-no Tatoeba sentences there: news, Wikipedia and Bible verses. Italian is only measured.
+measured ones are chosen by the hash of the recipe echo-nano, so echo-nano has not been trained on them. Swahili has no
+Tatoeba sentences there: news, Wikipedia and Bible verses. Italian is only measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import re
 from pathlib import Path
 
-import echo_nano_data as everyday
 import nano_real_data as base
 import pandas as pd
+import yaml
 from nano_real_data import ENG
 
+PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "echo_nano_dev.yaml").read_text())
+GROUPS = ("languages", "new_languages", "extension_languages", "more_languages")
 HEARD = (ENG, "deu_Latn", "fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "swh_Latn")
 UNHEARD = ("ita_Latn",)
 SHORTEST, LONGEST = 10, 80  # characters; a longer clip costs more time and teaches no more characters per second
 LONGEST_SWAHILI = 130  # its sentences are news and verses
 TEST, DEV = 400, 60  # sentences per language
+
+
+def use_parts() -> None:
+    """The functions of nano_real_data.py read these parts."""
+    base.PARTS.clear()
+    base.PARTS.update(PARTS)
+    base.LANGUAGES[:] = [*(lang for group in GROUPS for lang in PARTS[group]), ENG]
+
+
+def letters(text: str) -> str:
+    """What is compared of a text."""
+    return re.sub(r"[\W_]+", "", text.lower()) or text
+
+
+def is_everyday_dev(english: str, seen: set[str]) -> bool:
+    """By the hash that splits dev_tatoeba; a larger share of what echo-nano has not been trained on."""
+    percent = PARTS["tatoeba"]["percent_of_english"]
+    if letters(english) not in seen:
+        percent = PARTS["everyday"]["percent_of_other_english"]
+    digest = hashlib.sha256(english.strip().lower().encode()).digest()
+    return int.from_bytes(digest[:4], "little") % 100 < percent
+
+
+def everyday_table(corpora: Path) -> pd.DataFrame:
+    """Rows id (the English sentence), lang, text. Where a sentence has several translations, the first one."""
+    today = pd.concat(base.read(corpora, f) for f in PARTS["tatoeba"]["files"])
+    seen = set(today.src.map(letters))
+    pairs = base.english_pairs(pd.concat([today, base.read(corpora, PARTS["everyday"]["file"])]))
+    english = {text: is_everyday_dev(text, seen) for text in pairs.target.unique()}
+    pairs = pairs[pairs.target.map(english)]
+    sides = [
+        pd.DataFrame({"id": pairs.target, "lang": pairs.source_lang, "text": pairs.source}),
+        pd.DataFrame({"id": pairs.target, "lang": ENG, "text": pairs.target}),
+    ]
+    return pd.concat(sides).drop_duplicates(["id", "lang"]).reset_index(drop=True)
 
 
 def in_bounds(table: pd.DataFrame) -> pd.DataFrame:
@@ -43,7 +82,7 @@ def measured_pairs(corpora: Path, dev: dict[str, pd.DataFrame]) -> pd.DataFrame:
     swahili = [base.pairs_of_nway(dev[name], "id") for name in ("flores", "ntrex", "bible")]
     swahili = pd.concat(swahili)
     swahili = swahili[swahili.source_lang == "swh_Latn"]
-    return pd.concat([base.pairs_of_nway(everyday.everyday_table(corpora), "id"), swahili])
+    return pd.concat([base.pairs_of_nway(everyday_table(corpora), "id"), swahili])
 
 
 def training_pairs(corpora: Path, held_out: set[str]) -> pd.DataFrame:
@@ -57,7 +96,7 @@ def training_pairs(corpora: Path, held_out: set[str]) -> pd.DataFrame:
         pairs = base.pairs_of_nway(base.read(corpora, name, **equal), key)
         parts.append(pairs[pairs.source_lang == "swh_Latn"])
     pairs = pd.concat(parts)
-    left = [pairs[side].map(everyday.letters).isin(held_out) for side in ("source", "target")]
+    left = [pairs[side].map(letters).isin(held_out) for side in ("source", "target")]
     return pairs[~(left[0] | left[1])]
 
 
@@ -77,7 +116,7 @@ def other_rows(corpora: Path, held_out: set[str]) -> pd.DataFrame:
     rows = rows.merge(known[["other_lang", "other", "english"]], how="left").fillna({"english": ""})
     rows = rows.sort_values("english", ascending=False, kind="stable")  # of equal texts, the one with English stays
     rows = in_bounds(rows[["text", "lang", "english"]]).drop_duplicates(["lang", "text"])
-    left = rows.text.map(everyday.letters).isin(held_out) | rows.english.map(everyday.letters).isin(held_out - {""})
+    left = rows.text.map(letters).isin(held_out) | rows.english.map(letters).isin(held_out - {""})
     return rows[~left].sample(frac=1, random_state=2)
 
 
@@ -93,12 +132,12 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=2)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    everyday.use_parts()
+    use_parts()
     base.LANGUAGES[:] = [*HEARD, *UNHEARD]
     dev = base.dev_tables(args.corpora)
     measured = measured_pairs(args.corpora, dev)
-    held_out = {everyday.letters(text) for side in ("source", "target") for text in measured[side]}
-    held_out |= {everyday.letters(text) for rows in dev.values() for text in rows.text}
+    held_out = {letters(text) for side in ("source", "target") for text in measured[side]}
+    held_out |= {letters(text) for rows in dev.values() for text in rows.text}
     train, rows = speech_rows(training_pairs(args.corpora, held_out)), speech_rows(measured)
     if args.without_english:
         train = pd.concat([train, other_rows(args.corpora, held_out)]).drop_duplicates(["lang", "text"])

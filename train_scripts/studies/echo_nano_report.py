@@ -2,7 +2,7 @@
 
     python train_scripts/studies/echo_nano_report.py outputs/echo-nano/data hf_echo/pretrained/echo-nano CHECKPOINT
 
-The dev sets are those of echo_nano_data.py. Figures are percent wrong, X to English; an equal text counts as right.
+The dev sets are those of the recipe echo-nano/00_data. Figures are percent wrong, X to English; an equal text is right.
 Each language is searched among the same number of English sentences: its own and, if it has fewer, others of the set.
 Means are over languages with at least 20 sentences; means by length are over sentences. A language that a model was not
 trained on is read with the prompt "Unspecified language".
@@ -137,7 +137,7 @@ def table_of(found: dict[str, dict[str, float]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder of echo_nano_data.py")
+    parser.add_argument("data", type=Path, help="folder of the recipe echo-nano/00_data")
     parser.add_argument("models", nargs="+", help="folders of Echo checkpoints or SentenceTransformers")
     parser.add_argument("--out", type=Path, help="write the figures of all models as JSON too")
     args = parser.parse_args()

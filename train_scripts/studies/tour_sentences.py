@@ -2,8 +2,8 @@
 
     python train_scripts/studies/tour_sentences.py outputs/echo-nano/data > hf_echo/cli/tour_sentences.tsv
 
-The dev set is dev_everyday.parquet of echo_nano_data.py. Each language gives the first sentences in that order whose
-English no earlier language gave, good and bad as they fall.
+The dev set is dev_everyday.parquet of the recipe echo-nano/00_data. Each language gives the first sentences in that
+order whose English no earlier language gave, good and bad as they fall.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def draw(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="folder of echo_nano_data.py")
+    parser.add_argument("data", type=Path, help="folder of the recipe echo-nano/00_data")
     args = parser.parse_args()
     print("lang\ttext\tenglish")
     for row in draw(pd.read_parquet(args.data / "dev_everyday.parquet")):
