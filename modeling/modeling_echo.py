@@ -113,9 +113,14 @@ class EchoForTranslation(EchoPreTrainedModel):
         if of_decoder.get("model_type") == "m2m_100":  # imported by name: the file travels with converted SONARs only
             sonar = import_module(".modeling_echo_sonar", __package__).SonarForTranslation
             return sonar.from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        of_adapter = dict(kwargs.pop("adapter_kwargs", None) or {})  # of both parts: loaded when they are joined
+        adapter = of_adapter.pop("_adapter_model_path", None)
         encoder = EchoEncoder.from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
         decoder = EchoDecoder.from_pretrained(pretrained_model_name_or_path, subfolder=DECODER_FOLDER, **kwargs)
-        return cls.from_parts(encoder, decoder)
+        model = cls.from_parts(encoder, decoder)
+        if adapter is not None:
+            model.load_adapter(adapter, adapter_kwargs=of_adapter)
+        return model
 
     @classmethod
     def from_parts(cls, encoder: EchoEncoder, decoder: EchoDecoder) -> EchoForTranslation:

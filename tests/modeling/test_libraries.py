@@ -9,7 +9,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
-from transformers import GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from hf_echo.inference import translate
@@ -205,3 +205,21 @@ def test_tokenizer_of_remote_code_in_the_processes_of_a_map(make_model, tokenize
     command = [sys.executable, "-c", "import sys; sys.modules['hf_echo'] = None\n" + MAP, str(tmp_path / "a")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("base", ["training", "release"])
+def test_a_folder_of_an_adapter_opens_as_the_whole_model(toy_folders, toy_tokenizer, tmp_path, base):
+    peft = pytest.importorskip("peft")
+    model = AutoModelForSeq2SeqLM.from_pretrained(toy_folders[base], dtype=torch.float32)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"], r=2)).eval()
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    adapted.save_pretrained(tmp_path)
+    opened = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    inputs = toy_tokenizer(["un chat"], lang="fra_Latn", return_tensors="pt")
+    inputs["decoder_input_ids"] = torch.tensor([toy_tokenizer.decoder_prompt_ids("eng_Latn")])
+    with torch.no_grad():
+        want, have = adapted.base_model.model(**inputs).logits, opened(**inputs).logits
+        plain = AutoModelForSeq2SeqLM.from_pretrained(toy_folders[base], dtype=torch.float32)(**inputs).logits
+    assert torch.equal(have, want) and (have - plain).abs().max() > 1e-3
