@@ -132,15 +132,11 @@ def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason, streaming):
         ('{"source": "un", "target"', "not valid JSON ("),
         ('["un", "one"]', "not a JSON object"),
         ('{"source": "un"}', "target is missing"),
-        ('{"source": "un", "target": null}', "target is missing"),
-        ('{"source": "un", "target": 1}', "target is not text but int"),
         ('{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
         (b'{"source": "un", "target": "caf\xe9"}', "not UTF-8 (byte 0xe9 at position 32)"),
-        ('{"source": "un", "target": "one", "hard_negatives": ["two", ""]}', "a hard negative is empty"),
         ('{"source": "un", "target": "one", "hard_negatives": "two"}', "hard_negatives is not a list of texts"),
         ('{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a finite number"),
         ('{"source": "un", "target": "one", "quality": Infinity}', "quality inf is not a finite number"),
-        ('{"source": "un", "target": "one", "provenance": "web"}', "provenance 'web' is not one of"),
     ],
 )
 def test_bad_lines_of_json(tmp_path, line, reason):
@@ -213,12 +209,6 @@ def test_columns_of_other_names(tmp_path):
     columns = {"source": "fr", "target": "en", "quality": "score"}
     loaded = load_parallel(path, columns=columns, **FRENCH)
     assert loaded["source"][:] == ["un", "deux"] and loaded["quality"][:] == [0.5, None]
-    with pytest.raises(ValueError, match=r"no column 'french' \(named for source\); found: fr, domain, en, score"):
-        load_parallel(path, columns=columns | {"source": "french"}, **FRENCH)
-    with pytest.raises(ValueError, match="no columns for source and target; found: fr, domain, en, score"):
-        load_parallel(path, **FRENCH)
-    with pytest.raises(ValueError, match="no column for source_lang; found: fr, domain"):
-        load_parallel(path, columns=columns, target_lang="eng_Latn")
 
 
 @pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])

@@ -126,7 +126,7 @@ def test_named_columns_go_before_the_usual_names():
     [
         (["a", "b"], None, (), "no columns for source and target; found: a, b; rename them"),
         (["a", "b"], {"source": "c"}, (), "no column 'c' (named for source); found: a, b"),
-        (["a", "b"], {"source": "a", "target": "b"}, (), "no column for source_lang; found: a, b; pass source_lang="),
+        (["a", "b"], {"source": "a", "target": "b"}, (), "no column for source_lang; found: a, b; give source_lang"),
         (["a", "b"], {"text": "a"}, (), "'text' is not one of source"),
         (["src", "tgt", "src_lang"], None, ("source_lang",), "its own column 'src_lang'"),
     ],
