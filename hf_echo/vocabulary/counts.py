@@ -45,9 +45,15 @@ META = "hf_echo_word_counts"
 VERSION = 2
 BATCH = 64_000_000  # bytes of texts that DuckDB gets at once
 SPLIT = 100_000  # pieces that are split into words at once
+WORDS = pa.schema({"lang": pa.string(), "kind": pa.string(), "word": pa.string(), "n": pa.int64()})
 
 # Text with other white space, or several spaces in a row, stays whole: its words depend on what is around a space.
 OTHER_SPACES = "  |[" + "".join(f"\\x{{{ord(c):x}}}" for c in WHITE_SPACE if c != " ") + "]"
+TABLES = """
+    CREATE TABLE IF NOT EXISTS done (label VARCHAR PRIMARY KEY, identity VARCHAR, settings VARCHAR);
+    CREATE TABLE IF NOT EXISTS pieces (label VARCHAR, lang VARCHAR, kind VARCHAR, piece VARCHAR, n BIGINT);
+    CREATE TABLE IF NOT EXISTS sentences (label VARCHAR, lang VARCHAR, kind VARCHAR, n BIGINT);
+"""
 PIECES = """
     SELECT lang, unnest(CASE WHEN regexp_matches(text, $4) THEN [text] ELSE string_split(text, ' ') END) AS piece
     FROM (SELECT lang, trim(text, $3) AS text FROM batch)
@@ -271,11 +277,7 @@ def count_words(
             f"{work} cannot be opened: another count into {out} runs, or it is damaged ({reason})"
         ) from None
     with db, tqdm(desc="Counting words", unit="row", unit_scale=True, disable=not progress) as bar:
-        db.execute("CREATE TABLE IF NOT EXISTS done (label VARCHAR PRIMARY KEY, identity VARCHAR, regex VARCHAR)")
-        db.execute(
-            "CREATE TABLE IF NOT EXISTS pieces (label VARCHAR, lang VARCHAR, kind VARCHAR, piece VARCHAR, n BIGINT)"
-        )
-        db.execute("CREATE TABLE IF NOT EXISTS sentences (label VARCHAR, lang VARCHAR, kind VARCHAR, n BIGINT)")
+        db.execute(TABLES)
         known = {label: rest for label, *rest in db.execute("FROM done").fetchall()}
         fix = f"use the old files and settings, or delete {work} to count again"
         for texts in opened:
@@ -293,11 +295,10 @@ def count_words(
             db.execute("INSERT INTO done VALUES ($1, $2, $3)", [texts.label, *now])
             db.commit()
         bad.report()
-        _split_pieces(db, [texts.label for texts in opened], pattern, max_word_length, progress)
         labels = [texts.label for texts in opened]
-        rows = db.execute(
-            "SELECT lang, kind, sum(n) FROM sentences WHERE label IN $1 GROUP BY ALL", [labels]
-        ).fetchall()
+        _split_pieces(db, labels, pattern, max_word_length, progress)
+        query = "SELECT lang, kind, sum(n) FROM sentences WHERE label IN $1 GROUP BY ALL"
+        rows = db.execute(query, [labels]).fetchall()
         counts = _write(db, out, counting, {(lang, kind): int(n) for lang, kind, n in rows})
     work.unlink()
     if unknown := [code for code in counts.languages if not is_language(code)]:
@@ -344,9 +345,9 @@ def _split_pieces(db: duckdb.DuckDBPyConnection, labels: list[str], pattern: str
                 for start in range(0, len(word), length):
                     counted[lang, kind, word[start : start + length]] += n
         bar.update(len(batch))
-        columns = [*zip(*counted), tuple(counted.values())]
-        db.register("batch", pa.table(dict(zip(("lang", "kind", "word", "n"), map(list, columns)))))
-        db.execute("INSERT INTO words SELECT lang, kind, word, n FROM batch")
+        rows = [{"lang": lang, "kind": kind, "word": word, "n": n} for (lang, kind, word), n in counted.items()]
+        db.register("batch", pa.Table.from_pylist(rows, schema=WORDS))
+        db.execute("INSERT INTO words FROM batch")
     bar.close()
 
 
