@@ -74,7 +74,7 @@ out: {shards: 2, origin: true}
         ("sources: [a]\nsteps: [{filter: sanity, only: {lang: x}}]", "step 1: only: unknown field 'lang'"),
         ("sources: [a]\nsteps: [{keep: {target_lang: eng_Lat}}]", "step 1: unknown language code 'eng_Lat'"),
         ("sources: [a]\nsteps: [{score: m, bach: 2}]", "step 1: score: unknown field 'bach'; did you mean 'batch'?"),
-        ("sources: [a]\nsteps: [{hard_negatives: llm}]", "'llm' is unknown; the only kind is 'rules'"),
+        ("sources: [a]\nsteps: [{hard_negatives: llm}]", "hard_negatives is 'llm'; it must be one of rules"),
         (
             "sources: [a]\nsampling: {method: temperatur}",
             "sampling: method is 'temperatur'; it must be one of natural, temperature",
