@@ -250,14 +250,11 @@ class Report(Step):
     models: list[str] = setting(
         f"encoders: folder, Hub name, or the baselines minilm and tfidf; default: {DEFAULT_MODEL}", list, argument=True
     )
-    data: Path = setting("folder of *.parquet files: n-way tables (id, lang, text), word alignment, speech", reads=DATA)
+    data: Path = setting("folder of *.parquet files: n-way tables (id, lang, text)", reads=DATA)
     out: Path = setting("output folder of index.html and report.json", writes="folder")
     target_lang: str = setting("language of the candidates", "eng_Latn")
     main: str | None = setting("set for the map, geometry and examples: a file name without .parquet", None)
     examples: int = setting("number of retrieval errors to show per model", 2, least=0)
-    speech: list[str] = setting(
-        "speech encoder in the space of the first model, for files with audio; repeatable", list
-    )
     cache: Path | None = setting("folder for cached embeddings; default: ~/.cache/hf-echo/reports", None)
     title: str = setting("title of the page", "Embedding spaces")
 
@@ -271,7 +268,6 @@ class Report(Step):
         names = [name if name in BASELINES else named_model(name) for name in self.models or [""]]
         opened = open_models(names, content.texts)
         cache = self.cache or Path.home() / ".cache" / "hf-echo" / "reports"
-        options = dict(main=self.main, examples=self.examples, speech=self.speech)
-        measured = report.measure(opened, content, cache, **options)
+        measured = report.measure(opened, content, cache, main=self.main, examples=self.examples)
         for file in report.write_report(measured, self.out, title=self.title):
             typer.echo(f"{file} ({file.stat().st_size / 1000:.0f} kB)")

@@ -1,8 +1,8 @@
 """Read the data of a report: a folder of Parquet files.
 
 Contract: a file with id, lang, text is an n-way table (xsim, xsim++, geometry); if it also has `category` and `split`,
-its rows of split "train" only train a topic probe. A file with src_tokens, tgt_tokens, alignment is word alignment, one
-with audio, text, lang is speech. Any other file, and every bad row, is an error that names file, language and row.
+its rows of split "train" only train a topic probe. Any other file, and every bad row, is an error that names file,
+language and row.
 """
 
 from __future__ import annotations
@@ -17,15 +17,10 @@ from typing import Any
 from ...data.formats import open_file
 from ...data.nway import find_nway_columns
 from ...data.schema import check_text
-from ...data.speech import load_speech
 from ...negatives.rules import hard_negatives_for
 from ..labelled_rows import read_rows
-from ..tokens.alignment_data import AlignedPair, load_alignment
 
 logger = logging.getLogger(__name__)
-
-ALIGNMENT = {"src_tokens", "tgt_tokens", "alignment"}
-SPEECH = {"audio", "text", "lang"}
 
 
 @dataclass
@@ -43,32 +38,19 @@ class NwayTable:
         self.texts: dict[str, dict[Hashable, str]] = {}
         for row in self.rows:
             self.texts.setdefault(row["lang"], {})[row["id"]] = row["text"]
-
-    @property
-    def langs(self) -> list[str]:
-        return list(self.texts)
-
-    @property
-    def common(self) -> list[Hashable]:
-        """Ids that all languages have, in the order of the first language."""
+        self.langs = list(self.texts)
         first, *others = self.texts.values()
-        return [key for key in first if all(key in other for other in others)]
-
-    @property
-    def has_topics(self) -> bool:
-        return bool(self.train) and all(row.get("category") is not None for row in self.rows)
+        self.common = [key for key in first if all(key in other for other in others)]  # ids that all languages have
+        self.has_topics = bool(self.train) and all(row.get("category") is not None for row in self.rows)
 
 
 @dataclass
 class ReportData:
-    """The data of one folder; `fingerprints` of alignment and speech files are keys of cached results."""
+    """The data of one folder; `skipped`: what is not measured, with the reason."""
 
     tables: dict[str, NwayTable]
-    alignments: dict[str, list[AlignedPair]]
-    fingerprints: dict[str, list]
     target_lang: str
-    skipped: list[str] = field(default_factory=list)  # what is not measured, with the reason
-    speech: dict[str, Any] = field(default_factory=dict)  # speech datasets
+    skipped: list[str] = field(default_factory=list)
 
     @property
     def texts(self) -> list[str]:
@@ -84,7 +66,7 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
     A language without a sentence in common with the target is left out with a warning, and listed in `skipped`.
 
     Raises:
-        FileNotFoundError: no folder, no Parquet file in it, no n-way table among them.
+        FileNotFoundError: no folder, no Parquet file in it.
         ValueError: a damaged file or one of another shape; an empty cell, or two texts for one id and language (with
             file, row and language); a table without the target language or without another language.
     """
@@ -93,37 +75,20 @@ def read_folder(folder: str | Path, *, target_lang: str = "eng_Latn", max_negati
     if not files:
         problem = "has no *.parquet file" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(f"{folder} {problem}; give a folder of n-way tables with id, lang, text")
-    data = ReportData({}, {}, {}, target_lang)
+    data = ReportData({}, target_lang)
     for file in files:
-        columns = list(dict.fromkeys(name.partition(".")[0] for name in open_file(file).columns))
-        if set(columns) >= ALIGNMENT:
-            data.alignments[file.stem] = load_alignment(file)
-            data.fingerprints[file.stem] = _fingerprint(file)
-        elif set(columns) >= SPEECH:
-            data.speech[file.stem] = load_speech(file)
-            data.fingerprints[file.stem] = _fingerprint(file)
-        elif mapping := find_nway_columns(columns):
-            data.tables[file.stem] = _nway(file, mapping["id"], columns, target_lang, max_negatives, data.skipped)
-        else:
-            raise ValueError(
-                f"{file} is neither an n-way table (id, lang, text) nor word alignment ({', '.join(sorted(ALIGNMENT))}"
-                f") nor speech (audio, text, lang); found: {', '.join(columns)}"
-            )
-    if not data.tables:
-        raise FileNotFoundError(f"{folder} has no n-way table; add one with id, lang, text")
+        columns = open_file(file).columns
+        if (mapping := find_nway_columns(columns)) is None:
+            raise ValueError(f"{file} is no n-way table (id, lang, text); found: {', '.join(columns)}")
+        data.tables[file.stem] = _nway(file, mapping["id"], columns, target_lang, max_negatives, data.skipped)
     return data
-
-
-def _fingerprint(file: Path) -> list:
-    return [str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]
 
 
 def _nway(
     file: Path, id_column: str, columns: list[str], target_lang: str, max_negatives: int, skipped: list[str]
 ) -> NwayTable:
     wanted = [id_column, "lang", "text", *(c for c in ("category", "split") if c in columns)]
-    parts: dict[bool, list[dict]] = {True: [], False: []}
-    seen: dict[tuple, int] = {}
+    rows, train, seen = [], [], {}
     for number, row in read_rows(file, wanted, ()):
         row["id"] = row.pop(id_column)
         where = f"{file}, row {number} ({row['lang']})"
@@ -131,33 +96,30 @@ def _nway(
             value = row[name] if name != "id" or row[name] is None else str(row[name])
             if reason := check_text(name, value):
                 raise ValueError(f"{where}: {reason}; leave the row out or correct it")
-        train = row.pop("split", None) == "train"
         if "category" in row and row["category"] is None:
             raise ValueError(f"{where}: category is empty; leave the row out or fill it")
-        key = (train, row["id"], row["lang"])
+        part = train if row.pop("split", None) == "train" else rows
+        key = (part is train, row["id"], row["lang"])
         if key in seen:
             raise ValueError(f"{where}: id {row['id']!r} has a text in this language already, in row {seen[key]}")
         seen[key] = number
-        parts[train].append(row)
-    rows, train = parts[False], parts[True]
+        part.append(row)
     langs = list(dict.fromkeys(row["lang"] for row in rows))
     if target_lang not in langs or len(langs) < 2:
         outside = " outside the split 'train'" if train else ""
-        raise ValueError(
-            f"{file} needs {target_lang!r} and another language{outside}; found {', '.join(langs) or 'no rows'}"
-        )
+        found = ", ".join(langs) or "no rows"
+        raise ValueError(f"{file} needs {target_lang!r} and another language{outside}; found {found}")
     own = {row["id"]: row["text"] for row in rows if row["lang"] == target_lang}
     common = {row["lang"] for row in rows if row["id"] in own}
-    counts = Counter(row["lang"] for row in rows if row["lang"] not in common)
-    if alone := [f"{lang} ({count} rows)" for lang, count in counts.items()]:
-        reason = f"no sentence in {target_lang} has the id of a sentence in {', '.join(alone)}"
+    alone = Counter(row["lang"] for row in rows if row["lang"] not in common)
+    if alone:
+        named = ", ".join(f"{lang} ({count} rows)" for lang, count in alone.items())
+        reason = f"no sentence in {target_lang} has the id of a sentence in {named}"
         if common == {target_lang}:
             raise ValueError(f"{file}: {reason}")
         skipped.append(f"{file.name}: {reason}")
         logger.warning("left out: %s", skipped[-1])
         rows = [row for row in rows if row["lang"] in common]
-    candidates = (
-        hard_negatives_for(list(own.values()), max_negatives) if target_lang.startswith("eng") else [[]] * len(own)
-    )
-    negatives = {key: list(items) for key, items in zip(own, candidates, strict=True) if items}
+    texts = list(own.values()) if target_lang.startswith("eng") else []
+    negatives = {key: list(items) for key, items in zip(own, hard_negatives_for(texts, max_negatives)) if items}
     return NwayTable(file.stem, file.name, rows, train, negatives)

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...inference.any_encoder import any_encoder
-from ...inference.encode import load_encoder, opening
+from ...inference.encode import opening
 from ...inference.encoders import Encode, tfidf_encoder
-from ...inference.modular import is_modular
 from ...utils.fingerprint import fingerprint
 
 BASELINES = {
@@ -26,8 +25,8 @@ TFIDF_FEATURES = 20_000  # for the topic probe, which needs dense rows
 class ReportModel:
     """A model of the report.
 
-    `model_id`: key of stored embeddings and results. `sparse`: no geometry is measured. `tokens()`: (model, tokenizer)
-    for word alignment; None without token states. `probe_encode`: encoder for the topic probe, if not `encode`.
+    `model_id`: key of stored embeddings. `sparse`: no geometry is measured. `probe_encode`: encoder for the topic
+    probe, if not `encode`.
     """
 
     label: str
@@ -35,7 +34,6 @@ class ReportModel:
     model_id: str
     about: str = ""
     sparse: bool = False
-    tokens: Callable[[], tuple[Any, Any]] | None = None
     probe_encode: Encode | None = None
 
 
@@ -55,14 +53,11 @@ def open_model(name: str, texts: Sequence[str], label: str | None = None) -> Rep
         encode = _lazy(lambda: tfidf_encoder(texts))
         return ReportModel(label or name, encode, f"{name}-{digest}", BASELINES[name], sparse=True, probe_encode=probe)
     place = minilm_folder() if name == "minilm" else name
-    with opening(place) as found:
-        modular = is_modular(found)  # no tokenizer of all languages, so no word alignment
     return ReportModel(
         label or (name if name in BASELINES else "/".join(Path(name).parts[-2:])),
         _lazy(lambda: any_encoder(place)),
         model_id(place),
         BASELINES.get(name, ""),
-        tokens=None if modular else lambda: load_encoder(place),
     )
 
 

@@ -17,7 +17,7 @@ from ...languages import LANGUAGES
 from .sentences import ROLES
 
 LIMIT = 2_000_000  # bytes of a page
-TITLES = {"xsim": "xsim", "xsimpp": "xsim++", "clt": "CLT", "own_xsim": "xsim to its own text"}
+TITLES = {"xsim": "xsim", "xsimpp": "xsim++", "clt": "CLT"}
 INK = "#010203"  # becomes currentColor
 COLOURS = ("#3b82d6", "#e07b18", "#2a9d62", "#c8508f", "#8b6fd1", "#9a8a2a", "#1f9aa8", "#b5523b")
 GEOMETRY = ("dimensions", "spread", "effective_rank", "isotropy", "invariance", "calinski_harabasz", "rsim")
@@ -106,14 +106,6 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
         rows = [{"model": label} | {n: row[n] for n in GEOMETRY} for label, row in measured["geometry"].items()]
         text = "Below: singular values of all embeddings, as shares of the largest. Compare invariance at equal size."
         parts.append(_section(f"Geometry ({main})", text, {"": rows}, [_curves(measured["singular_values"], colours)]))
-    for name, tables in measured["alignment"].items():
-        best = [{"model": label} | min(rows, key=lambda row: row["mean"]) for label, rows in tables.items()]
-        curves = {label: [row["mean"] for row in rows] for label, rows in tables.items()}
-        text = "Alignment error rate (itermax) at each model's best layer; below by layer, 0 is the embeddings."
-        parts.append(_section(f"{name}: word alignment", text, {"": best}, [_curves(curves, colours, first=0)]))
-    for name, tables in measured["speech"].items():
-        text = f"Error rate in percent of the nearest text; text_xsim: what {labels[0]} alone gets wrong."
-        parts.append(_section(f"{name}: speech", text, {"": _side_by_side(tables)}))
     if measured["skipped"]:
         rows = [dict(zip(("model", "reason"), line.split(": ", 1), strict=False)) for line in measured["skipped"]]
         parts.append(_section("Not measured", "", {"": rows}))
@@ -139,9 +131,6 @@ def _summary(measured: dict[str, Any]) -> Rows:
         for name, by_lang in measured["topics"].items():
             for lang, tables in by_lang.items():
                 row |= {f"{name} topics from {lang}": tables[label]["average"]["accuracy"]}
-        for name, tables in measured["alignment"].items():
-            if label in tables:
-                row |= {f"{name} AER, best layer": min(line["mean"] for line in tables[label])}
         rows.append(row)
     return rows
 
@@ -231,14 +220,12 @@ def _map(label: str, content: Mapping[str, Any]) -> str:
     return _draw(draw, 4.0, 3.6)
 
 
-def _curves(curves: Mapping[str, Sequence[float]], colours: Mapping[str, str], first: int = 1) -> str:
-    """Singular values (from 1, logarithmic), or alignment error rates by layer (from 0)."""
-
+def _curves(curves: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -> str:
     def draw(axis: Any) -> None:
         for label, values in curves.items():
             shown = [value for value in values if value > 1e-7]  # smaller ones are rounding error
-            axis.plot(range(first, first + len(shown)), shown, color=colours[label], label=label)
-        axis.set(yscale="log" if first else "linear", xlabel="singular value" if first else "layer")
+            axis.plot(range(1, len(shown) + 1), shown, color=colours[label], label=label)
+        axis.set(yscale="log", xlabel="singular value")
         axis.legend(fontsize=9)
 
     return _draw(draw, 4.8, 3.2)
