@@ -21,62 +21,52 @@ from .encode import encode, load_encoder, opening, pick_dtype
 logger = logging.getLogger(__name__)
 
 
-def any_encoder(name_or_path: str, *, dtype: str = "auto") -> Callable[..., np.ndarray]:
+def any_encoder(
+    name_or_path: str, *, dtype: str = "auto", max_tokens: int | None = None, on_long: str = "warn"
+) -> Callable[..., np.ndarray]:
     """Open an encoder: (texts, lang) -> (n, d) embeddings, for an Echo checkpoint or any SentenceTransformer.
 
+    Echo checkpoints use the fast `encode`, and show their progress with `progress=True`.
+
     Args:
-        name_or_path: folder or Hub name. Echo checkpoints use the fast `encode`.
-        dtype: "auto", "bf16" or "fp32", of Echo checkpoints; other models keep the dtype they were saved in.
+        name_or_path: folder or Hub name.
+        dtype: "auto", "bf16" or "fp32"; "auto" is for other models the dtype that they were saved in.
+        max_tokens: most padded tokens per batch; for other models it sets the number of texts of the full length.
+        on_long: for texts longer than the model's limit: "warn" truncates them, "error" raises, "split" (of Echo
+            checkpoints only) averages their pieces.
 
     Raises:
-        FileNotFoundError: there is no such model. ValueError: the checkpoint is damaged.
+        FileNotFoundError: there is no such model.
+        ValueError: the checkpoint is damaged, or the model does not have an option.
     """
     with opening(name_or_path) as name:
         if is_echo(name):
-            model, tokenizer = load_encoder(name, dtype=dtype)
-            return lambda texts, lang=None: encode(model, tokenizer, texts, lang)
-        return _open(name)[1]()
+            return partial(encode, *load_encoder(name, dtype=dtype), max_tokens=max_tokens, on_long=on_long)
+        return _other(name, dtype, max_tokens, on_long)
 
 
-def encode_with_other(
-    name_or_path: str,
-    texts: list[str],
-    lang: str | None = None,
-    *,
-    dtype: str = "auto",
-    max_tokens: int | None = None,
-    on_long: str = "warn",
-) -> np.ndarray:
-    """Encode texts with a model that is not an Echo checkpoint, with sentence-transformers: (len(texts), d) float32.
+def _other(name: str, dtype: str, max_tokens: int | None, on_long: str) -> Callable[..., np.ndarray]:
+    """A model of sentence-transformers; its prompts are used where one has the name of the language."""
+    from sentence_transformers import SentenceTransformer
 
-    Args:
-        dtype: "auto" is the dtype that the model was saved in.
-        max_tokens: most padded tokens per batch; sets the number of texts of the model's full length.
-        on_long: for texts longer than the model's limit, which it truncates: "warn" or "error"; not "split".
+    from .modular import is_modular, modular_encoder, open_modular
 
-    Raises:
-        ValueError: an option that this model does not support, or a text that is too long with "error".
-    """
-    return _open_other(name_or_path, dtype, max_tokens, on_long)(texts, lang)
-
-
-def _open_other(name_or_path: str, dtype: str, max_tokens: int | None, on_long: str) -> Callable[..., np.ndarray]:
     if on_long not in ("warn", "error"):
         raise ValueError(f"on_long is {on_long!r}; for a model that is not an Echo checkpoint give 'warn' or 'error'")
-    cast = None if dtype == "auto" else pick_dtype(dtype, "cpu")
-    with opening(name_or_path) as name:
-        model, encoder = _open(name)
-    if cast is not None:
-        model = model.to(cast)
+    modular = is_modular(name)
+    model = open_modular(name) if modular else SentenceTransformer(name)
+    if dtype != "auto":
+        model = model.to(pick_dtype(dtype, "cpu"))
+    first, *others = model
+    if any(isinstance(part, EchoEncoder) for part in first.modules()):
+        for module in others:  # they read float32 embeddings, in whatever dtype the encoder is
+            module.float()
     limit = getattr(model, "max_seq_length", None)
     if not isinstance(limit, int) and max_tokens is not None:
-        raise ValueError(
-            f"max_tokens={max_tokens} needs a max_seq_length, which {name_or_path} does not have: leave it out"
-        )
-    batch = {} if max_tokens is None else {"batch_size": max(1, max_tokens // limit)}
-    encode_texts = encoder(**batch)
+        raise ValueError(f"max_tokens={max_tokens} needs a max_seq_length, which {name} does not have: leave it out")
+    rows = 32 if max_tokens is None else max(1, max_tokens // limit)
 
-    def encode_checked(texts: list[str], lang: str | None = None) -> np.ndarray:
+    def encode_checked(texts: list[str], lang: str | None = None, progress: Any = False) -> np.ndarray:
         texts = texts_of(texts)
         if isinstance(limit, int) and (long := _long_rows(model, texts, limit, lang)):
             message = (
@@ -85,7 +75,11 @@ def _open_other(name_or_path: str, dtype: str, max_tokens: int | None, on_long: 
             if on_long == "error":
                 raise ValueError(f"{message}; shorten them, or truncate them with on_long='warn'")
             logger.warning("%s; they are truncated", message)
-        return np.asarray(encode_texts(texts, lang), np.float32)
+        if modular:
+            return np.asarray(modular_encoder(model, batch_size=rows)(texts, lang), np.float32)
+        prompt = {"prompt_name": lang} if lang in (model.prompts or {}) else {}
+        vectors = model.encode(texts, batch_size=rows, convert_to_numpy=True, show_progress_bar=False, **prompt)
+        return np.asarray(vectors, np.float32)
 
     return encode_checked
 
@@ -98,7 +92,7 @@ class NamedEncoder:
 
     Attributes:
         model: folder or Hub name of an Echo checkpoint or any SentenceTransformer.
-        dtype, max_tokens, on_long: as in `encode` for Echo checkpoints, as in `encode_with_other` for others.
+        dtype, max_tokens, on_long: as in `any_encoder`.
     """
 
     model: str
@@ -108,35 +102,12 @@ class NamedEncoder:
 
     def __call__(self, texts: list[str], lang: str | None = None, progress: Any = False) -> np.ndarray:
         """progress: as in `encode`; only Echo checkpoints show it."""
-        encode_texts, shows_progress = _opened(self)
-        return encode_texts(texts, lang, **({"progress": progress} if shows_progress else {}))
+        return _opened(self)(texts, lang, progress=progress)
 
 
 @lru_cache(maxsize=1)
-def _opened(encoder: NamedEncoder) -> tuple[Callable[..., np.ndarray], bool]:
-    """The encoder, and whether it is an Echo checkpoint."""
-    with opening(encoder.model) as name:
-        echo = is_echo(name)
-    if not echo:
-        return _open_other(encoder.model, encoder.dtype, encoder.max_tokens, encoder.on_long), False
-    model, tokenizer = load_encoder(encoder.model, dtype=encoder.dtype)
-    return partial(encode, model, tokenizer, max_tokens=encoder.max_tokens, on_long=encoder.on_long), True
-
-
-def _open(name: str) -> tuple[Any, Callable[..., Callable[..., np.ndarray]]]:
-    """A SentenceTransformer, and its (batch_size=...) -> encoder."""
-    from sentence_transformers import SentenceTransformer
-
-    from .encoders import sentence_transformer_encoder
-    from .modular import is_modular, modular_encoder, open_modular
-
-    modular = is_modular(name)
-    model = open_modular(name) if modular else SentenceTransformer(name)
-    first, *others = model
-    if any(isinstance(part, EchoEncoder) for part in first.modules()):
-        for module in others:  # they read float32 embeddings, in whatever dtype the encoder is
-            module.float()
-    return model, partial(modular_encoder if modular else sentence_transformer_encoder, model)
+def _opened(encoder: NamedEncoder) -> Callable[..., np.ndarray]:
+    return any_encoder(encoder.model, dtype=encoder.dtype, max_tokens=encoder.max_tokens, on_long=encoder.on_long)
 
 
 def _long_rows(model, texts: list[str], limit: int, lang: str | None) -> list[int]:

@@ -1,4 +1,4 @@
-"""Encoders (texts, lang) -> embeddings: any SentenceTransformer, and the TF-IDF baseline."""
+"""The TF-IDF baseline, and the type of an encoder: (texts, lang) -> embeddings."""
 
 from __future__ import annotations
 
@@ -7,21 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..modeling.prompting_echo import texts_of
-
 Encode = Callable[[list[str], str], Any]
-
-
-def sentence_transformer_encoder(model: Any, *, batch_size: int = 32, **encode_arguments: Any) -> Encode:
-    """Wrap a SentenceTransformer as encoder; prompt_name is the language if the model has that prompt."""
-
-    def encode(texts: list[str], lang: str) -> Any:
-        texts = texts_of(texts)
-        prompt = {"prompt_name": lang} if lang in (getattr(model, "prompts", None) or {}) else {}
-        options = {"batch_size": batch_size, "convert_to_numpy": True, "show_progress_bar": False}
-        return model.encode(texts, **options, **prompt, **encode_arguments)
-
-    return encode
 
 
 def tfidf_encoder(fit_texts: Iterable[str], *, max_features: int | None = None) -> Encode:

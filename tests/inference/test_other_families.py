@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from hf_echo.inference.any_encoder import encode_with_other
+from hf_echo.inference.any_encoder import any_encoder
 
 COMMAND = "encode"
 TEXTS = ["a b c", "c b", "a a a b b b c c c a a a"]
@@ -52,9 +52,9 @@ def test_options_are_followed(bert, caplog, monkeypatch):
             batches.append((batch_size, self.dtype)) or real(self, texts, batch_size=batch_size, **rest)
         ),
     )
-    np.testing.assert_allclose(encode_with_other(bert, TEXTS, max_tokens=20), want, atol=1e-6)
+    np.testing.assert_allclose(any_encoder(bert, max_tokens=20)(TEXTS), want, atol=1e-6)
     assert "1 of 3 texts are longer than 8 tokens, the first is row 3" in caplog.text
-    half = encode_with_other(bert, TEXTS, dtype="bf16")
+    half = any_encoder(bert, dtype="bf16")(TEXTS)
     assert batches == [(2, torch.float32), (32, torch.bfloat16)]
     assert half.dtype == np.float32 and 0 < np.abs(half - want).max() < 0.1
 
@@ -64,7 +64,7 @@ def test_options_are_followed(bert, caplog, monkeypatch):
     [
         (["--on-long", "error"], "1 of 3 texts are longer than 8 tokens, the first is row 3"),
         (["--on-long", "split"], "is not an Echo checkpoint give 'warn' or 'error'"),
-        (["--on-long", "cut"], "give 'warn' or 'error'"),
+        (["--on-long", "cut"], "it must be one of warn, error, split"),
         (["--dtype", "fp64"], "it must be one of auto"),
     ],
 )
@@ -78,4 +78,4 @@ def test_options_that_cannot_be_followed_are_refused(run, bert, tmp_path, option
 @pytest.mark.parametrize("texts", [["a", None], [("a", "b")], ["a", "\ud800"], [b"a"]])
 def test_what_is_not_text_is_refused(bert, texts):
     with pytest.raises(ValueError, match="text in row [12] "):
-        encode_with_other(bert, texts)
+        any_encoder(bert)(texts)

