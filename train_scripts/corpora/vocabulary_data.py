@@ -1,10 +1,11 @@
 """Write the text that the vocabularies of docs/results.md are counted from: train parts of the parallel corpora.
 
     python train_scripts/corpora/vocabulary_data.py CORPORA outputs/vocabulary/data
-    hf-echo vocabulary count outputs/vocabulary/data/*.parquet --out outputs/vocabulary/counts.parquet
+    hf-echo vocabulary count outputs/vocabulary/data/train_*.parquet --out outputs/vocabulary/counts.parquet
 
 Parallel text (pairs with English): NTREX, FLORES (SIB) and localisation. Monolingual text (lang, text): the Bibles. The
-parts that recipes/nano_real_dev.yaml keeps for measuring are left out, and every text that occurs in one of them.
+parts that recipes/nano_real_dev.yaml keeps for measuring are left out, and every text that occurs in one of them; they
+are written as dev_flores, dev_ntrex and dev_bible (lang, text).
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ def main() -> None:
     ntrex_train, ntrex_dev = ntrex(args.corpora)
     flores = [read(args.corpora, DEV["flores"]["file"], split, "index_id") for split in ("train", "dev")]
     pairs = pq.read_table(args.corpora / "localisation.parquet", columns=["src_lang", "src", "tgt_lang", "tgt"])
-    dev = pa.concat_tables([ntrex_dev, flores[1], bibles(args.corpora, DEV["bible"]["split"])])
-    held_out = pc.unique(plain(dev["text"]))
+    dev = {"ntrex": ntrex_dev, "flores": flores[1], "bible": bibles(args.corpora, DEV["bible"]["split"])}
+    for name, table in dev.items():
+        pq.write_table(table.select(["lang", "text"]), args.out / f"dev_{name}.parquet")
+    held_out = pc.unique(plain(pa.concat_tables(dev.values())["text"]))
 
     tables = {
         "ntrex": pairs_with_english(ntrex_train),
@@ -68,7 +71,7 @@ def main() -> None:
         texts = [column for column in ("src", "tgt", "text") if column in table.column_names]
         for column in texts:
             table = table.filter(pc.invert(pc.is_in(plain(table[column]), held_out)))
-        pq.write_table(table, args.out / f"{name}.parquet")
+        pq.write_table(table, args.out / f"train_{name}.parquet")
         print(f"{name}: {len(table)} rows")
 
 
