@@ -20,13 +20,6 @@ class Conversion(Operation):
     def stage(self):
         return str(self.command).split()[-1]
 
-    @classmethod
-    def kinds(cls):
-        return ()
-
-    def planned(self, config):
-        return None
-
 
 def license_of_weights() -> Any:
     help = "license of the weights, for the card; default: what the README of the source says"

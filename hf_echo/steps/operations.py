@@ -45,21 +45,20 @@ class Operation(Step):
         return whole_weights(Path(self.output_dir))
 
     def write_card(self) -> None:
-        """Write the card where there is none."""
+        """Write the card of a model where there is none."""
         from ..cards.model_card import write_checkpoint_card
+        from ..utils.folders import whole_weights
 
-        if self.output_dir:
+        if self.output_dir and whole_weights(Path(self.output_dir)):
             write_checkpoint_card(self.output_dir, getattr(self, "license", None))
 
     @classmethod
     def kinds(cls) -> tuple[type, ...]:
-        """Configurations of `model` that the operation can change."""
-        from ..stages.core.plan import ECHO
-
-        return ECHO
+        """Configurations of `model` from which a dry run can plan the result; empty: it cannot."""
+        return ()
 
     def planned(self, config: Any) -> Any:
-        """The configuration of what it makes from one of `model`, for a dry run; None: no Echo model."""
+        """The configuration of what it makes from one of `model`, for a dry run."""
         return config
 
     def names(self, reads: str | None) -> dict[str, Any]:
@@ -68,6 +67,26 @@ class Operation(Step):
         recorded = [name for name, about in metadata.items() if about["recorded"] and about["reads"] == reads]
         values = {name: getattr(self, name) for name in recorded}
         return values if reads is None else {name: value for name, value in values.items() if value is not None}
+
+
+class OnEcho(Operation):
+    """An operation that changes an Echo checkpoint."""
+
+    @classmethod
+    def kinds(cls):
+        from ..stages.core.plan import ECHO
+
+        return ECHO
+
+
+class OnTextOrSpeech(Operation):
+    """An operation that changes the weights of an Echo checkpoint of text or speech."""
+
+    @classmethod
+    def kinds(cls):
+        from ..modeling import EchoConfig, EchoSpeechConfig
+
+        return EchoConfig, EchoSpeechConfig
 
 
 def output(help: str = "folder of the new checkpoint", default: Any = ..., **options: Any) -> Any:
@@ -86,7 +105,7 @@ def model(help: str = "Echo checkpoint or release: folder, org/name@v1.2.0 or ec
     operation="swap_tokenizer",
     example="hf-echo vocabulary swap outputs/echo outputs/tokenizer outputs/echo-256k",
 )
-class SwapTokenizer(Operation):
+class SwapTokenizer(OnEcho):
     """Replace the tokenizer of a model; tokens in both vocabularies keep their embeddings."""
 
     model: str = model()
@@ -145,7 +164,7 @@ class TrimVocabulary(Operation):
 
 
 @step("average", operation="average", example="hf-echo average outputs/a outputs/b outputs/both --share 0.5")
-class Average(Operation):
+class Average(OnTextOrSpeech):
     """Average the weights of two checkpoints of one shape."""
 
     model: str = model("checkpoint, release or speech encoder")
@@ -154,12 +173,6 @@ class Average(Operation):
     share: float = setting("weight of the other checkpoint", 0.5, least=0, most=1)
     part: Literal["model", "encoder", "decoder"] = setting("what is averaged; the rest is that of MODEL", "model")
 
-    @classmethod
-    def kinds(cls):
-        from ..modeling import EchoSpeechConfig
-
-        return (*super().kinds(), EchoSpeechConfig)
-
     def make(self):
         from ..checkpoints import average_checkpoints
 
@@ -167,7 +180,7 @@ class Average(Operation):
 
 
 @step("prune", operation="prune", example="hf-echo prune outputs/echo outputs/echo-tiny --size tiny")
-class Prune(Operation):
+class Prune(OnEcho):
     """Make an encoder smaller (structured pruning, OS 4.8): fewer layers, heads and units, the same embedding size."""
 
     model: str = model()
@@ -212,7 +225,7 @@ class Prune(Operation):
     operation="release",
     example="hf-echo release outputs/nano/3_hard_negatives outputs/nano/release",
 )
-class Release(Operation):
+class Release(OnTextOrSpeech):
     """Convert a training checkpoint to a release: encoder in the root folder, decoder in decoder/."""
 
     then = "{output_dir}: open it with AutoModel, SentenceTransformer or pipeline('sonar-translation')"
@@ -255,10 +268,6 @@ class Release(Operation):
         if self.license:
             set_license(Path(self.output_dir) / "README.md", self.license)
 
-    @classmethod
-    def kinds(cls):
-        return Average.kinds()
-
     def make(self):
         from ..hub.release import release_checkpoint, release_speech
         from ..inference.encode_speech import is_speech
@@ -288,9 +297,6 @@ class ModularBackbone(Operation):
         from ..stages.modular import modular_backbone
 
         modular_backbone(self.model, self.output_dir, pivot=self.pivot, max_seq_length=self.max_seq_length)
-
-    def planned(self, config):
-        return None
 
 
 @step(
@@ -326,6 +332,3 @@ class AddLanguage(Operation):
         data = {name: getattr(self, name) for name in ("texts", "paraphrases", "cross_paraphrases", "parallel")}
         settings = LanguageTraining(**{name: getattr(self, name) for name in fields_of(LanguageTraining)})
         return add_language(self.model, self.language, settings=settings, output_dir=self.output_dir, **data)
-
-    def planned(self, config):
-        return None

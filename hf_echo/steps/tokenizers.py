@@ -48,18 +48,8 @@ class OnCounts(Operation):
     language_weight: dict[str, float] = setting("factors of the shares of languages, such as ell_Grek=2", dict)
     min_count: int = setting("smallest count of a word in a language; rarer words are left out", 1, least=1)
 
-    @classmethod
-    def kinds(cls):
-        return ()
-
-    def planned(self, config):
-        return None
-
     def is_whole(self):
         return (Path(self.output_dir) / "tokenizer.json").is_file()
-
-    def write_card(self):
-        """A tokenizer has none."""
 
     def balanced(self) -> tuple[str, dict[str, int]]:
         """(pattern, {word: frequency}) of the counts after the balancing."""

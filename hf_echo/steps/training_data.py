@@ -67,15 +67,5 @@ class CollectData(Operation):
             write_lineage(folder, str(self.operation), self.names(None), **options)
         return {"output_dir": self.output_dir, **rows}
 
-    @classmethod
-    def kinds(cls):
-        return ()
-
-    def planned(self, config):
-        return None
-
     def is_whole(self):
         return (Path(self.output_dir) / "train.parquet").is_file()
-
-    def write_card(self):
-        """Data have none."""

@@ -93,7 +93,7 @@ def test_what_is_refused(run, table, toy_folders):
         ),
         (["--data", table, "--k", 3], "--k needs --margin ratio or distance"),
         (["--data", table, "--source-lang", "fra_Latn"], "--source-lang does not go with --data"),
-        (["--source", table, "--target", table, "--direction", "to"], "--direction needs --data"),
+        (["--source", table, "--target", table, "--direction", "from"], "--direction needs --data"),
         (["--source", table, "--target", table, "--group", "script"], "--group needs --data"),
         (["--source", table, "--target", table, "--split", "dev"], "--split needs --data"),
     ):
