@@ -45,7 +45,7 @@ test-processors: setup
 demo: setup
 	$(BIN)/hf-echo demo
 
-# Every command with its options, from the help of the commands; a test compares.
+# Every command with its options, from the declarations of the commands; the page is not in git.
 docs: setup
 	$(BIN)/python -m typer hf_echo.cli utils docs --name hf-echo --title Commands --output docs/cli.md
 

@@ -23,6 +23,8 @@ class Geometry(OpensModel):
 
     Only the file of --json contains the singular values."""
 
+    reports = True
+
     file_only = ("singular_values",)
 
     model: str = model("Echo checkpoint or any SentenceTransformer")
@@ -50,6 +52,8 @@ class Geometry(OpensModel):
 @step("evaluate cost", example="hf-echo evaluate cost --model M --texts a.txt --lang fra_Latn")
 class Cost(Step):
     """Count FLOPs by text length and measure sentences per second of a model; without a model, print OS Figure 8."""
+
+    reports = True
 
     model: str | None = setting(
         "folder, Hub name or echo-nano; default: none, only the grid of OS Figure 8",
@@ -162,6 +166,8 @@ def speed_of(model: str, texts: list[str], lang: str | None, rounds: int) -> dic
 class Ease(Step):
     """Explain a score per language from features of languages: boosting, permutation importance (OS Table 17)."""
 
+    reports = True
+
     data: Path = setting("one row per language (lang, target): a table, or the JSON of evaluate xsim", reads=DATA)
     features: Path | None = setting(
         "table of lang and features (TSV, JSONL, Parquet); default: the features of the data", None, reads=DATA
@@ -214,6 +220,8 @@ def number(value):
 class Xrete(OpensModel):
     """Run the tasks of XRETE (EMMA-X) that need no fine-tuning, with averages over head and long-tail languages."""
 
+    reports = True
+
     model: str = model("Echo checkpoint or any SentenceTransformer")
     task: list[str] = setting("task of XRETE, such as Tatoeba; repeatable; default: all five", list)
     copies: Path | None = setting(
@@ -245,6 +253,8 @@ class Xrete(OpensModel):
 class Alignment(OpensModel):
     """Measure the alignment error rate of argmax and itermax by layer and language pair."""
 
+    reports = True
+
     model: str = model("Echo checkpoint or release")
     data: Path = setting("table (Parquet, JSONL) of src_tokens, tgt_tokens, alignment, possible", reads=DATA)
     layers: list[int] = setting(
@@ -271,6 +281,8 @@ class Alignment(OpensModel):
 @dataclass(kw_only=True)
 class Probe(OpensModel):
     """A linear probe on the token states of a frozen encoder, on two files of rows or on a public set."""
+
+    reports = True
 
     model: str = model("Echo checkpoint or release")
     train: Path | None = setting("training rows (Parquet, JSONL)", None, reads=DATA, unless="set")

@@ -194,6 +194,8 @@ def pool_size(default: int) -> Any:
 class MineNegatives(Step):
     """Mine hard negatives for code and mathematics: near texts of a pool. A stopped run resumes."""
 
+    reports = True
+
     pairs: str = pairs()
     out: Path = parquet()
     model: str = encoder()
@@ -216,6 +218,8 @@ class MineNegatives(Step):
 @step("data consistency", example="hf-echo data consistency described.parquet --model M --out kept.parquet")
 class Consistency(Step):
     """Keep descriptions whose nearest snippet is their own, among snippets of one language (OS A.3, ECHO A.1.5)."""
+
+    reports = True
 
     pairs: str = pairs()
     out: Path = parquet()
@@ -246,6 +250,8 @@ def with_encoder(mine: Callable[..., Any], s: MineNegatives | Consistency, **opt
 @step("data segment", example="hf-echo data segment in.txt --lang fra_Latn --out sentences.txt")
 class Segment(Step):
     """Split texts into sentences with a SaT model or with rules."""
+
+    reports = True
 
     source: Path = setting("texts, one per line; - is standard input", argument=True, reads=DATA)
     lang: str = setting("language of the texts")
@@ -284,6 +290,8 @@ class Segment(Step):
 )
 class WriteNegatives(Step):
     """Generate xsim++ hard negatives of English targets with a language model (OS A.4, Figure 15)."""
+
+    reports = True
 
     pairs: str = setting("parallel rows: file, folder, builtin, or Hub dataset", reads=DATA, argument=True)
     out: Path = setting("output file OUT.jsonl; failed rows go to OUT.failed.jsonl", writes="file", argument=True)

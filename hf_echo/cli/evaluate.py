@@ -47,6 +47,8 @@ def decoder(help: str) -> Any:
 class LinesOrTable(OpensModel):
     """A command on two files of lines, or on one table."""
 
+    reports = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.data is None and (self.source is None or self.target is None):
@@ -212,6 +214,8 @@ class Speech(Step):
     """Measure speech to English text (xsim, xsim++), to its own text, to other speech, and speech translation.
 
     Only the file of --json has the errors by speaker."""
+
+    reports = True
 
     file_only = ("by_speaker",)
 

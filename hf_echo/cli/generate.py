@@ -42,7 +42,7 @@ def _function(kind: type[Step]) -> Callable[..., None]:
         known, key=lambda name: known[name].metadata["argument"] * (1 + bool(known[name].metadata["writes"]))
     )
     parameters = [_parameter(kind, name) for name in names]
-    if "json" not in known:
+    if kind.reports:
         report = typer.Option("--json", help="Also write the report to this JSON file.")
         parameters.append(_keyword("report_file", None, Annotated[Path | None, report]))
 

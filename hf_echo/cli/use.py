@@ -176,6 +176,8 @@ class Translate(OpensModel):
 class Mine(OpensModel):
     """Mine pairs of translations from two files by margin score. A stopped run resumes."""
 
+    reports = True
+
     source: Path = setting("sentences, one per line", argument=True, reads=DATA)
     target: Path = setting("sentences in the other language, in any order", argument=True, reads=DATA)
     out: Path = setting("TSV file of score, source and target, best first", writes="file", short="-o")

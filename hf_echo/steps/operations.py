@@ -17,6 +17,7 @@ from ..utils.settings import CHECKPOINT, DATA, Step, fields_of, setting, step
 class Operation(Step):
     """An operation on checkpoints. A subclass defines `make`, which writes the folder `output_dir`."""
 
+    reports = True
     output_dir: str
 
     def __post_init__(self) -> None:
@@ -31,7 +32,7 @@ class Operation(Step):
     def run(self) -> dict[str, Any] | None:
         report = self.make()
         self.write_card()
-        return report
+        return report or {"output_dir": str(self.output_dir)}
 
     @property
     def stage(self) -> str:

@@ -16,6 +16,8 @@ SKIP_BAD = "what happens with bad rows: stop with an error, or skip them with a 
 class CountWords(Step):
     """Count words by language, separately for parallel and monolingual text."""
 
+    reports = True
+
     files: list[str] = setting(
         "files or folders: Parquet, TSV, JSONL, or .txt with a language code in the name", reads=DATA, argument=True
     )

@@ -78,6 +78,7 @@ class Step:
         operation: its name in a recipe; None: no recipe can name it.
         example: a line for the help of the command.
         then: what the command says at the end, on stderr: a format of the fields.
+        reports: `run` returns a report, so the command has the option --json.
         file_only: entries of the report that are too long for a screen.
     """
 
@@ -85,6 +86,7 @@ class Step:
     operation: ClassVar[str | None] = None
     example: ClassVar[str] = ""
     then: ClassVar[str] = ""
+    reports: ClassVar[bool] = False
     file_only: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import typer
 
-from hf_echo.cli import app
+from hf_echo.cli import COMMANDS
 from hf_echo.stages.modular import modular_backbone
+from hf_echo.utils.settings import CHECKPOINT, fields_of
 
 from .versions_world import MAKE, write_data
 
@@ -31,10 +31,14 @@ XSIM = "--source fr.txt --source-lang fra_Latn --target en.txt"
 SPOKEN = "--text-model echo --data spoken --split train"
 TRAIN = "train.yaml output_dir=OUT/m cache_dir=OUT/cache"
 CASES = {
+    "average | model": ("echo", "NAME echo OUT/m --share 0.5"),
+    "average | other": ("echo", "echo NAME OUT/m --share 0.5"),
+    "convert sonar | decoder": None,  # a file
+    "data negatives | pairs": None,  # `load_parallel` reads them, as for `data mine-negatives`
     "convert llama | source": ("llama", "NAME OUT/m --embedding-size 16"),
-    "convert mexma | model": ("xlmr", "NAME OUT/m --tokenizer xlmr"),
+    "convert mexma | source": ("xlmr", "NAME OUT/m --tokenizer xlmr"),
     "convert mexma | tokenizer": ("xlmr", "xlmr OUT/m --tokenizer NAME"),
-    "convert sonar | encoder": ("sonar", "NAME OUT/m"),
+    "convert sonar | source": ("sonar", "NAME OUT/m"),
     "convert sonar | tokenizer": ("sonar", "sonar OUT/m --tokenizer NAME"),
     "convert wav2vec2 | source": ("audio", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
     "convert whisper | source": ("whisper", "NAME OUT/m --embedding-size 12 --pooler-heads 4 --pooler-layers 1"),
@@ -66,7 +70,7 @@ CASES = {
         "echo",
         f"--model speech {SPOKEN} --decoder NAME",
     ),
-    "evaluate speech | speech_model": ("speech", f"--model NAME {SPOKEN}"),
+    "evaluate speech | model": ("speech", f"--model NAME {SPOKEN}"),
     "evaluate speech | text_model": ("echo", "--model speech --text-model NAME --data spoken --split train"),
     "evaluate tagging | model": ("echo", "--model NAME --train tags.jsonl --test tags.jsonl"),
     "evaluate translation | blaser": ("blaser", f"--model echo {XSIM} --blaser NAME"),
@@ -82,10 +86,10 @@ CASES = {
         "audio.tsv en.txt --audio --model speech --text-model NAME -o OUT/p --work OUT/w",
     ),
     "modular pull-language | repo": ("languages", "eng_Latn NAME --model COPY"),
-    "modular start | base": ("xlmr", "NAME OUT/m"),
+    "modular start | model": ("xlmr", "NAME OUT/m"),
     "prune | model": ("echo", "NAME OUT/m --shape num_attention_heads=1,num_key_value_heads=1 --decoder drop"),
     "prune | tokenizer": ("echo-380", "echo OUT/m --shape intermediate_size=32 --decoder drop --tokenizer NAME"),
-    "release | checkpoint": ("echo", "NAME OUT/m"),
+    "release | model": ("echo", "NAME OUT/m"),
     "release | decoder": ("echo", "speech OUT/m --decoder NAME"),
     "report | models": None,  # `open_model` opens by `opening`, as `evaluate xsim` does
     "space | model": None,  # a server; it opens models as `translate` does
@@ -104,21 +108,17 @@ CASES = {
     "vocabulary swap | tokenizer": ("echo-380", "echo NAME OUT/m"),
 }
 TRIED = {name: case for name, case in CASES.items() if case}
-NAMES = re.compile(r"Hub (data|name)|org/name@|SentenceTransformer|heckpoint (with|to|before)|Encoder (that|who|or)")
 
 
 def names_of_commands() -> set[str]:
-    """ "command | parameter" of everything whose help says that it takes the name of a model or dataset."""
-
-    def walk(command, path=()):
-        for name, inner in sorted(getattr(command, "commands", {}).items()):
-            yield from walk(inner, (*path, name))
-        if not hasattr(command, "commands"):
-            yield from ((" ".join(path), p) for p in command.params)
-
-    found = walk(typer.main.get_command(app))
-    names = {f"{path} | {p.name}" for path, p in found if NAMES.search(getattr(p, "help", None) or "")}
-    return {name for name in names if not name.endswith(" | out")}
+    """ "command | field" of everything that takes the name of a model, or of a dataset on the Hub."""
+    found = {
+        f"{words} | {name}"
+        for words, kind in COMMANDS.items()
+        for name, declared in fields_of(kind).items()
+        if declared.metadata["reads"] == CHECKPOINT or "Hub data" in declared.metadata["help"]
+    }
+    return {name for name in found if not name.startswith(("modular add", "convert blaser", "convert sonar-speech"))}
 
 
 DATASETS = ("pairs", "spoken")
