@@ -44,8 +44,11 @@ class _Start:
         self.path, self.journey, self.problems = path, journey, []
 
     def config(self, field: str, name: str, kinds: tuple[Any, ...] = ECHO) -> Any:
-        """None where nobody can say: then it is among the problems."""
-        if Path(name).is_dir() or (found := self._planned(name)) is None:
+        """None where nobody can say: then it is among the problems, or an earlier recipe makes it from another model."""
+        if not Path(name).is_dir() and (made := self._made_by(name)):
+            if (found := self._planned(*made)) is None:
+                return None
+        else:
             try:
                 with opening(name) as place:
                     found = AutoConfig.from_pretrained(place)
@@ -58,29 +61,29 @@ class _Start:
             return None
         return found
 
-    def _planned(self, name: str) -> Any:
-        """The configuration of what an earlier recipe would save there."""
+    def _made_by(self, name: str) -> tuple[Path, Training | Operation] | None:
+        """The earlier recipe, and its step, that saves there."""
         for place in reversed(self.earlier):
-            overrides = known_overrides(place, self.overrides)
             try:
-                step = read_recipe(place, overrides)
+                step = read_recipe(place, known_overrides(place, self.overrides))
             except ValueError:
                 continue  # it has its own dry run, which says so
-            if Path(step.output_dir) != Path(name):
-                continue
-            start = _Start(place, self.overrides, self.journey)
-            if isinstance(step, Training):
-                return step.stage.plan(step.model, step.config, start)
-            if not (kinds := step.kinds()):
-                return None
-            config = start.config("model", step.model, kinds)
-            return step.planned(copy.deepcopy(config)) if config is not None else None
+            if Path(step.output_dir) == Path(name):
+                return place, step
         return None
+
+    def _planned(self, place: Path, step: Training | Operation) -> Any:
+        """The configuration of what an earlier step would save; None where it is not known."""
+        start = _Start(place, self.overrides, self.journey)
+        if isinstance(step, Training):
+            return step.stage.plan(step.model, step.config, start)
+        config = start.config("model", step.model, kinds) if (kinds := step.kinds()) else None
+        return step.planned(copy.deepcopy(config)) if config is not None else None
 
     def check_other_models(self, args) -> None:
         for field in ("teacher", "guide", "neighbours_by"):
             name = packaged_model(getattr(args, field) or "")
-            if name and not Path(name).is_dir() and self._planned(name) is None and name.count("/") != 1:
+            if name and not Path(name).is_dir() and self._made_by(name) is None and name.count("/") != 1:
                 self.problems.append(f"{field}: no folder {name}")
 
     def vocabulary(self, model_args: Any) -> _VocabularyOnly:
@@ -91,8 +94,8 @@ class _Start:
         name = args.tokenizer_name_or_path
         if name is None:
             return args.vocab_size
-        if not Path(name).is_dir() and (config := self._planned(name)):
-            return config.vocab_size
+        if not Path(name).is_dir() and (made := self._made_by(name)):
+            return getattr(self._planned(*made), "vocab_size", args.vocab_size)
         try:
             with opening(name) as place:
                 return len(AutoTokenizer.from_pretrained(place))

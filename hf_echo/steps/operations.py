@@ -134,7 +134,7 @@ class SwapTokenizer(OnEcho):
     operation="trim_vocabulary",
     example="hf-echo vocabulary trim outputs/e5 outputs/e5-70k --texts texts.parquet --keep 70000",
 )
-class TrimVocabulary(Operation):
+class TrimVocabulary(OnEcho):
     """Trim a model's vocabulary to the tokens that given languages need; distil it from the original afterwards."""
 
     model: str = model()
