@@ -44,7 +44,7 @@ class _Start:
         self.path, self.journey, self.problems = path, journey, []
 
     def config(self, field: str, name: str, kinds: tuple[Any, ...] = ECHO) -> Any:
-        """None where nobody can say: then it is among the problems, or an earlier recipe makes it from another model."""
+        """None where nobody can say: a problem, or an earlier recipe makes it from another model."""
         if not Path(name).is_dir() and (made := self._made_by(name)):
             if (found := self._planned(*made)) is None:
                 return None
