@@ -62,7 +62,7 @@ class Sample(Step):
 
     def run(self):
         from ..data.pipeline import Output, Recipe, Sampling
-        from ..data.pipeline.recipe import source_of
+        from ..data.pipeline.data_recipe import source_of
 
         sampling = Sampling(self.method, self.by, self.exponent, self.rows, seed=self.seed)
         sources = [source_of(path, path) for path in self.paths]
@@ -72,7 +72,7 @@ class Sample(Step):
 def run_pipeline(s: Filter | Sample, recipe: Any, **options: Any) -> None:
     """Run a data recipe with the options of its command, and print what its steps kept."""
     from ..data.pipeline import run
-    from ..data.pipeline.report import steps_table
+    from ..data.pipeline.statistics import steps_table
     from ..utils.executors import executor_named
 
     shared = dict(on_bad_row=s.on_bad_row, overwrite=s.overwrite, fresh=not s.resume)
@@ -95,7 +95,7 @@ class Calibrate(OpensModel):
 
     def run(self):
         from ..data.pipeline.filters.threshold import calibrate
-        from ..data.pipeline.sources import read_unit, units_of
+        from ..data.pipeline.units import read_unit, units_of
         from ..data.tables import BadRows
         from ..inference.blaser import BlaserScorer
         from ..inference.scorer import EchoScorer

@@ -7,9 +7,9 @@ stopped run resumes at the first unfinished block. A recipe gives the same rows 
 from __future__ import annotations
 
 from ...utils.executors import LocalExecutor, RayExecutor
-from .recipe import Output, Recipe, Sampling, Step, read_recipe
-from .report import Statistics, collect_statistics
+from .data_recipe import Output, Recipe, Sampling, Step, read_recipe
 from .runner import run
+from .statistics import Statistics, collect_statistics
 
 __all__ = [
     "LocalExecutor",

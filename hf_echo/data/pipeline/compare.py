@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from .. import sampling as proportions
-from .recipe import Sampling, Step
+from .data_recipe import Sampling, Step
 
 SEQUENTIAL = 1_000_000  # entries that are decided one after the other
 

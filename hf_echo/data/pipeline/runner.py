@@ -38,11 +38,11 @@ from ...utils.files import only_run, read_json, write_json, write_whole
 from ...utils.resume import json_once, make_once
 from ..schema import COLUMNS, OPTIONAL
 from ..tables import BadRows
-from . import report
+from . import statistics
 from .compare import compare, entries
-from .recipe import Recipe, Sampling, Step
-from .report import Statistics, by_direction, in_and_kept
-from .sources import Unit, read_unit, units_of
+from .data_recipe import Recipe, Sampling, Step
+from .statistics import Statistics, by_direction, in_and_kept
+from .units import Unit, read_unit, units_of
 
 BLOCK = 50_000  # rows of a block; a worker needs a few times the memory of its text
 FILE_ROWS = 1_000_000  # rows of an output file, if the recipe gives no number of files
@@ -292,7 +292,7 @@ def _collect(folder: Path, names: list[str]) -> dict[str, Any]:
     notes = [json.loads(pq.read_schema(folder / name).metadata[META]) for name in names]
     return {
         "blocks": [(name, note["rows"]) for name, note in zip(names, notes)],
-        "steps": report.add_up(note["steps"] for note in notes),
+        "steps": statistics.add_up(note["steps"] for note in notes),
         "has": {column: any(note["has"][column] for note in notes) for column in OPTIONAL},
     }
 
@@ -301,7 +301,7 @@ def _write_output(recipe: Recipe, last: Path, out: Path, key: str) -> None:
     note = read_json(last / "stage.json")
     rows = sum(count for _, count in note["blocks"])
     if not rows:
-        culprit = next(step["step"] for step in report.as_json(note["steps"]) if not step["kept"])
+        culprit = next(step["step"] for step in statistics.as_json(note["steps"]) if not step["kept"])
         file = (out / ".work" if (out / "data").exists() else out) / "counts.md"
         raise ValueError(f"no row is left after the step {culprit}; {file} shows the rows after each step")
     files = min(rows, recipe.out.shards or math.ceil(rows / FILE_ROWS))
@@ -315,7 +315,7 @@ def _write_output(recipe: Recipe, last: Path, out: Path, key: str) -> None:
         tables = _write_file(folder / f"train-{number:05d}-of-{files:05d}.parquet", tables, size)
     with duckdb.connect() as db:
         db.register("rows", pyarrow.dataset.dataset(str(folder)))
-        measured = report.statistics(db.execute(report.COUNT).fetchall())
+        measured = Statistics.of(db.execute(statistics.COUNT).fetchall())
     shutil.rmtree(out / "data", ignore_errors=True)
     for name, text in (("stats.md", measured.to_markdown()), ("recipe.yaml", recipe.text)):
         (out / name).write_text(text, encoding="utf-8")
@@ -340,10 +340,10 @@ def _write_file(path: Path, tables: Iterator[pa.Table], rows: int) -> Iterator[p
 
 
 def _write_counts(out: Path, note: dict[str, Any], key: str | None) -> None:
-    steps = report.as_json(note["steps"])
+    steps = statistics.as_json(note["steps"])
     write_json(out / "counts.json", {"key": key, "steps": steps, "bad_rows": note["bad"]})
     with write_whole(out / "counts.md") as part:
-        part.write_text(report.as_markdown(steps), encoding="utf-8")
+        part.write_text(statistics.as_markdown(steps), encoding="utf-8")
 
 
 def _outcome(out: Path) -> Outcome:

@@ -18,7 +18,7 @@ from hf_echo.languages import language
 
 from ..schema import PROVENANCES
 from ..tables import BadRows
-from .sources import read_unit, units_of
+from .units import read_unit, units_of
 
 Directions = dict[str, list[int]]  # "fra_Latn>eng_Latn" -> [rows in, rows kept]
 LINES = 250  # maximum length of the Markdown table; JSON has all directions
@@ -124,6 +124,12 @@ class Statistics:
         return {"table": self.rows(), "directions": [asdict(direction) for direction in self.directions]}
 
     @classmethod
+    def of(cls, counted: Iterable[tuple]) -> Statistics:
+        """Of the rows that `COUNT` gives."""
+        order = {name: i for i, name in enumerate(PROVENANCES)}
+        return cls(tuple(Direction(*row) for row in sorted(counted, key=lambda row: (order[row[0]], *row))))
+
+    @classmethod
     def from_json(cls, value: dict[str, Any]) -> Statistics:
         return cls(tuple(Direction(**direction) for direction in value["directions"]))
 
@@ -164,10 +170,4 @@ def collect_statistics(paths: Sequence[str | Path], *, on_bad_row: str = "error"
         db.register("parts", pa.concat_tables(parts))
         sums = ", ".join(f"sum({name})::BIGINT" for name in ("pairs", "source_characters", "target_characters"))
         found = db.execute(f"SELECT provenance, source_lang, target_lang, {sums} FROM parts GROUP BY ALL").fetchall()
-    return statistics(found)
-
-
-def statistics(counted: Iterable[tuple]) -> Statistics:
-    """Of rows that `COUNT` gives."""
-    order = {name: i for i, name in enumerate(PROVENANCES)}
-    return Statistics(tuple(Direction(*row) for row in sorted(counted, key=lambda row: (order[row[0]], *row))))
+    return Statistics.of(found)
