@@ -254,7 +254,7 @@ def test_the_command(folder, tmp_path, hf_echo_cli, report, monkeypatch):
     (tmp_path / "bad" / "odd.PARQUET").write_bytes(b"PAR1 no more")
     for arguments, words in (
         (["tfidf", "--data", tmp_path / "nowhere"], "is not a folder"),
-        (["tfidf", "--data", tmp_path / "bad"], "odd.PARQUET: not a Parquet file, or an incomplete one"),
+        (["tfidf", "--data", tmp_path / "bad"], "odd.PARQUET: damaged, incomplete"),
         (["tfidf", "tfidf", "--data", folder], "'tfidf' is given twice"),
         (["./no-model", "--data", folder], "no folder ./no-model"),
         (["tfidf", "--data", folder, "--main", "toy"], "no set 'toy'; found toys"),
