@@ -32,6 +32,15 @@ def texts_by_language(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[Hasha
     return texts
 
 
+def directions(langs: Sequence[str], target: str, direction: str) -> list[tuple[str, str]]:
+    """(source, target) pairs of languages: "to" the target, "from" it, "both", or "all" ordered pairs."""
+    if direction == "all":
+        every = list(dict.fromkeys([*langs, target]))
+        return [(a, b) for a in every for b in every if a != b]
+    to = [(lang, target) for lang in langs] if direction in ("to", "both") else []
+    return to + ([(target, lang) for lang in langs] if direction in ("from", "both") else [])
+
+
 def measurable_pairs(
     texts: Mapping[str, Mapping[Hashable, str]], pairs: Sequence[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], list[str]]:

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from ..search.checks import refuse_broken
 from ..utils.files import write_whole
 from ..utils.results import Result, Table
-from .nway_texts import measurable_pairs, texts_by_language
+from .nway_texts import directions, measurable_pairs, texts_by_language
 
 # (texts of a language, or their embeddings (n, d); source_lang; target_lang) -> translations
 Translate = Callable[[Any, str, str], Sequence[str]]
@@ -147,7 +147,7 @@ def evaluate_translation(
     langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
     if target_lang not in texts:
         raise ValueError(f"no rows in {target_lang!r}: found {', '.join(map(str, texts)) or 'no rows'}")
-    pairs, skipped = measurable_pairs(texts, _directions(langs, target_lang, direction))
+    pairs, skipped = measurable_pairs(texts, directions(langs, target_lang, direction))
     if embeddings is not None:
         sources = dict.fromkeys(source for source, _ in pairs)
         embeddings = {code: _checked_embeddings(embeddings, code, texts[code]) for code in sources}
@@ -210,14 +210,6 @@ def blaser_scorer(blaser: str, encoder: str) -> Blaser:
         return float(scorer(list(sources), list(hypotheses), *langs, references=list(references)).mean())
 
     return score
-
-
-def _directions(langs: Sequence[str], target: str, direction: str) -> list[tuple[str, str]]:
-    if direction == "all":
-        every = list(dict.fromkeys([*langs, target]))
-        return [(a, b) for a in every for b in every if a != b]
-    to = [(code, target) for code in langs] if direction in ("to", "both") else []
-    return to + ([(target, code) for code in langs] if direction in ("from", "both") else [])
 
 
 def _checked_embeddings(embeddings: Mapping[str, Any], lang: str, texts: Mapping[Any, str]) -> np.ndarray:

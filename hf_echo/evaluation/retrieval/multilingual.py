@@ -17,7 +17,7 @@ from ...inference.encoders import Encode
 from ...search.checks import refuse_broken
 from ...search.margin import checked_margin
 from ...utils.results import Table
-from ..nway_texts import measurable_pairs, texts_by_language, warn_once
+from ..nway_texts import directions, measurable_pairs, texts_by_language, warn_once
 from .xsim import text_groups, xsim
 from .xsimpp import xsimpp
 
@@ -73,29 +73,46 @@ def evaluate_xsim(
     if target_lang not in texts:
         raise ValueError(f"no rows in {target_lang!r}, the target: found {', '.join(map(str, texts)) or 'no rows'}")
     langs = [code for code in texts if code != target_lang] if source_langs is None else list(source_langs)
-    pairs, skipped = measurable_pairs(texts, _pairs(langs, target_lang, direction))
-    space = _Space(encode, texts, keep=[target_lang] if direction != "all" else [target_lang, *langs])
-    _ = space[target_lang]  # first, so that a broken model fails early
-    hard = None if negatives is None else _Negatives(encode, negatives, list(texts[target_lang]), target_lang)
+    pairs, skipped = measurable_pairs(texts, directions(langs, target_lang, direction))
+    keep, known = {target_lang, *(langs if direction == "all" else ())}, {}
+
+    def vectors(lang: str, ids: list[Hashable]) -> Any:
+        """Embeddings of some sentences; the languages in `keep` are encoded once."""
+        own = texts[lang]
+        if lang not in keep:
+            return _encode(encode, [own[key] for key in ids], lang, ids)
+        if lang not in known:
+            known[lang] = _encode(encode, list(own.values()), lang, list(own))
+        place = {key: i for i, key in enumerate(own)}
+        return known[lang][np.array([place[key] for key in ids])]
+
+    vectors(target_lang, list(texts[target_lang]))  # first, so that a broken model fails early
+    hard = [] if negatives is None else _flat(negatives, list(texts[target_lang]))
+    owners = [f"hard negative of {key}" for key, _, _ in hard]
+    near = _encode(encode, [text for _, text, _ in hard], target_lang, owners) if hard else None
     options = {"margin": margin, "k": k}
 
     table = []
     for source, target in tqdm(pairs, desc="xsim", unit="pair", disable=not progress):
-        ids, x, y = space.common(source, target, target if direction != "from" else source)
+        order = texts[target if direction != "from" else source]
+        ids = [key for key in order if key in texts[source] and key in texts[target]]
+        x, y = vectors(source, ids), vectors(target, ids)
         gold = text_groups([texts[target][i] for i in ids]) if same_text_is_right else None
         plain = xsim(x, y, gold=gold, **options)
         row = {"lang": target if direction == "from" else source}
         if direction == "all":
             row["target_lang"] = target
         row |= {"count": plain.count, "xsim": plain.error_rate}
-        if hard is not None and not hard.any_of(ids):
+        place = {key: i for i, key in enumerate(ids)}
+        own = [at for at, (key, _, _) in enumerate(hard) if key in place]
+        if hard and not own:
             warn_once(f"xsim++ of {source!r} is not measured: its {len(ids)} sentences have no hard negatives")
             row |= {"xsimpp": None, "pool": None}
-        elif hard is not None:
-            vectors, owner, kind = hard.of(ids)
-            with_negatives = xsimpp(x, y, vectors, owner, negative_kind=kind, gold=gold, **options)
-            row |= {"xsimpp": with_negatives.error_rate, "pool": with_negatives.pool}
-            row |= {f"xsimpp_errors/{kind}": number for kind, number in with_negatives.errors_by_kind.items()}
+        elif hard:
+            owner, kinds = [place[hard[at][0]] for at in own], [hard[at][2] for at in own]
+            found = xsimpp(x, y, near[np.array(own)], owner, negative_kind=kinds, gold=gold, **options)
+            row |= {"xsimpp": found.error_rate, "pool": found.pool}
+            row |= {f"xsimpp_errors/{kind}": number for kind, number in found.errors_by_kind.items()}
         table.append(row)
     notes = {"target_lang": target_lang, "direction": direction, **options}
     notes |= {"same_text_is_right": same_text_is_right} | ({"not_measured": skipped} if skipped else {})
@@ -136,72 +153,12 @@ def evaluate_documents(
     return evaluate_xsim(encode, rows, target_lang=target_lang, negatives=near, same_text_is_right=False)
 
 
-class _Space:
-    """Embeddings by language, computed at first use; those of the languages in `keep` are cached."""
-
-    def __init__(self, encode: Encode, texts: Mapping[str, dict[Hashable, str]], keep: Sequence[str]):
-        self.encode, self.texts, self.keep = encode, texts, set(keep)
-        self.known: dict[str, Any] = {}
-
-    def __getitem__(self, lang: str) -> Any:
-        if lang in self.known:
-            return self.known[lang]
-        own = self.texts[lang]
-        vectors = _encode(self.encode, list(own.values()), lang, list(own))
-        if lang in self.keep:
-            self.known[lang] = vectors
-        return vectors
-
-    def common(self, source: str, target: str, order: str) -> tuple[list[Hashable], Any, Any]:
-        """(ids that both languages have, in the order of language `order`; x; y)"""
-        ids = [key for key in self.texts[order] if key in self.texts[source] and key in self.texts[target]]
-        return ids, self.rows(source, ids), self.rows(target, ids)
-
-    def rows(self, lang: str, ids: list[Hashable]) -> Any:
-        own = self.texts[lang]
-        if lang not in self.keep:  # encode only these rows
-            return _encode(self.encode, [own[key] for key in ids], lang, ids)
-        place = {key: i for i, key in enumerate(own)}
-        return self[lang][np.array([place[key] for key in ids])]
-
-
-class _Negatives:
-    """Hard negatives of the target, encoded once; `of(ids)` selects those of some of its sentences."""
-
-    def __init__(self, encode: Encode, negatives: Mapping, ids: list[Hashable], lang: str):
-        self.flat = _flatten_negatives(negatives, ids)
-        owners = [f"hard negative of {key}" for key, _, _ in self.flat]
-        self.vectors = _encode(encode, [text for _, text, _ in self.flat], lang, owners)
-
-    def any_of(self, ids: list[Hashable]) -> bool:
-        return not {key for key, _, _ in self.flat}.isdisjoint(ids)
-
-    def of(self, ids: list[Hashable]) -> tuple[Any, np.ndarray, list[str]]:
-        place = {key: i for i, key in enumerate(ids)}
-        chosen = [at for at, (key, _, _) in enumerate(self.flat) if key in place]
-        owner = np.array([place[self.flat[at][0]] for at in chosen])
-        return self.vectors[np.array(chosen)], owner, [self.flat[at][2] for at in chosen]
-
-
-def _pairs(langs: list[str], target: str, direction: str) -> list[tuple[str, str]]:
-    if direction == "all":
-        every = list(dict.fromkeys([*langs, target]))
-        return [(a, b) for a in every for b in every if a != b]
-    return [(lang, target) if direction == "to" else (target, lang) for lang in langs]
-
-
-def _flatten_negatives(
-    negatives: Mapping[Hashable, Sequence[Any]], ids: list[Hashable]
-) -> list[tuple[Hashable, str, str]]:
+def _flat(negatives: Mapping[Hashable, Sequence[Any]], ids: list[Hashable]) -> list[tuple[Hashable, str, str]]:
     """[(id of the target sentence, text, kind)]"""
-    flat = [
-        (key, *((item, "negative") if isinstance(item, str) else item))
-        for key in ids
-        for item in negatives.get(key, ())
-    ]
-    if not flat:
+    items = [(key, item) for key in ids for item in negatives.get(key, ())]
+    if not items:
         raise ValueError(f"negatives has {len(negatives)} ids, but none is an id of the {len(ids)} target sentences")
-    return flat
+    return [(key, item, "negative") if isinstance(item, str) else (key, *item) for key, item in items]
 
 
 def _encode(encode: Encode, texts: list[str], lang: str, ids: Sequence[Hashable]) -> Any:
