@@ -74,15 +74,6 @@ def encoder_of(model: EchoEncoder | EchoForTranslation) -> EchoEncoder:
     return model if isinstance(model, EchoEncoder) else model.encoder
 
 
-@torch.no_grad()
-def scale_layers(encoder: EchoEncoder, scale: float) -> None:
-    """Scale what every attention and MLP adds to the states, in place: 0 leaves the token vectors alone."""
-    for layer in encoder.backbone.layers:
-        for linear in (layer.self_attn.o_proj, layer.mlp.down_proj):
-            for parameter in linear.parameters():  # a bias is added to the states too
-                parameter.mul_(scale)
-
-
 def save_changed(
     changed: EchoEncoder | EchoForTranslation | EchoSpeechEncoder,
     out: str | Path,

@@ -17,7 +17,7 @@ from ..utils.hub import packaged_model
 from .arguments import Training
 from .data import rows_of
 from .operations import Operation
-from .recipe import earlier_steps, known_overrides, read_recipe
+from .recipe import earlier_steps, known_overrides, read_recipe, read_values
 from .record import check_output_folder, checkpoint_to_resume, is_finished, read_record, record_of
 
 
@@ -80,6 +80,11 @@ class _Start:
         config = start.config("model", step.model, kinds) if (kinds := step.kinds()) else None
         return step.planned(copy.deepcopy(config)) if config is not None else None
 
+    def makes(self, name: str) -> bool:
+        """Whether an earlier recipe writes this file or folder."""
+        outputs = (read_values(place, known_overrides(place, self.overrides))["output_dir"] for place in self.earlier)
+        return bool({Path(name), *Path(name).parents} & {Path(out) for out in outputs})
+
     def check_other_models(self, args) -> None:
         for field in ("teacher", "guide", "neighbours_by"):
             name = packaged_model(getattr(args, field) or "")
@@ -135,16 +140,18 @@ def dry_run(
     except (OSError, ValueError) as error:
         start.problems.append(f"model: {_line(error)}")
     start.check_other_models(training.data)
-    data = _data(rows_of(declared), training.data)
+    data = _data(rows_of(declared), training.data, start)
     problems = [*start.problems, *data.pop("problems"), *_output_problems(training)]
     report |= {"data": data} if data else {}
     return report | ({"problems": list(dict.fromkeys(problems))} if problems else {})
 
 
-def _data(rows: Rows, args) -> dict[str, Any]:
-    """{"pairs", "problems"}; a name on the Hub is not asked for."""
+def _data(rows: Rows, args, start: _Start) -> dict[str, Any]:
+    """{"pairs", "problems"}; a name on the Hub is not asked for, and what an earlier recipe makes is not missed."""
     found: dict[str, Any] = {"problems": []}
-    if args.train_data and not _is_here(args.train_data) and _hub_name(args.train_data):
+    if args.train_data and not _is_here(args.train_data) and start.makes(args.train_data):
+        pass
+    elif args.train_data and not _is_here(args.train_data) and _hub_name(args.train_data):
         found["problems"].append(f"train_data: {args.train_data} is not here; a name on the Hub is not looked up")
     else:
         try:
@@ -153,7 +160,7 @@ def _data(rows: Rows, args) -> dict[str, Any]:
             found["problems"].append(f"train_data: {_line(error)}")
     for name, source in args.dev_data.items():
         place = str(source.get("path", "") if isinstance(source, dict) else source)
-        if not _is_here(place) and _hub_name(place):
+        if not _is_here(place) and (_hub_name(place) or start.makes(place)):
             continue
         try:
             rows.load_dev(type(args)(dev_data={name: source}, dev_negatives=0))

@@ -167,14 +167,19 @@ def _digest(name: str) -> str | None:
 
 def _input_problems(operation: Operation, made: Iterable[Path]) -> Iterator[str]:
     """Inputs that are neither here nor made by an earlier step. Names on the Hub are not looked up."""
-    made = list(made)
+    made = set(made)
     for role, name in operation.names(CHECKPOINT).items():
-        if not Path(name).exists() and Path(name) not in made and not _on_hub(name):
+        if not Path(name).exists() and not _is_made(name, made) and not _on_hub(name):
             yield f"{role}: no folder {name}"
     for role, name in operation.names(DATA).items():
-        if name != "builtin" and not Path(name).exists() and Path(name) not in made:
+        if name != "builtin" and not Path(name).exists() and not _is_made(name, made):
             if Path(name).suffix or not _on_hub(name):
                 yield f"{role}: no file {name}"
+
+
+def _is_made(name: str, made: set[Path]) -> bool:
+    """Whether an earlier step makes this file or folder, or a folder around it."""
+    return bool({Path(name), *Path(name).parents} & made)
 
 
 def _on_hub(name: str) -> bool:

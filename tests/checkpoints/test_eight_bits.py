@@ -10,6 +10,9 @@ from transformers import AutoModel, AutoTokenizer
 from hf_echo.checkpoints.eight_bits import scale_tokens, store_tokens
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference import load_translator
+from hf_echo.modeling import EchoConfig, EchoEncoder
+
+from ..modeling.test_backbones import backbone
 
 TEXTS = ["the cat sleeps", "a dog", "two small birds"]
 
@@ -31,6 +34,18 @@ def test_scaling_changes_no_embedding(toy, toy_tokenizer, final_norm, bias):
     assert scale > 1 and 2 <= float(encoder.backbone.embed_tokens.weight.detach().square().mean().sqrt()) <= 4
     after = embeddings(encoder, toy_tokenizer)
     # not equal: the norms add an epsilon to the mean square, which was small before
+    assert float(torch.nn.functional.cosine_similarity(after, before).min()) > 0.999
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "qwen3"])
+def test_scaling_on_other_backbones(kind):
+    torch.manual_seed(0)
+    encoder = EchoEncoder(EchoConfig(backbone=backbone(kind), pooling="mean", embedding_size=16)).eval()
+    ids = torch.tensor([[0, 5, 6, 7, 2], [0, 8, 9, 2, 1]])
+    with torch.no_grad():
+        before = encoder(ids, (ids != 1).long()).sentence_embedding
+        assert scale_tokens(encoder) > 1
+        after = encoder(ids, (ids != 1).long()).sentence_embedding
     assert float(torch.nn.functional.cosine_similarity(after, before).min()) > 0.999
 
 
@@ -59,6 +74,9 @@ def test_values_too_large_and_unknown_formats_are_refused(toy, toy_tokenizer, tm
     save_file({"embed_tokens.weight": torch.full((2, 2), 1000.0)}, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"embed_tokens.weight holds 1000, and 8 bits end at 448"):
         store_tokens(tmp_path)
+    modern = EchoEncoder(EchoConfig(backbone=backbone("modernbert"), pooling="mean"))
+    with pytest.raises(ValueError, match="token vectors of a backbone of type 'modernbert' cannot be scaled"):
+        scale_tokens(modern)
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
     with pytest.raises(ValueError, match="token_dtype must be fp8 or left out, not 'int4'"):
         release_checkpoint(tmp_path / "model", tmp_path / "out", token_dtype="int4")

@@ -120,7 +120,7 @@ def test_a_file_can_name_a_journey(tmp_path):
         find_recipes(str(tmp_path / "b"))
 
 
-JOURNEYS = {"nano": "builtin"}
+JOURNEYS = {"nano": "builtin", "echo-nano": "corpora: no file CORPORA"}
 
 
 @pytest.mark.parametrize("name", JOURNEYS)

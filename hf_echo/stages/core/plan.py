@@ -35,7 +35,7 @@ def start_or_shape(model_args: Any, start: Start, new: Callable[[], Any], kinds:
     """Configuration of the checkpoint that a recipe starts from, or a new one; None where it is not known."""
     name = model_args.model_name_or_path
     found = start.config("model_name_or_path", name, kinds) if name else None
-    return found if found is not None or (name and not model_args.shape) else new()
+    return found if found is not None or (name and not set(model_args.shape) - set(OF_DECODER)) else new()
 
 
 def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
