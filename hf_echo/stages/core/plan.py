@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig
 
+from ...checkpoints.pruning.layout import layer_list
 from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from .model_shape import OF_DECODER, decoder_config, new_config
@@ -79,7 +80,9 @@ def size_of_echo(config: EchoConfig, args: Any, learns: str) -> dict[str, Any]:
         model = EchoForTranslation(config) if config.decoder else EchoEncoder(config)
     encoder = model.encoder if config.decoder else model
     words = count(encoder.get_input_embeddings())
-    parameters = {"encoder embeddings": words, "encoder layers": count(encoder.backbone) - words}
+    layers = layer_list(encoder)
+    of_layers = count(encoder.backbone) - words if layers is None else count(layers)
+    parameters = {"encoder embeddings": words, "encoder layers": of_layers}
     trained, layers = count(encoder), config.num_hidden_layers
     if config.decoder:
         stack = model.decoder.model
