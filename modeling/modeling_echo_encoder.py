@@ -81,13 +81,15 @@ class EchoEncoder(EchoPreTrainedModel):
         Args:
             pooling, embedding_size: see `EchoConfig`; a projection starts as (part of) the identity.
             part: "encoder" takes the encoder of an encoder-decoder.
-            options: other fields of `EchoConfig`; `dtype` and `attn_implementation` are those of transformers.
+            options: other fields of `EchoConfig`; `dtype`, `attn_implementation` and `gguf_file` are those of
+                transformers.
 
         Raises:
             ValueError: the model reads no text, its weights are not complete, it cannot attend in both directions, or
                 its tokenizer does not fit.
         """
         hub = dict(revision=revision, trust_remote_code=trust_remote_code)
+        hub |= {"gguf_file": options.pop("gguf_file")} if "gguf_file" in options else {}
         loading = {k: options.pop(k) for k in ("dtype", "attn_implementation", "device_map") if k in options}
         backbone = AutoConfig.from_pretrained(name_or_path, **hub)
         if backbone.model_type == EchoConfig.model_type:

