@@ -30,16 +30,9 @@ TEMPLATE = "dataset.md.j2"
 KNOWN_COLUMNS = {"source", "target", "source_lang", "target_lang", "provenance", "hard_negatives", "quality"}
 OF_FILES = ("configs", "language", "size_categories")  # fields of the header that the files decide
 DIGEST = re.compile(r"\n<!-- hf-echo card: (\w+) -->\n?")
-SIZES = (
-    (10**3, "n<1K"),
-    (10**4, "1K<n<10K"),
-    (10**5, "10K<n<100K"),
-    (10**6, "100K<n<1M"),
-    (10**7, "1M<n<10M"),
-    (10**8, "10M<n<100M"),
-    (10**9, "100M<n<1B"),
-    (10**10, "1B<n<10B"),
-)
+# By the number of digits, from three.
+SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
+SIZES += ("10B<n<100B", "100B<n<1T", "n>1T")
 
 
 def write_card(
@@ -74,7 +67,7 @@ def write_card(
         groups=shared_groups(name for name in configs if name != "default"),
         split=configs["default"][0]["split"],
         languages=_languages(statistics),
-        size=_size(statistics.rows()[-1]["pairs"]),
+        size=SIZES[min(max(len(str(statistics.rows()[-1]["pairs"])) - 3, 0), len(SIZES) - 1)],
         table=statistics.to_markdown(),
         total=statistics.rows()[-1],
         steps=counts.get("steps", []),
@@ -146,33 +139,34 @@ def _languages(statistics: Statistics) -> list[str]:
     return sorted({code.split("_")[0] for code in codes if language(code).script is not None})
 
 
-def _size(pairs: int) -> str:
-    return next((name for limit, name in SIZES if pairs < limit), "n>1T")
-
-
 def _configs(folder: Path, files: list[Path]) -> dict[str, list[dict[str, Any]]]:
-    """{configuration: [{split, paths}]}: all files by default, those of every folder in data/, those of groups."""
-    places = {file: file.parent.relative_to(folder / "data").as_posix() for file in files}
-    divided = sorted(set(places.values()) - {"."})
-    roots = {"default": ["data/**/"] if divided else ["data/"]} | {place: [f"data/{place}/"] for place in divided}
-    members = {"default": set(places.values())} | {place: {place} for place in divided}
-    for name, group in shared_groups(divided).items():
-        roots[name], members[name] = [f"data/{place}/" for place in group], set(group)
-    found = {}
-    for name, inside in roots.items():
-        splits = {file.name.split("-")[0] for file, place in places.items() if place in members[name]}
+    """{configuration: [{split, paths}]}: all files by default, those of every folder in data/, those of groups.
+
+    Folders without a split are left out of its paths, or `load_dataset` would not find them.
+    """
+    splits: dict[str, set[str]] = {}  # of each folder in data/
+    for file in files:
+        splits.setdefault(file.parent.relative_to(folder).as_posix(), set()).add(file.name.split("-")[0])
+    divided = sorted(place.removeprefix("data/") for place in splits if place != "data")
+    members = {"default": sorted(splits)} | {name: [f"data/{name}"] for name in divided}
+    members |= {name: [f"data/{place}" for place in group] for name, group in shared_groups(divided).items()}
+    configs = {}
+    for name, places in members.items():
         # "train" first: the snippet of the card reads the first one.
-        order = sorted(splits, key=lambda split: (split != "train", split))
-        found[name] = [{"split": split, "paths": _of_split(inside, split, places, members[name])} for split in order]
-    return found
-
-
-def _of_split(roots: list[str], split: str, places: Mapping[Path, str], members: set[str]) -> list[str]:
-    """Patterns of the files of a split; folders without any are left out, or `load_dataset` would not find them."""
-    if len(roots) == 1:
-        return [f"{roots[0]}{split}-*.parquet"]
-    with_split = {place for file, place in places.items() if place in members and file.name.startswith(f"{split}-")}
-    return [f"{root}{split}-*.parquet" for root in roots if root.split("/")[1] in with_split]
+        order = sorted(
+            {split for place in places for split in splits[place]}, key=lambda split: (split != "train", split)
+        )
+        everywhere = name == "default" and divided
+        configs[name] = [
+            {
+                "split": split,
+                "paths": [f"data/**/{split}-*.parquet"]
+                if everywhere
+                else [f"{place}/{split}-*.parquet" for place in places if split in splits[place]],
+            }
+            for split in order
+        ]
+    return configs
 
 
 def _columns(files: list[Path]) -> dict[str, str]:
