@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,7 +38,6 @@ from .. import sonar_toy, toy, whisper_toy
 from ..modeling.spectrum_toy import make_spectrum
 from ..speech_toy import SHAPE
 
-HUB_SERVER = Path(__file__).parents[1] / "hub_server.py"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 VERSION, LICENSE = "1.2.0", "mit"
 
@@ -179,7 +175,8 @@ for name, folder in folders.items():
 print(json.dumps(out))
 """
 RUN = """
-import json, re, sys, traceback
+import json, os, re, sys, traceback
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # no installed package reaches into `import torch`
 if sys.argv[1] == "without":
     sys.modules["hf_echo"] = None
 from pathlib import Path
@@ -211,38 +208,21 @@ def working_directory(folder: Path):
 
 
 @pytest.fixture(scope="module")
-def pushed(tmp_path_factory) -> dict[str, dict]:
+def pushed(on_the_hub, tmp_path_factory) -> dict[str, dict]:
     """{name: {"status", "text", "result", "blocks", "shapes"}} of every card, from the Hub."""
     folders = {}
     for name, make in CARDS.items():
         with working_directory(tmp_path_factory.mktemp(name)):  # a lineage with absolute paths is refused
             folders[name] = make(Path(".")).resolve()
     kinds = {name: kind_of(folder) for name, folder in folders.items()}
-    server = runpy.run_path(str(HUB_SERVER))["start"]()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    environment = kept | {
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-        "HF_HOME": str(tmp_path_factory.mktemp("home")),
-        "HF_TOKEN": "x",
-        "HF_HUB_DISABLE_XET": "1",
-    }
-
-    def python(code: str, *arguments) -> dict:
-        command = [sys.executable, "-c", code, *map(str, arguments)]
-        place = tmp_path_factory.mktemp("cwd")
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=place)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
-
-    status = python(PUSH, json.dumps({k: str(v) for k, v in folders.items()}), tmp_path_factory.mktemp("copies"))
-    there = {name: kind for name, kind in kinds.items() if status[name] == "pushed"}
+    copies = tmp_path_factory.mktemp("copies")
+    status = on_the_hub(PUSH, json.dumps({name: str(folder) for name, folder in folders.items()}), copies)
     found = {name: {"status": status[name]} for name in kinds}
     for how in ("with", "without"):
-        names = {name: kind for name, kind in there.items() if (name in NEED_THE_PACKAGE) == (how == "with")}
-        for name, result in python(RUN, how, json.dumps(names), BLOCK.pattern).items():
+        names = {name: kind for name, kind in kinds.items() if (name in NEED_THE_PACKAGE) == (how == "with")}
+        names = {name: kind for name, kind in names.items() if status[name] == "pushed"}
+        for name, result in on_the_hub(RUN, how, json.dumps(names), BLOCK.pattern).items():
             found[name] |= result
-    server.shutdown()
-    server.server_close()
     return found
 
 

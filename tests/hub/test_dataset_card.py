@@ -102,118 +102,68 @@ def test_push_twice_and_read_both_versions(folder, on_the_hub):
 
 VERSIONS = """
     import json, sys
-    from collections import Counter
     from pathlib import Path
     import pyarrow.parquet as pq
     from datasets import get_dataset_config_names, load_dataset
     from huggingface_hub import hf_hub_download
     from hf_echo.hub.dataset_card import push_dataset
-    folder, repo, found = Path(sys.argv[1]), "tester/groups", {}
+    folder, repo = Path(sys.argv[1]), "tester/groups"
+
+    def read(name, tag):
+        return Path(hf_hub_download(repo, name, repo_type="dataset", revision=tag)).read_text()
 
     def state(tag):
-        configs = get_dataset_config_names(repo, revision=tag)
-        rows = {name: load_dataset(repo, name, revision=tag) for name in configs}
-        stats = json.loads(Path(hf_hub_download(repo, "stats.json", repo_type="dataset", revision=tag)).read_text())
-        return {
-            "splits": {name: {key: part["source"][:] for key, part in parts.items()} for name, parts in rows.items()},
-            "columns": {name: part.column_names for name, part in rows["default"].items()},
-            "total": stats["table"][-1],
-            "card": Path(hf_hub_download(repo, "README.md", repo_type="dataset", revision=tag)).read_text(),
-        }
+        parts = {name: load_dataset(repo, name, revision=tag) for name in get_dataset_config_names(repo, revision=tag)}
+        rows = {name: {key: sorted(split["source"]) for key, split in part.items()} for name, part in parts.items()}
+        columns, total = parts["default"]["train"].column_names, json.loads(read("stats.json", tag))["table"][-1]
+        return {"rows": rows, "columns": columns, "total": total, "card": read("README.md", tag)}
 
     push_dataset(folder, repo, version="1.0", license="mit", by_language=True)
-    for file in folder.glob("data/*/dev-*.parquet"):
-        file.unlink()
+    (folder / "data/spa_Latn/dev-0.parquet").unlink()
+    (folder / "data/rus_Cyrl/train-0.parquet").unlink()
     for file in folder.glob("data/*/*.parquet"):
         table = pq.read_table(file)
         lengths = table["quality"].cast("int32", safe=False)
         pq.write_table(table.drop_columns("quality").append_column("length", lengths), file)
     push_dataset(folder, repo, version="1.1", license="mit", by_language=True)
-    found = {tag: state(tag) for tag in ("v1.0", "v1.1")}
-    print(json.dumps(found))"""
+    print(json.dumps([state("v1.0"), state("v1.1")]))"""
 
 
-def test_configurations_by_language_and_figures_of_what_was_pushed(folder, on_the_hub):
-    """A split is dropped and columns change by hand between two versions: card, statistics and data agree in each."""
-    dev = [{**row, "source": row["source"].replace("s", "d")} for row in read_rows(folder)[:3]]
-    schema = pq.read_schema(next((folder / "data").glob("*.parquet")))
-    pq.write_table(pa.Table.from_pylist(dev, schema), folder / "data" / "dev-00000-of-00001.parquet")
-    found = on_the_hub(VERSIONS, folder)
-    train = {lang: [f"s{i}" for i in range(10) if LANGS[i % 3] == lang] for lang in LANGS}
-    first, second = found["v1.0"], found["v1.1"]
-    for lang in LANGS:
-        assert first["splits"][lang] == {"train": train[lang], "dev": [f"d{LANGS.index(lang)}"]}
-        assert second["splits"][lang] == {"train": train[lang]}
-    assert {k: sorted(v) for k, v in first["splits"]["default"].items()} == {
-        "train": [f"s{i}" for i in range(10)],
-        "dev": ["d0", "d1", "d2"],
-    }
-    assert set(first["splits"]) == set(second["splits"]) == {"default", *LANGS}
-    assert list(second["splits"]["default"]) == ["train"]
-    assert (first["total"]["pairs"], second["total"]["pairs"]) == (13, 10)
-    assert first["total"]["source_characters"] == 26
-    assert "13 pairs of sentences" in first["card"] and "10 pairs of sentences" in second["card"]
-    assert "`quality`" in first["card"] and "`quality`" not in second["card"] and "`length` | int32" in second["card"]
-    assert "quality" in first["columns"]["train"] and "length" in second["columns"]["train"]
-    assert "they have 13 pairs now" in first["card"] and "pairs now" not in second["card"]
-    assert 'load_dataset("tester/groups", revision="v1.1", split="train"' in second["card"]
-    assert 'load_dataset("tester/groups", "fra_Latn", revision="v1.1", split="train")' in second["card"]
-
-
-GROUPS = """
-    import json, sys
-    from pathlib import Path
-    import pyarrow.parquet as pq
-    from datasets import get_dataset_config_names, load_dataset
-    from huggingface_hub import hf_hub_download
-    from hf_echo.hub.dataset_card import push_dataset
-    folder, repo, found = Path(sys.argv[1]), "tester/families", {}
-    push_dataset(folder, repo, version="1.0", license="mit", by_language=True)
-    (folder / "data/spa_Latn/dev-0.parquet").unlink()
-    (folder / "data/rus_Cyrl/train-0.parquet").unlink()
-    for file in folder.glob("data/*/*.parquet"):
-        pq.write_table(pq.read_table(file).rename_columns({"provenance": "label"}), file)
-    push_dataset(folder, repo, version="1.1", license="mit", by_language=True)
-    for tag in ("v1.0", "v1.1"):
-        configs = get_dataset_config_names(repo, revision=tag)
-        parts = {name: load_dataset(repo, name, revision=tag) for name in configs}
-        card = Path(hf_hub_download(repo, "README.md", repo_type="dataset", revision=tag)).read_text()
-        rows = {name: {key: sorted(s["source"]) for key, s in part.items()} for name, part in parts.items()}
-        found[tag] = {"rows": rows, "columns": parts["default"]["train"].column_names, "card": card}
-    print(json.dumps(found))"""
-
-
-def test_configurations_of_groups_follow_the_files(tmp_path, on_the_hub):
-    """Scripts and families of several languages, before and after a split and a language are gone by hand."""
+def test_configurations_and_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
+    """By language, script and family, before and after a split, a language and a column are gone by hand."""
     langs = ("fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "python")
     (tmp_path / "set" / "data").mkdir(parents=True)
     for split in ("train", "dev"):
         rows = [
             {"source": f"{split} {lang}", "source_lang": lang, "target": "t", "target_lang": "eng_Latn"}
-            | {"provenance": "primary"}
+            | {"provenance": "primary", "quality": 0.5}
             for lang in langs
             if split == "train" or lang == "spa_Latn"
         ]
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "data" / f"{split}-0.parquet")
-    found = on_the_hub(GROUPS, tmp_path / "set")
+    (tmp_path / "set" / "counts.json").write_text('{"steps": [{"step": "sources", "in": 9, "kept": 6}]}')
+    first, second = on_the_hub(VERSIONS, tmp_path / "set")
 
     def wanted(*members, dev=False):
         return {"train": sorted(f"train {lang}" for lang in members)} | ({"dev": ["dev spa_Latn"]} if dev else {})
 
     indo, latin = "family-indo-european", "script-latin"
-    first, second = found["v1.0"]["rows"], found["v1.1"]["rows"]
-    assert set(first) == {"default", *langs, indo, latin}
-    assert first[indo] == wanted("fra_Latn", "spa_Latn", "rus_Cyrl", dev=True)
-    assert first[latin] == wanted("fra_Latn", "spa_Latn", "tur_Latn", dev=True)
-    assert first["default"] == wanted(*langs, dev=True)
+    assert set(first["rows"]) == {"default", *langs, indo, latin}
+    assert first["rows"][indo] == wanted("fra_Latn", "spa_Latn", "rus_Cyrl", dev=True)
+    assert first["rows"][latin] == wanted("fra_Latn", "spa_Latn", "tur_Latn", dev=True)
+    assert first["rows"]["default"] == wanted(*langs, dev=True) and first["rows"]["python"] == wanted("python")
     left = [lang for lang in langs if lang != "rus_Cyrl"]
-    assert set(second) == {"default", *left, indo, latin}
-    assert second[indo] == wanted("fra_Latn", "spa_Latn") and second["default"] == wanted(*left)
-    assert second[latin] == wanted("fra_Latn", "spa_Latn", "tur_Latn")
-    assert "provenance" in found["v1.0"]["columns"] and "label" in found["v1.1"]["columns"]
-    assert f"| `{indo}` | fra_Latn, rus_Cyrl, spa_Latn |" in found["v1.0"]["card"]
-    assert f"| `{indo}` | fra_Latn, spa_Latn |" in found["v1.1"]["card"] and "rus" not in found["v1.1"]["card"]
-    assert "6 pairs of sentences" in found["v1.0"]["card"] and "4 pairs of sentences" in found["v1.1"]["card"]
+    assert set(second["rows"]) == {"default", *left, indo, latin}
+    assert second["rows"][indo] == wanted("fra_Latn", "spa_Latn") and second["rows"]["default"] == wanted(*left)
+    assert second["rows"][latin] == wanted("fra_Latn", "spa_Latn", "tur_Latn")
+    assert "quality" in first["columns"] and "length" in second["columns"]
+    for state, pairs, members in ((first, 6, "fra_Latn, rus_Cyrl, spa_Latn"), (second, 4, "fra_Latn, spa_Latn")):
+        assert state["total"]["pairs"] == pairs and f"{pairs} pairs of sentences" in state["card"]
+        assert f"| `{indo}` | {members} |" in state["card"]
+    assert "pairs now" not in first["card"] and "they have 4 pairs now" in second["card"]
+    assert "`quality`" in first["card"] and "`quality`" not in second["card"] and "`length` | int32" in second["card"]
+    assert 'load_dataset("tester/groups", revision="v1.1", split="train"' in second["card"]
+    assert 'load_dataset("tester/groups", "fra_Latn", revision="v1.1", split="train")' in second["card"]
 
 
 def test_groups_have_several_members():
