@@ -218,10 +218,7 @@ def test_own_max_length(model, toy_tokenizer):
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        ("un", {}, "texts is one string; give a list"),
         (["un"], {"lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
-        (["un", "deux"], {"lang": ["fra_Latn"]}, "2 texts but 1 languages"),
-        (["un"], {"lang": ["fra_Latn", "fra_Latn"]}, "1 texts but 2 languages"),
         (["un"], {"on_long": "cut"}, "it must be 'warn', 'error' or 'split'"),
     ],
 )
