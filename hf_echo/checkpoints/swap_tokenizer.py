@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer, SonarForTranslation
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
 from ..utils.lineage import write_lineage
@@ -101,6 +101,12 @@ def _tables(model) -> dict[str, nn.Module]:
     if isinstance(model, EchoForTranslation):
         parts = {"encoder": model.encoder, "decoder": model.decoder}
         return {f"{part}.{name}": m for part, inner in parts.items() for name, m in _tables(inner).items()}
+    if isinstance(model, SonarForTranslation):
+        names = ("shared", "embed_tokens", "lm_head")  # the decoder has some twice
+        own = {name: m for name, m in model.decoder.named_modules() if name.rpartition(".")[2] in names}
+        return {"encoder.embed_tokens": model.encoder.get_input_embeddings()} | {
+            f"decoder.{n}": m for n, m in own.items()
+        }
     raise ValueError(f"cannot swap the vocabulary of a {type(model).__name__}; give an Echo model")
 
 

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLMRobertaConfi
 
 from hf_echo import inference
 from hf_echo.checkpoints import convert_encoder, trim_checkpoint
+from hf_echo.steps.run import run_operation
 from hf_echo.utils.lineage import read_lineage
 
 COMMAND = "vocabulary trim"
@@ -97,6 +98,38 @@ def test_a_release_and_its_decoder(toy, toy_folders, tmp_path):
             == getattr(model.decoder.config, f"{role}_token_id")
         )
         assert tokenizer.convert_ids_to_tokens(number) == getattr(before, f"{role}_token")
+
+
+def test_sonar(sonar_toy, tmp_path):
+    """Vectors, and the decoder's logits of the tokens that are left."""
+    sonar = sonar_toy.convert(tmp_path / "sonar")
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    old = AutoTokenizer.from_pretrained(sonar)
+    trim_checkpoint(sonar, tmp_path / "out", texts, keep=len(old) - 300)
+    (model, tokenizer), (was, before) = (inference.load_translator(f, dtype="fp32") for f in (tmp_path / "out", sonar))
+    vectors = inference.encode(was, before, KEPT, "fra_Latn")
+    assert np.array_equal(inference.encode(model, tokenizer, KEPT, "fra_Latn"), vectors)
+    logits, kept = [], before.convert_tokens_to_ids(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))))
+    for decoder, words in ((model.decoder, tokenizer), (was.decoder, before)):
+        ids = torch.tensor([[*words.decoder_prompt_ids("deu_Latn"), *words.text_ids([text])[0][:3]] for text in KEPT])
+        with torch.inference_mode():
+            logits.append(decoder(encoder_outputs=(torch.from_numpy(vectors)[:, None],), decoder_input_ids=ids).logits)
+    assert logits[0].shape[-1] == len(tokenizer) == len(old) - 300
+    torch.testing.assert_close(logits[0], logits[1][..., kept])
+
+
+def test_a_finished_step_is_not_repeated(xlm_r, tmp_path):
+    """The settings of the recipe are those of the lineage."""
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT})
+    recipe = tmp_path / "trim.yaml"
+    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
+    recipe.write_text(
+        f"operation: trim_vocabulary\nmodel: {xlm_r}\noutput_dir: {tmp_path / 'out'}\ntexts: {texts}\nkeep: {keep}\n"
+    )
+    assert run_operation(recipe)["tokens"] == keep
+    written = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
+    run_operation(recipe)
+    assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == written
 
 
 def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):

@@ -52,7 +52,7 @@ def convert_sonar(
     for file in (encoder, decoder):
         if file is not None and Path(file).suffix == ".pt" and not Path(file).is_file():
             raise FileNotFoundError(f"no file {file}; give SONAR's file, as fairseq2 downloads it")
-    tokenizer = tokenizer if tokenizer is not None else _own_tokenizer(encoder)
+    given, tokenizer = tokenizer, tokenizer or _own_tokenizer(encoder)
     words, languages = read_tokenizer(tokenizer, POSITIONS)
     # Both are checked before one is made, and one is in memory at a time.
     parts = {"": (encoder, *(_encoder_of_file(encoder) if Path(encoder).is_file() else _encoder_of_port(encoder)))}
@@ -66,7 +66,7 @@ def convert_sonar(
         if config.d_model != size:
             raise ValueError(f"{decoder} reads {config.d_model} dimensions and {encoder} writes {size}")
     values = {"license": license or license_of_source(encoder) or SONAR_LICENSE}
-    with converted(out, "sonar", values, source=encoder, tokenizer=tokenizer, decoder=decoder) as folder:
+    with converted(out, "sonar", values, source=encoder, tokenizer=given, decoder=decoder) as folder:
         for place, (_, _, make) in parts.items():
             make(languages).save_pretrained(folder / place)
         words.save_pretrained(folder)
