@@ -8,8 +8,8 @@
     target_key      (n,): equal for equal target texts
     index           (n,): row of the dataset
 
-Only tokens of the text are masked, not special tokens or language prompts. Each row is masked independently. The
-random numbers depend only on the seed and the rows, so a resumed run draws the same ones.
+Only tokens of the text are masked, not special tokens or language prompts. Each row is masked independently, and at
+least one of its tokens is. The random numbers depend only on the seed and the rows: a resumed run draws the same ones.
 """
 
 from __future__ import annotations
@@ -74,9 +74,17 @@ class MaskedPairCollator(TranslationCollator):
         return batch
 
     def masked(self, ids: torch.Tensor, is_text: torch.Tensor, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(masked ids, labels), all of shape (rows, seq); transformers draws by the usual 80/10/10."""
-        self._masker.generator = torch.Generator().manual_seed(seed)
-        return self._masker.torch_mask_tokens(ids.clone(), special_tokens_mask=~is_text)
+        """(masked ids, labels), all of shape (rows, seq); transformers draws by the usual 80/10/10.
+
+        A row of which no token was drawn has one masked, as in MEXMA's public code.
+        """
+        generator = self._masker.generator = torch.Generator().manual_seed(seed)
+        masked, labels = self._masker.torch_mask_tokens(ids.clone(), special_tokens_mask=~is_text)
+        for row in ((labels == -100).all(1) & is_text.any(1)).nonzero()[:, 0]:
+            places = is_text[row].nonzero()[:, 0]
+            place = places[torch.randint(len(places), (), generator=generator)]
+            labels[row, place], masked[row, place] = ids[row, place], self.tokenizer.mask_token_id
+        return masked, labels
 
     def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
         if self._writes_prompts:

@@ -8,8 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .checks import check_exclude
-
 
 def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tensor, weight_logits: Tensor) -> Tensor:
     """log P(rank | query, key) of a mixture of diagonal Gaussians (EMMA-X appendix Eq. 4, Eq. 5 of the paper).
@@ -60,7 +58,7 @@ def gmm_log_posterior(query: Tensor, keys: Tensor, mean: Tensor, log_sigma: Tens
         return (torch.stack(scores, -1) + weight_logits.to(wide).log_softmax(0)).log_softmax(-1)
 
 
-def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3, exclude: Tensor | None = None) -> Tensor:
+def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3) -> Tensor:
     """Train the mixture on the encoder's ranks (EMMA-X, the E-step; Eq. 6 of the paper lacks the minus sign).
 
     Mean over pairs of `-sum_r q_r log P(r | x, y)` with q = 1 - smoothing for the given rank and smoothing / (R - 1)
@@ -70,10 +68,9 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3, ex
         log_posterior: (n, m, R) of `gmm_log_posterior`.
         ranks: (n, m) integers, 1 ... R.
         smoothing: 0 <= smoothing < 1.
-        exclude: (n, m) bool, True = this pair does not count.
 
     Returns:
-        Scalar; 0 if no pair counts.
+        Scalar; 0 without pairs. A sentence with its own key is a pair like any other, as in the authors' code.
 
     Raises:
         ValueError: shapes that do not fit, smoothing or a rank out of range.
@@ -85,9 +82,7 @@ def gmm_loss(log_posterior: Tensor, ranks: Tensor, *, smoothing: float = 0.3, ex
         raise ValueError(f"smoothing must be in [0, 1) with at least two ranks, got {smoothing} and {total} ranks")
     if ranks.numel() and not (1 <= int(ranks.min()) and int(ranks.max()) <= total):
         raise ValueError(f"ranks must be 1 ... {total}, found {int(ranks.min())} ... {int(ranks.max())}")
-    check_exclude(exclude, ranks.shape)
-    kept = torch.ones_like(ranks, dtype=torch.bool) if exclude is None else ~exclude
-    log_posterior, ranks = log_posterior[kept], ranks[kept]
+    log_posterior, ranks = log_posterior.flatten(0, -2), ranks.flatten()
     own = F.one_hot(ranks.long() - 1, total).to(log_posterior.dtype)
     wanted = own * (1 - smoothing) + (1 - own) * smoothing / (total - 1)
     return -(wanted * log_posterior).sum() / max(len(ranks), 1)

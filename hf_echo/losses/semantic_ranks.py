@@ -16,22 +16,19 @@ def nearest_ranks(cosines: Tensor, means: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def update_means(
-    means: Tensor, cosines: Tensor, ranks: Tensor, *, momentum: float = 0.001, exclude: Tensor | None = None
-) -> Tensor:
+def update_means(means: Tensor, cosines: Tensor, ranks: Tensor, *, momentum: float = 0.001) -> Tensor:
     """Running mean of the cosines of each rank: `(1 - momentum) * mean + momentum * mean of these cosines`.
 
     A rank without a pair keeps its mean. A mean that is NaN (no pair yet) becomes the mean of these cosines: from zero
     it would take thousands of steps.
 
     Args:
-        means: (R,). cosines, ranks, exclude: (n, m); excluded pairs do not count.
+        means: (R,). cosines, ranks: any shape, the same.
 
     Returns:
         (R,), a new tensor.
     """
-    kept = torch.ones_like(ranks, dtype=torch.bool) if exclude is None else ~exclude
-    cosines, ranks = cosines[kept].to(means.dtype), ranks[kept].long() - 1
+    cosines, ranks = cosines.flatten().to(means.dtype), ranks.flatten().long() - 1
     count = torch.zeros_like(means).index_add(0, ranks, torch.ones_like(cosines))
     mean = torch.zeros_like(means).index_add(0, ranks, cosines) / count.clamp(min=1)
     moved = torch.where(means.isnan(), mean, (1 - momentum) * means + momentum * mean)

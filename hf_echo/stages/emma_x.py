@@ -219,20 +219,20 @@ class EmmaXTrainer(ClsTrainer):
             start = torch.linspace(0.9, 0.0, args.ranks, device=query.device)
             emma.rank_means.copy_(torch.where(emma.rank_means.isnan(), start, emma.rank_means))
         by_encoder = nearest_ranks(cosines, emma.rank_means).masked_fill(same, 1)
-        self.follow(emma, cosines, by_mixture, by_mixture, own)
+        self.follow(emma, cosines, by_mixture, by_mixture)
         by_mixture = by_mixture.masked_fill(same, 1)
         options = dict(temperatures=args.temperatures, exclude=own)
         parts = ranking_contrastive_loss(query, keys, by_mixture, **options)
         counts = {name: int(((by_mixture == r) & ~own).any(1).sum()) for r, name in enumerate(parts, 1)}
-        parts["mixture"] = gmm_loss(posterior, by_encoder, smoothing=args.smoothing, exclude=own)
-        return parts, counts | {"mixture": int((~own).sum())}
+        # A sentence and its own key count for the mixture and the means, as in the authors' code.
+        parts["mixture"] = gmm_loss(posterior, by_encoder, smoothing=args.smoothing)
+        return parts, counts | {"mixture": own.numel()}
 
-    def follow(self, emma, cosines, ranks, by_mixture, exclude=None) -> None:
+    def follow(self, emma, cosines, ranks, by_mixture) -> None:
         """Update the running mean cosines with the pairs of all devices, and count the mixture's ranks."""
-        kept = torch.ones_like(ranks, dtype=torch.bool) if exclude is None else ~exclude
-        of_all = [gather_with_grad(values[kept])[0] for values in (cosines, ranks)]
+        of_all = [gather_with_grad(values.flatten())[0] for values in (cosines, ranks)]
         emma.rank_means.copy_(update_means(emma.rank_means, *of_all, momentum=self.args.rank_momentum))
-        self.rank_counts += torch.bincount(by_mixture[kept].cpu() - 1, minlength=self.args.ranks)
+        self.rank_counts += torch.bincount(by_mixture.flatten().cpu() - 1, minlength=self.args.ranks)
 
     def evaluate(self, *args, **kwargs):
         """Also the share of pairs in each rank since the last evaluation, and the spread of the queue (1: no collapse).

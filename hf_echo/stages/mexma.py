@@ -33,7 +33,9 @@ class MexmaConfig(ClsConfig):
     symmetric: bool = field(default=True, metadata={"help": "both texts masked and clean; false: one of each by lot"})
     alignment: str = field(
         default="clean",
-        metadata={"help": "none; clean: MSE of both clean embeddings; masked: of masked and clean; contrastive"},
+        metadata={
+            "help": "none; clean: MSE of both clean embeddings; masked: of masked source, clean target; contrastive"
+        },
     )
     token_gradients: bool = field(
         default=True, metadata={"help": "the unmasking loss reaches the encoder through its token states too"}
@@ -149,7 +151,7 @@ class MexmaTrainer(ClsTrainer):
         unmask = args.unmasking_weight > 0
         out = model(inputs, unmask=unmask, symmetric=args.symmetric, token_gradients=args.token_gradients)
         parts = {name: out[name] for name in out if name.startswith("unmasking")}
-        weights = {name: args.unmasking_weight / len(parts) for name in parts}
+        weights = {name: args.unmasking_weight / 2 for name in parts}  # one text alone (Table 11, row 1) keeps beta
         if args.alignment != "none" and args.alignment_weight:
             parts["alignment"], weights["alignment"] = self.alignment(out, inputs), args.alignment_weight
         if args.koleo_weight:
@@ -162,7 +164,7 @@ class MexmaTrainer(ClsTrainer):
             return symmetric_in_batch(source, target, inputs["target_key"], logit_scale=self.args.logit_scale)
         size = source.shape[1]  # a mean over dimensions, where `mse_loss` has the sum
         if self.args.alignment == "masked":
-            return (mse_loss(out["masked_source"], target) + mse_loss(out["masked_target"], source)) / (2 * size)
+            return mse_loss(out["masked_source"], target) / size  # one direction, as B.1 describes row 3
         return mse_loss(source, target) / size
 
     def koleo(self, out: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> torch.Tensor:

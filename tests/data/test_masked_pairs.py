@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,6 +53,16 @@ def test_shares_of_masked_tokens(world):
     # A random token is sometimes the mask or the token itself.
     slack = 0.1 * 2 / len(tokenizer)
     assert abs(hidden - 0.8) < 4 * (0.16 / n) ** 0.5 + slack and abs(kept - 0.1) < 4 * (0.09 / n) ** 0.5 + slack
+
+
+def test_each_text_has_a_masked_token(toy):
+    tokenizer = toy.plain_tokenizer()
+    row = {"source": np.array([7], np.int32), "source_lang": None, "target": np.array([8], np.int32)}
+    rows = [row | {"target_lang": None, "target_key": i, "index": i} for i in range(200)]
+    batch = MaskedPairCollator(tokenizer, mask_probability=0.4)(rows)
+    assert (batch["labels"] != -100).sum(1).tolist() == [1] * 400
+    empty = MaskedPairCollator(tokenizer)([rows[0] | {"source": np.array([], np.int32)}])
+    assert (empty["labels"] != -100).sum(1).tolist() == [0, 1]
 
 
 def test_prompts_are_never_masked(echo_tokenizer, toy):

@@ -34,13 +34,12 @@ def posterior(query, keys, mean, log_sigma, weight_logits) -> np.ndarray:
     return out / out.sum(-1, keepdims=True)
 
 
-def loss_by_hand(arrays, ranks, smoothing, exclude=None) -> float:
+def loss_by_hand(arrays, ranks, smoothing) -> float:
     p, terms = posterior(*arrays), []
     for i, k in np.ndindex(ranks.shape):
-        if exclude is None or not exclude[i, k]:
-            q = np.full(p.shape[-1], smoothing / (p.shape[-1] - 1))
-            q[ranks[i, k] - 1] = 1 - smoothing
-            terms.append(-(q * np.log(p[i, k])).sum())
+        q = np.full(p.shape[-1], smoothing / (p.shape[-1] - 1))
+        q[ranks[i, k] - 1] = 1 - smoothing
+        terms.append(-(q * np.log(p[i, k])).sum())
     return sum(terms) / len(terms)
 
 
@@ -72,17 +71,15 @@ def test_posterior_in_float32_at_full_width():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_loss_and_gradients(mixture, smoothing):
-    rng = np.random.default_rng(2)
-    ranks, exclude = rng.integers(1, 5, size=(3, 4)), rng.random((3, 4)) < 0.3
+    ranks = np.random.default_rng(2).integers(1, 5, size=(3, 4))
     tensors = [torch.tensor(a, requires_grad=True) for a in mixture]
-    mask = torch.tensor(exclude)
-    loss = gmm_loss(gmm_log_posterior(*tensors), torch.tensor(ranks), smoothing=smoothing, exclude=mask)
+    loss = gmm_loss(gmm_log_posterior(*tensors), torch.tensor(ranks), smoothing=smoothing)
     loss.backward()
-    assert loss.item() == pytest.approx(loss_by_hand(mixture, ranks, smoothing, exclude), rel=1e-9)
+    assert loss.item() == pytest.approx(loss_by_hand(mixture, ranks, smoothing), rel=1e-9)
     for place in (2, 3, 4):
 
         def function(x, place=place):
-            return loss_by_hand([x if i == place else a for i, a in enumerate(mixture)], ranks, smoothing, exclude)
+            return loss_by_hand([x if i == place else a for i, a in enumerate(mixture)], ranks, smoothing)
 
         np.testing.assert_allclose(tensors[place].grad.numpy(), numpy_gradient(function, mixture[place]), atol=1e-7)
 
@@ -95,9 +92,8 @@ def test_ranks_of_the_encoder():
 
 def test_running_means():
     means = torch.tensor([0.9, 0.5, float("nan"), 0.0])
-    cosines, ranks = torch.tensor([[0.8, 0.6, 0.3], [0.1, 0.4, 0.0]]), torch.tensor([[1, 1, 3], [3, 3, 4]])
-    exclude = torch.tensor([[False, False, False], [False, True, True]])
-    found = update_means(means, cosines, ranks, momentum=0.1, exclude=exclude)
+    cosines, ranks = torch.tensor([[0.8, 0.6], [0.3, 0.1]]), torch.tensor([[1, 1], [3, 3]])
+    found = update_means(means, cosines, ranks, momentum=0.1)
     assert found.tolist() == pytest.approx([0.9 * 0.9 + 0.1 * 0.7, 0.5, 0.2, 0.0])
 
 
