@@ -25,6 +25,7 @@ from ..modeling.tokenization_echo import BOS, EOS, EchoTokenizer
 from ..utils.folders import write_folder
 from ..utils.lineage import write_lineage
 from ..utils.sources import locate, read_pretrained
+from ..vocabulary.normalization import put_in_front
 from .pruning.shapes import FIELDS
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ def convert_llama(
     llama = _config(source, place, options)
     backend, names = _backend(read_pretrained(AutoTokenizer, source, place, config=llama, **options), llama)
     tokenizer = EchoTokenizer.from_backend(backend, max_length=max_length, **names)
+    put_in_front(tokenizer.backend_tokenizer)
     config = _echo_config(llama, tokenizer, embedding_size=embedding_size, pooling=pooling, bottleneck=bottleneck)
 
     state, loaded_dtype = _llama_weights(source, place, llama, options, dtype)

@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from ..modeling.tokenization_echo import BOS, CLS, EOS, PAD, SEP, EchoTokenizer
 from .counts import WordCounts
 from .extend import MAX_TOKEN_BYTES, byte_characters, grow
+from .normalization import clean_text, put_in_front
 from .pretokenizer import PATTERNS, pre_tokenizer, split_words
 
 logger = logging.getLogger(__name__)
@@ -73,9 +74,9 @@ def train_tokenizer(
 
     With too little text the vocabulary is smaller than requested, and a warning says so.
     """
-    counts = Counter()
+    counts, clean = Counter(), clean_text()
     for text in tqdm(texts, desc="texts", disable=not progress, mininterval=0.5):
-        counts.update(split_words(text, pattern))
+        counts.update(split_words(clean.normalize_str(text), pattern))
     tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, 2, MAX_TOKEN_BYTES, progress)
     if (size := len(tokenizer)) < vocab_size:
         logger.warning("the texts allow a vocabulary of %d, not %d", size, vocab_size)
@@ -99,7 +100,9 @@ def _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, max_t
         max_token_bytes=max_token_bytes,
         progress=progress,
     )
-    return EchoTokenizer.from_backend(backend, max_length=max_length)
+    tokenizer = EchoTokenizer.from_backend(backend, max_length=max_length)
+    put_in_front(tokenizer.backend_tokenizer)
+    return tokenizer
 
 
 def _start(n_reserved: int, pattern: str) -> Tokenizer:

@@ -1,0 +1,109 @@
+"""Texts as people have them give the tokens of clean text, and clean text keeps its own."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+import hf_echo
+from hf_echo.inference import encode, load_encoder
+from hf_echo.modeling import EchoTokenizer
+from hf_echo.vocabulary.normalization import clean_text, put_in_front, rules
+from hf_echo.vocabulary.train import train_tokenizer
+
+CLEAN = [
+    "Le chat fidèle dort sur le fleuve, effrayé.",
+    "¿Qué hora es? El 1º y la 2ª, «no» – dijo…",
+    "ฉันทำน้ำส้ม ຂ້ອຍກິນເຂົ້າຢູ່ບ້ານ",
+    "می‌خواهم این کتاب را بخوانم.",
+    "क्षत्रिय ने कहा, “ठीक है।”",
+    "猫在睡觉。，！？（“好”）",
+    "고양이가 잔다 ㅋㅋ",
+    "Կատուն և շունը",
+    "İstanbul'da ığdır",
+    "الولد يقرأ الكتاب ٣ مرات",
+]
+NOISE = {
+    "no-break spaces": lambda s: s.replace(" ", "\u00a0"),
+    "thin spaces": lambda s: s.replace(" ", "\u2009"),
+    "tabs": lambda s: s.replace(" ", "\t"),
+    "double spaces": lambda s: s.replace(" ", "  "),
+    "lines": lambda s: s.replace(" ", "\r\n", 2),
+    "around": lambda s: f"\ufeff \u200b{s}\u00a0\n",
+    "soft hyphens": lambda s: "\u00ad".join(s),
+    "zero-width spaces": lambda s: s.replace(" ", " \u200b"),
+    "direction": lambda s: f"\u202a{s}\u200e\u202c",
+    "variation": lambda s: s.replace("a", "a\ufe0f"),
+    "ligatures": lambda s: s.replace("fi", "ﬁ").replace("fl", "ﬂ").replace("ff", "ﬀ"),
+    "full width": lambda s: "".join(chr(ord(c) + 0xFEE0) if c.isascii() and c.isalpha() else c for c in s),
+    "bold": lambda s: "".join(chr(0x1D41A + ord(c) - 97) if "a" <= c <= "z" else c for c in s),
+    "half width": lambda s: s.replace("ガ", "ｶﾞ"),
+    "presentation forms": lambda s: s.replace("الكتاب", "ﺍﻟﻜﺘﺎﺏ"),
+}
+
+
+@pytest.fixture(scope="module")
+def packaged() -> EchoTokenizer:
+    return EchoTokenizer.from_pretrained(hf_echo.pretrained("echo-nano"))
+
+
+@pytest.mark.parametrize("kind", NOISE)
+def test_noise_gives_the_tokens_of_clean_text(kind, packaged):
+    texts = [*CLEAN, "ガラス"]
+    noisy = [NOISE[kind](text) for text in texts]
+    assert noisy != texts and packaged(noisy).input_ids == packaged(texts).input_ids
+
+
+def test_clean_text_keeps_its_tokens(packaged):
+    content = json.loads(packaged.backend_tokenizer.to_str())
+    layers = content["normalizer"]["normalizers"]
+    assert [layer["type"] for layer in layers[:2]] == ["Precompiled", "Replace"]
+    content["normalizer"]["normalizers"] = layers[2:]
+    before = Tokenizer.from_str(json.dumps(content))
+    texts = [*CLEAN, "def f(x):\n    return x + 1"]
+    want = [encoding.ids for encoding in before.encode_batch(texts, add_special_tokens=False)]
+    assert packaged.text_ids(texts) == want
+
+
+def test_only_letters_and_invisible_characters_are_replaced():
+    """Against Unicode: what a replaced character is, and that punctuation, digits and marks of spelling are not."""
+    normalizer, found = clean_text(), rules()
+    for point, to in found.items():
+        assert normalizer.normalize_str(f"x{chr(point)}y") == f"x{to}y", hex(point)
+        assert to == unicodedata.normalize("NFKC", chr(point)) or to == ""
+        assert unicodedata.category(chr(point))[0] in ("L" if to else "CLM"), hex(point)
+    kept = "µ，。！？…½²①㎏™ªº\u200c\u200dnʼnำຳևㄱ\u3007"
+    assert normalizer.normalize_str(kept) == kept
+
+
+def test_new_tokenizers_have_it_and_a_stock_tokenizer_keeps_it(tmp_path):
+    tokenizer = train_tokenizer([*CLEAN, "French: Unspecified language:"] * 3, 600, progress=False)
+    tokenizer.save_pretrained(tmp_path)
+    stock = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    noisy = [NOISE["around"](NOISE["no-break spaces"](text)) for text in CLEAN]
+    assert tokenizer(noisy).input_ids == tokenizer(CLEAN).input_ids
+    assert stock(noisy).input_ids == stock(CLEAN).input_ids
+
+
+def test_put_in_front_of_any_normalizer_once():
+    backend = Tokenizer(models.WordLevel({"fin": 0, "?": 1}, unk_token="?"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    for own in (None, normalizers.Lowercase(), normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])):
+        if own is not None:
+            backend.normalizer = own
+        put_in_front(backend)
+        once = backend.to_str()
+        put_in_front(backend)
+        assert backend.to_str() == once and backend.encode("\ufeffﬁn").tokens == ["fin"]
+
+
+def test_the_packaged_model_gives_the_vectors_of_clean_text():
+    model, tokenizer = load_encoder(hf_echo.pretrained("echo-nano"), device="cpu", dtype="fp32")
+    want = encode(model, tokenizer, CLEAN)
+    for kind, change in NOISE.items():
+        np.testing.assert_allclose(encode(model, tokenizer, [*map(change, CLEAN)]), want, atol=1e-5, err_msg=kind)
