@@ -27,6 +27,7 @@ from hf_echo.modeling import EchoTokenizer
 from hf_echo.vocabulary import extend_tokenizer, merges, split_words, train_tokenizer
 from hf_echo.vocabulary.extend import _segmented
 from hf_echo.vocabulary.loading import load_tokenizer
+from hf_echo.vocabulary.normalization import clean_text
 from hf_echo.vocabulary.pretokenizer import ECHO_PATTERN, LLAMA3_PATTERN, pre_tokenizer, word_regex
 
 ENGLISH = [
@@ -258,7 +259,8 @@ def test_echo_tokenizer(tmp_path):
         assert (tokenizer.model_max_length, tokenizer.init_kwargs["on_long"]) == (64, "error")
         for text in TEXTS:
             ids = tokenizer.encode(text, add_special_tokens=False)
-            assert tokenizer.decode(ids) == text and not set(ids) & set(tokenizer.all_special_ids)
+            assert tokenizer.decode(ids) == clean_text().normalize_str(text).strip()
+            assert not set(ids) & set(tokenizer.all_special_ids)
     for text in ENGLISH:
         assert extended(text, lang="eng_Latn").input_ids == old(text, lang="eng_Latn").input_ids
     assert extended(ENGLISH, padding=True, return_tensors="pt").input_ids.shape[0] == 4
