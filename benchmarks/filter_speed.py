@@ -22,19 +22,18 @@ from hf_echo.data.pipeline.filters import build
 from hf_echo.data.schema import normalise
 
 BLOCK = 10_000
-SPECS = [
-    "threshold",
-    "length_ratio",
-    {"language_id": {"sides": "target"}},
-    "language_id",
-    *({"exact_duplicates": {"side": side}} for side in ("source", "either", "corpus")),
-    {"exact_duplicates": {"ignore": ["punctuation", "digits"]}},
-    {"near_duplicates": {"side": "source"}},
-    "near_duplicates",
-    {"near_duplicates": {"unit": "words", "n": 3}},
-    "provenance",
-    "cap",
-    "sanity",
+SPECS: list[tuple[str, dict]] = [
+    ("threshold", {}),
+    ("length_ratio", {}),
+    ("language_id", {"sides": "target"}),
+    ("language_id", {}),
+    *(("exact_duplicates", {"side": side}) for side in ("source", "either", "corpus")),
+    ("exact_duplicates", {"ignore": ["punctuation", "digits"]}),
+    ("near_duplicates", {"side": "source"}),
+    ("near_duplicates", {}),
+    ("provenance", {}),
+    ("cap", {}),
+    ("sanity", {}),
 ]
 
 
@@ -70,12 +69,12 @@ def main() -> None:
     table = table.append_column("quality", pa.array(np.random.default_rng(0).uniform(-1, 1, len(table))))
     blocks = [table.slice(i, BLOCK) for i in range(0, len(table), BLOCK)]
     runs = {"a set of the source strings": lambda: set_of_strings(blocks)}
-    for spec in SPECS:
-        filter_ = build(spec)
-        if spec == "length_ratio":
+    for name, values in SPECS:
+        filter_ = build(name, values)
+        if name == "length_ratio":
             runs["length_ratio, fit"] = lambda f=filter_: f.fit(blocks)
             filter_ = filter_.fit(blocks)
-        runs[json.dumps(spec).strip('"')] = runner(filter_, blocks)
+        runs[f"{name} {values or ''}".strip()] = runner(filter_, blocks)
     best = dict.fromkeys(runs, float("inf"))
     for run in runs.values():
         run()  # warm-up: load models and character tables

@@ -96,12 +96,6 @@ def test_a_chain_in_which_every_row_hangs_on_the_one_before(tmp_path, monkeypatc
     np.testing.assert_array_equal(flags, np.arange(40) % 2 == 0)
 
 
-def test_one_key_column_keeps_the_first(tmp_path):
-    keys = np.random.default_rng(0).integers(0, 30, 200)
-    flags = compared(Step("k", TextKeys(("source",))), table_of(keys, keys), tmp_path)
-    np.testing.assert_array_equal(flags, greedy(keys[:, None]))
-
-
 def test_rows_that_do_not_concern_a_step_neither_go_nor_count(tmp_path):
     langs = ["deu_Latn", "fra_Latn", "fra_Latn", "deu_Latn"]
     step = Step("k", TextKeys(("source",)), but={"source_lang": ["deu_Latn"]})

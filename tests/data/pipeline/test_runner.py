@@ -146,20 +146,6 @@ def test_blocks_do_not_show_in_the_result(source, tmp_path, block):
     assert content(tmp_path / "a") == content(tmp_path / "b")
 
 
-def test_sampling_is_exact(source, tmp_path):
-    sampling = Sampling("temperature", exponent=0, rows=900)
-    done = go(recipe_of(source, sampling=sampling), tmp_path / "out")
-    rows = result(tmp_path / "out")
-    counts = {lang: sum(row["source_lang"] == lang for row in rows) for lang in LANGS}
-    assert counts == dict.fromkeys(LANGS, 300) and done.rows == 900
-    times = {}
-    for row in rows:
-        key = tuple(row.values())
-        times[key] = times.get(key, 0) + 1
-    assert set(times.values()) <= {1, 2, 3}
-    assert {tuple(row.values()) for row in rows_of(500)} == set(times)  # repeated only when all are in
-
-
 def test_the_same_recipe_again_does_nothing_and_another_is_refused(source, tmp_path):
     recipe, out = recipe_of(source, *STEPS), tmp_path / "out"
     go(recipe, out)

@@ -86,13 +86,12 @@ class NearDuplicates(Duplicates):
     ignore: tuple[Ignorable, ...] = setting("differences that do not count", ("punctuation",))
     threshold: float = setting("Jaccard similarity of the sets of n-grams", 0.8, above=0, most=0.999)
     num_perm: int = setting("length of the signature; longer is more exact and slower", 64, least=4)
-    unit: Literal["characters", "words"] = setting("what n-grams are made of", "characters")
-    n: int = setting("length of the n-grams", 5, least=1)
+    n: int = setting("length of the n-grams, in characters", 5, least=1)
     min_grams: int = setting("texts with fewer n-grams are duplicates only if they are equal", 10)
 
     def _keys(self, forms: list[str], seeds: np.ndarray) -> np.ndarray:
         bands, rows = bands_for(self.threshold, self.num_perm)
-        values = signatures(forms, self.unit, self.n, self.min_grams, bands * rows).reshape(len(forms), bands, rows)
+        values = signatures(forms, self.n, self.min_grams, bands * rows).reshape(len(forms), bands, rows)
         keys = np.arange(1, bands + 1, dtype=np.uint64) + seeds[:, None]
         for i in range(rows):
             keys = mix(keys, values[:, :, i])
@@ -113,18 +112,13 @@ def mix(state: np.ndarray, values: np.ndarray) -> np.ndarray:
     return state ^ (state >> np.uint64(29))
 
 
-def signatures(texts: list[str], unit: str, n: int, min_grams: int, size: int) -> np.ndarray:
+def signatures(texts: list[str], n: int, min_grams: int, size: int) -> np.ndarray:
     """MinHash signatures, uint32 (texts, size): the share of equal entries estimates the Jaccard similarity."""
     try:
         from rensa import RMinHash
     except ImportError as error:
         raise ImportError("near duplicates need rensa: pip install 'hf-echo[filters]'") from error
-    if unit == "characters":
-        tokens, offsets = code_points(pa.array(texts, pa.large_string()))
-    else:
-        words = [text.split() for text in texts]
-        tokens = hashes(list(chain.from_iterable(words)))
-        offsets = np.concatenate([[0], np.cumsum([len(w) for w in words], dtype=np.int64)])
+    tokens, offsets = code_points(pa.array(texts, pa.large_string()))
     found, starts = grams(tokens, offsets, n, min_grams)
     matrix = RMinHash.digest_matrix_from_flat_token_hashes(found, starts.astype(np.uint64), size, SEED)
     flat = np.fromiter(chain.from_iterable(matrix.to_rows()), np.uint32, len(texts) * size)

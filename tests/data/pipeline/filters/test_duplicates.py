@@ -119,7 +119,7 @@ def _noisy_pairs(count: int) -> list[tuple[str, str]]:
 
 def test_signatures_estimate_jaccard():
     pairs = _noisy_pairs(100)
-    a, b = (signatures(list(texts), "characters", 5, 1, 256) for texts in zip(*pairs))
+    a, b = (signatures(list(texts), 5, 1, 256) for texts in zip(*pairs))
     error = (a == b).mean(axis=1) - [_jaccard(*pair, 5) for pair in pairs]
     assert np.abs(error).max() < 4 * 0.5 / 16 and abs(error.mean()) < 0.02  # standard error of 256 draws: <= 1/32
 
@@ -142,11 +142,11 @@ def test_near_duplicates_of_short_texts_are_equal_ones(rows, first_of_keys):
     assert first_of_keys(NearDuplicates(side="source"), table) == [0, 1, 3, 4]
 
 
-def test_near_duplicates_in_words_and_in_the_whole_corpus(rows, first_of_keys):
+def test_near_duplicates_in_the_whole_corpus(rows, first_of_keys):
     text = " ".join(f"word{i}" for i in range(60))
     table = rows((text, "a"), ("x", text + " more"), (text.replace("word7 ", "other "), "b"), ("y", "c"))
-    assert first_of_keys(NearDuplicates(side="corpus", unit="words", n=2), table) == [0, 3]
-    assert first_of_keys(NearDuplicates(side="either", unit="words", n=2), table) == [0, 1, 3]
+    assert first_of_keys(NearDuplicates(side="corpus"), table) == [0, 3]
+    assert first_of_keys(NearDuplicates(side="either"), table) == [0, 1, 3]
 
 
 def test_grams_are_those_of_a_loop():
