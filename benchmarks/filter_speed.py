@@ -39,7 +39,7 @@ SPECS: list[tuple[str, dict]] = [
 
 def read(path: Path | None, rows: int) -> pa.Table:
     if path is None:
-        return builtin_parallel(rows // 9 + 1).with_format("arrow")[:rows]
+        return builtin_parallel(min(rows // 9 + 1, 8000)).with_format("arrow")[:rows]
     table = pq.read_table(path)
     chosen = np.sort(np.random.default_rng(0).choice(len(table), min(rows, len(table)), replace=False))
     table = table.take(pa.array(chosen))

@@ -48,3 +48,16 @@ def test_the_search_leaves_the_package_as_it_is():
 
     assert missing("from hf_echo import pretrained\nimport hf_echo.data.readers\n") == []
     assert callable(hf_echo.pretrained)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_shows_its_command(script):
+    source = script.read_text(encoding="utf-8")
+    if 'if __name__ == "__main__":' in source:
+        assert f"python {script.relative_to(ROOT).as_posix()}" in ast.get_docstring(ast.parse(source))
+
+
+@pytest.mark.parametrize("name", ["bible", "catalogs", "latex", "source_code", "speak"])
+def test_help(name, run):
+    code, out, _ = run(importlib.import_module(name).main, "--help")
+    assert code == 0 and "Usage" in out
