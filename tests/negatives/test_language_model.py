@@ -151,8 +151,8 @@ def test_errors_that_stay_are_recorded_and_asked_again(server, write, completion
 def test_a_refusal_stops_at_once(server, write, status):
     server.script = lambda request, times: status
     with pytest.raises(ValueError, match=f"refuses model 'm': .*{status}"):
-        write(SENTENCES, concurrency=2)
-    assert len(server.seen) <= 4
+        write([f"He sold {i} boats." for i in range(300)], concurrency=2)
+    assert len(server.seen) < 50  # 32 are on their way before the first answer is read
 
 
 def test_a_dead_endpoint_stops_the_run(server, write, tmp_path):

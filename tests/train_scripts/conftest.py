@@ -71,8 +71,8 @@ INFO = "name={}\nlanguage={}\nsample_rate=24k\n"
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    """run(main, *arguments) of a script in train_scripts/corpora: (exit code, output, errors)."""
+def run_main(monkeypatch, capsys):
+    """run_main(main, *arguments) of a script in train_scripts/corpora: (exit code, output, errors)."""
 
     def call(main, *arguments):
         monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
@@ -84,11 +84,11 @@ def run(monkeypatch, capsys):
 
 
 @pytest.fixture
-def refused(run):
-    """refused(message, main, *arguments): exit code 2 and one line that holds the message."""
+def main_refused(run_main):
+    """main_refused(message, main, *arguments): exit code 2 and one line that holds the message."""
 
     def call(message, main, *arguments):
-        code, out, err = run(main, *arguments)
+        code, out, err = run_main(main, *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1) and message in err
 
     return call

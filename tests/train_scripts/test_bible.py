@@ -271,9 +271,9 @@ def test_a_ces_file_tells_its_own_language(folder, tmp_path):
     assert (by["Manx"]["lang"], by["Manx"]["declared"], by["Manx"]["kept"]) == ("glv_Latn", "glv", 130)
 
 
-def test_command(folder, tmp_path, run, refused):
-    code, out, _ = run(bible.main, folder, "--out", tmp_path / "out", "--pivots", "eng,fr")
+def test_command(folder, tmp_path, run_main, main_refused):
+    code, out, _ = run_main(bible.main, folder, "--out", tmp_path / "out", "--pivots", "eng,fr")
     report = json.loads(out)
     assert code == 0 and report["languages"] == 13 and set(report["pairs"]["train"]) == {"eng_Latn", "fra_Latn"}
-    refused("no file or folder", bible.main, tmp_path / "none", "--out", tmp_path / "x")
-    refused("on_bad_row='sometimes' is not", bible.main, folder, "--out", tmp_path / "x", "--on-bad", "sometimes")
+    main_refused("no file or folder", bible.main, tmp_path / "none", "--out", tmp_path / "x")
+    main_refused("on_bad_row is 'sometimes'", bible.main, folder, "--out", tmp_path / "x", "--on-bad", "sometimes")

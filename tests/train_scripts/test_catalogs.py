@@ -240,13 +240,13 @@ def test_html_goes_on_demand():
     assert clean("<br>", "x", strip_html=True) is None
 
 
-def test_command(tmp_path, run, refused):
+def test_command(tmp_path, run_main, main_refused):
     place(tmp_path, "fr").write_text(PO, encoding="utf-8")
-    code, out, _ = run(catalogs.main, tmp_path, "--out", tmp_path / "new" / "out.parquet")
+    code, out, _ = run_main(catalogs.main, tmp_path, "--out", tmp_path / "new" / "out.parquet")
     assert code == 0 and json.loads(out)["rows"] == len(rows_of(tmp_path / "new" / "out.parquet")) == 5
-    refused("no file or folder", catalogs.main, tmp_path / "none", "--out", tmp_path / "x.parquet")
+    main_refused("no file or folder", catalogs.main, tmp_path / "none", "--out", tmp_path / "x.parquet")
     (tmp_path / "empty").mkdir()
-    refused("no .po or .mo file under", catalogs.main, tmp_path / "empty", "--out", tmp_path / "x.parquet")
+    main_refused("no .po or .mo file under", catalogs.main, tmp_path / "empty", "--out", tmp_path / "x.parquet")
 
 
 def test_repeated_rows_of_two_packages_are_counted_once(tmp_path):

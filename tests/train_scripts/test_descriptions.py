@@ -92,7 +92,7 @@ def table(tmp_path, monkeypatch):
     return write
 
 
-def test_rows_of_code_and_latex_are_read_class_by_class(run, table, tmp_path):
+def test_rows_of_code_and_latex_are_read_class_by_class(run_main, table, tmp_path):
     """What source_code.py and latex.py write is read as it is."""
     path = table(
         [
@@ -104,7 +104,7 @@ def test_rows_of_code_and_latex_are_read_class_by_class(run, table, tmp_path):
     out = tmp_path / "out.jsonl"
 
     def call(*arguments):
-        return run([descriptions.describe, descriptions.back_translate], *arguments, "--model", "m")
+        return run_main([descriptions.describe, descriptions.back_translate], *arguments, "--model", "m")
 
     code, printed, _ = call("describe", path, out)
     assert code == 0 and json.loads(printed)["answered"] == 3

@@ -58,6 +58,6 @@ def test_a_script_shows_its_command(script):
 
 
 @pytest.mark.parametrize("name", ["bible", "catalogs", "latex", "source_code", "speak"])
-def test_help(name, run):
-    code, out, _ = run(importlib.import_module(name).main, "--help")
+def test_help(name, run_main):
+    code, out, _ = run_main(importlib.import_module(name).main, "--help")
     assert code == 0 and "Usage" in out

@@ -263,7 +263,7 @@ def test_bad_documents_are_named(tmp_path, caplog):
     documents = list(read_documents([tmp_path], on_bad="skip", progress=False))
     assert [text for _, text, _ in documents] == ["$w$", "$x$"]
     log = caplog.text
-    assert "cut.parquet: not a Parquet file" in log and "latin.tex: not UTF-8 at byte 1" in log
+    assert "cut.parquet: damaged" in log and "latin.tex: not UTF-8 at byte 1" in log
     assert "other.parquet: no column 'text'; found: body" in log
     assert "lines.jsonl:2: not valid JSON" in log and "lines.jsonl:3: text must be a string, not int" in log
     for name in ("cut.parquet", "other.parquet", "lines.jsonl", "latin.tex"):
@@ -271,18 +271,18 @@ def test_bad_documents_are_named(tmp_path, caplog):
             list(read_documents([tmp_path / name], progress=False))
 
 
-def test_command(run, refused, tmp_path):
+def test_command(run_main, main_refused, tmp_path):
     paper, out = tmp_path / "paper.tex", tmp_path / "out.jsonl"
     paper.write_text(DOCUMENT)
-    code, printed, err = run(latex.main, paper, "--out", out)
+    code, printed, err = run_main(latex.main, paper, "--out", out)
     assert code == 0 and "1/1" in err
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [row["class"] for row in rows] == ["align*"] + ["sentence"] * 5
     assert all(DOCUMENT[row["start"] : row["end"]].split()[0] == row["text"].split()[0] for row in rows[1:])
     assert json.loads(printed) == {"out": str(out), "rows": 6, "sentence": 5, "align*": 1}
-    code, printed, _ = run(latex.main, paper, "--out", out, "--min-length", "1", "--no-sentences")
+    code, printed, _ = run_main(latex.main, paper, "--out", out, "--min-length", "1", "--no-sentences")
     assert json.loads(printed)["inline"] == 4
-    refused("no file or folder", latex.main, tmp_path / "none", "--out", out)
+    main_refused("no file or folder", latex.main, tmp_path / "none", "--out", out)
     paper.write_bytes(b"\xff")
-    code, _, err = run(latex.main, paper, "--out", out)
+    code, _, err = run_main(latex.main, paper, "--out", out)
     assert code == 2 and "paper.tex: not UTF-8 at byte 0" in err

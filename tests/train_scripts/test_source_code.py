@@ -282,21 +282,21 @@ def test_rows_of_folders(tmp_path):
     }
 
 
-def test_command(run, refused, tmp_path):
+def test_command(run_main, main_refused, tmp_path):
     good, bad, out = tmp_path / "a.rb", tmp_path / "b.rb", tmp_path / "x" / "out.jsonl"
     good.write_text(SOURCES["ruby"])
     bad.write_bytes(b"x = '\xff'")
-    code, printed, err = run(
+    code, printed, err = run_main(
         source_code.main, tmp_path, "-l", "ruby", "--out", out, "--on-bad", "skip", "--max-size", "60"
     )
     assert code == 0 and "2/2" in err
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [row["text"] for row in rows] == [t for _, t in tidied(SOURCES["ruby"], "ruby", max_size=60)]
     assert json.loads(printed)["rows"] == len(rows) > 3
-    code, _, err = run(source_code.main, tmp_path, "-l", "ruby", "--out", out)
+    code, _, err = run_main(source_code.main, tmp_path, "-l", "ruby", "--out", out)
     assert code == 2 and f"{bad}: not UTF-8 at byte 5" in err and "on_bad='skip'" in err
     assert len(out.read_text(encoding="utf-8").splitlines()) > 1  # what was finished is kept
-    refused("no file or folder", source_code.main, tmp_path / "none", "-l", "ruby", "--out", out)
-    refused("has no file with suffix .go", source_code.main, tmp_path, "-l", "go", "--out", out)
-    refused("no grammar for 'perl'", source_code.main, tmp_path, "-l", "perl", "--out", out)
-    refused("on_bad='no' must be", source_code.main, good, "-l", "ruby", "--out", out, "--on-bad", "no")
+    main_refused("no file or folder", source_code.main, tmp_path / "none", "-l", "ruby", "--out", out)
+    main_refused("has no file with suffix .go", source_code.main, tmp_path, "-l", "go", "--out", out)
+    main_refused("no grammar for 'perl'", source_code.main, tmp_path, "-l", "perl", "--out", out)
+    main_refused("on_bad='no' must be", source_code.main, good, "-l", "ruby", "--out", out, "--on-bad", "no")

@@ -238,14 +238,14 @@ def test_sentences_of_every_kind(tmp_path):
             read_sentences(tmp_path / file, **options)
 
 
-def test_command(engines, tmp_path, run, monkeypatch):
+def test_command(engines, tmp_path, run_main, monkeypatch):
     (tmp_path / "lines.txt").write_text("Guten Tag\nJa\nNein\n")
     (tmp_path / "test.txt").write_text("Nein\n")
     arguments = [str(tmp_path / "lines.txt"), str(tmp_path / "out"), "--lang", "de", "--copies", "2", "--noise", "0"]
     arguments += ["--exclude", str(tmp_path / "test.txt")]
-    code, out, _ = run(speak.main, *arguments)
+    code, out, _ = run_main(speak.main, *arguments)
     assert code == 0 and json.loads(out)["clips"] == 4
     assert sorted(load_speech(tmp_path / "out")["text"]) == ["Guten Tag", "Guten Tag", "Ja", "Ja"]
     monkeypatch.setenv("PATH", "")
-    code, _, err = run(speak.main, *arguments, "--engine", "flite")
+    code, _, err = run_main(speak.main, *arguments, "--engine", "flite")
     assert code == 2 and err.strip().endswith("flite is not installed: apt-get install flite")
