@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import typer
 
+from ..steps.training_data import run_pipeline
 from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .options import Executor, OnBadRow, OpensModel, executor, model, on_bad_row, resume
 
@@ -22,25 +23,6 @@ def folder() -> Any:
 
 def overwrite() -> Any:
     return setting("replace another recipe's result in OUT", False)
-
-
-@step("data filter", example="hf-echo data filter nano_real_strict --out outputs/strict --on-bad-row skip")
-class Filter(Step):
-    """Run a data recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
-
-    recipe: str = setting("a YAML file, or the name of an included recipe", argument=True)
-    out: Path = folder()
-    executor: Executor = executor()
-    on_bad_row: OnBadRow = on_bad_row()
-    resume: bool = resume()
-    overwrite: bool = overwrite()
-    block: int = setting("rows per block, held in memory by one worker", 50_000, least=1)
-
-    def run(self):
-        from ..data.pipeline import read_recipe
-        from ..negatives.recipe_steps import STEPS
-
-        run_pipeline(self, read_recipe(self.recipe, STEPS), block=self.block)
 
 
 @step("data sample", example="hf-echo data sample pairs.parquet --out s --method temperature --exponent 0.6")
@@ -66,19 +48,7 @@ class Sample(Step):
 
         sampling = Sampling(self.method, self.by, self.exponent, self.rows, seed=self.seed)
         sources = [source_of(path, path) for path in self.paths]
-        run_pipeline(self, Recipe(sources, sampling=sampling, out=Output(self.shards)))
-
-
-def run_pipeline(s: Filter | Sample, recipe: Any, **options: Any) -> None:
-    """Run a data recipe with the options of its command, and print what its steps kept."""
-    from ..data.pipeline import run
-    from ..data.pipeline.statistics import steps_table
-    from ..utils.executors import executor_named
-
-    shared = dict(on_bad_row=s.on_bad_row, overwrite=s.overwrite, fresh=not s.resume)
-    done = run(recipe, s.out, executor=executor_named(s.executor), **shared, **options)
-    typer.echo(steps_table(done.steps))
-    typer.echo(f"{done.rows:,} rows in {done.folder / 'data'}; see counts.md and stats.md beside it")
+        run_pipeline(self, Recipe(sources, sampling=sampling, out=Output(self.shards)), self.out)
 
 
 @step("data calibrate", example="hf-echo data calibrate dev.parquet --model outputs/nano/2_contrastive --out dev.json")

@@ -1,4 +1,4 @@
-"""The step that makes training data from a folder of corpora. As in `operations`, nothing heavy is imported.
+"""Steps that make training data: a data recipe, or a folder of corpora. As in `operations`, nothing heavy is imported.
 
 operation: collect_data
 output_dir: outputs/mine/data
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from ..utils.settings import DATA, make, setting, step
 from .operations import Operation, output
@@ -69,3 +70,45 @@ class CollectData(Operation):
 
     def is_whole(self):
         return (Path(self.output_dir) / "train.parquet").is_file()
+
+
+@step(
+    "data filter",
+    operation="filter_data",
+    example="hf-echo data filter nano_real_strict --out outputs/strict --on-bad-row skip",
+)
+class FilterData(Operation):
+    """Run a data recipe: read, filter, deduplicate, score, sample. A stopped run resumes."""
+
+    reports = False
+
+    recipe: str = setting("data recipe: a YAML file, or the name of an included one", argument=True)
+    output_dir: str = output("output folder: data/, counts and statistics", argument=False, option="--out", short="-o")
+    executor: Literal["local", "ray"] = setting(
+        "where to run: one process, or ray: the cluster at RAY_ADDRESS, or this machine", "local", recorded=False
+    )
+    on_bad_row: Literal["error", "skip"] = setting("for bad rows: error (name file and row) or skip", "error")
+    resume: bool = setting("resume a stopped run, or start again", True, option="--resume/--fresh", recorded=False)
+    overwrite: bool = setting("replace another recipe's result in OUT", False, recorded=False)
+    block: int = setting("rows per block, held in memory by one worker", 50_000, least=1, recorded=False)
+
+    def make(self):
+        from ..data.pipeline import read_recipe
+        from ..negatives.recipe_steps import STEPS
+
+        run_pipeline(self, read_recipe(self.recipe, STEPS), self.output_dir, block=self.block)
+
+    def run(self):
+        self.make()  # the steps are printed, and the folder has its own report
+
+
+def run_pipeline(s: Any, recipe: Any, out: str | Path, **options: Any) -> None:
+    """Run a data recipe with the options of its step, and print what its filters kept."""
+    from ..data.pipeline import run
+    from ..data.pipeline.statistics import steps_table
+    from ..utils.executors import executor_named
+
+    shared = dict(on_bad_row=s.on_bad_row, overwrite=s.overwrite, fresh=not s.resume)
+    done = run(recipe, out, executor=executor_named(s.executor), **shared, **options)
+    print(steps_table(done.steps))
+    print(f"{done.rows:,} rows in {done.folder / 'data'}; see counts.md and stats.md beside it")

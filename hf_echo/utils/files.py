@@ -131,23 +131,6 @@ def read_json(path: str | Path, missing: Any = None) -> Any:
         raise ValueError(f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno})") from None
 
 
-def read_yaml(path: str | Path, loader: Any = None) -> Any:
-    """The content of a YAML file.
-
-    Args:
-        loader: class of `yaml`; None is `SafeLoader`.
-
-    Raises:
-        ValueError: it is not YAML, or not UTF-8.
-    """
-    import yaml
-
-    try:
-        return yaml.load(read_text(path), loader or yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-
-
 def write_array(path: str | Path, array: np.ndarray) -> None:
     import numpy as np
 

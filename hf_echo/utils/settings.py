@@ -290,7 +290,10 @@ def _converted(value: Any, kind: Any) -> Any:
     if origin is dict:
         if not isinstance(value, Mapping):
             raise _Wrong("a mapping, such as {name: value}")
-        return {key: _converted(one, inner[1]) for key, one in value.items()} if inner else dict(value)
+        try:
+            return {key: _converted(one, inner[1]) for key, one in value.items()} if inner else dict(value)
+        except _Wrong as wrong:
+            raise _Wrong(f"a mapping, each value of it {wrong}") from None
     return value  # a type that the dataclass checks itself
 
 

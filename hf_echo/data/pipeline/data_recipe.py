@@ -27,7 +27,8 @@ import pyarrow.compute as pc
 from hf_echo.languages import LANGUAGES, language
 
 from ...utils.did_you_mean import did_you_mean
-from ...utils.files import read_text, read_yaml
+from ...utils.files import read_text
+from ...utils.recipe_yaml import read_yaml
 from ...utils.settings import check, make, setting
 from ..readers import BUILTIN_OPTIONS, NWAY_OPTIONS
 from .filters import build
@@ -147,8 +148,6 @@ def read_recipe(path: str | Path, makers: Mapping[str, Maker] | None = None) -> 
     """
     path = _find(str(path))
     values = read_yaml(path)
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must be a mapping of `field: value` lines, not {type(values).__name__}")
     _check_fields(values, ("sources", "steps", "sampling", "out"), str(path))
     for name in ("sources", "steps"):
         if not isinstance(values.get(name) or [], list):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...utils.files import read_yaml
+from ...utils.recipe_yaml import read_yaml
 
 _LISTS: dict[str, str | list[str]] = read_yaml(Path(__file__).with_name("words.yaml"))
 

@@ -89,7 +89,7 @@ out: {shards: 2, origin: true}
         ),
         ("sources: [a]\nout: {shards: 0}", "out: shards is 0; it must be at least 1"),
         ("sources: [a\n", "is not YAML"),
-        ("- a", "must be a mapping of `field: value` lines, not list"),
+        ("- a", "must hold `field: value` lines, not a list"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(read, tmp_path, text, message):
