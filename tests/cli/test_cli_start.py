@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 
 import pytest
+import typer
 
 import hf_echo
 import hf_echo.cli as cli
@@ -137,3 +139,17 @@ def test_models_of_the_package_have_short_names(hf_echo_cli, tmp_path):
     for words, kind in COMMANDS.items():
         if words[0] == "evaluate" and words[1] != "speech" and (model := fields_of(kind).get("model")):
             assert not is_required(model), words
+
+
+def test_a_console_that_cannot_write_a_character(monkeypatch):
+    """As `PYTHONIOENCODING=cp1252 hf-echo tour | cat`: numbers stand for what the console lacks."""
+    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding="cp1252") for name in ("stdout", "stderr")}
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, stream)
+    monkeypatch.setattr(sys, "argv", ["hf-echo", "tour"])
+    monkeypatch.setattr("hf_echo.cli.tour.run_tour", lambda: typer.echo("café Привет"))
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code
+    streams["stdout"].flush()
+    assert streams["stdout"].buffer.getvalue().decode("cp1252").startswith("café \\u041f")

@@ -138,26 +138,11 @@ def test_bf16_where_the_processor_has_it(recipe, monkeypatch, native):
 def test_values_and_overrides(recipe):
     path = recipe(learning_rate="PUT")
     path.write_text(path.read_text().replace("PUT", "4e-4"))
-    pairs = [
-        "max_steps=1e2",
-        "shape.hidden_size=64",
-        "warmup_steps=0.1",
-        "gamma_=1",
-        "guide=null",
-        "data_options={n: 5}",
-    ]
-    overrides = parse_overrides(pairs)
-    assert overrides.pop("gamma_") == 1
-    training = read_recipe(path, overrides)
+    pairs = ["max_steps=1e2", "shape.hidden_size=64", "warmup_steps=0.1", "guide=null", "data_options={n: 5}"]
+    training = read_recipe(path, parse_overrides(pairs))
     model, data, args = training.model, training.data, training.config
     assert (training.stage.name, args.learning_rate, args.max_steps, args.warmup_steps) == ("seq2seq", 4e-4, 100, 0.1)
     assert model.shape == SHAPE | {"hidden_size": 64} and data.guide is None and data.data_options == {"n": 5}
-    assert parse_overrides(["a=-1.5e+3", "b=.5e1", "c=e3", "d=a=b"]) == {
-        "a": -1500.0,
-        "b": 5.0,
-        "c": "e3",
-        "d": "a=b",
-    }
 
 
 @pytest.mark.parametrize(
@@ -170,12 +155,6 @@ def test_values_and_overrides(recipe):
         ({"stage": "decoder", "translation_weight": 0.0}, "translation_weight is 0, but this stage"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
         ({"stage": "contrastive", "memory": 30}, "unknown field 'memory'"),  # of an old recipe
-        ({"max_steps": "many"}, "max_steps is 'many'; it must be a whole number"),
-        ({"max_steps": 2.5}, "max_steps is 2.5"),
-        ({"learning_rate": True}, "learning_rate is True; it must be a finite number"),
-        ({"shape": 3}, "shape is 3; it must be a mapping"),
-        ({"max_steps.a": 3}, "max_steps.a cannot be set, max_steps is 6"),
-        ({"logging_steps": None}, "logging_steps is None; it must be"),
         ({"language_drop": 2.0}, "language_drop is a probability"),
         ({"decoder_fraction": 0.0}, "decoder_fraction must be above 0"),
     ],
@@ -236,12 +215,6 @@ def test_wrong_files(place, text, message):
     with pytest.raises(ValueError, match=message) as error:
         read_recipe(place / "bad.yaml")
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("pair", ["max_steps", "=3", "a=[1"])
-def test_wrong_overrides(pair):
-    with pytest.raises(ValueError, match="not an override; write key=value|not a YAML value"):
-        parse_overrides([pair])
 
 
 def test_wrong_shapes(toy_tokenizer):

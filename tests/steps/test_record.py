@@ -1,0 +1,61 @@
+"""The record of a run: what the recipe says, no paths of a machine; folders that hold something else are left alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hf_echo.steps.dry_run import dry_run
+from hf_echo.steps.recipe import read_recipe
+from hf_echo.steps.record import record_of
+from hf_echo.steps.training import train_recipe
+from hf_echo.utils.lineage import portable
+
+
+def test_a_run_records_what_its_recipe_says(recipe, place, monkeypatch):
+    monkeypatch.chdir(place)
+    path = recipe(train_data=str(place / "train.tsv"), learning_rate=1e-3, hub_token="secret")
+    said = record_of(read_recipe(path))["values"]
+    written = {"seed", "learning_rate", "max_steps", "train_data", "output_dir", "shape", "vocab_size"}
+    assert written <= set(said) and not {"hub_token", "bf16", "logging_first_step", "eval_strategy"} & set(said)
+    assert said["train_data"] == "train.tsv" and str(place) not in json.dumps(said)
+
+
+def test_absolute_paths_become_portable(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = {"a": str(tmp_path / "outputs" / "1_a"), "b": ["/home/somebody/models/echo"], "c": "org/name", "d": 3}
+    assert portable(values) == {"a": "outputs/1_a", "b": ["models/echo"], "c": "org/name", "d": 3}
+
+
+@pytest.mark.trains
+def test_a_finished_run_mends_the_paths_of_its_record(recipe, place, caplog):
+    """Paths of a machine block a push; the same command, run again, writes them portably."""
+    path = recipe(max_steps=1, dev_data={})
+    train_recipe(path)
+    file = place / "a" / "recipe.json"
+    record = json.loads(file.read_text())
+    assert str(place) not in file.read_text()
+    record["values"]["train_data"] = str(place / "train.tsv")
+    record["from"] = {"stage": "seq2seq", "values": {"output_dir": "/home/somebody/outputs/0"}}
+    file.write_text(json.dumps(record))
+    again = json.loads(file.read_text())
+    with caplog.at_level("WARNING"), pytest.raises(ValueError, match="what it starts from was trained again"):
+        train_recipe(path)  # another start is another run
+    file.write_text(json.dumps(again | {"from": None}))
+    train_recipe(path)
+    assert "trained already" in caplog.text and str(place) not in file.read_text()
+
+
+def test_a_folder_with_files_of_others_is_left_alone(recipe, place, monkeypatch):
+    monkeypatch.setattr("hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read"))
+    (place / "mine").mkdir()
+    (place / "mine" / "config.json").write_text("{}")
+    path = recipe(output_dir=str(place / "mine"))
+    message = "mine holds config.json and no run: give a folder of its own"
+    for fresh in (False, True):
+        with pytest.raises(ValueError, match=message):
+            train_recipe(path, fresh=fresh)
+    monkeypatch.undo()
+    assert any(message in problem for problem in dry_run(path)["problems"])
+    assert [file.name for file in (place / "mine").iterdir()] == ["config.json"]
