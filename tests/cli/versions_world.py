@@ -156,7 +156,7 @@ def write_data(place: Path) -> None:
     write_jsonl(place / "wic.jsonl", wic)
     soundfile.write(place / "say.flac", speech_toy.say("a b c"), speech_toy.RATE)
     (place / "audio.tsv").write_text("audio\nsay.flac\n")
-    count_words([place / "nway.jsonl"], place / "counts.parquet", processes=1)
+    count_words([place / "nway.jsonl"], place / "counts.parquet")
     recipe = {"stage": "contrastive", "train_data": "pairs.tsv", "max_steps": 1, "max_tokens": 2048, "use_cpu": True}
     recipe |= {"report_to": "none", "save_strategy": "no", "shape": toy.SHAPE, "warmup_steps": 0, "learning_rate": 0.1}
     (place / "train.yaml").write_text(json.dumps(recipe))
