@@ -49,23 +49,17 @@ def convert_wav2vec2(
     source: str | Path,
     out: str | Path,
     *,
-    embedding_size: int = 1024,
-    pooler_layers: int = 3,
-    pooler_heads: int = OMNILINGUAL_HEADS,
     heads: int = OMNILINGUAL_HEADS,
-    license: str | None = None,
-    seed: int = 0,
+    pooler_heads: int = OMNILINGUAL_HEADS,
+    **options: Any,
 ) -> Path:
     """Write an EchoSpeechEncoder with the audio model of `source` and a new attention pooling.
 
     Args:
         source: folder or Hub name of a Wav2Vec2, Wav2Vec2-BERT, HuBERT or WavLM model of transformers, or a .pt file in
             the layout of fairseq2.
-        embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
-        pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
         heads: attention heads of the audio model, for a .pt file.
-        license: of the weights, for the card; None takes the one in the source folder's README.md.
-        seed: of the new weights.
+        pooler_heads, options: as in `write_speech_encoder`.
 
     Raises:
         FileNotFoundError: there is no such model.
@@ -74,9 +68,8 @@ def convert_wav2vec2(
     audio = _from_file(Path(source), heads) if Path(source).is_file() else _from_transformers(source)
     audio.config.apply_spec_augment = False  # stage `speech` masks the features itself
     audio.config.layerdrop = 0.0
-    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
-    names = dict(operation="wav2vec2", source=source, license=license, seed=seed)
-    return write_speech_encoder(audio, extractor_of(audio.config), out, **names, **sizes)
+    names = dict(operation="wav2vec2", source=source, pooler_heads=pooler_heads)
+    return write_speech_encoder(audio, extractor_of(audio.config), out, **names, **options)
 
 
 def extractor_of(config: Any) -> EchoAudioFeatureExtractor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,21 +44,15 @@ def convert_whisper(
     source: str | Path,
     out: str | Path,
     *,
-    embedding_size: int = 1024,
-    pooler_layers: int = 3,
     pooler_heads: int = 8,
-    license: str | None = None,
-    seed: int = 0,
+    **options: Any,
 ) -> Path:
     """Write an EchoSpeechEncoder with the encoder of Whisper and a new attention pooling.
 
     Args:
         source: folder or Hub name of a Whisper of transformers (openai/whisper-base), or the folder of one that
             CTranslate2 converted without quantisation.
-        embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
-        pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
-        license: of the weights, for the card; None takes the one in the source folder's README.md.
-        seed: of the new weights.
+        pooler_heads, options: as in `write_speech_encoder`.
 
     Raises:
         FileNotFoundError: there is no such model.
@@ -66,9 +61,8 @@ def convert_whisper(
     file = Path(source) / CTRANSLATE2_FILE
     audio = _from_ctranslate2(file) if file.is_file() else _from_transformers(source)
     extractor = EchoAudioFeatureExtractor(features="whisper", num_mel_bins=audio.config.num_mel_bins)
-    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
-    names = dict(operation="whisper", source=source, license=license, seed=seed)
-    return write_speech_encoder(audio, extractor, out, **names, **sizes)
+    names = dict(operation="whisper", source=source, pooler_heads=pooler_heads)
+    return write_speech_encoder(audio, extractor, out, **names, **options)
 
 
 def _from_transformers(source: str | Path) -> WhisperAudioEncoder:

@@ -18,17 +18,22 @@ def write_speech_encoder(
     *,
     operation: str,
     source: str | Path,
-    license: str | None,
-    seed: int,
-    **sizes: int,
+    pooler_heads: int,
+    embedding_size: int = 1024,
+    pooler_layers: int = 3,
+    license: str | None = None,
+    seed: int = 0,
 ) -> Path:
     """Write an EchoSpeechEncoder with `audio`; its pooling has random weights of `seed`.
 
     Args:
         operation: name of the conversion, for the lineage.
-        source: what `audio` was read from, for the lineage; its README.md gives the license where `license` is None.
-        sizes: embedding_size, pooler_layers and pooler_heads.
+        source: what `audio` was read from, for the lineage.
+        embedding_size: of the sentence embedding: that of the text encoder whose space is to be learned.
+        pooler_layers, pooler_heads: of the transformer decoder that pools the frames (OS 4.6: three layers).
+        license: of the weights, for the card; None takes the one in the README.md of `source`.
     """
+    sizes = dict(embedding_size=embedding_size, pooler_layers=pooler_layers, pooler_heads=pooler_heads)
     audio.config._name_or_path = ""  # of the folder on this machine
     torch.manual_seed(seed)
     inner = 4 * audio.config.hidden_size
