@@ -18,8 +18,10 @@ import torch.nn.functional as F
 from transformers.models.llama.modeling_llama import rotate_half
 
 # Least value of each number that a caller chooses, and whether it is whole.
-LEAST = {"num_beams": (1, True), "max_new_tokens": (1, True), "batch_size": (1, True), "rerank_weight": (0, False)}
-LEAST |= {"max_tokens": (1, True), "max_length": (1, True), "max_seconds": (0.001, False), "longest": (0.1, False)}
+LEAST: dict[str, tuple[float, bool]] = {
+    **dict.fromkeys(("num_beams", "max_new_tokens", "batch_size", "max_tokens", "max_length"), (1, True)),
+    **{"rerank_weight": (0, False), "max_seconds": (0.001, False), "longest": (0.1, False)},
+}
 
 
 def check_numbers(**numbers: float | None) -> None:

@@ -135,12 +135,13 @@ def rows_of(values: Any, name: str) -> list[Any]:
         raise ValueError(f"{name} is one {'string' if isinstance(values, str) else 'bytes object'}; give a list")
     if getattr(values, "ndim", 1) != 1 or isinstance(values, Mapping) or not isinstance(values, Iterable):
         raise ValueError(f"{name} is {type(values).__name__}; give a list, or one column of a table")
-    if hasattr(values, "isna"):  # pandas has several values for a missing one
-        return [None if missing else value for value, missing in zip(values.tolist(), values.isna(), strict=True)]
+    column: Any = values
+    if hasattr(column, "isna"):  # pandas has several values for a missing one
+        return [None if missing else value for value, missing in zip(column.tolist(), column.isna(), strict=True)]
     for method in ("to_pylist", "tolist", "to_list"):  # of Arrow, NumPy, polars
-        if hasattr(values, method):
-            return getattr(values, method)()
-    return list(values)
+        if hasattr(column, method):
+            return getattr(column, method)()
+    return list(column)
 
 
 def check_texts(texts: Sequence[Any], name: str = "text") -> None:

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from transformers import GenerationConfig
 
@@ -27,9 +27,9 @@ from ..utils.files import read_json, write_json
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
 from ..utils.lineage import FILE, write_lineage
+from ..utils.settings import check_value
 from ..utils.speech_data import read_speech_data, write_speech_data
 
-CODE = ("carried", "installed")
 LOADED_BY_NAME = ("EchoConfig", "EchoEncoder", "EchoForTranslation", "EchoTokenizer")
 
 
@@ -57,8 +57,8 @@ def release_checkpoint(
     Raises:
         ValueError: an unknown dtype, generation setting or kind of code.
     """
-    check_code(code)
-    check_token_dtype(token_dtype)
+    check_value("code", code, Literal["carried", "installed"])
+    check_value("token_dtype", token_dtype, Literal["fp8"] | None)
     settings = {"dtype": dtype, "token_dtype": token_dtype, "generation": dict(generation or {}), "code": code}
     translator, tokenizer = load_translator(model, device="cpu", dtype="fp32")
     set_generation(translator.generation_config, settings["generation"])
@@ -132,16 +132,6 @@ def copy_own_card(model: str | Path, folder: Path) -> None:
     card = place / "README.md"
     if card.exists() and (not (place / FILE).exists() or card.read_text(encoding="utf-8") != checkpoint_card(place)):
         shutil.copy(card, folder / "README.md")
-
-
-def check_token_dtype(name: str | None) -> None:
-    if name not in (None, "fp8"):
-        raise ValueError(f"token_dtype must be fp8 or left out, not {name!r}")
-
-
-def check_code(code: str) -> None:
-    if code not in CODE:
-        raise ValueError(f"code must be one of {', '.join(CODE)}, not {code!r}")
 
 
 def set_generation(config: GenerationConfig, settings: Mapping[str, Any]) -> None:

@@ -78,5 +78,5 @@ def test_values_too_large_and_unknown_formats_are_refused(toy, toy_tokenizer, tm
     with pytest.raises(ValueError, match="token vectors of a backbone of type 'modernbert' cannot be scaled"):
         scale_tokens(modern)
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
-    with pytest.raises(ValueError, match="token_dtype must be fp8 or left out, not 'int4'"):
+    with pytest.raises(ValueError, match="token_dtype is 'int4'; it must be one of fp8"):
         release_checkpoint(tmp_path / "model", tmp_path / "out", token_dtype="int4")
