@@ -148,10 +148,6 @@ def encoder() -> Any:
     return setting("Echo checkpoint or any SentenceTransformer: folder or Hub name", reads=CHECKPOINT, short="-m")
 
 
-def index() -> Any:
-    return setting("faiss index factory string, such as IVF1024,Flat; Flat is exact", "Flat")
-
-
 def work() -> Any:
     return setting("folder for embeddings and neighbours; default: OUT.work", None)
 
@@ -173,7 +169,6 @@ class MineNegatives(Step):
     k: int = setting("negatives per row", 5, least=1)
     max_cosine: float = setting("highest cosine of a negative to the row's target; above it is the same text", 0.95)
     pool_size: int = pool_size(200_000)
-    index: str = index()
     work: Path | None = work()
     seed: int = setting("random seed of the pool", 0)
 
@@ -196,7 +191,6 @@ class Consistency(Step):
     model: str = encoder()
     snippets: Literal["source", "target"] = setting("column of the snippets", "source")
     pool_size: int = pool_size(100_000)
-    index: str = index()
     work: Path | None = work()
     seed: int = setting("random seed of the pool", 0)
 
@@ -213,7 +207,7 @@ def with_encoder(mine: Callable[..., Any], s: MineNegatives | Consistency, **opt
 
     if s.out.suffix.lower() != ".parquet":
         raise ValueError(f"{s.out}: the file name must end in .parquet")
-    shared = dict(model=s.model, pool_size=s.pool_size or None, index=s.index, work=s.work, seed=s.seed)
+    shared = dict(model=s.model, pool_size=s.pool_size or None, work=s.work, seed=s.seed)
     return mine(load_parallel(s.pairs), any_encoder(s.model), s.out, **shared, **options).to_row()
 
 
