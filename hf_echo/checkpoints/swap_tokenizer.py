@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from transformers import PreTrainedTokenizerFast
 
 from ..modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer, SonarForTranslation
 from ..utils.folders import write_folder
@@ -20,6 +21,7 @@ from ..vocabulary.auxiliary import auxiliary_vectors
 from ..vocabulary.initialise import TokenMatch, check_method, initialise
 from ..vocabulary.loading import load_tokenizer
 from ..vocabulary.match import ROLES, match_vocabularies
+from .rewrite import encoder_of
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +210,7 @@ def swap_checkpoint(
     if out.resolve() == folder.resolve():
         raise ValueError(f"{out} is the checkpoint itself: the swapped model needs a folder of its own")
     check_method(method, auxiliary is not None)
-    old = EchoTokenizer.from_pretrained(folder)
+    old = load_tokenizer(folder)
     new = _tokenizer_like(old, snapshot(tokenizer))
     release = (folder / "decoder").is_dir()
     config = EchoConfig.from_pretrained(folder)
@@ -216,6 +218,7 @@ def swap_checkpoint(
     # In the dtype of its file: "auto" would be fp32 where bf16 is slow, and the result would depend on the machine.
     swapped = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype=config.dtype or "auto")
     swap_vocabulary(swapped, old, new, method=method, auxiliary=auxiliary, seed=seed)
+    swapped.config.prompts = encoder_of(swapped).config.prompts = new.prompts
     file = auxiliary if isinstance(auxiliary, (str, Path)) else None
     parents, settings = {"model": model, "tokenizer": tokenizer}, {"method": method, "seed": seed}
     with write_folder(out) as place:
@@ -226,14 +229,20 @@ def swap_checkpoint(
     return {"method": method, "old_tokens": match.old_size, "tokens": match.size} | match.counts()
 
 
-def _tokenizer_like(old: EchoTokenizer, source: str | Path) -> EchoTokenizer:
-    """The tokenizer at `source`, to stand where `old` stood: an EchoTokenizer with the same limit of length."""
+def _tokenizer_like(old: PreTrainedTokenizerFast, source: str | Path) -> EchoTokenizer:
+    """The tokenizer at `source`, to stand where `old` stood: an EchoTokenizer with the same limit of length.
+
+    Where the old one writes no prompts, another kind of tokenizer writes none either.
+    """
     if not Path(source).exists():
         raise FileNotFoundError(f"no tokenizer at {source}; give its folder, or a tokenizer.json")
     tokenizer = load_tokenizer(source)
     if isinstance(tokenizer, EchoTokenizer):
         tokenizer.model_max_length = old.model_max_length
         return tokenizer
+    if getattr(old, "prompts", "none") == "none":
+        tokenizer.model_max_length = old.model_max_length
+        return EchoTokenizer.around(tokenizer)
     backend = tokenizer.backend_tokenizer
     names = {role: getattr(old, f"{role}_token") for role in ("bos", "eos")}
     names = {role: name for role, name in names.items() if backend.token_to_id(name) is not None}

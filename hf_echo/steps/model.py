@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ..checkpoints.rewrite import encoder_of
 from ..inference.encode import opening
+from ..modeling import EchoTokenizer
 from ..stages.core.base import CoreTrainer
 from ..stages.core.model_shape import check_same_shape
 from ..stages.core.stage import Stage
@@ -20,7 +21,8 @@ from .arguments import ModelArguments
 def load_tokenizer(args: ModelArguments, dataset: Dataset, max_length: int) -> Any:
     """The tokenizer that the recipe names, or the checkpoint's; else one trained on the data."""
     if name := args.tokenizer_name_or_path or args.model_name_or_path or args.backbone:
-        return AutoTokenizer.from_pretrained(snapshot(name))
+        found = AutoTokenizer.from_pretrained(snapshot(name))
+        return found if isinstance(found, EchoTokenizer) else EchoTokenizer.around(found)
     from ..vocabulary import train_tokenizer
 
     texts = concatenate_datasets([dataset.select_columns([c]).rename_column(c, "text") for c in ("source", "target")])

@@ -100,7 +100,7 @@ def match_vocabularies(old_tokenizer: Any, new_tokenizer: Any) -> tuple[TokenMat
         ValueError: a slow tokenizer, one of another kind, or a role of the old one that the new one lacks.
     """
     old, new = Vocabulary.of(old_tokenizer, "old"), Vocabulary.of(new_tokenizer, "new")
-    if missing := [role for role in ROLES if role in old.roles and role not in new.roles and role != "unk"]:
+    if missing := [role for role in ROLES[:5] if role in old.roles and role not in new.roles]:
         raise ValueError(
             f"the new tokenizer has no {missing[0]} token, which the old one has; EchoTokenizer.from_backend adds "
             "what is missing"

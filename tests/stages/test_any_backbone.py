@@ -7,11 +7,15 @@ import pytest
 import torch
 from transformers import AutoConfig
 
+from hf_echo.checkpoints.rewrite import encoder_of
 from hf_echo.data.directions import extension_pairs, monolingual
 from hf_echo.data.tokenized import tokenize_parallel
-from hf_echo.modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation
+from hf_echo.inference import encode, load_encoder
+from hf_echo.modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 from hf_echo.stages.core.encoder import set_attention_dropout
 from hf_echo.stages.core.model_shape import decoder_config
+
+from ..own_tokenizers import unigram, word_pieces
 
 pytestmark = pytest.mark.trains
 
@@ -39,6 +43,7 @@ def make_encoder(kind: str, tokenizer) -> EchoEncoder:
     own = dict(BACKBONES[kind])
     pooled = {name: own.pop(name) for name in ("pooling", "embedding_size")}
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "bos", "eos", "cls", "sep")}
+    ids = {name: number for name, number in ids.items() if number is not None}
     shape = SHAPE | own | ids | {"vocab_size": len(tokenizer), "max_position_embeddings": 200}
     config = EchoConfig(backbone=AutoConfig.for_model(kind, **shape), **pooled, **ids)
     return EchoEncoder(config)
@@ -81,6 +86,37 @@ def test_three_steps_and_a_resumed_run(make_trainer, toy, toy_tokenizer, toy_dat
     assert any(name.startswith("decoder." if stage == "decoder" else ("encoder.", "backbone.")) for name in moved)
     _, resumed = trained(str(tmp_path / stage / "checkpoint-2"))
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+OWN = {"bert": word_pieces, "xlm-roberta": unigram}
+
+
+@pytest.fixture(scope="module", params=OWN)
+def own(request, toy):
+    """(kind of backbone, its own kind of tokenizer)."""
+    texts = [text for row in toy.parallel_rows() for text in (row["source"], row["target"])]
+    return request.param, EchoTokenizer.around(OWN[request.param](texts))
+
+
+@pytest.mark.parametrize("stage", ["seq2seq", "hard_negatives", pytest.param("token", marks=pytest.mark.slow)])
+def test_with_the_tokenizer_of_the_backbone(make_trainer, toy, own, tmp_path, stage):
+    """Without language prompts; what is saved opens with the same embeddings."""
+    kind, tokenizer = own
+    data, extra = tokenize_parallel(toy.dataset(), tokenizer, progress=False), None
+    if stage == "token":
+        teacher = np.random.default_rng(0).normal(size=(len(data), 32)).astype(np.float32)
+        extra = {"teacher": (teacher, teacher)}
+    model = make_model(kind, tokenizer, with_decoder=stage in WITH_DECODER)
+    model.config.prompts = encoder_of(model).config.prompts = "none"
+    trainer = make_trainer(stage, model=model, data=data, tokenizer=tokenizer, extra=extra, max_steps=30)
+    trainer.train()
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    assert losses[-1] < losses[0]
+    trainer.save_model(str(tmp_path / "saved"))
+    texts = ["one red cat", "un chat rouge"]
+    want = encode(trainer.model.eval(), tokenizer, texts, "fra_Latn")
+    opened, again = load_encoder(tmp_path / "saved", dtype="fp32")
+    np.testing.assert_allclose(encode(opened, again, texts, "rus_Cyrl"), want, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", BACKBONES)

@@ -14,14 +14,15 @@ from typing import Any
 
 import torch
 
-from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation, EchoTokenizer
+from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from ...utils.folders import write_folder
 from ...utils.hub import snapshot
 from ...utils.lineage import write_lineage
+from ...vocabulary.loading import load_tokenizer
 from ..swap_tokenizer import swap_checkpoint
 from .importance import carried_by_weights, carried_on_texts
 from .prune import prune
-from .shapes import FIELDS, check_rotation, check_shape, layers_to_keep, resolve_shape
+from .shapes import FIELDS, check_rotation, check_shape, fields_of, layers_to_keep, resolve_shape
 
 IMPORTANCE = ("weight", "activation", "plain")
 DECODER = ("keep", "prune", "drop")
@@ -71,7 +72,7 @@ def prune_checkpoint(
     source = (EchoForTranslation if whole else EchoEncoder).from_pretrained(folder, dtype=torch.float32).eval()
     if whole and decoder == "prune":
         _check_decoder(source.decoder.config, shape)
-    old_tokenizer = EchoTokenizer.from_pretrained(folder)
+    old_tokenizer = load_tokenizer(folder)
     carried = None
     if importance == "activation":
         carried = carried_on_texts(source, old_tokenizer, texts, lang, progress=True)
@@ -81,7 +82,7 @@ def prune_checkpoint(
     pruned = prune(source, shape, carried=carried, decoder=decoder)
     pruned.to(config.dtype)  # measured and cut in fp32, saved in the dtype of the source on any machine
     layers = layers_to_keep(config.num_hidden_layers, shape["num_hidden_layers"])
-    before = {name: getattr(config, name) for name in FIELDS}
+    before = {name: getattr(config, name) for name in fields_of(config)}
     note = {"model": str(model), "shape": before, "layers": layers, "importance": importance}
     smaller = pruned.encoder if isinstance(pruned, EchoForTranslation) else pruned
     pruned.config.pruned_from = smaller.config.pruned_from = note
@@ -110,7 +111,7 @@ def prune_checkpoint(
     return report
 
 
-def _saved_with(tokenizer: str | Path, save, old_tokenizer: EchoTokenizer, place: Path) -> dict[str, Any]:
+def _saved_with(tokenizer: str | Path, save, old_tokenizer, place: Path) -> dict[str, Any]:
     """Save the pruned model in `place` with another tokenizer; counts of tokens."""
     with tempfile.TemporaryDirectory(dir=place.parent) as unswapped:
         save(unswapped)

@@ -1,0 +1,39 @@
+"""Tokenizers of other kinds than the toy's: those that BERT and XLM-R bring."""
+
+from __future__ import annotations
+
+from tokenizers import (
+    BertWordPieceTokenizer,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+from transformers import PreTrainedTokenizerFast
+
+
+def word_pieces(texts: list[str]) -> PreTrainedTokenizerFast:
+    """As BERT's: `##` inside of words, [CLS] and [SEP] around a text."""
+    backend = BertWordPieceTokenizer()
+    backend.train_from_iterator(texts, vocab_size=200, show_progress=False)
+    names = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    return PreTrainedTokenizerFast(tokenizer_object=backend._tokenizer, model_max_length=128, **names)
+
+
+def unigram(texts: list[str]) -> PreTrainedTokenizerFast:
+    """As XLM-R's: SentencePiece's mark of a space, <s> and </s> around a text."""
+    words = sorted({f"▁{word}" for text in texts for word in text.split()})
+    letters = sorted({*"".join(words), "▁"})
+    special = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
+    pieces = [*((word, -5.0) for word in words if len(word) > 1), *((letter, -9.0) for letter in letters)]
+    backend = Tokenizer(models.Unigram([*special, *pieces, ("<mask>", 0.0)], unk_id=3))
+    backend.normalizer, backend.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    names = dict(bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>", pad_token="<pad>")
+    names |= dict(unk_token="<unk>", mask_token="<mask>")
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=128, **names)
