@@ -144,6 +144,18 @@ class EchoConfig(PreTrainedConfig):
         else:
             super().__setattr__(name, value)
 
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs):
+        """As in transformers; without its pooling a checkpoint would give other vectors.
+
+        Raises:
+            ValueError: a saved configuration without a field that decides what the model computes.
+        """
+        for name in ("pooling", "embedding_size"):
+            if "model_type" in config_dict and name not in config_dict:
+                raise ValueError(f"config.json has no {name!r}: it is incomplete, download or copy it again")
+        return super().from_dict(config_dict, **kwargs)
+
     def validate_embedding(self) -> None:
         if self.embedding_size is not None:
             _sizes_are_positive(self, "embedding_size")

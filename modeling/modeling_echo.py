@@ -10,7 +10,6 @@ Remote code names its classes by this file. Data, losses and training live elsew
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_echo import EchoConfig
-from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel, refuse_without_config
+from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel, check_files
 from .modeling_echo_decoder import EchoDecoder
 from .modeling_echo_encoder import EchoEncoder, EchoEncoderOutput
 
@@ -60,6 +59,7 @@ class EchoForTranslation(EchoPreTrainedModel):
     """
 
     _tied_weights_keys = {"decoder.lm_head.weight": "decoder.model.embed_tokens.weight"}
+    needed_files = ("config.json", "generation_config.json")
     _default_prompt: list[int] | None = None
 
     def __init__(self, config: EchoConfig):
@@ -90,14 +90,13 @@ class EchoForTranslation(EchoPreTrainedModel):
         """
         hub = {k: kwargs[k] for k in HUB_OPTIONS if k in kwargs}
         if config is None:
-            refuse_without_config(cls, str(pretrained_model_name_or_path))
+            check_files(EchoEncoder, str(pretrained_model_name_or_path))
             config = EchoConfig.from_pretrained(pretrained_model_name_or_path, **hub)
         if getattr(config, "decoder", None) is not None:
             loaded = super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
             if pretrained_model_name_or_path is not None:
-                with suppress(OSError):  # earlier checkpoints have none
-                    found = GenerationConfig.from_pretrained(pretrained_model_name_or_path, **hub)
-                    (loaded[0] if isinstance(loaded, tuple) else loaded).generation_config = found
+                found = GenerationConfig.from_pretrained(pretrained_model_name_or_path, **hub)
+                (loaded[0] if isinstance(loaded, tuple) else loaded).generation_config = found
             return loaded
         if (
             Path(pretrained_model_name_or_path).is_dir()

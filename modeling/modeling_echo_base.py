@@ -34,6 +34,7 @@ class EchoPreTrainedModel(PreTrainedModel):
     _supports_attention_backend = True
 
     accepts_loss_kwargs = False  # losses are means over a batch: the Trainer divides by its accumulation steps
+    needed_files = ("config.json",)  # beside the weights
     _dtype_was_chosen = False
 
     @classmethod
@@ -50,10 +51,8 @@ class EchoPreTrainedModel(PreTrainedModel):
             ValueError: no config.json, shapes differ from it, tensors are missing, or values are NaN or infinite.
         """
         name, asked = pretrained_model_name_or_path, dtype if dtype is not None else torch_dtype
-        if name is not None and config is None:
-            refuse_without_config(cls, _place(name, kwargs))
-        if name is not None and (reason := why_incomplete(Path(_place(name, kwargs)) / "tokenizer.json")):
-            raise ValueError(reason)  # SentenceTransformer, which opens the model first, would not say why
+        if name is not None:
+            check_files(cls, _place(name, kwargs))
         if name is not None:
             refuse_outside_shards(Path(_place(name, kwargs)))
         is_automatic = asked is None or (isinstance(asked, str) and asked == "auto")
@@ -144,10 +143,22 @@ def _place(name, options: dict) -> str:
     return str(Path(str(name)) / (options.get("subfolder") or ""))
 
 
-def refuse_without_config(model_class: type, folder: str) -> None:
-    """Without config.json transformers builds a model of the default size, of many GiB."""
-    if Path(folder).is_dir() and not (Path(folder) / "config.json").is_file():
-        raise ValueError(f"{folder} has no config.json: it is not a checkpoint that {model_class.__name__} opens")
+def check_files(model_class: type[EchoPreTrainedModel], folder: str) -> None:
+    """Check the files of a local folder that a class needs beside the weights, and its tokenizer.
+
+    Raises:
+        ValueError: one is missing or cut off. Without config.json transformers builds a model of the default size, of
+            many GiB; without generation_config.json beams and limits are others; a damaged tokenizer.json
+            SentenceTransformer, which opens the model first, does not name.
+    """
+    if not Path(folder).is_dir():
+        return
+    for name in model_class.needed_files:
+        if not (Path(folder) / name).is_file():
+            raise ValueError(f"{folder} has no {name}: it is not a checkpoint that {model_class.__name__} opens")
+    for name in ("tokenizer.json", "generation_config.json"):
+        if reason := why_incomplete(Path(folder) / name):
+            raise ValueError(reason)
 
 
 def refuse_outside_shards(folder: Path) -> None:

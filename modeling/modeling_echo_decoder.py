@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import nn
 from transformers import Cache, DynamicCache, EncoderDecoderCache, GenerationMixin
@@ -236,6 +238,7 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
     base_model_prefix = "model"
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     _keys_to_ignore_on_load_unexpected = [r"^encoder\."]
+    needed_files = ("config.json", "generation_config.json")
 
     def __init__(self, config: EchoDecoderConfig):
         super().__init__(config)
@@ -254,6 +257,15 @@ class EchoDecoder(EchoPreTrainedModel, GenerationMixin):
                 kwargs["key_mapping"] = {r"^decoder\.": ""}
             elif values.get("model_type") == EchoConfig.model_type:
                 kwargs["subfolder"] = DECODER_FOLDER
+                values, _ = EchoDecoderConfig.get_config_dict(
+                    pretrained_model_name_or_path, **hub | {"subfolder": DECODER_FOLDER}
+                )
+            kinds = (EchoConfig.model_type, EchoDecoderConfig.model_type)
+            if (kind := values.get("model_type")) and kind not in kinds:
+                raise ValueError(
+                    f"{Path(str(pretrained_model_name_or_path)) / (kwargs.get('subfolder') or '')} is a model of type "
+                    f"{kind!r}, not {EchoDecoderConfig.model_type!r}"
+                )
         return super().from_pretrained(pretrained_model_name_or_path, *args, config=config, **kwargs)
 
     @can_return_tuple
