@@ -80,7 +80,10 @@ def _convert(block: Mapping[str, Any], segmenter: str) -> tuple[pa.Table, list[t
         if "text" in row:
             text = row.pop("text")
             reason = check_text("text", text) or check_language("lang", row["lang"])
-            row["sentences"] = [] if reason else _sentences(text, row["lang"], segmenter)
+            try:
+                row["sentences"] = [] if reason else _sentences(text, row["lang"], segmenter)
+            except ValueError as error:  # code has no sentences
+                reason = str(error)
         if reason := reason or check_document(row):
             bad.append((number, reason))
         else:

@@ -38,12 +38,11 @@ class Block(NamedTuple):
 
 
 class BrokenFile(ValueError):
-    """A file that is damaged or ends too early. `reason` is the message without the file's name."""
+    """A file that is damaged or no text. `reason` is the message without the file's name."""
 
-    def __init__(self, path: Path, error: Exception | str):
-        self.reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        damaged = f"damaged, incomplete, or not what its name says ({self.reason})"
-        super().__init__(f"{path}: {self.reason if isinstance(error, str) else damaged}")
+    def __init__(self, path: Path, reason: str):
+        self.reason = reason
+        super().__init__(f"{path}: {reason}")
 
 
 class Part(NamedTuple):
@@ -162,7 +161,8 @@ def _named(path: Path) -> Iterator[None]:
     except (FileNotFoundError, BrokenFile):
         raise
     except Exception as error:  # of pyarrow: many classes
-        raise BrokenFile(path, error) from None
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise BrokenFile(path, f"damaged, incomplete, or not what its name says ({reason})") from None
 
 
 class Lines(NamedTuple):

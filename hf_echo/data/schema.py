@@ -112,7 +112,7 @@ def check_row(row: Mapping[str, Any]) -> str | None:
         if len(row[side]) > LONGEST:
             return f"{side} has {len(row[side]):,} characters, more than {LONGEST:,}: is it one sentence?"
     if (provenance := row.get("provenance")) is not None and provenance not in PROVENANCES:
-        return f"provenance {provenance!r} is not one of {', '.join(PROVENANCES)}"
+        return f"provenance {provenance!r:.80} is not one of {', '.join(PROVENANCES)}"
     if (negatives := row.get("hard_negatives")) is not None:
         if not isinstance(negatives, (list, tuple)):
             return "hard_negatives is not a list of texts"
@@ -120,7 +120,7 @@ def check_row(row: Mapping[str, Any]) -> str | None:
             return reason
     quality = row.get("quality")
     if quality is not None and (not isinstance(quality, (int, float)) or not math.isfinite(quality)):
-        return f"quality {quality!r} is not a finite number"
+        return f"quality {quality!r:.80} is not a finite number"
     return None
 
 
@@ -148,7 +148,7 @@ def is_unicode(text: str) -> bool:
 def check_language(name: str, code: Any) -> str | None:
     if not isinstance(code, str) or not code:
         return check_text(name, code)
-    return _language_error(name, code)
+    return _language_error(name, code) if len(code) < 60 else f"{name}: {code[:40]!r} ... is no language code"
 
 
 @cache

@@ -148,7 +148,7 @@ def _check_row(text: str, lang: str, row: Mapping[str, Any]) -> str | None:
         return reason
     if not isinstance(row["lang"], str) or not row["lang"]:
         return schema.check_text(lang, row["lang"])
-    return (error := code_error(row["lang"])) and f"{lang}: {error}"
+    return (error := code_error(row["lang"][:60])) and f"{lang}: {error}"
 
 
 @cache

@@ -43,6 +43,9 @@ def test_a_text_is_cut_by_rules_or_not_at_all(tmp_path):
     write(tmp_path / "b.jsonl", [{"text": None, "lang": "eng_Latn"}])
     with pytest.raises(ValueError, match="b.jsonl:1: text is missing"):
         load_documents(tmp_path / "b.jsonl")
+    write(tmp_path / "b.jsonl", [{"text": "x = 1", "lang": "python"}])
+    with pytest.raises(ValueError, match="b.jsonl:1: python has no sentences"):
+        load_documents(tmp_path / "b.jsonl")
     with pytest.raises(ValueError, match="segmenter must be"):
         load_documents(file, segmenter="sat")
 

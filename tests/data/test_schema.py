@@ -37,6 +37,7 @@ GOOD = {
         ({"source": "\ud800"}, "source is not UTF-8"),
         ({"source_lang": None}, "source_lang is missing"),
         ({"target_lang": "xx_Xxxx"}, "target_lang: unknown language code 'xx_Xxxx'"),
+        ({"target_lang": "x" * 10_000}, f"target_lang: '{'x' * 40}' ... is no language code"),
         ({"provenance": "found it"}, "provenance 'found it' is not one of primary, mined"),
         ({"hard_negatives": "one text"}, "hard_negatives is not a list of texts"),
         ({"hard_negatives": ["ok", " "]}, "a hard negative is empty"),

@@ -67,7 +67,7 @@ def read_unit(unit: Unit, bad: BadRows) -> Iterator[pa.Table]:
         if path.is_file():
             open_file(path)
     except ValueError as error:
-        bad.add(unit.path, 1, getattr(error, "reason", str(error)).removeprefix(f"{path}: "))
+        bad.add(unit.path, 1, str(error).removeprefix(f"{path}: "))
         bad.report()
         return
     tables = parallel_tables(unit.path, bad, **unit.arguments)
