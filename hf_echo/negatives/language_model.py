@@ -239,9 +239,10 @@ def write_rows(
             f"temperature={temperature} 0 or more"
         )
     heats = [temperature] + [max(temperature, RETRY_TEMPERATURE)] * (attempts - 1)
-    asked = [{"temperature": heat, "max_tokens": max_tokens, "seed": seed + i} for i, heat in enumerate(heats)]
-    counts, reasons, silent = Counter(), Counter(), 0
-    failures, replies = out.with_suffix(".failed.jsonl"), ReplyCache(out.with_suffix(".replies.jsonl"))
+    sampling = [{"temperature": heat, "max_tokens": max_tokens, "seed": seed + i} for i, heat in enumerate(heats)]
+    reasons, silent, failures = Counter(), 0, out.with_suffix(".failed.jsonl")
+    replies = ReplyCache(out.with_suffix(".replies.jsonl"))
+    ask = _Asker(model, replies, sampling)
     with (
         write_whole(out) as unfinished,
         open(unfinished, "w", encoding="utf-8") as rows,
@@ -249,10 +250,10 @@ def write_rows(
         tqdm(total=total, unit="row", disable=not progress) as bar,
     ):
         try:
-            for job, outcome in _in_order(jobs, lambda job: _answer(job, model, replies, asked, counts), concurrency):
+            for job, outcome in _in_order(jobs, ask, concurrency):
                 silent = silent + 1 if outcome.silent else 0
                 status = "not_asked" if job.messages is None else "failed" if outcome.reason else "answered"
-                counts.update(("rows", status))
+                ask.count(rows=1, **{status: 1})
                 if outcome.reason:
                     reasons[outcome.reason] += 1
                     _write(failed, {**job.about, "reason": outcome.reason, "reply": outcome.reply})
@@ -266,10 +267,10 @@ def write_rows(
                 bar.update()
         finally:
             replies.close()
-    if not counts["failed"]:
+    if not ask.counts["failed"]:
         failures.unlink()
     names = "rows answered failed not_asked requests from_cache invalid_replies prompt_tokens completion_tokens".split()
-    return {name: counts[name] for name in names} | {"reasons": dict(reasons.most_common(10))}
+    return {name: ask.counts[name] for name in names} | {"reasons": dict(reasons.most_common(10))}
 
 
 class _Outcome(NamedTuple):
@@ -279,30 +280,46 @@ class _Outcome(NamedTuple):
     silent: bool = False  # no reply
 
 
-def _answer(job: Job, model: Any, replies: ReplyCache, asked: list[dict[str, Any]], counts: Counter) -> _Outcome:
-    reason = text = None
-    for parameters in asked if job.messages is not None else ():
-        content = json.dumps([model.model, job.messages, parameters], sort_keys=True)
-        key = hashlib.sha256(content.encode()).hexdigest()[:32]
-        reply = replies.get(key)
-        counts["from_cache" if reply else "requests"] += 1
-        if reply is None:
+class _Asker:
+    """Answers jobs from the replies that are there or by the model; several threads call it."""
+
+    def __init__(self, model: Any, replies: ReplyCache, attempts: list[dict[str, Any]]) -> None:
+        self.model, self.replies, self.attempts = model, replies, attempts
+        self.counts: Counter[str] = Counter()
+        self._guard = threading.Lock()
+
+    def count(self, **numbers: int) -> None:
+        with self._guard:
+            self.counts.update(numbers)
+
+    def __call__(self, job: Job) -> _Outcome:
+        reason = text = None
+        for parameters in self.attempts if job.messages is not None else ():
             try:
-                reply = model(job.messages, parameters)
+                reply = self._reply(job.messages, parameters)
             except RequestFailed as error:
                 return _Outcome(reason=f"no reply: {error}", reply=text, silent=True)
-            replies.put(key, reply)
-            counts["prompt_tokens"] += reply.prompt_tokens or 0
-            counts["completion_tokens"] += reply.completion_tokens or 0
-        text = reply.text
-        try:
-            if reply.cut:
-                raise InvalidReply(f"cut off at {parameters['max_tokens']} tokens")
-            return _Outcome(job.parse(text))
-        except InvalidReply as error:
-            reason = str(error)
-            counts["invalid_replies"] += 1
-    return _Outcome(reason=reason, reply=text)
+            text = reply.text
+            try:
+                if reply.cut:
+                    raise InvalidReply(f"cut off at {parameters['max_tokens']} tokens")
+                return _Outcome(job.parse(text))
+            except InvalidReply as error:
+                reason = str(error)
+                self.count(invalid_replies=1)
+        return _Outcome(reason=reason, reply=text)
+
+    def _reply(self, messages: Messages, parameters: dict[str, Any]) -> Reply:
+        content = json.dumps([self.model.model, messages, parameters], sort_keys=True)
+        key = hashlib.sha256(content.encode()).hexdigest()[:32]
+        if (known := self.replies.get(key)) is not None:
+            self.count(from_cache=1)
+            return known
+        self.count(requests=1)
+        reply = self.model(messages, parameters)
+        self.replies.put(key, reply)
+        self.count(prompt_tokens=reply.prompt_tokens or 0, completion_tokens=reply.completion_tokens or 0)
+        return reply
 
 
 def _in_order(
