@@ -155,7 +155,7 @@ class EchoTokenizer(PreTrainedTokenizerFast):
         if on_long not in ON_LONG:
             raise ValueError(f"on_long must be one of {', '.join(ON_LONG)}, not {on_long!r}")
         single = isinstance(text, str)
-        prompts, texts = self.with_prompts([text] if single else list(text), lang)
+        prompts, texts = self.with_prompts([text] if single else text, lang)
         truncates = truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE
         if truncates:
             self._check_room(prompts, max_length)
