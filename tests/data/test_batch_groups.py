@@ -29,24 +29,6 @@ def test_near_texts_share_a_cluster():
         assert len(set(bundle[groups == group])) == 1
 
 
-def test_rows_of_one_text_are_one_group():
-    targets, _ = bundles(noise=1.0)
-    groups = neighbour_groups(targets, 30)
-    for text in set(targets.index):
-        assert len(set(groups[targets.index == text])) == 1
-    assert len(set(groups)) > 10
-
-
-def test_rows_stand_at_their_nearest_centre():
-    """By cosine, a row is closer to the mean direction of its group than to those of most others."""
-    targets, _ = bundles(noise=1.0)
-    groups = neighbour_groups(targets, 8)
-    vectors = targets[np.arange(len(targets))].astype(float)
-    means = np.stack([vectors[groups == g].mean(0) for g in range(8)])
-    means /= np.linalg.norm(means, axis=1, keepdims=True)
-    assert ((vectors @ means.T).argmax(1) == groups).mean() > 0.8
-
-
 def test_the_seed_decides():
     targets, _ = bundles(noise=1.0)
     first = neighbour_groups(targets, 20, seed=3)

@@ -116,9 +116,6 @@ def test_through_a_dataloader_with_a_worker():
 def test_wrong_arguments(options, message):
     with pytest.raises(ValueError, match=message):
         nway_pairs(FULL, **options)
-
-
-def test_a_dataset_of_other_columns():
     with pytest.raises(ValueError, match="no column 'id' in the n-way dataset; found: lang, text"):
         nway_pairs(FULL.remove_columns("id"))
 

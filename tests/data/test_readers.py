@@ -81,11 +81,7 @@ def test_tsv_without_a_header(tmp_path):
     ]
     with pytest.raises(ValueError, match=r"no columns for source and target; found: un, one"):
         load_parallel(path)
-
-
-def test_tsv_with_a_header_and_given_languages(tmp_path):
-    path = tsv(tmp_path / "c.tsv", "src\ttgt", "un\tone")
-    assert load_parallel(path, **FRENCH)["source"][:] == ["un"]
+    assert load_parallel(tsv(path, "src\ttgt", "un\tone"), **FRENCH)["source"][:] == ["un"]
 
 
 def test_last_line_without_a_newline(tmp_path):
@@ -196,12 +192,8 @@ def test_many_bad_rows_are_listed_in_part_and_counted_in_full(tmp_path, caplog):
     caplog.clear()
     assert len(load_parallel(path, on_bad_row="skip")) == 1  # from the cache
     assert "skipped 12 bad rows" in caplog.text
-
-
-def test_nothing_but_bad_rows(tmp_path):
-    path = tsv(tmp_path / "c.tsv", HEADER, "x")
     with pytest.raises(ValueError, match="no good row"):
-        load_parallel(path, on_bad_row="skip")
+        load_parallel(tsv(path, HEADER, "x"), on_bad_row="skip")
 
 
 def test_columns_of_other_names(tmp_path):

@@ -176,12 +176,6 @@ def test_balanced_options(tmp_path):
     assert counts.balanced(total=4) == {" z": 2, " bbb": 1}  # 2.05 and 0.51; " aa" has 0.41
 
 
-def test_kinds_weigh_alike(tmp_path):
-    """A language's monolingual text may be a hundred times its parallel text: each is half the sample."""
-    rows = [Source([("fra_Latn", "aaaa")], kind="parallel"), Source([("fra_Latn", "bbbb")] * 100, kind="monolingual")]
-    assert count(rows, tmp_path / "c.parquet").balanced() == {" aaaa": 500_000_000, " bbbb": 500_000_000}
-
-
 def test_wrong_weights_and_empty_languages(tmp_path):
     counts = hand_made(tmp_path)
     empty = replace(
