@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ LANGUAGE_ALIASES = (
     ("lang1", "lang2"),
     ("sentence1_lang", "sentence2_lang"),
 )
+NEGATIVE_ALIASES = ("hard_negatives", "negatives", "negative")
 LONGEST = 100_000  # characters of a sentence; a longer text is a log page, or has lost its line ends
 # Python's white space; Arrow's utf8_trim_whitespace differs from str.strip() in some characters.
 WHITE_SPACE = "".join(c for c in map(chr, range(0x3001)) if c.isspace())
@@ -99,8 +101,9 @@ def find_columns(
         if column is not None:
             mapping[side] = column
     for name in ("provenance", *OPTIONAL):
-        if name not in mapping and name in found:
-            mapping[name] = name
+        names = NEGATIVE_ALIASES if name == "hard_negatives" else (name,)
+        if name not in mapping and (column := next((n for n in names if n in found), None)):
+            mapping[name] = column
     return mapping
 
 
@@ -189,12 +192,13 @@ def normalise(
 
 
 def _texts(value: Any) -> Any:
-    """A list of texts; a string is parsed as JSON (a list in a TSV field); null is the empty list."""
+    """A list of texts; a string is JSON (a list in a TSV field) or one text; null is the empty list."""
     if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.strip() else None
-        except json.JSONDecodeError:
-            pass
+        if value.lstrip().startswith("["):
+            with suppress(json.JSONDecodeError):
+                value = json.loads(value)
+        else:
+            value = [value] if value.strip() else None
     return [] if value is None else value
 
 

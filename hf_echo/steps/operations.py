@@ -322,7 +322,8 @@ class AddLanguage(Operation):
     mlm_learning_rate: float = setting("learning rate of embeddings and language adapter", 1e-4, above=0)
     epochs: float = setting("passes over the sentence pairs", 1.0, above=0)
     learning_rate: float = setting("learning rate of the sentence and the alignment adapter", 2e-5, above=0)
-    batch_size: int = setting("texts or pairs in a batch", 128, least=1)
+    batch_size: int = setting("texts or paraphrases in a batch", 128, least=1)
+    alignment_batch_size: int = setting("pairs in a batch of the alignment adapter", 256, least=1)
     max_length: int = setting("longest text in tokens; longer ones are cut", 128, least=1)
     seed: int = setting("random seed", 0)
 

@@ -130,7 +130,7 @@ def test_bad_lines_of_a_tsv(tmp_path, caplog, line, reason, streaming):
         ('{"source": "un"}', "target is missing"),
         ('{"source": "un", "target": "\\ud800"}', "target is not UTF-8"),
         (b'{"source": "un", "target": "caf\xe9"}', "not UTF-8 (byte 0xe9 at position 32)"),
-        ('{"source": "un", "target": "one", "hard_negatives": "two"}', "hard_negatives is not a list of texts"),
+        ('{"source": "un", "target": "one", "hard_negatives": 2}', "hard_negatives is not a list of texts"),
         ('{"source": "un", "target": "one", "quality": "good"}', "quality 'good' is not a finite number"),
         ('{"source": "un", "target": "one", "quality": Infinity}', "quality inf is not a finite number"),
     ],

@@ -39,7 +39,7 @@ GOOD = {
         ({"target_lang": "xx_Xxxx"}, "target_lang: unknown language code 'xx_Xxxx'"),
         ({"target_lang": "x" * 10_000}, f"target_lang: '{'x' * 40}' ... is no language code"),
         ({"provenance": "found it"}, "provenance 'found it' is not one of primary, mined"),
-        ({"hard_negatives": "one text"}, "hard_negatives is not a list of texts"),
+        ({"hard_negatives": 3}, "hard_negatives is not a list of texts"),
         ({"hard_negatives": ["ok", " "]}, "a hard negative is empty"),
         ({"quality": math.nan}, "quality nan is not a finite number"),
         ({"quality": math.inf}, "quality inf is not a finite number"),
@@ -63,7 +63,7 @@ rows = st.fixed_dictionaries(
         "target": texts,
         "target_lang": codes,
         "provenance": st.sampled_from(["primary", "mined", "other", None, 3]),
-        "hard_negatives": st.one_of(st.none(), st.just("text"), st.lists(texts, max_size=2)),
+        "hard_negatives": st.one_of(st.none(), st.just(3), st.lists(texts, max_size=2)),
         "quality": st.sampled_from([None, 0.5, 1, math.nan, "x"]),
     }
 )

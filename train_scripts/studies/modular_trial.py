@@ -211,6 +211,7 @@ def main() -> None:
             epochs=args.epochs,
             learning_rate=1e-3,
             batch_size=args.batch,
+            alignment_batch_size=args.batch,
             max_length=32,
             seed=seed,
         )

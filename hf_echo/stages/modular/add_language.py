@@ -36,12 +36,13 @@ class LanguageTraining:
     mlm_learning_rate: float = field(default=1e-4, metadata={"help": "of embeddings and language adapter"})
     epochs: float = field(default=1.0, metadata={"help": "passes over the sentence pairs"})
     learning_rate: float = field(default=2e-5, metadata={"help": "of the sentence and the alignment adapter"})
-    batch_size: int = field(default=128, metadata={"help": "texts or pairs in a batch"})
+    batch_size: int = field(default=128, metadata={"help": "texts or paraphrases in a batch"})
+    alignment_batch_size: int = field(default=256, metadata={"help": "pairs in a batch of the alignment adapter"})
     max_length: int = field(default=128, metadata={"help": "longest text in tokens; longer ones are cut"})
     seed: int = field(default=0, metadata={"help": "random seed"})
 
     def __post_init__(self):
-        for name in ("vocab_size", "mlm_steps", "batch_size", "max_length", "epochs"):
+        for name in ("vocab_size", "mlm_steps", "batch_size", "alignment_batch_size", "max_length", "epochs"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
 
@@ -63,9 +64,10 @@ def add_language(
         model: folder of a modular encoder.
         texts: file of texts, one per line: vocabulary (FOCUS) and language adapter (masked language modelling).
             Without, the language has the backbone's vocabulary.
-        paraphrases: pairs in this language, as `load_parallel` reads them: the sentence adapter.
-        cross_paraphrases: pairs of a sentence in the pivot language and a paraphrase in this one; softmax over the
-            batch. parallel: pairs with the pivot language; cosine. Either or both train the alignment adapter.
+        paraphrases: pairs in this language, as `load_parallel` reads them, or triplets, with a column `negative`: the
+            sentence adapter.
+        cross_paraphrases: pairs of a sentence in the pivot language and a paraphrase in this one, or triplets; softmax
+            over the batch. parallel: pairs with the pivot language; cosine. Either or both train the alignment adapter.
         output_dir: a new folder; without it, the language is added to `model` itself.
 
     Returns:
@@ -169,21 +171,27 @@ def _save(module: Any, folder: str | Path, language: str) -> None:
     unfinished.rename(place)
 
 
-def _pairs(file: Any, language: str, first: str) -> tuple[list[str], list[str]]:
-    """The texts in `first`, and those in `language`. Pairs may be given either way round."""
+def _pairs(file: Any, language: str, first: str) -> dict[str, list[str]]:
+    """Columns `source` in `first` and `target` in `language`; `negative` in `language` where the rows have one.
+
+    Pairs may be given either way round, triplets not: a negative belongs to the target.
+    """
     rows = load_parallel(file, **({"source_lang": first, "target_lang": language} if _headless(file) else {}))
-    left, right = [], []
+    out: dict[str, list[str]] = {"source": [], "target": [], "negative": []}
     for row in rows:
         sides = [(row["source_lang"], row["source"]), (row["target_lang"], row["target"])]
-        if sides[0][0] != first:
+        negatives = row.get("hard_negatives")
+        if sides[0][0] != first and not negatives:
             sides.reverse()
         if (sides[0][0], sides[1][0]) != (first, language):
-            raise ValueError(
-                f"{file}: a pair is {row['source_lang']}-{row['target_lang']}, it must be {first}-{language}"
-            )
-        left.append(sides[0][1])
-        right.append(sides[1][1])
-    return left, right
+            pair = f"{row['source_lang']}-{row['target_lang']}"
+            raise ValueError(f"{file}: a pair is {pair}, it must be {first}-{language}")
+        for name, text in zip(out, [sides[0][1], sides[1][1], *(negatives or [])[:1]]):
+            out[name].append(text)
+    if len(out["negative"]) not in (0, len(out["source"])):
+        some = f"{len(out['negative'])} of {len(out['source'])} rows have a negative"
+        raise ValueError(f"{file}: {some}; give pairs and triplets in files of their own")
+    return out if out["negative"] else {name: out[name] for name in ("source", "target")}
 
 
 def _headless(file: Any) -> bool:

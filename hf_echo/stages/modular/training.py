@@ -49,6 +49,21 @@ class CosineLoss(nn.Module):
         return cosine_loss(source, target)
 
 
+def either_direction(model: Any) -> Any:
+    """MultipleNegativesRankingLoss whose anchors are in the one language or the other, drawn for each batch, as in the
+    authors' code. Negatives of triplets are in the language of the positives: there the direction is kept."""
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    class EitherDirection(MultipleNegativesRankingLoss):
+        def forward(self, sentence_features: Any, labels: Any = None) -> torch.Tensor:
+            features = list(sentence_features)
+            if len(features) == 2 and torch.rand(()) < 0.5:
+                features.reverse()
+            return super().forward(features, labels)
+
+    return EitherDirection(model, scale=SCALE)
+
+
 def train_masked(encoder: Any, language: str, texts: Sequence[str], output_dir: str, s: Any) -> float:
     """Embeddings and language adapter by masked language modelling; returns the mean loss."""
     tokenizer = encoder.tokenizers[language]
@@ -76,7 +91,7 @@ def train_masked(encoder: Any, language: str, texts: Sequence[str], output_dir: 
 
 
 def train_pairs(
-    model: Any, first: str, language: str, part: str, pairs: dict[str, tuple[list, list]], output_dir: str, s: Any
+    model: Any, first: str, language: str, part: str, pairs: dict[str, dict[str, list]], output_dir: str, s: Any
 ) -> float:
     """One adapter by sentence pairs; returns the mean loss.
 
@@ -84,21 +99,23 @@ def train_pairs(
         model: SentenceTransformer of a modular encoder.
         first: language of the first text of each pair; the second is in `language`, which learns.
         part: "sentence_adapter" or "alignment".
-        pairs: "paraphrases" (softmax over the batch) and "parallel" (cosine) -> (first texts, second texts). With
-            both, batches of the two take turns.
+        pairs: "paraphrases" (softmax over the batch) and "parallel" (cosine) -> columns `source`, `target`, and
+            `negative` for triplets. With both, batches of the two take turns.
     """
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    losses = {"paraphrases": MultipleNegativesRankingLoss(model, scale=SCALE), "parallel": CosineLoss(model)}
+    in_batch = MultipleNegativesRankingLoss(model, scale=SCALE) if first == language else either_direction(model)
+    losses = {"paraphrases": in_batch, "parallel": CosineLoss(model)}
     model[0].learn(language, (part,))
+    batch_size = s.alignment_batch_size if part == "alignment" else s.batch_size
     arguments = SentenceTransformerTrainingArguments(
-        **_common(output_dir, s),
+        **_common(output_dir, s) | {"per_device_train_batch_size": batch_size},
         num_train_epochs=s.epochs,
         learning_rate=s.learning_rate,
         multi_dataset_batch_sampler="round_robin",
-        prompts={name: {"source": first, "target": language} for name in pairs},
+        prompts={name: {c: first if c == "source" else language for c in columns} for name, columns in pairs.items()},
     )
 
     class PairTrainer(SentenceTransformerTrainer):
@@ -108,7 +125,7 @@ def train_pairs(
     trainer = PairTrainer(
         model,
         arguments,
-        train_dataset={name: Dataset.from_dict({"source": a, "target": b}) for name, (a, b) in pairs.items()},
+        train_dataset={name: Dataset.from_dict(columns) for name, columns in pairs.items()},
         loss={name: losses[name] for name in pairs},
     )
     with float32_attention():
