@@ -67,11 +67,6 @@ def test_ties_go_to_the_lowest_row():
     assert same.indices.tolist() == [[0, 1, 2, 3]] * 3
 
 
-def test_all_rows_may_be_asked_for():
-    x, y = families(37, 8, 0.5), families(70, 8, 0.5, seed=1)
-    assert_exact(nearest_neighbours(x, y, 70), x, y, 70)
-
-
 def test_collapsed_embeddings_are_searched_exactly():
     rng = np.random.default_rng(0)
     x = (rng.normal(size=(1, 32)) + 1e-5 * rng.normal(size=(1100, 32))).astype(np.float32)

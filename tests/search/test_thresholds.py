@@ -34,13 +34,6 @@ def test_best_threshold_by_hand():
     assert found.above(score.threshold).pairs() == [(0, 0), (1, 1), (2, 9), (3, 3)]
 
 
-def test_a_threshold_cannot_part_equal_scores():
-    found = mined((1.0, 0, 0), (1.0, 1, 5))
-    score = best_threshold(found, [(0, 0)])
-    assert (score.found, score.threshold) == (2, 1.0)
-    assert bucc_f1(found.above(score.threshold).pairs(), [(0, 0)]).f1 == score.f1
-
-
 def test_the_best_of_all_cuts_on_random_scores():
     rng = np.random.default_rng(0)
     scores = np.sort(rng.normal(size=80).round(1))[::-1]
@@ -50,8 +43,3 @@ def test_the_best_of_all_cuts_on_random_scores():
     every = [bucc_f1(found.above(cut).pairs(), gold).f1 for cut in set(scores)]
     assert score.f1 == pytest.approx(max(every))
     assert bucc_f1(found.above(score.threshold).pairs(), gold).f1 == pytest.approx(score.f1)
-
-
-def test_nothing_to_choose_from():
-    with pytest.raises(ValueError, match="no mined pairs"):
-        best_threshold(MinedPairs(*(np.zeros(0),) * 3), [(0, 0)])

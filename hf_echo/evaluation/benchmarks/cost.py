@@ -81,13 +81,13 @@ LLAMA_8B = Stack(32, 4096, 14_336, 32, 8, 128, vocabulary=128_256)
 
 def encoder_flops(stack: Stack, tokens: int) -> float:
     """FLOPs to encode one text of `tokens` tokens (prompt included) bidirectionally and project its pooled state."""
-    _at_least("tokens", tokens, 1)
+    _positive(tokens=tokens)
     return _bidirectional(stack, tokens) + 2 * stack.hidden * stack.embedding
 
 
 def tower_flops(stack: Stack, sentences: int) -> float:
     """FLOPs of the SONAR tower on a document of `sentences` embeddings: a BOE is added, each vector is projected."""
-    _at_least("sentences", sentences, 1)
+    _positive(sentences=sentences)
     return _bidirectional(stack, sentences + 1) + 2 * stack.embedding * stack.hidden * (sentences + 1)
 
 
@@ -114,9 +114,7 @@ def decoder_flops(
         bottleneck: the decoder is an EchoDecoder with one sentence embedding: the embedding is projected once, and
             each layer's value and output maps run once per sentence (one key needs no attention). Excludes `memory`.
     """
-    _at_least("output", output, 1)
-    _at_least("prompt", prompt, 1)
-    _at_least("memory", memory, 0)
+    _positive(output=output, prompt=prompt)
     if bottleneck and (memory or not stack.embedding):
         raise ValueError(
             f"bottleneck with memory {memory} and embedding {stack.embedding}: give memory=0, embedding > 0"
@@ -153,17 +151,16 @@ def spectrum_flops(
         prefix_tokens: tokens that the encoder's layout adds to each sentence (CLS, language, end); 0 in the paper,
             about seven for Echo.
     """
-    _at_least("document", document, 1)
-    _at_least("sentence_tokens", sentence_tokens, 1)
-    _at_least("prefix_tokens", prefix_tokens, 0)
-    sentences, rest = divmod(document, sentence_tokens)
+    _positive(document=document, sentence_tokens=sentence_tokens)
+    whole, rest = divmod(document, sentence_tokens)
+    sentences = whole + bool(rest)
+    memory = {"memory": sentences + 1, "memory_width": tower.hidden}
     parts = {
-        "encoder": sentences * encoder_flops(encoder, sentence_tokens + prefix_tokens)
+        "encoder": whole * encoder_flops(encoder, sentence_tokens + prefix_tokens)
         + (encoder_flops(encoder, rest + prefix_tokens) if rest else 0.0),
+        "tower": tower_flops(tower, sentences),
+        "decoder": decoder_flops(decoder, output, prompt=prompt, **memory),
     }
-    sentences += bool(rest)
-    parts["tower"] = tower_flops(tower, sentences)
-    parts["decoder"] = decoder_flops(decoder, output, prompt=prompt, memory=sentences + 1, memory_width=tower.hidden)
     return parts | {"total": sum(parts.values())}
 
 
@@ -222,8 +219,7 @@ def plot_cost_grid(grid: CostGrid, path: str | Path) -> None:
     widest = max(grid.ratio.max(), 1 / grid.ratio.min(), 1.01)
     picture = axes.imshow(grid.ratio, cmap="PiYG", norm=LogNorm(1 / widest, widest), origin="lower", aspect="auto")
     for (i, j), value in np.ndenumerate(grid.ratio):
-        ink = "white" if abs(np.log(value)) > 0.7 * np.log(widest) else "black"
-        axes.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=8, color=ink)
+        axes.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=8)
     axes.set_xticks(range(len(grid.outputs)), [f"{n:,}" for n in grid.outputs], rotation=45)
     axes.set_yticks(range(len(grid.documents)), [f"{n:,}" for n in grid.documents])
     axes.set(xlabel="output tokens", ylabel="document tokens", title=f"FLOPs of {grid.baseline} / Spectrum")
@@ -232,6 +228,7 @@ def plot_cost_grid(grid: CostGrid, path: str | Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ValueError(f"{name} is {value}; it must be at least {least}")
+def _positive(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 1")

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...data.formats import SUFFIXES, Block, Part, open_file, open_hub, suffix_of, text_blocks
-from ...data.tables import as_list
+from ...data.formats import SUFFIXES, open_file, suffix_of, text_blocks
 from ...languages import find_language, is_language
+from ..labelled_rows import read_rows
 from .public_tables import SETS, PublicSet, Row
 
 LANG_NAMES = {
@@ -35,9 +36,14 @@ LANG_NAMES = {
 
 
 class _Source(NamedTuple):
-    """One table, and the languages that its path or configuration names (in the set's own codes)."""
+    """One table, and the languages that its path or configuration names (in the set's own codes).
 
-    part: Part
+    `read(columns)` yields (number of a row or line, row).
+    """
+
+    label: str
+    columns: list[str]
+    read: Callable[[list[str]], Iterable[tuple[int, Row]]]
     codes: tuple[str, ...]
 
 
@@ -134,7 +140,9 @@ def _hub(name: str, spec: PublicSet, repo: str | None, split: str, wanted: list[
                 # the training split of an XL-WiC pair is in the other language than its name says
                 if not (spec.shape == "wic" and split == "train"):
                     continue
-            yield _Source(open_hub(f"{repo} {config or ''}".strip(), _load(spec, repo, config, split)), codes)
+            data = _load(spec, repo, config, split).flatten()
+            read = lambda columns, data=data: enumerate(data.select_columns(columns), 1)  # noqa: E731
+            yield _Source(f"{repo} {config or ''}".strip(), data.column_names, read, codes)
     except (OSError, RuntimeError, ValueError) as error:
         from datasets.exceptions import DatasetNotFoundError
 
@@ -202,7 +210,25 @@ def _local(name: str, spec: PublicSet, path: Path, split: str) -> Iterator[_Sour
             present = _few({other for other in of.values() if other})
             raise FileNotFoundError(f"{name}: {path} has no file of split {split!r}; it has {present}")
     for file in files:
-        yield _Source(_open_local(file, spec), _codes_of_file(file, path, spec))
+        codes = _codes_of_file(file, path, spec)
+        if spec.header and (suffix_of(file) or "").startswith(".tsv"):
+            yield _Source(str(file), list(spec.header), partial(_headless, file, spec.header), codes)
+        else:
+            yield _Source(str(file), open_file(file).columns, partial(_read, file), codes)
+
+
+def _read(file: Path, columns: list[str]) -> Iterator[tuple[int, Row]]:
+    return read_rows(file, columns, ())
+
+
+def _headless(file: Path, header: tuple[str, ...], columns: list[str]) -> Iterator[tuple[int, Row]]:
+    """A TSV without a header line gets its columns by position."""
+    for texts, numbers, _ in text_blocks(file):
+        for number, text in zip(numbers, texts, strict=True):
+            fields = text.rstrip("\t").split("\t")
+            if len(fields) != len(header):
+                raise ValueError(f"{file}:{number}: {len(fields)} fields, expected {len(header)} ({', '.join(header)})")
+            yield number, dict(zip(header, fields, strict=True))
 
 
 def _split_of(file: Path, spec: PublicSet) -> str | None:
@@ -222,61 +248,36 @@ def _codes_of_file(file: Path, top: Path, spec: PublicSet) -> tuple[str, ...]:
     return (spec.language,) if spec.language else ()
 
 
-def _open_local(file: Path, spec: PublicSet) -> Part:
-    """Open a file with the set's columns; a TSV without a header line gets its columns by position."""
-    part = open_file(file)
-    if not spec.header or not suffix_of(file).startswith(".tsv") or set(spec.header) <= set(part.columns):
-        return part
-    return part._replace(columns=list(spec.header), read=lambda wanted: _headless(file, spec.header, wanted))
-
-
-def _headless(file: Path, header: tuple[str, ...], wanted: Sequence[str]) -> Iterator[Any]:
-    for texts, numbers, bad in text_blocks(file):
-        rows, lines = [], []
-        for number, text in zip(numbers, texts):
-            fields = text.rstrip("\t").split("\t")
-            if len(fields) == len(header):
-                rows.append(dict(zip(header, fields)))
-                lines.append(number)
-            elif fields != [""]:
-                bad.append((number, f"{len(fields)} fields, expected {len(header)} ({', '.join(header)})"))
-        yield Block({name: [row[name] for row in rows] for name in wanted}, lines, bad)
-
-
 def _rows(
     name: str, spec: PublicSet, source: _Source, wanted: list[str] | None, split: str
 ) -> Iterator[tuple[Row, tuple[str, ...]]]:
     """Yield (row, its languages as NLLB codes)."""
-    part, codes = source
-    lang_columns = spec.lang_columns if set(spec.lang_columns) <= set(part.columns) else ()
-    if not lang_columns and "lang" in part.columns:
+    lang_columns = spec.lang_columns if set(spec.lang_columns) <= set(source.columns) else ()
+    if not lang_columns and "lang" in source.columns:
         lang_columns = ("lang",)
     columns = spec.columns
-    if missing := [column for column in columns.values() if column not in part.columns]:
-        raise ValueError(f"{part.label} has no column {', '.join(missing)} of {name}; found {_few(part.columns, 40)}")
-    extra = [*lang_columns, *(["split"] if "split" in part.columns else [])]
-    for block in part.read(list(dict.fromkeys([*columns.values(), *extra]))):
-        if block.bad:
-            raise ValueError(f"{part.label}:{block.bad[0][0]}: {block.bad[0][1]}")
-        values = {column: as_list(block.columns[column]) for column in {*columns.values(), *extra}}
-        for i, line in enumerate(block.lines):
-            if "split" in values and values["split"][i] not in (split, *spec.splits[split]):
-                continue
-            own = _codes_of_row([str(values[c][i]) for c in lang_columns], codes, spec)
-            if not own and wanted and len(wanted) == 1:
-                own = (wanted[0],) if spec.shape not in LANG_NAMES else ("en", wanted[0])
-            if not own:
-                raise ValueError(
-                    f"{part.label}: unknown language; add a column lang, name the file or folder as the Hub's "
-                    "configuration is named, or give one entry of langs"
-                )
-            row = {ours: values[column][i] for ours, column in columns.items()}
-            if empty := next((c for ours, c in columns.items() if row[ours] in (None, "")), None):
-                raise ValueError(f"{part.label}:{line} ({'-'.join(own)}): {empty} is empty")
-            row = spec.make(row, own) if spec.make else row
-            if row is not None:
-                langs = tuple(_nllb(code, spec) for code in own)
-                yield dict(zip(LANG_NAMES.get(spec.shape, ("lang",)), langs)) | row, langs
+    if missing := [column for column in columns.values() if column not in source.columns]:
+        found = _few(source.columns, 40)
+        raise ValueError(f"{source.label} has no column {', '.join(missing)} of {name}; found {found}")
+    extra = [*lang_columns, *(["split"] if "split" in source.columns else [])]
+    for line, values in source.read(list(dict.fromkeys([*columns.values(), *extra]))):
+        if "split" in extra and values["split"] not in (split, *spec.splits[split]):
+            continue
+        own = _codes_of_row([str(values[column]) for column in lang_columns], source.codes, spec)
+        if not own and wanted and len(wanted) == 1:
+            own = (wanted[0],) if spec.shape not in LANG_NAMES else ("en", wanted[0])
+        if not own:
+            raise ValueError(
+                f"{source.label}: unknown language; add a column lang, name the file or folder as the Hub's "
+                "configuration is named, or give one entry of langs"
+            )
+        row = {ours: values[column] for ours, column in columns.items()}
+        if empty := next((column for ours, column in columns.items() if row[ours] in (None, "")), None):
+            raise ValueError(f"{source.label}:{line} ({'-'.join(own)}): {empty} is empty")
+        row = spec.make(row, own) if spec.make else row
+        if row is not None:
+            langs = tuple(_nllb(code, spec) for code in own)
+            yield dict(zip(LANG_NAMES.get(spec.shape, ("lang",)), langs)) | row, langs
 
 
 def _codes_of_row(row_codes: list[str], codes: tuple[str, ...], spec: PublicSet) -> tuple[str, ...]:

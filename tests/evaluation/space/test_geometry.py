@@ -7,7 +7,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import ortho_group, pearsonr, spearmanr
 from sklearn.metrics import calinski_harabasz_score
 
@@ -17,7 +16,7 @@ from hf_echo.evaluation.space.geometry import (
     principal_ratio,
     singular_values,
 )
-from hf_echo.evaluation.space.language_arrays import encode_parallel, read_parts
+from hf_echo.evaluation.space.language_arrays import encode_parallel
 from hf_echo.evaluation.space.language_geometry import calinski_harabasz, invariance, language_bias, rsim
 
 pytestmark = pytest.mark.trains
@@ -97,17 +96,6 @@ def test_principal_ratio_is_the_formula_written_out():
         vectors = np.linalg.eigh(every.T @ every)[1].T
         z = [np.exp(every @ (sign * v)).sum() for v in vectors for sign in (1, -1)]
         assert principal_ratio(parts, unit=scaled) == pytest.approx(min(z) / max(z))
-
-
-def test_principal_ratio_of_round_and_narrow_spaces():
-    rng = np.random.default_rng(1)
-    round_space = [("x", rng.normal(size=(5000, 6)))]
-    narrow = [("x", rng.normal(size=(5000, 6)) + 5)]
-    assert principal_ratio(round_space) > 0.95
-    assert principal_ratio(narrow) < 0.2
-    short = mapped(narrow, lambda rows: rows / 1000)
-    assert principal_ratio(short, unit=False) > 0.95  # what the printed form would call isotropic
-    assert 0 <= principal_ratio(mapped(narrow, lambda rows: rows * 1e4), unit=False) < 1e-300  # no overflow
 
 
 def kl(mean0, cov0, mean1, cov1):
@@ -228,12 +216,6 @@ def test_one_language_has_a_shape_but_no_relations():
     found = evaluate_geometry({"eng_Latn": space()[0][1]})
     assert found.invariance is found.calinski_harabasz is found.rsim is None
     assert found.by_language().rows == []
-
-
-def test_tensors_and_mappings_are_read():
-    rows = torch.randn(6, 4, dtype=torch.bfloat16, requires_grad=True)
-    ((lang, array),) = read_parts({"x": rows})
-    assert array.dtype == np.float64 and np.array_equal(array, rows.detach().double().numpy())
 
 
 def broken(row, value):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 from hf_echo.evaluation.tokens.alignment import (
-    aer_by_layer,
     alignment_error_rate,
     argmax_links,
     evaluate_alignment,
@@ -21,6 +19,8 @@ from hf_echo.evaluation.tokens.alignment import (
     word_links,
 )
 from hf_echo.evaluation.tokens.alignment_data import load_alignment, parse_links
+
+COMMAND = "evaluate alignment"
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +76,6 @@ def test_argmax_and_itermax_are_the_loops():
     assert more > 50
 
 
-def test_itermax_by_hand():
-    # 0-0 and 1-1 are mutual. Target 2 likes source 1 best (0.7), which is linked to 1: 0.63 after the discount,
-    # still more than 0.5 of the free source 2. So the second round links 1 a second time; alpha 0.5 does not.
-    s = np.array([[0.9, 0.2, 0.1, 0.1], [0.1, 0.8, 0.7, 0.1], [0.1, 0.3, 0.5, 0.1]])
-    assert as_set(argmax_links(s)) == {(0, 0), (1, 1)}
-    assert as_set(itermax_links(s)) == {(0, 0), (1, 1), (1, 2)}
-    assert as_set(itermax_links(s, alpha=0.5)) == {(0, 0), (1, 1), (2, 2)}
-
-
 def test_similarity_and_words():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 4, 5))
@@ -128,18 +119,6 @@ def rows(toy, lang="eng_Latn"):
         links = " ".join(f"{i}-{i}" for i in range(len(words)))
         made.append(dict(src_lang=lang, tgt_lang=lang, src_tokens=words, tgt_tokens=words, alignment=links))
     return made
-
-
-def test_a_sentence_aligns_with_itself(encoder, toy, toy_tokenizer):
-    table = evaluate_alignment(encoder, toy_tokenizer, rows(toy), layers=[0, -1])
-    assert {(row["method"], row["layer"]) for row in table.rows} == {
-        (method, layer) for method in ("argmax", "itermax") for layer in (0, 2)
-    }
-    for row in table.rows:
-        assert row["sentences"] == 6 and row["recall"] == 1
-        assert row["aer"] == 0 or row["method"] == "itermax"
-    wide = aer_by_layer(table, "argmax")
-    assert wide.rows[0] == {"layer": 0, "mean": 0.0, "eng_Latn-eng_Latn": 0.0}
 
 
 def test_error_rate_of_a_pair_step_by_step(encoder, toy, toy_tokenizer):
@@ -224,28 +203,14 @@ def test_files(toy, tmp_path):
         load_alignment(tmp_path / "nowhere.parquet")
 
 
-def test_command(toy, toy_tokenizer, tmp_path, monkeypatch, capsys):
-    import hf_echo.cli as cli
-
+def test_command(run, toy, toy_tokenizer, tmp_path):
+    """A sentence with itself: argmax finds every link."""
     toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "model")
     toy_tokenizer.save_pretrained(tmp_path / "model")
     pq.write_table(pa.Table.from_pylist(rows(toy)), tmp_path / "links.parquet")
-    arguments = [
-        "--model",
-        tmp_path / "model",
-        "--data",
-        tmp_path / "links.parquet",
-        "--layers",
-        "0",
-        "--json",
-    ]
-    monkeypatch.setattr(
-        sys, "argv", ["hf-echo", "evaluate", "alignment", *map(str, arguments), str(tmp_path / "out.json")]
-    )
-    try:
-        cli.main()
-    except SystemExit as end:
-        assert not end.code
+    arguments = ("--model", tmp_path / "model", "--data", tmp_path / "links.parquet", "--layers", 0)
+    code, out, err = run(*arguments, "--json", tmp_path / "out.json")
+    assert code == 0, err
     report = json.loads((tmp_path / "out.json").read_text())
     assert report["aer_by_layer"]["argmax"] == [{"layer": 0, "mean": 0.0, "eng_Latn-eng_Latn": 0.0}]
-    assert report == json.loads(capsys.readouterr().out)
+    assert report == json.loads(out)
