@@ -34,13 +34,6 @@ def table(toy, tmp_path, monkeypatch):
     return tmp_path / "nway.parquet"
 
 
-@pytest.mark.parametrize("command", ["geometry", "cost", "ease"])
-def test_help_shows_an_example(run, command):
-    code, out, _ = run(command, "--help")
-    assert code == 0
-    assert f"hf-echo evaluate {command}" in " ".join(out[out.index("Example:") :].split())
-
-
 def test_geometry_of_the_sentences_in_common(run, toy, toy_folders, table, tmp_path):
     model = toy_folders["release"]
     code, out, err = run("geometry", "--model", model, "--data", table, "--json", tmp_path / "o.json")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from hf_echo.cli import generate
 from hf_echo.inference import encode
 
 COMMAND = "evaluate xsim"
@@ -60,18 +56,6 @@ def test_split_chooses_rows(run, table, toy_folders):
     assert code == 2 and "nway.tsv has no column split; leave split 'test' out" in err
     code, _, err = run("--model", "no/model", "--data", table, "--group", "foo")
     assert code == 2 and "--group is ['foo']; it must be a list, each of it one of script, family, resource" in err
-
-
-def test_a_full_disk_loses_no_result(tmp_path, monkeypatch, capsys):
-    @contextmanager
-    def full(path):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        yield
-
-    monkeypatch.setattr(generate, "write_whole", full)
-    with pytest.raises(ValueError, match="r.json cannot be written: No space left on device; the result is above"):
-        generate.print_report({"xsim": 1.5}, tmp_path / "r.json")
-    assert json.loads(capsys.readouterr().out) == {"xsim": 1.5}
 
 
 def test_what_is_refused(run, table, toy_folders):

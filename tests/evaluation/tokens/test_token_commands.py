@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from hf_echo.evaluation.benchmarks.public_sets import load_benchmark
 from hf_echo.evaluation.tokens.tagging import evaluate_tagging
-from hf_echo.evaluation.tokens.wic import evaluate_wic
 from hf_echo.inference import load_encoder
 
 pytest.importorskip("sklearn")
@@ -45,25 +43,6 @@ def panx(toy, tmp_path):
     return tmp_path / "panx"
 
 
-@pytest.fixture
-def xlwic(toy, tmp_path):
-    """A local copy of XL-WiC's shape: is the animal the same in both sentences."""
-    for code, lang, part in (("EN", "eng_Latn", "train"), ("FR", "fra_Latn", "test")):
-        rng, meanings, rows = np.random.default_rng(0), toy.split("train" if part == "train" else "dev"), []
-        for i in range(40):
-            two = [meanings[j] for j in rng.integers(0, len(meanings), 2)]
-            row = {"id": str(i), "language": code, "label": int(two[0][2] == two[1][2])}
-            for side, meaning in zip("12", two):
-                text = toy.say(meaning, lang)
-                word = text.split()[2]
-                start = text.index(word)
-                row["context_" + side] = text
-                row["target_word_location_" + side] = {"char_start": start, "char_end": start + len(word)}
-            rows.append(row)
-        write(tmp_path / "xlwic" / "xlwic_en_fr" / f"{part}.parquet", rows)
-    return tmp_path / "xlwic"
-
-
 def test_tagging_of_a_public_set_and_of_files(run, panx, toy_folders, tmp_path):
     model = toy_folders["release"]
     arguments = ("--set", "panx", "--path", panx, "--layer", 0, "--json", tmp_path / "o.json")
@@ -85,16 +64,6 @@ def test_tagging_of_a_public_set_and_of_files(run, panx, toy_folders, tmp_path):
     code, out, err = run("tagging", "--model", model, *files)
     assert code == 0, err
     assert json.loads(out)["rows"] == want.rows
-
-
-def test_wic_of_a_public_set(run, xlwic, toy_folders):
-    model = toy_folders["release"]
-    code, out, err = run("wic", "--model", model, "--set", "xlwic", "--path", xlwic, "--layer", 0)
-    assert code == 0, err
-    train = load_benchmark("xlwic", langs=["eng_Latn"], split="train", path=xlwic)
-    want = evaluate_wic(*load_encoder(str(model)), train, load_benchmark("xlwic", path=xlwic), layer=0)
-    assert json.loads(out)["rows"] == want.rows and want.rows[0]["pairs"] == 40
-    assert json.loads(out)["cosine_threshold"] == pytest.approx(want.notes["cosine_threshold"])
 
 
 @pytest.mark.parametrize(
