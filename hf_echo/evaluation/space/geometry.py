@@ -114,32 +114,23 @@ def effective_rank(singular_values: np.ndarray) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def principal_ratio(parts: Parts, *, unit: bool = True) -> float:
+def principal_ratio(parts: Parts) -> float:
     """Isotropy: min Z(v) / max Z(v), Z(v) = sum over rows e of exp(v.e), v the eigenvectors of E^T E (EMMA-X Eq. 3).
 
-    From 0 to 1; 1 is isotropic. The paper says "eigenvectors of E", which means E^T E (Mu and Viswanath 2018), because
-    E is not square. The sign of an eigenvector is arbitrary and Z(v) differs from Z(-v), so both signs are used;
-    otherwise the result would depend on the linear algebra library.
-
-    Args:
-        unit: scale rows to length 1. False uses unscaled rows, as printed in the paper: short vectors then look
-            isotropic, and models with other vector lengths cannot be compared.
+    From 0 to 1; 1 is isotropic. Rows are scaled to length 1: as printed, short vectors look isotropic, and models with
+    other vector lengths cannot be compared. The paper says "eigenvectors of E", which means E^T E (Mu and Viswanath
+    2018), because E is not square. The sign of an eigenvector is arbitrary and Z(v) differs from Z(-v), so both signs
+    are used; otherwise the result would depend on the linear algebra library.
     """
     readable_twice(parts)
-    return _principal_ratio(parts, moments(parts, unit=unit), unit)
+    return _principal_ratio(parts, moments(parts, unit=True))
 
 
-def _principal_ratio(parts: Parts, sums: Moments, unit: bool) -> float:
+def _principal_ratio(parts: Parts, sums: Moments) -> float:
     vectors = np.linalg.eigh(sums.products)[1]
     vectors = np.hstack([vectors, -vectors])
-    largest, exp_sums = np.full(vectors.shape[1], -np.inf), np.zeros(vectors.shape[1])
-    for _, rows in read_parts(parts, unit=unit, min_rows=1):  # a running logsumexp: exp of a long vector overflows
-        along = rows @ vectors
-        new = np.maximum(largest, along.max(axis=0))
-        exp_sums = exp_sums * np.exp(largest - new) + np.exp(along - new).sum(axis=0)
-        largest = new
-    log_z = largest + np.log(exp_sums)
-    return float(np.exp(log_z.min() - log_z.max()))
+    z = sum(np.exp(rows @ vectors).sum(axis=0) for _, rows in read_parts(parts, unit=True, min_rows=1))
+    return float(z.min() / z.max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +191,7 @@ def evaluate_geometry(parts: Parts, *, shrinkage: float = SHRINKAGE, max_rows: i
         **_spread(raw, unit).to_row(),
         effective_rank=curve.effective_rank,
         centred_effective_rank=curve.centred_effective_rank,
-        isotropy=_principal_ratio(parts, unit, unit=True),
+        isotropy=_principal_ratio(parts, unit),
         invariance=gaussians.invariance if gaussians else None,
         calinski_harabasz=calinski_harabasz(parts).index if many else None,
         rsim=isomorphism.rsim if isomorphism else None,

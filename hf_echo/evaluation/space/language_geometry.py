@@ -105,11 +105,9 @@ def _at_least_two(names: list[str]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CalinskiHarabaszResult(Result):
-    """`index` as Calinski and Harabasz (and scikit-learn) define it, higher is better; `as_printed`: without the
-    degrees of freedom."""
+    """`index` as Calinski and Harabasz (and scikit-learn) define it, higher is better."""
 
     index: float
-    as_printed: float
     meanings: int
     languages: int
 
@@ -139,9 +137,7 @@ def calinski_harabasz(parts: Parts) -> CalinskiHarabaszResult:
     if within == 0:
         raise ValueError(f"the rows of all {size} languages are the same: the index is infinite; check the encoder")
     between = size * float(((centroids - centroids.mean(axis=0)) ** 2).sum())
-    return CalinskiHarabaszResult(
-        between / within * (count * size - count) / (count - 1), between / within, count, size
-    )
+    return CalinskiHarabaszResult(between / within * (count * size - count) / (count - 1), count, size)
 
 
 @dataclass(frozen=True, eq=False)
