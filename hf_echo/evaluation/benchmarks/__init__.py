@@ -1,1 +1,7 @@
 """Public evaluation sets, mteb, speed and cost."""
+
+from functools import partial
+
+from ... import _submodule
+
+__getattr__ = partial(_submodule, __name__)  # a part is imported when it is first used

@@ -1,1 +1,7 @@
 """Probes on frozen embeddings: classification, pair tasks, and which languages are easy."""
+
+from functools import partial
+
+from ... import _submodule
+
+__getattr__ = partial(_submodule, __name__)  # a part is imported when it is first used
