@@ -251,8 +251,8 @@ def test_commands(run, refused, tmp_path, described, monkeypatch):
     monkeypatch.setattr("hf_echo.inference.any_encoder.any_encoder", lambda name: encode)
     dataset(described).to_parquet(tmp_path / "rows.parquet")
     arguments = [tmp_path / "rows.parquet", "--model", "any", "--out"]
-    code, out, _ = run("mine-negatives", *arguments, tmp_path / "n.parquet", "--k", 3, "--max-cosine", 0.9)
-    assert code == 0 and '"rows": 60' in out
+    code, out, err = run("mine-negatives", *arguments, tmp_path / "n.parquet", "--k", 3, "--max-cosine", 0.9)
+    assert code == 0 and '"rows": 60' in out, err
     mined = load_parallel(tmp_path / "n.parquet")["hard_negatives"][:]
     assert mined == negatives_by_hand(described, [r["target"] for r in described], 3, 0.9)
     code, out, _ = run(
