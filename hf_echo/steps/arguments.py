@@ -27,7 +27,9 @@ class ModelArguments:
     tokenizer_name_or_path: str | None = setting("default: the checkpoint's", None)
     vocab_size: int = setting("of a tokenizer trained on the data, where none is given", 16_000, least=1)
     shape: dict = setting("EchoConfig fields of a new model; decoder_layers too", dict)
-    backbone: str | None = setting("pretrained text model of transformers to start from (folder or Hub)", None)
+    backbone: str | None = setting(
+        "pretrained text model of transformers to start from (folder or Hub)", None, unless="model_name_or_path"
+    )
     decoder: str | None = setting("checkpoint of the same space whose decoder the model takes over", None)
 
 

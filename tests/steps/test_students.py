@@ -40,7 +40,7 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
     results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
     assert results["stage"] == "extension" and "eval_xsim" in results
     written = json.loads((place / "x" / "recipe.json").read_text())
-    assert written["values"]["teacher"] == teacher and written["finished"]
+    assert teacher.endswith(written["values"]["teacher"]) and written["finished"]
     model = EchoForTranslation.from_pretrained(place / "x")
     old = EchoForTranslation.from_pretrained(teacher)
     assert torch.equal(model.decoder.lm_head.weight, old.decoder.lm_head.weight)
