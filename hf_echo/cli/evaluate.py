@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,24 +13,23 @@ from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .options import DEFAULT_MODEL, Margin, OnBadRow, OpensModel, model, named_model, on_bad_row
 
 
-def nway() -> Any:
-    return setting("table of id, lang, text (TSV, JSONL, Parquet), instead of source and target", None, reads=DATA)
+@dataclass(kw_only=True)
+class LinesOrTable(OpensModel):
+    """A command on two files of lines, or on one table."""
 
+    reports = True
 
-def target(help: str) -> Any:
-    return setting(help, None, reads=DATA, unless="data")
+    source: Path | None = setting("texts, one per line", None, reads=DATA, unless="data")
+    target: Path | None = setting("their translations, line by line", None, reads=DATA, unless="data")
+    data: Path | None = setting("instead, a table of id, lang, text (TSV, JSONL, Parquet)", None, reads=DATA)
+    source_lang: str | None = setting("language of the source", None, unless="data")
+    target_lang: str = setting("language of the target, or the pivot language of the table", "eng_Latn")
+    split: str | None = setting("rows with this value in the column `split`; default: all", None, needs="data")
 
-
-def source_lang() -> Any:
-    return setting("language of the source", None, unless="data")
-
-
-def target_lang() -> Any:
-    return setting("language of the target, or the pivot language of data", "eng_Latn")
-
-
-def split() -> Any:
-    return setting("use only rows with this value in the column `split`; default: all", None, needs="data")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data is None and (self.source is None or self.target is None):
+            raise ValueError("give --source and --target, two files of lines, or --data, one table")
 
 
 def margin() -> Any:
@@ -38,24 +38,6 @@ def margin() -> Any:
 
 def neighbours() -> Any:
     return setting("number of neighbours for the margin", 4, least=1)
-
-
-def decoder(help: str) -> Any:
-    return setting(help, None, reads=CHECKPOINT)
-
-
-class LinesOrTable(OpensModel):
-    """A command on two files of lines, or on one table."""
-
-    reports = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.data is None and (self.source is None or self.target is None):
-            raise ValueError("give --source and --target, two files of lines, or --data, one table")
-
-    def about(self, report: dict[str, Any]) -> dict[str, Any]:
-        return {"model": self.model, **report}
 
 
 def check_neighbours(k: int, margin: str) -> None:
@@ -73,17 +55,11 @@ class Xsim(LinesOrTable):
     A candidate with the same text as the translation is right, as in `hf-echo report`."""
 
     model: str = model("Echo checkpoint or any SentenceTransformer")
-    source: Path | None = target("query texts, one per line")
-    target: Path | None = target("translations, line by line: the candidates")
-    data: Path | None = nway()
-    source_lang: str | None = source_lang()
-    target_lang: str = target_lang()
     margin: Margin = margin()
     k: int = neighbours()
     hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives (English targets)", False)
     direction: Literal["to", "from", "all"] = setting("to or from the target language, or all", "to", needs="data")
     group: list[Literal["script", "family", "resource"]] = setting("average by it; repeatable", list, needs="data")
-    split: str | None = split()
 
     def run(self):
         from ..inference.any_encoder import any_encoder
@@ -94,9 +70,8 @@ class Xsim(LinesOrTable):
             raise ValueError(
                 f"--hard-negatives are made by rules for English, not for {self.target_lang}: leave them out"
             )
-        if self.data is not None:
-            return self.about(self._of_table(any_encoder))
-        return self.about(self._of_lines(any_encoder))
+        report = self._of_lines(any_encoder) if self.data is None else self._of_table(any_encoder)
+        return {"model": self.model, **report}
 
     def _of_lines(self, open_model) -> dict[str, Any]:
         from ..evaluation import text_groups, xsim, xsimpp
@@ -142,17 +117,13 @@ class Xsim(LinesOrTable):
     example="hf-echo evaluate translation --model M --source a.txt --source-lang fra_Latn --target b.txt",
 )
 class Translation(LinesOrTable):
-    """Measure chrF++ and spBLEU of the decoder's translations, with sacrebleu's signatures."""
+    """Measure chrF++ and spBLEU of the decoder's translations, with sacrebleu's signatures.
+
+    The source may be embeddings (.npy), one row per reference translation."""
 
     model: str = model("Echo checkpoint or release with a decoder")
-    source: Path | None = target("texts, one per line, or embeddings (.npy), one row per text")
-    target: Path | None = target("reference translations, line by line")
-    data: Path | None = nway()
-    source_lang: str | None = source_lang()
-    target_lang: str = target_lang()
     direction: Literal["to", "from", "both", "all"] = setting("to or from the target language", "to", needs="data")
-    split: str | None = split()
-    decoder: str | None = decoder("checkpoint to take the decoder from; default: that of the model")
+    decoder: str | None = setting("checkpoint to take the decoder from; default: the model", None, reads=CHECKPOINT)
     num_beams: int | None = setting("beams of the search; 1 is greedy; default: the model's own", None, least=1)
     comet: bool = setting("also report COMET (needs hf-echo[comet])", False)
     blaser: str | None = setting(
@@ -182,7 +153,7 @@ class Translation(LinesOrTable):
             return inference.translate(translator, tokenizer, inputs, source_lang, target_lang, **options)
 
         report = self._of_table(translate, scorers) if lines is None else self._of_lines(translate, scorers, *lines)
-        return self.about(({"decoder": self.decoder} if self.decoder else {}) | report)
+        return {"model": self.model, **({"decoder": self.decoder} if self.decoder else {}), **report}
 
     def _of_lines(self, translate, scorers, sources, targets) -> dict[str, Any]:
         from ..evaluation import translation_scores
@@ -226,7 +197,7 @@ class Speech(Step):
     split: str = setting("split of the data, if they have splits", "test")
     limit: int | None = setting("largest number of rows", None, least=1)
     hard_negatives: bool = setting("also report xsim++, with rule-based hard negatives of the English texts", False)
-    decoder: str | None = decoder("Echo checkpoint with a decoder: also report BLEU and chrF++")
+    decoder: str | None = setting("Echo checkpoint with a decoder: also report BLEU and chrF++", None, reads=CHECKPOINT)
     unheard: list[str] = setting(
         "language without speech in training; repeatable; default: those the model does not name", list
     )
