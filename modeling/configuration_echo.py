@@ -25,6 +25,7 @@ REMOTE_PIPELINES = {
         "type": "text",
     }
 }
+DECODER_FOLDER = "decoder"  # of a release
 POOLINGS = ("cls", "mean", "last")
 PROJECTIONS = ("linear", "tanh", "none")
 PROMPTS = ("name", "tokens", "none")

@@ -315,7 +315,7 @@ class EchoForTranslation(EchoPreTrainedModel):
             raise ValueError(f"the decoder {known} and needs a prompt that names one: {advice}")
         if self._default_prompt is None:
             try:
-                tokenizer = EchoTokenizer.from_pretrained(self.name_or_path)
+                tokenizer = EchoTokenizer.from_pretrained(self.name_or_path).open_target(self.name_or_path).target
             except Exception as error:
                 raise ValueError(f"no tokenizer in {self.name_or_path!r} to write a prompt: {advice}") from error
             self._default_prompt = tokenizer.decoder_prompt_ids(languages[0])

@@ -12,11 +12,10 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from .configuration_echo import EchoConfig
+from .configuration_echo import DECODER_FOLDER, EchoConfig  # noqa: F401 (others import the folder from here)
 from .precision_echo import HALF, automatic_dtype
 from .sentence_transformer_echo import write_remote_code, write_sentence_transformer_files
 
-DECODER_FOLDER = "decoder"
 HUB_OPTIONS = ("revision", "cache_dir", "token", "local_files_only")
 
 

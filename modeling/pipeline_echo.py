@@ -59,12 +59,16 @@ class SonarTranslationPipeline(Pipeline):
 
     def __init__(self, *args, batch_size: int = 32, **kwargs):
         super().__init__(*args, batch_size=batch_size, **kwargs)
+        name = self.model.config.name_or_path
         if self.tokenizer is None:
-            name = self.model.config.name_or_path
             if self._hears:  # by its class: an AutoTokenizer would ask for trust_remote_code again
                 self.tokenizer = EchoTokenizer.from_pretrained(name, subfolder=DECODER_FOLDER)
             else:
                 self.tokenizer = AutoTokenizer.from_pretrained(name)
+        if not hasattr(self.tokenizer, "pair_ids") and self.model.config.prompts == "none":
+            self.tokenizer = EchoTokenizer.around(self.tokenizer)
+        if name and not self._hears:
+            self.tokenizer.open_target(name)
 
     @property
     def _hears(self) -> bool:
@@ -146,7 +150,7 @@ class SonarTranslationPipeline(Pipeline):
         options = dict(generate_kwargs or {})
         if not {"max_new_tokens", "max_length", "generation_config"} & set(options):
             options["max_new_tokens"] = 128
-        prompt = self.tokenizer.decoder_prompt_ids(tgt_lang)
+        prompt = self.tokenizer.target.decoder_prompt_ids(tgt_lang)
         check_target_lang(self.model.decoder, tgt_lang)
         bottleneck = self.model.bottleneck
         embedding = inputs.get("sentence_embedding")
@@ -175,4 +179,4 @@ class SonarTranslationPipeline(Pipeline):
     def postprocess(self, outputs):
         ids = outputs["ids"]
         ids = ids[0] if ids and isinstance(ids[0], list) else ids  # the base class does not unpack a batch of one
-        return {"translation_text": self.tokenizer.decode(ids, skip_special_tokens=True).strip()}
+        return {"translation_text": self.tokenizer.target.decode(ids, skip_special_tokens=True).strip()}

@@ -48,7 +48,7 @@ def decode_embeddings(
             has nothing to rerank.
         options: as in `greedy_decode`.
     """
-    prompt = tokenizer.decoder_prompt_ids(target_lang)
+    prompt = tokenizer.target.decoder_prompt_ids(target_lang)
     check_numbers(num_beams=num_beams, max_new_tokens=options.get("max_new_tokens"))
     weight = rerank_weight_of(model, rerank_weight)
     beams = num_beams if num_beams is not None else model.generation_config.num_beams or 1
@@ -59,7 +59,7 @@ def decode_embeddings(
     candidates, scores = beam_candidates(model.decoder, sentence_embedding, prompt, num_beams=beams, **options)
     if not candidates:
         return []
-    texts = tokenizer.batch_decode([beam for row in candidates for beam in row], skip_special_tokens=True)
+    texts = tokenizer.target.batch_decode([beam for row in candidates for beam in row], skip_special_tokens=True)
     close = _cosines(model, tokenizer, sentence_embedding, [text.strip() for text in texts], target_lang)
     best = (scores + weight * close).argmax(1).tolist()
     return [row[number] for row, number in zip(candidates, best, strict=True)]

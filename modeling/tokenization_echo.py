@@ -21,7 +21,9 @@ from threading import RLock
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import BatchEncoding, TruncationStrategy
+from transformers.utils import cached_file
 
+from .configuration_echo import DECODER_FOLDER
 from .prompting_echo import NAME_END, decoder_prompt, encoder_prompt, langs_of, split_prompt, texts_of
 
 logger = logging.getLogger(__name__)
@@ -114,6 +116,17 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     @property
     def prompts(self) -> str:
         return self.init_kwargs.get("prompts", "name")
+
+    @property
+    def target(self) -> EchoTokenizer:
+        """The tokenizer of what the decoder writes: this one, unless `open_target` found another (OS 4.7)."""
+        return getattr(self, "_target", self)
+
+    def open_target(self, name: str | Path, **hub) -> EchoTokenizer:
+        """Let the tokenizer in `decoder/` of a checkpoint, where there is one, be the target's; returns itself."""
+        if _holds(name, "tokenizer.json", **hub):
+            self._target = type(self).from_pretrained(name, subfolder=DECODER_FOLDER, **hub)
+        return self
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -349,6 +362,11 @@ class EchoTokenizer(PreTrainedTokenizerFast):
             split_special_tokens=True,  # "<SEP>" in a text is text
             **kwargs,
         )
+
+
+def _holds(name: str | Path, file: str, **hub) -> bool:
+    silent = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")}
+    return cached_file(str(name), file, subfolder=DECODER_FOLDER, **silent, **hub) is not None
 
 
 @lru_cache(maxsize=8)

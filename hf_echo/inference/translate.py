@@ -38,6 +38,8 @@ def load_translator(name_or_path: str | Path, *, device: str | None = None, dtyp
         kind = AutoConfig.from_pretrained(name).model_type
         model = AutoModelForSeq2SeqLM.from_pretrained(name, dtype=pick_dtype(dtype, device))
         tokenizer = open_tokenizer(name, DECODER_FOLDER if kind == SPEECH else "")
+        if kind != SPEECH:
+            tokenizer.open_target(name)
     return model.to(device).eval(), tokenizer
 
 
@@ -77,7 +79,7 @@ def translate(
         ValueError: an unknown language, or one that the decoder does not support; a number out of range; embeddings of
             wrong size, of integers, with NaN, or for a stage-1 checkpoint.
     """
-    prompt, defaults = tokenizer.decoder_prompt_ids(target_lang), model.generation_config
+    prompt, defaults = tokenizer.target.decoder_prompt_ids(target_lang), model.generation_config
     check_target_lang(model.decoder, target_lang)
     check_numbers(
         num_beams=num_beams, rerank_weight=rerank_weight, max_new_tokens=max_new_tokens, batch_size=batch_size
@@ -121,7 +123,7 @@ def translate(
             ids = decode_embeddings(model, tokenizer, vectors, target_lang, **options)
         else:
             ids = _generate(model, prompt, beams, max_new_tokens, sentence_embedding=vectors)
-        return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+        return [text.strip() for text in tokenizer.target.batch_decode(ids, skip_special_tokens=True)]
 
     in_threads = ours and model.device.type == "cpu" and not has_hooks(model)  # FSDP needs one order of calls
     results = one_per_core(written, batches) if in_threads else map(written, batches)
@@ -167,7 +169,7 @@ def _translate_tokens(
         ids, mask = padded([pieces[i][1] for i in rows], tokenizer.pad_token_id)
         memory = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
         ids = _generate(model, prompt, num_beams, max_new_tokens, **memory)
-        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
+        for row, text in zip(rows, tokenizer.target.batch_decode(ids, skip_special_tokens=True), strict=True):
             if texts[row].strip():
                 out[row] = text.strip()
     return out

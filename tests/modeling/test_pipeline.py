@@ -15,7 +15,9 @@ import torch
 from transformers import pipeline
 
 import hf_echo  # noqa: F401  (registers the pipeline)
-from hf_echo.inference import encode, translate
+from hf_echo.inference import encode, load_translator, translate
+from hf_echo.modeling import EchoForTranslation
+from hf_echo.vocabulary import train_tokenizer
 
 from .pipeline_elsewhere import LANGUAGES, TEXTS, translate_all
 
@@ -55,6 +57,25 @@ def test_all_forms(toy_folders, toy_trained, toy_tokenizer, want, kind):
         "to French": want(LANGUAGES, "fra_Latn", max_new_tokens=7),
     }
     assert french[0] == "one red cat sleeps."
+
+
+def test_a_decoder_with_a_tokenizer_of_its_own(toy, toy_tokenizer, toy_trained, tmp_path):
+    """OS 4.7: a new encoder with a new vocabulary, and the decoder of the old one with its own."""
+    other = train_tokenizer([toy.say(m, "eng_Latn") for m in toy.split("train")], 330, max_length=64, progress=False)
+    encoder = toy.make_model(other, seed=3).encoder.eval()
+    model = EchoForTranslation.from_parts(encoder, toy_trained.decoder)
+    model.save_release(tmp_path)
+    other.save_pretrained(tmp_path)
+    toy_tokenizer.save_pretrained(tmp_path / "decoder")
+    with torch.no_grad():
+        batch = other(TEXTS, lang=LANGUAGES, padding=True, return_tensors="pt")
+        vectors = encoder(**batch).sentence_embedding
+    want = [text and said for text, said in zip(TEXTS, translate(toy_trained, toy_tokenizer, vectors), strict=True)]
+    assert len(other) != len(toy_tokenizer) and any(want)
+    opened, tokenizer = load_translator(tmp_path, device="cpu", dtype="fp32")
+    assert translate(opened, tokenizer, TEXTS, LANGUAGES) == want
+    by_name = pipeline("sonar-translation", model=str(tmp_path), device="cpu", dtype=torch.float32)
+    assert texts_of(by_name(TEXTS, src_lang=LANGUAGES)) == want
 
 
 def test_without_hf_echo(toy_folders, tmp_path):
