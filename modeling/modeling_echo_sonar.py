@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import M2M100ForConditionalGeneration
+from transformers import M2M100ForConditionalGeneration, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from .configuration_echo import EchoConfig
-from .modeling_echo_base import DECODER_FOLDER, EchoPreTrainedModel
+from .modeling_echo_base import DECODER_FOLDER, HUB_OPTIONS, EchoPreTrainedModel
 from .modeling_echo_encoder import EchoEncoder, EchoEncoderOutput
 
 SONAR = "m2m_100"  # model type of the backbone and of the decoder
@@ -40,6 +40,12 @@ class SonarForTranslation(EchoPreTrainedModel):
         name = pretrained_model_name_or_path
         for unknown in ("_from_pipeline", "trust_remote_code", "code_revision", "subfolder"):
             kwargs.pop(unknown, None)
+        hub = {key: kwargs[key] for key in HUB_OPTIONS if key in kwargs}
+        of_decoder, _ = PreTrainedConfig.get_config_dict(name, subfolder=DECODER_FOLDER, **hub)
+        if of_decoder.get("model_type") != SONAR:  # a decoder of ours, trained on SONAR's encoder
+            from .modeling_echo import EchoForTranslation
+
+            return EchoForTranslation.from_pretrained(name, *args, config=config, **kwargs)
         encoder = EchoEncoder.from_pretrained(name, *args, **kwargs)
         kwargs["dtype"] = encoder.dtype
         decoder = M2M100ForConditionalGeneration.from_pretrained(name, subfolder=DECODER_FOLDER, **kwargs)

@@ -99,7 +99,8 @@ def decoder_config(shape: dict, encoder: EchoConfig, tokenizer: Any) -> EchoDeco
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
         "head_dim": width // heads,
-        "intermediate_size": encoder.intermediate_size,
+        "intermediate_size": getattr(encoder, "intermediate_size", None)
+        or getattr(encoder, "encoder_ffn_dim", 4 * width),
         "embedding_size": encoder.embedding_size,
     }
     values |= {OF_DECODER[name]: value for name, value in shape.items()}

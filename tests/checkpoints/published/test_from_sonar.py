@@ -25,7 +25,8 @@ from hf_echo.checkpoints.published.sentencepiece_file import Pieces, read_senten
 from hf_echo.checkpoints.published.sonar_tokenizer import build_tokenizer
 from hf_echo.inference.any_encoder import any_encoder
 from hf_echo.inference.scorer import EchoScorer
-from hf_echo.modeling import EchoEncoder
+from hf_echo.modeling import EchoDecoder, EchoEncoder, EchoForTranslation, SonarForTranslation
+from hf_echo.stages.core.model_shape import decoder_config
 from hf_echo.steps.data import teacher_languages
 from hf_echo.utils.lineage import read_lineage
 
@@ -361,6 +362,20 @@ def test_an_unknown_language_is_refused(folder):
         translate("a", src_lang="fra_Lat")
     with pytest.raises(ValueError, match="'klingon'"):
         translate("a", tgt_lang="klingon")
+
+
+def test_another_decoder_on_its_encoder(folder, expected, tmp_path):
+    """OS 4.7: a decoder of this package reads SONAR's vectors; its release opens by the class of both."""
+    encoder, tokenizer = EchoEncoder.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    torch.manual_seed(0)
+    decoder = EchoDecoder(decoder_config({"decoder_layers": 1}, encoder.config, tokenizer))
+    EchoForTranslation.from_parts(encoder, decoder).save_release(tmp_path / "out")
+    tokenizer.save_pretrained(tmp_path / "out")
+    model, tokenizer = inference.load_translator(tmp_path / "out", dtype="fp32")
+    for opened in (model, SonarForTranslation.from_pretrained(tmp_path / "out")):
+        assert type(opened) is EchoForTranslation and type(opened.encoder.backbone) is M2M100Encoder
+        assert torch.equal(opened.decoder.lm_head.weight, decoder.lm_head.weight)
+    assert len(inference.translate(model, tokenizer, expected[:2], None, "deu_Latn", max_new_tokens=4)) == 2
 
 
 # Without the folder there is nothing to test, so there is no test either.
