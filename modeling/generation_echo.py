@@ -172,7 +172,7 @@ def ban_repeated_ngrams(logits: torch.Tensor, written: torch.Tensor, size: int) 
     """Set the logits of tokens that would repeat one of a row's n-grams to -inf, for all rows at once.
 
     transformers' NoRepeatNGramLogitsProcessor does the same row by row; it took a third of a step
-    (docs/trials/translate-speed.md).
+    (docs/log.md).
 
     Args:
         logits: (rows, vocabulary), changed.

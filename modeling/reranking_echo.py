@@ -2,7 +2,7 @@
 
 A decoder that reads one vector sees it through its own weights alone. The encoder of its space can check the result:
 it embeds each beam, and the beam whose embedding is closest to the sentence's wins. With echo-nano this is worth more
-than beam search (docs/trials/translate-speed.md). It is not in the papers.
+than beam search (docs/log.md). It is not in the papers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Average the weights of two checkpoints, or of their encoders or decoders (model soups). Speech encoders too.
 
 Two decoders of one run: the first knows news, the last everyday sentences; their mean is good at both
-(docs/trials/decoder.md). Model soups: Wortsman et al. 2022, https://arxiv.org/abs/2203.05482.
+(docs/log.md). Model soups: Wortsman et al. 2022, https://arxiv.org/abs/2203.05482.
 """
 
 from __future__ import annotations

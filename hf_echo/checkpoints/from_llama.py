@@ -64,7 +64,7 @@ def convert_llama(
         out: folder to save the training checkpoint in, whole or not at all; None saves nothing.
         cross_attention: "copy" starts it from the layer's self-attention (OS 4.2), "random" at random (ECHO 4.1),
             "zero" as "copy" but with output 0: the decoder starts as the language model, which Spectrum needs, where
-            only cross-attention learns (docs/trials/spectrum.md).
+            only cross-attention learns (docs/log.md).
         bottleneck: the decoder reads the sentence embedding; by default all encoder states, as in stage 1.
         max_length: longest encoder input in tokens; `EchoTokenizer.on_long` rules what is longer.
         dtype: of the weights; None keeps the checkpoint's own.

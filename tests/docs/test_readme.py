@@ -38,7 +38,6 @@ GUIDES = (
 )
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in GUIDES}
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))]
-DOCUMENTS += sorted((ROOT / "docs" / "trials").glob("*.md"))
 HUB_SERVER = ROOT / "tests" / "hub_server.py"
 REPO = "your-name/your-model"
 WRITTEN = ("outputs/", "report/", "docs/report")  # what commands write

@@ -118,7 +118,7 @@ def calinski_harabasz(parts: Parts) -> CalinskiHarabaszResult:
     The printed formula sums the distances within a cluster over "s in S", the whole data set; it must be the cluster's
     own sentences. It also omits the factor (n - K) / (K - 1), which is the same for all models on one set. One pass;
     memory is one (meanings, d) array: scikit-learn's function gives the same number from the joined matrix of all
-    languages, with 36 times the memory for 100 languages (docs/trials/data-engine.md).
+    languages, with 36 times the memory for 100 languages (docs/log.md).
 
     Raises:
         ValueError: fewer than two languages; identical rows in all languages.

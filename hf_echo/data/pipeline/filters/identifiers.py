@@ -14,7 +14,7 @@ from pathlib import Path
 from ....languages import LANGUAGES, find_language
 
 # Minimum margin of heliport's answer over the next best. On 100k rows of corpora with a tenth of them corrupted, 0.2
-# halves the false alarms on clean texts and keeps 96 % of the right answers (docs/trials/data-engine.md).
+# halves the false alarms on clean texts and keeps 96 % of the right answers (docs/log.md).
 LEAD = 0.2
 
 
