@@ -149,18 +149,12 @@ class CompareTokenizers(Step):
     on_bad_row: Literal["error", "skip"] = setting(SKIP_BAD, "error")
     json: str | None = setting("write the full report to this JSON file", None, writes="file")
     markdown: str | None = setting("write tables by script and language to this Markdown file", None, writes="file")
-    plot: str | None = setting(
-        "write a plot of tokens per sentence by language to this file (.png, .svg)", None, writes="file"
-    )
 
     def run(self):
         from ..utils.files import write_whole
         from ..vocabulary.loading import load_tokenizer
-        from ..vocabulary.plot import check_plot, plot_report
         from ..vocabulary.report import vocabulary_report
 
-        if self.plot:
-            check_plot(self.plot)  # fail before the work starts
         names = [Path(t).stem if Path(t).is_file() else Path(t).name for t in self.tokenizers]
         names = self.tokenizers if len(set(names)) < len(names) else names
         if len(set(names)) < len(names):
@@ -174,6 +168,3 @@ class CompareTokenizers(Step):
             if file:
                 with write_whole(file) as unfinished:
                     unfinished.write_text(text + "\n", encoding="utf-8")
-        if self.plot:
-            with write_whole(self.plot) as unfinished:
-                plot_report(comparison, unfinished)

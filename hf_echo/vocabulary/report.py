@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ALL = "all"
 CHUNK = 1000  # texts encoded at once
 EXAMPLES = 3  # failures to keep
-MEANS = ("tokens_per_sentence", "tokens_per_word", "tokens_per_character", "bytes_per_token")
+MEANS = ("tokens_per_sentence", "tokens_per_word")
 MEASURES = (*MEANS, "unused", "failures")
 # Scripts without spaces between words (or only between phrases, or after each syllable): no tokens per word.
 NO_WORDS = {"Hans", "Hant", "Jpan", "Khmr", "Laoo", "Mymr", "Thai", "Tibt", "Yiii"}
@@ -49,8 +49,6 @@ class Fertility:
         tokens_per_sentence: the fertility of ECHO D and OS Table 16.
         tokens_per_word: words are separated by white space; None for scripts without such words. For a script or
             all, the mean over languages that have it.
-        tokens_per_character: characters are code points of the NFC text, white space included.
-        bytes_per_token: UTF-8 bytes of the NFC text per token; 1 for a tokenizer of bytes.
         unused: share of the vocabulary (without special tokens) that no text of these languages uses.
         failures: number of texts where decode(encode(text)) differs from the text, compared in NFC and without outer
             white space, which layouts strip or add.
@@ -66,8 +64,6 @@ class Fertility:
     sentences: int
     tokens_per_sentence: float
     tokens_per_word: float | None
-    tokens_per_character: float
-    bytes_per_token: float
     unused: float
     failures: int
     ratio: float | None = None
@@ -209,7 +205,7 @@ class _Counts:
     """Sums over the texts of one language, and one bit per token that occurred."""
 
     def __init__(self, size: int) -> None:
-        self.sentences = self.tokens = self.words = self.characters = self.bytes = self.failures = 0
+        self.sentences = self.tokens = self.words = self.failures = 0
         self.used = np.zeros(-(-size // 8), np.uint8)
         self.examples: list[dict[str, str]] = []
 
@@ -237,8 +233,6 @@ class _Probe:
         counts.sentences += len(texts)
         counts.tokens += sum(map(len, ids))
         counts.words += sum(len(text.split()) for text in texts)
-        counts.characters += sum(map(len, texts))
-        counts.bytes += sum(len(text.encode()) for text in texts)
         used = np.zeros(len(self.ordinary), bool)
         used[np.fromiter((i for row in ids for i in row), np.int64)] = True
         counts.used |= np.packbits(used)
@@ -263,8 +257,6 @@ class _Probe:
             *(self.name, "language", lang, _script_of(lang), 1, counts.sentences),
             tokens_per_sentence=counts.tokens / counts.sentences,
             tokens_per_word=counts.tokens / counts.words if has_words else None,
-            tokens_per_character=counts.tokens / counts.characters,
-            bytes_per_token=counts.bytes / max(counts.tokens, 1),  # a lossy tokenizer may produce no token
             unused=self._unused(counts.used),
             failures=counts.failures,
             examples=counts.examples,

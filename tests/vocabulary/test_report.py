@@ -49,8 +49,7 @@ def test_byte_tokenizer_has_a_token_a_byte():
         size = sum(len(text.encode()) for text in texts)
         assert row.sentences == len(texts) and row.languages == 1
         assert row.tokens_per_sentence == size / len(texts)
-        assert row.tokens_per_character == size / sum(map(len, texts))
-        assert row.bytes_per_token == 1 and row.failures == 0 and row.ratio == 1
+        assert row.failures == 0 and row.ratio == 1
         assert row.unused == pytest.approx(1 - len(set("".join(texts).encode())) / 256)
     assert found.get("bytes", "fra_Latn").tokens_per_word == (13 + 16) / 6
     assert found.get("bytes", "tha_Thai").tokens_per_word is None
@@ -78,7 +77,6 @@ def test_old_and_new_side_by_side():
     found = report({"old": byte_tokenizer(), "new": byte_tokenizer(merges)})
     english = found.get("new", "eng_Latn")
     assert english.tokens_per_sentence == 5 and english.ratio == 5 / 7
-    assert english.bytes_per_token == 7 / 5
     assert english.unused == pytest.approx(1 - 5 / 259)  # T, h, e, space, cat
     assert found.get("old", "eng_Latn").ratio == 1
     assert found.get("new", "rus_Cyrl").ratio == 1
@@ -234,31 +232,3 @@ def test_other_errors(tmp_path):
         found.to_markdown(measure="speed")
     with pytest.raises(ValueError, match="no row for tokenizer 'bytes' and 'deu_Latn'"):
         found.get("bytes", "deu_Latn")
-
-
-def test_plot_of_two_hundred_languages(tmp_path):
-    pytest.importorskip("matplotlib")
-    from hf_echo.languages import LANGUAGES
-    from hf_echo.vocabulary.plot import plot_report
-
-    codes = [code for code, language in LANGUAGES.items() if language.nllb]
-    rows = [{"lang": code, "text": f"cat {i}" * (1 + i % 3)} for i, code in enumerate(codes)]
-    found = report({"old": byte_tokenizer(), "new": byte_tokenizer((("c", "a"),))}, rows)
-    plot_report(found, tmp_path / "new_folder" / "plot.svg")
-    plot_report(report({"bytes": byte_tokenizer()}), tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
-    drawn = (tmp_path / "new_folder" / "plot.svg").read_text()
-    assert all(f"<!-- {text} -->" in drawn for text in [*codes, "tokens per sentence", "Latin", "other scripts"])
-    assert f"<!-- new: {found.get('new').tokens_per_sentence:.1f} -->" in drawn
-    with pytest.raises(ValueError, match="cannot draw a .txt; use .png"):
-        plot_report(found, tmp_path / "plot.txt")
-
-
-def test_plot_without_matplotlib(tmp_path, monkeypatch):
-    import sys
-
-    from hf_echo.vocabulary.plot import plot_report
-
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    with pytest.raises(ImportError, match=r"hf-echo\[plots\]"):
-        plot_report(report({"bytes": byte_tokenizer()}), tmp_path / "a.png")
