@@ -43,10 +43,10 @@ def scale_tokens(encoder: EchoEncoder) -> float:
     scale = 2.0 ** math.floor(math.log2(RMS / float(vectors.float().square().mean().sqrt())))
     for module in layout.embeddings:
         module.weight.mul_(scale)
-    if not layout.layers[0].attention[0].rotary:
+    if not layout.layers[0].attention.rotary:
         return scale
     for layer in layout.layers:
-        for linear in (layer.attention[0].output, layer.leave):
+        for linear in (layer.attention.output, layer.leave):
             for parameter in linear.parameters():  # a bias is added to the states too
                 parameter.mul_(scale)
     if not encoder.config.final_norm:

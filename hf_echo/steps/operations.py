@@ -188,17 +188,12 @@ class Prune(OnEcho):
     output_dir: str = output()
     size: str | None = setting("large, medium, small, tiny or xtiny (OS Table 36), nano, or half", None)
     shape: dict[str, int] = setting("fields that differ from the size's, such as num_hidden_layers=8", dict)
-    importance: Literal["weight", "activation", "plain"] = setting(
-        "how to choose what to keep: by weights, by activations, or the first ones", "weight"
-    )
-    calibration: str | None = setting("for activation: texts, one per line", None, reads=DATA)
-    lang: str | None = setting("language of these texts; default: unspecified", None, needs="calibration")
-    decoder: Literal["keep", "prune", "drop"] = setting("keep it as it is, prune it to the same shape, or drop", "keep")
+    importance: Literal["weight", "plain"] = setting("what to keep: what counts most, or the first ones", "weight")
+    decoder: Literal["keep", "drop"] = setting("keep it as it is, or drop it", "keep")
     tokenizer: str | None = setting("tokenizer to move the smaller model onto", None, reads=CHECKPOINT)
 
     def make(self):
         from ..checkpoints import prune_checkpoint
-        from ..utils.text import read_lines
 
         return prune_checkpoint(
             self.model,
@@ -206,9 +201,6 @@ class Prune(OnEcho):
             size=self.size,
             shape=self.shape or None,
             importance=self.importance,
-            texts=read_lines(self.calibration) if self.calibration else None,
-            calibration=self.calibration,
-            lang=self.lang,
             decoder=self.decoder,
             tokenizer=self.tokenizer,
         )

@@ -90,13 +90,12 @@ CASES = {
         lambda w, out: direct.average_checkpoints(w / "model", w / "other", out, 0.3, part="decoder"),
     ),
     "prune": (
-        dict(model="@model", shape={"intermediate_size": 32}, importance="activation", calibration="@texts.txt"),
+        dict(model="@model", shape={"intermediate_size": 32}, importance="plain"),
         lambda w, out: direct.prune_checkpoint(
             w / "model",
             out,
             shape={"intermediate_size": 32},
-            importance="activation",
-            texts=(w / "texts.txt").read_text().splitlines(),
+            importance="plain",
         ),
     ),
     "modular_backbone": (

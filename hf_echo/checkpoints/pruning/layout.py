@@ -1,28 +1,24 @@
-"""Where the parts of a stack of layers stand: what writes and reads the residual stream, heads, feed-forward units.
+"""Where the parts of an encoder stand: what writes and reads the residual stream, heads, feed-forward units.
 
 Two shapes are known, by their modules and not by a list of models: Llama's (a norm before each block, rotary positions,
-a gated feed-forward block; also Mistral, Qwen and the Echo decoder) and BERT's (a norm after each block, learned
-positions; also XLM-R).
+a gated feed-forward block; also Mistral and Qwen) and BERT's (a norm after each block, learned positions; also XLM-R).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import nn
 
-from ...modeling import EchoDecoder, EchoEncoder
-
-LLAMA_NORMS = {"input_layernorm", "post_attention_layernorm", "cross_attention_layernorm"}
+from ...modeling import EchoEncoder
 
 
 @dataclass
 class Attention:
-    """One attention block.
+    """Self-attention: `groups` key and value heads, each of which serves `of_group` query heads.
 
     Attributes:
-        norm: of what keys and values read; None: they read the decoder's memory.
-        groups: key and value heads; each serves `of_group` query heads.
         rotary: queries and keys turn pairs of values, so that a narrower head keeps pairs.
     """
 
@@ -30,7 +26,6 @@ class Attention:
     key: nn.Linear
     value: nn.Linear
     output: nn.Linear
-    norm: nn.Module | None
     groups: int
     of_group: int
     head_dim: int
@@ -39,9 +34,9 @@ class Attention:
 
 @dataclass
 class Layer:
-    """A layer; `norms` are those that write what a projection reads, with these projections."""
+    """A layer; `norms`: the one before attention and the one before the feed-forward block, with what reads them."""
 
-    attention: list[Attention]
+    attention: Attention
     enter: list[nn.Linear]
     leave: nn.Linear
     norms: list[tuple[nn.Module, list[nn.Linear]]]
@@ -49,58 +44,47 @@ class Layer:
 
 @dataclass
 class Layout:
-    """A stack: token (and position) vectors, layers, and the last norm with what reads it."""
+    """Token (and position) vectors, layers, and the last norm with what reads it."""
 
     embeddings: list[nn.Module]
     layers: list[Layer]
     last: tuple[nn.Module, nn.Module]
 
-    def sites(self, layers: list[int]) -> list[tuple[nn.Module, list[nn.Module]]]:
+    def sites(self, layers: Iterable[int]) -> list[tuple[nn.Module, list[nn.Module]]]:
         """Every norm of these layers, and the last one, with the projections that read it."""
         return [*(site for i in layers for site in self.layers[i].norms), (self.last[0], [self.last[1]])]
 
 
-def layer_list(stack: EchoEncoder | EchoDecoder) -> nn.ModuleList | None:
-    """The layers of a stack; None where they do not stand in one list."""
-    count = stack.config.num_hidden_layers
-    found = [module for module in stack.modules() if isinstance(module, nn.ModuleList) and len(module) == count]
+def layer_list(encoder: EchoEncoder) -> nn.ModuleList | None:
+    """The layers of an encoder; None where they do not stand in one list."""
+    count = encoder.config.num_hidden_layers
+    found = [module for module in encoder.modules() if isinstance(module, nn.ModuleList) and len(module) == count]
     return found[0] if len(found) == 1 else None
 
 
-def layout_of(stack: EchoEncoder | EchoDecoder) -> Layout | None:
-    """The layout of a stack; None where it has neither of the known shapes."""
-    layers = layer_list(stack)
+def layout_of(encoder: EchoEncoder) -> Layout | None:
+    """The layout of an encoder; None where it has neither of the known shapes."""
+    layers, body = layer_list(encoder), encoder.backbone
     if not layers:
         return None
-    body = stack.model if isinstance(stack, EchoDecoder) else stack.backbone
-    reader = stack.lm_head if isinstance(stack, EchoDecoder) else stack.projection
     names = {name for name, _ in layers[0].named_children()}
-    if {"self_attn", "mlp"} <= names and {name for name in names if "norm" in name} <= LLAMA_NORMS:
+    if names == {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}:
         if not hasattr(layers[0].mlp, "gate_proj"):
             return None
-        return Layout([body.embed_tokens], [_llama_layer(layer) for layer in layers], (body.norm, reader))
+        return Layout([body.embed_tokens], [_llama_layer(layer) for layer in layers], (body.norm, encoder.projection))
     if names == {"attention", "intermediate", "output"} and hasattr(body, "embeddings"):
-        return _bert(body.embeddings, layers, reader)
+        return _bert(body.embeddings, layers, encoder.projection)
     return None
 
 
 def _llama_layer(layer: nn.Module) -> Layer:
     own, mlp = layer.self_attn, layer.mlp
-    attention = [_llama_attention(own, layer.input_layernorm)]
-    norms = [
-        (layer.input_layernorm, [own.q_proj, own.k_proj, own.v_proj]),
-        (layer.post_attention_layernorm, [mlp.gate_proj, mlp.up_proj]),
-    ]
-    if hasattr(layer, "cross_attn"):
-        attention.append(_llama_attention(layer.cross_attn, None))
-        norms.append((layer.cross_attention_layernorm, [layer.cross_attn.q_proj]))
-    return Layer(attention, [mlp.gate_proj, mlp.up_proj], mlp.down_proj, norms)
-
-
-def _llama_attention(block: nn.Module, norm: nn.Module | None) -> Attention:
-    groups = block.k_proj.out_features // block.head_dim
-    linears = (block.q_proj, block.k_proj, block.v_proj, block.o_proj)
-    return Attention(*linears, norm, groups, block.num_key_value_groups, block.head_dim, rotary=True)
+    linears = (own.q_proj, own.k_proj, own.v_proj, own.o_proj)
+    groups = own.k_proj.out_features // own.head_dim
+    attention = Attention(*linears, groups, own.num_key_value_groups, own.head_dim, rotary=True)
+    enter = [mlp.gate_proj, mlp.up_proj]
+    norms = [(layer.input_layernorm, list(linears[:3])), (layer.post_attention_layernorm, list(enter))]
+    return Layer(attention, enter, mlp.down_proj, norms)
 
 
 def _bert(embeddings: nn.Module, layers: nn.ModuleList, reader: nn.Module) -> Layout | None:
@@ -110,10 +94,10 @@ def _bert(embeddings: nn.Module, layers: nn.ModuleList, reader: nn.Module) -> La
         if norm is None or not hasattr(own, "attention_head_size"):
             return None
         linears = (own.query, own.key, own.value, layer.attention.output.dense)
-        attention = Attention(*linears, norm, own.num_attention_heads, 1, own.attention_head_size, rotary=False)
-        after = layer.attention.output.LayerNorm
-        norms = [(norm, list(linears[:3])), (after, [layer.intermediate.dense])]
-        made.append(Layer([attention], [layer.intermediate.dense], layer.output.dense, norms))
+        attention = Attention(*linears, own.num_attention_heads, 1, own.attention_head_size, rotary=False)
+        enter = [layer.intermediate.dense]
+        norms = [(norm, list(linears[:3])), (layer.attention.output.LayerNorm, list(enter))]
+        made.append(Layer(attention, enter, layer.output.dense, norms))
         norm = layer.output.LayerNorm
     vectors = [module for module in embeddings.children() if isinstance(module, nn.Embedding)]
     return Layout(vectors, made, (norm, reader))

@@ -1,4 +1,4 @@
-"""Structured pruning (OS 4.8): cut an Echo model to a smaller shape, as the start of distillation.
+"""Structured pruning (OS 4.8): cut an encoder to a smaller shape, as the start of distillation.
 
     layers        the first, the last, the rest sampled uniformly
     width         the same dimensions of the residual stream everywhere; the size of the embedding stays
@@ -20,46 +20,34 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from ...modeling import EchoDecoder, EchoEncoder, EchoForTranslation
+from ...modeling import EchoEncoder, EchoForTranslation
 from . import importance as measure
-from .layout import Attention, Layer, Layout, layer_list, layout_of
+from .layout import Attention, Layout, layer_list, layout_of
 from .shapes import fields_of, layers_to_keep
+
+IMPORTANCE = ("weight", "plain")
 
 
 def prune(
-    model: EchoEncoder | EchoForTranslation,
-    shape: Mapping[str, int],
-    *,
-    carried: measure.Carried | None = None,
-    decoder: str = "keep",
+    model: EchoEncoder | EchoForTranslation, shape: Mapping[str, int], *, importance: str = "weight"
 ) -> EchoEncoder | EchoForTranslation:
-    """Make a model of this shape; `model` does not change.
+    """Make a model whose encoder has this shape; `model` does not change, and a decoder is the same object.
 
     Args:
         shape: a whole shape, as `resolve_shape` gives it.
-        carried: what `carried_by_weights` or `carried_on_texts` found in all parts that are cut; None keeps the
-            first units of each kind ("plain").
-        decoder: "keep" takes the same object, "prune" cuts it to the same shape (a decoder with fewer layers keeps
-            them all), "drop" leaves it out.
+        importance: "weight" keeps what counts most by the weights, "plain" the first units of each kind.
 
     Raises:
-        ValueError: a backbone that cannot be cut so; a decoder to keep that reads states whose width changes.
+        ValueError: a backbone that cannot be cut so, or a decoder that reads states whose width changes.
     """
-    whole = isinstance(model, EchoForTranslation)
-    cut = _Cut.of(model.encoder if whole else model, shape, carried)
-    if not whole or decoder == "drop":
-        return cut.make()
-    old, new = model.decoder, model.decoder
-    reads_states = not old.config.bottleneck
-    if decoder == "prune":
-        layers = min(shape["num_hidden_layers"], old.config.num_hidden_layers)
-        memory = cut.hidden if reads_states else None
-        new = _Cut.of(old, {**shape, "num_hidden_layers": layers}, carried, memory).make()
-    elif reads_states and shape["hidden_size"] != model.config.hidden_size:
+    if isinstance(model, EchoEncoder):
+        return _Cut.of(model, shape, importance).make()
+    if not model.bottleneck and shape["hidden_size"] != model.config.hidden_size:
         raise ValueError(
-            "the decoder reads all encoder states (bottleneck=False), whose width changes: prune or drop it, too"
+            "the decoder reads all encoder states (bottleneck=False), whose width changes: drop it, or train stage 2 "
+            "before"
         )
-    return EchoForTranslation.from_parts(cut.make(), new)
+    return EchoForTranslation.from_parts(_Cut.of(model.encoder, shape, importance).make(), model.decoder)
 
 
 def rotary_pairs(source: int, count: int) -> Tensor:
@@ -73,67 +61,58 @@ def rotary_pairs(source: int, count: int) -> Tensor:
 
 @dataclass
 class _Cut:
-    """An encoder or decoder, and the indices to keep. Indices ascend, so a cut to the same shape changes nothing.
+    """An encoder, and the indices to keep. Indices ascend, so a cut to the same shape changes nothing.
 
     Attributes:
         hidden: dimensions of the residual stream.
-        memory: dimensions of what a decoder's cross-attention reads: the projected embedding, or encoder states.
         kept: module -> (rows, columns, factor) that stay of it.
     """
 
-    stack: EchoEncoder | EchoDecoder
+    encoder: EchoEncoder
     shape: dict[str, int]
     layers: list[int]
     hidden: Tensor
     kept: dict[nn.Module, tuple[Tensor | None, Tensor | None, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stack, shape: Mapping[str, int], carried, memory: Tensor | None = None) -> _Cut:
-        config = stack.config
+    def of(cls, encoder: EchoEncoder, shape: Mapping[str, int], importance: str) -> _Cut:
+        config = encoder.config
         layers = layers_to_keep(config.num_hidden_layers, shape["num_hidden_layers"])
-        narrower = any(shape[name] != getattr(config, name) for name in fields_of(config) if "layers" not in name)
-        layout, width = layout_of(stack), shape["hidden_size"]
-        if layout is None:
-            kind = getattr(config, "backbone", config).model_type
-            if narrower or layer_list(stack) is None:
-                what = "its layers can be dropped, its width not" if layer_list(stack) is not None else "it stays whole"
-                raise ValueError(f"a backbone of type {kind!r} cannot be cut to this shape: {what}")
-            return cls(stack, dict(shape), layers, torch.arange(width))
-        hidden = _best(measure.hidden_scores(layout, layers, carried), width) if carried else torch.arange(width)
-        cut = cls(stack, dict(shape), layers, hidden)
-        if memory is None and isinstance(stack, EchoDecoder):
-            memory = hidden
+        cut = cls(encoder, dict(shape), layers, torch.arange(shape["hidden_size"]))
+        if layout := layout_of(encoder):
+            carried = measure.carried_by_weights(layout) if importance == "weight" else None
             if carried:
-                memory = _best(measure.memory_scores(stack, layout, layers, carried), width)
-        cut._plan(layout, carried, memory)
+                cut.hidden = _best(measure.hidden_scores(layout, layers, carried), shape["hidden_size"])
+            cut._plan(layout, carried)
+        else:
+            narrower = any(shape[name] != getattr(config, name) for name in fields_of(config) if "layers" not in name)
+            if narrower or layer_list(encoder) is None:
+                what = "it stays whole" if layer_list(encoder) is None else "its layers can be dropped, its width not"
+                raise ValueError(
+                    f"a backbone of type {config.backbone.model_type!r} cannot be cut to this shape: {what}"
+                )
         return cut
 
-    def _plan(self, layout: Layout, carried: measure.Carried | None, memory: Tensor | None) -> None:
+    def _plan(self, layout: Layout, carried: measure.Carried | None) -> None:
         scale = float(measure.stream_by_weights(layout)[self.hidden].mean().sqrt())
         for module in layout.embeddings:
             self.kept[module] = (None, self.hidden, 1.0)
-        for norm, _ in layout.sites(list(range(len(layout.layers)))):
+        for norm, _ in layout.sites(range(len(layout.layers))):
             # The mean square of the kept values is scale^2 times that of all, so the norm's outputs would grow by
             # 1 / scale.
             size = len(getattr(norm, "weight", self.hidden))
             self.kept[norm] = (self.hidden, None, 1.0 if size == len(self.hidden) else scale)
         self.kept[layout.last[1]] = (None, self.hidden, 1.0)
-        if isinstance(self.stack, EchoDecoder):
-            self.kept[self.stack.model.embedding_projection] = (memory, None, 1.0)
-        for i in self.layers:
-            self._plan_layer(layout.layers[i], carried, memory)
+        for layer in (layout.layers[i] for i in self.layers):
+            self._plan_attention(layer.attention, carried)
+            units = torch.arange(self.shape["intermediate_size"])
+            if carried:
+                units = _best(measure.unit_scores(layer, carried), len(units))
+            for linear in layer.enter:
+                self.kept[linear] = (units, self.hidden, 1.0)
+            self.kept[layer.leave] = (self.hidden, units, 1.0)
 
-    def _plan_layer(self, layer: Layer, carried: measure.Carried | None, memory: Tensor | None) -> None:
-        for attention in layer.attention:
-            self._plan_attention(attention, carried, self.hidden if attention.norm is not None else memory)
-        units = torch.arange(self.shape["intermediate_size"])
-        if carried:
-            units = _best(measure.unit_scores(layer, carried), len(units))
-        for linear in layer.enter:
-            self.kept[linear] = (units, self.hidden, 1.0)
-        self.kept[layer.leave] = (self.hidden, units, 1.0)
-
-    def _plan_attention(self, block: Attention, carried: measure.Carried | None, memory: Tensor | None) -> None:
+    def _plan_attention(self, block: Attention, carried: measure.Carried | None) -> None:
         """Rows of values belong to a key and value head, columns of the output to a query head.
 
         In a narrower head each pair stands for several, so products of queries and keys grow by old / new width; half
@@ -149,8 +128,8 @@ class _Cut:
         written = (kv[:, None] * block.head_dim + values).flatten()
         read = (heads[..., None] * block.head_dim + values[:, None]).flatten()
         self.kept[block.query] = (queries, self.hidden, (block.head_dim / len(turned)) ** 0.5)
-        self.kept[block.key] = (keys, memory, 1.0)
-        self.kept[block.value] = (written, memory, 1.0)
+        self.kept[block.key] = (keys, self.hidden, 1.0)
+        self.kept[block.value] = (written, self.hidden, 1.0)
         self.kept[block.output] = (self.hidden, read, 1.0)
 
     def _heads(self, block: Attention, carried: measure.Carried | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -167,32 +146,27 @@ class _Cut:
         dims = torch.stack([_best(scores[g, m].sum(0), width) for g, m in zip(groups, members, strict=True)])
         return groups, groups[:, None] * block.of_group + members, dims
 
-    def make(self) -> EchoEncoder | EchoDecoder:
-        old, changes = self.stack, dict(self.shape)
+    def make(self) -> EchoEncoder:
+        old, changes, state = self.encoder, {**self.shape, "decoder": None}, self._state()
         if types := getattr(old.config, "layer_types", None):
             changes["layer_types"] = [types[i] for i in self.layers]
-        state = self._state()
-        if isinstance(old, EchoEncoder):
-            changes["decoder"] = None
-            if isinstance(old.projection, nn.Identity) and len(self.hidden) < old.config.hidden_size:
-                # Embeddings keep their size: what is left of the states writes the same dimensions.
-                state["projection.weight"] = torch.eye(old.config.hidden_size, dtype=old.dtype)[:, self.hidden]
-                changes |= {"projection": "linear", "embedding_size": old.config.hidden_size}
+        if isinstance(old.projection, nn.Identity) and len(self.hidden) < old.config.hidden_size:
+            # Embeddings keep their size: what is left of the states writes the same dimensions.
+            state["projection.weight"] = torch.eye(old.config.hidden_size, dtype=old.dtype)[:, self.hidden]
+            changes |= {"projection": "linear", "embedding_size": old.config.hidden_size}
         config = copy.deepcopy(old.config)
         for name, value in changes.items():
             setattr(config, name, value)
         with torch.no_grad():
-            new = type(old).from_pretrained(None, config=config, state_dict=state, dtype=old.dtype)
-        if old.can_generate():
-            new.generation_config = copy.deepcopy(old.generation_config)
+            new = EchoEncoder.from_pretrained(None, config=config, state_dict=state, dtype=old.dtype)
         return new.to(old.device).train(old.training)
 
     def _state(self) -> dict[str, Tensor]:
-        names = {name: module for name, module in self.stack.named_modules()}
-        layers = next(name for name, module in names.items() if module is layer_list(self.stack))
+        names = {name: module for name, module in self.encoder.named_modules()}
+        layers = next(name for name, module in names.items() if module is layer_list(self.encoder))
         number = {f"{layers}.{old}.": f"{layers}.{new}." for new, old in enumerate(self.layers)}
         state = {}
-        for name, parameter in self.stack.state_dict().items():
+        for name, parameter in self.encoder.state_dict().items():
             module = names[name.rpartition(".")[0]]
             if name.startswith(f"{layers}."):
                 start = ".".join(name.split(".")[: layers.count(".") + 2]) + "."

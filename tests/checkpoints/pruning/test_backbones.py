@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from hf_echo.checkpoints.pruning.importance import carried_by_weights
 from hf_echo.checkpoints.pruning.layout import layer_list, layout_of
 from hf_echo.checkpoints.pruning.prune import prune
 from hf_echo.checkpoints.pruning.shapes import encoder_parameters, half_shape, resolve_shape
@@ -40,7 +39,7 @@ def embed(model: EchoEncoder) -> torch.Tensor:
 def test_same_shape_is_the_identity(kind):
     model = encoder(kind, embedding_size=24)
     shape = resolve_shape(model.config, shape={"num_hidden_layers": 2})
-    same = prune(model, shape, carried=carried_by_weights(model))
+    same = prune(model, shape)
     assert torch.equal(embed(same), embed(model)) and same.state_dict().keys() == model.state_dict().keys()
 
 
@@ -51,18 +50,16 @@ def test_dead_units_and_heads_of_bert_go_before_live_ones(kind, embedding_size):
     model = encoder(kind, embedding_size=embedding_size)
     with torch.no_grad():
         for layer in layout_of(model).layers:
-            (block,) = layer.attention
-            block.output.weight[:, :16] = 0  # two of four heads
+            layer.attention.output.weight[:, :16] = 0  # two of four heads
             layer.leave.weight[:, ::2] = 0
     shape = resolve_shape(model.config, shape={"intermediate_size": 24})
-    small = prune(model, shape, carried=carried_by_weights(model))
+    small = prune(model, shape)
     torch.testing.assert_close(embed(small), embed(model), atol=1e-5, rtol=1e-4)
-    narrow = prune(model, resolve_shape(model.config, shape=CUT), carried=carried_by_weights(model))
+    narrow = prune(model, resolve_shape(model.config, shape=CUT))
     assert narrow.config.hidden_size == 16 and narrow.config.embedding_size == model.config.embedding_size
     assert embed(narrow).shape == embed(model).shape and embed(narrow).isfinite().all()
-    (block,) = layout_of(narrow).layers[0].attention
-    rows = layout_of(model).layers[0].attention[0].value.bias[16:]
-    assert torch.equal(block.value.bias, rows)  # the two live heads
+    rows = layout_of(model).layers[0].attention.value.bias[16:]
+    assert torch.equal(layout_of(narrow).layers[0].attention.value.bias, rows)  # the two live heads
 
 
 def test_a_narrow_bert_drops_dead_dimensions_and_keeps_the_places_of_the_others():
@@ -74,9 +71,9 @@ def test_a_narrow_bert_drops_dead_dimensions_and_keeps_the_places_of_the_others(
             else:
                 module.weight[dead], module.bias[dead] = 0, 0
         for layer in layout_of(model).layers:
-            for linear in (layer.attention[0].output, layer.leave):
+            for linear in (layer.attention.output, layer.leave):
                 linear.weight[dead], linear.bias[dead] = 0, 0
-    small = prune(model, resolve_shape(model.config, shape=CUT), carried=carried_by_weights(model))
+    small = prune(model, resolve_shape(model.config, shape=CUT))
     assert torch.equal(small.projection.weight[1::2], torch.eye(16)) and not small.projection.weight[dead].any()
 
 
@@ -84,7 +81,7 @@ def test_a_narrow_bert_drops_dead_dimensions_and_keeps_the_places_of_the_others(
 def test_layers_are_dropped(kind):
     """Against the same model whose other layers are taken out by hand."""
     model = encoder(kind, layers=4)
-    small = prune(model, resolve_shape(model.config, shape={"num_hidden_layers": 2}), carried=carried_by_weights(model))
+    small = prune(model, resolve_shape(model.config, shape={"num_hidden_layers": 2}))
     layers = layer_list(model)
     for number in (2, 1):
         del layers[number]
@@ -113,5 +110,5 @@ def test_half_of_a_bert():
 def test_what_a_backbone_cannot_do(kind, shape, message):
     model = encoder(kind)
     with pytest.raises(ValueError, match=message) as error:
-        prune(model, resolve_shape(model.config, shape=shape), carried=carried_by_weights(model))
+        prune(model, resolve_shape(model.config, shape=shape))
     assert "\n" not in str(error.value)

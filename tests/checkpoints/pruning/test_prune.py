@@ -13,7 +13,6 @@ from transformers import AutoModel, pipeline
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 import hf_echo
-from hf_echo.checkpoints.pruning.importance import carried_by_weights, carried_on_texts
 from hf_echo.checkpoints.pruning.prune import prune, rotary_pairs
 from hf_echo.checkpoints.pruning.shapes import (
     encoder_parameters,
@@ -57,23 +56,10 @@ def sentences(toy) -> tuple[list[str], list[str]]:
     return [row["text"] for row in rows], [row["lang"] for row in rows]
 
 
-def measured(kind: str, model, tokenizer, toy):
-    if kind == "activation":
-        return carried_on_texts(model, tokenizer, *sentences(toy))
-    if kind == "plain":
-        return None
-    return carried_by_weights(model.encoder) | carried_by_weights(model.decoder)
-
-
-def numbers(model, tokenizer, toy) -> tuple[np.ndarray, np.ndarray]:
-    """Embeddings of a few sentences, and the decoder's logits for one prompt on given embeddings."""
+def numbers(model, tokenizer, toy) -> np.ndarray:
+    """Embeddings of a few sentences."""
     texts, langs = sentences(toy)
-    embeddings = encode(model, tokenizer, texts[:9], langs[:9])
-    memory = torch.linspace(-1, 1, 2 * model.config.embedding_size).view(2, -1)
-    ids = torch.tensor([tokenizer.decoder_prompt_ids("fra_Latn")] * 2)
-    with torch.no_grad():
-        logits = model.decoder(decoder_input_ids=ids, sentence_embedding=memory).logits
-    return embeddings, logits.numpy()
+    return encode(model, tokenizer, texts[:9], langs[:9])
 
 
 # What stays
@@ -93,62 +79,47 @@ def test_layers(source, count, kept):
     assert layers_to_keep(source, count) == kept
 
 
-@pytest.mark.parametrize("importance", ["weight", "activation", "plain"])
+@pytest.mark.parametrize("importance", ["weight", "plain"])
 @pytest.mark.parametrize("bottleneck", [True, False])
 def test_same_shape_is_the_identity(model, toy, toy_tokenizer, importance, bottleneck):
     model.bottleneck = bottleneck
     shape = resolve_shape(model.config, shape={"hidden_size": SMALL["hidden_size"]})
     assert shape == SMALL
-    carried = measured(importance, model, toy_tokenizer, toy)
-    same = prune(model, shape, carried=carried, decoder="prune")
-    assert same.decoder is not model.decoder and same.bottleneck == bottleneck
-    want, have = model.state_dict(), same.state_dict()
+    same = prune(model, shape, importance=importance)
+    assert same.decoder is model.decoder and same.bottleneck == bottleneck
+    want, have = model.encoder.state_dict(), same.encoder.state_dict()
     assert have.keys() == want.keys() and all(torch.equal(have[name], want[name]) for name in want)
-    if bottleneck:
-        for a, b in zip(numbers(model, toy_tokenizer, toy), numbers(same, toy_tokenizer, toy), strict=True):
-            np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(numbers(same, toy_tokenizer, toy), numbers(model, toy_tokenizer, toy))
 
 
-def kill(stack, layers, hidden: list[int], units: list[int]) -> None:
+def kill(body, hidden: list[int], units: list[int]) -> None:
     """Zeroes dimensions, units, and in each layer the heads of one key and value head: never written, or never read."""
     with torch.no_grad():
-        stack.embed_tokens.weight[:, hidden] = 0
-        for number, layer in enumerate(layers):
+        body.embed_tokens.weight[:, hidden] = 0
+        for number, layer in enumerate(body.layers):
             layer.mlp.down_proj.weight[hidden] = 0
             layer.mlp.down_proj.weight[:, units[0::3]] = 0
             layer.mlp.gate_proj.weight[units[1::3]] = 0
             layer.mlp.up_proj.weight[units[2::3]] = 0
-            for block in (layer.self_attn, getattr(layer, "cross_attn", layer.self_attn)):
-                block.o_proj.weight[hidden] = 0
-                dead = number % 2
-                if number:
-                    block.v_proj.weight[8 * dead : 8 * dead + 8] = 0
-                else:
-                    block.o_proj.weight[:, 16 * dead : 16 * dead + 16] = 0
+            layer.self_attn.o_proj.weight[hidden] = 0
+            dead = number % 2
+            if number:
+                layer.self_attn.v_proj.weight[8 * dead : 8 * dead + 8] = 0
+            else:
+                layer.self_attn.o_proj.weight[:, 16 * dead : 16 * dead + 16] = 0
 
 
-@pytest.mark.parametrize("importance", ["weight", "activation"])
-def test_dead_units_go_before_live_ones(model, toy, toy_tokenizer, importance):
-    """All that is dropped is dead, so encoder and decoder say what they said: norms are rescaled for the lost width."""
-    kill(
-        model.encoder.backbone, model.encoder.backbone.layers, [0, 3, 7, 8, 9, 11, 20, 21], [0, 1, 2, 5, 6, 13, 17, 19]
-    )
-    kill(
-        model.decoder.model,
-        model.decoder.model.layers,
-        [1, 2, 4, 7, 15, 16, 17, 23],
-        [3, 4, 5, 6, 7, 8, 9, 10],
-    )
-    with torch.no_grad():
-        model.decoder.model.embedding_projection.weight[[0, 1, 5, 6, 11, 12, 13, 22]] = 0
-    carried = measured(importance, model, toy_tokenizer, toy)
-    smaller = prune(model, resolve_shape(model.config, shape=CUT), carried=carried, decoder="prune")
+def test_dead_units_go_before_live_ones(model, toy, toy_tokenizer):
+    """All that is dropped is dead, so the encoder says what it said: norms are rescaled for the lost width."""
+    kill(model.encoder.backbone, [0, 3, 7, 8, 9, 11, 20, 21], [0, 1, 2, 5, 6, 13, 17, 19])
+    shape = resolve_shape(model.config, shape=CUT)
+    smaller = prune(model, shape)
     assert smaller.encoder.num_parameters() < 0.7 * model.encoder.num_parameters()
-    for want, have in zip(numbers(model, toy_tokenizer, toy), numbers(smaller, toy_tokenizer, toy), strict=True):
-        # Over seeds they differ by 1e-5 .. 4e-5 of the largest value; with other dimensions by all of it.
-        np.testing.assert_allclose(have, want, rtol=1e-3, atol=3e-4 * np.abs(want).max())
-    other = prune(model, resolve_shape(model.config, shape=CUT), carried=None)
-    assert not np.allclose(numbers(other, toy_tokenizer, toy)[0], numbers(model, toy_tokenizer, toy)[0], atol=1e-2)
+    want, have = (numbers(each, toy_tokenizer, toy) for each in (model, smaller))
+    # Over seeds they differ by 1e-5 .. 4e-5 of the largest value; with other dimensions by all of it.
+    np.testing.assert_allclose(have, want, rtol=1e-3, atol=3e-4 * np.abs(want).max())
+    other = prune(model, shape, importance="plain")
+    assert not np.allclose(numbers(other, toy_tokenizer, toy), want, atol=1e-2)
 
 
 def test_dead_value_dimensions_go_first(model, toy, toy_tokenizer):
@@ -158,8 +129,8 @@ def test_dead_value_dimensions_go_first(model, toy, toy_tokenizer):
             layer.self_attn.v_proj.weight[[0, 2, 4, 6, 8 + 1, 8 + 3, 8 + 4, 8 + 5]] = 0
             layer.self_attn.q_proj.weight.zero_()
     shape = resolve_shape(model.config, shape={"head_dim": 4})
-    smaller = prune(model, shape, carried=carried_by_weights(model.encoder))
-    want, have = (numbers(m, toy_tokenizer, toy)[0] for m in (model, smaller))
+    smaller = prune(model, shape)
+    want, have = (numbers(m, toy_tokenizer, toy) for m in (model, smaller))
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
@@ -175,7 +146,7 @@ def test_query_heads_stay_with_their_key_and_value_head(toy, toy_tokenizer):
         for head in loud:
             block.o_proj.weight[:, 4 * head : 4 * head + 4] = 100.0 + head
     shape = resolve_shape(encoder.config, shape={"num_attention_heads": 3, "num_key_value_heads": 3})
-    cut = prune(encoder, shape, carried=carried_by_weights(encoder)).backbone.layers[0].self_attn
+    cut = prune(encoder, shape).backbone.layers[0].self_attn
     assert (cut.q_proj.weight[::4, 0] - 1).tolist() == loud
     assert (cut.k_proj.weight[::4, 0] - 1).tolist() == (cut.v_proj.weight[::4, 0] - 1).tolist() == [0, 1, 3]
     assert (cut.o_proj.weight[0, ::4] - 100).tolist() == loud
@@ -194,7 +165,7 @@ def test_a_pair_of_queries_and_keys_stands_for_those_that_are_dropped(toy, toy_t
                 rows = linear.weight.view(-1, 2, 2, 2, 24)  # head, half of the rotation, pair and its twin
                 rows[:, :, :, 1] = rows[:, :, :, 0]
             block.v_proj.weight.view(2, 8, 24)[:, 4:] = 0
-    smaller = prune(encoder, resolve_shape(encoder.config, shape={"head_dim": 4}), carried=carried_by_weights(encoder))
+    smaller = prune(encoder, resolve_shape(encoder.config, shape={"head_dim": 4}))
     texts, langs = sentences(toy)
     want, have = (encode(m, toy_tokenizer, texts[:9], langs[:9]) for m in (encoder, smaller))
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
@@ -214,21 +185,6 @@ def test_rotary_pairs_turn_as_the_new_ones(source, count):
     torch.testing.assert_close((new - old[pairs]).abs(), nearest, atol=1e-4, rtol=0)
 
 
-def test_measured_on_tokens_not_on_padding(model, toy, toy_tokenizer):
-    """Against each text alone, by the module's own arithmetic."""
-    texts, langs = ["un chat", "deux chiens rouges courent et mangent", "one"], ["fra_Latn", "fra_Latn", None]
-    carried = carried_on_texts(model, toy_tokenizer, texts, langs)
-    layer, states = model.encoder.backbone.layers[1], []
-    for text, lang in zip(texts, langs, strict=True):
-        inputs = toy_tokenizer([text], lang=[lang], return_tensors="pt")
-        with torch.no_grad():
-            found = model.encoder(**inputs, output_hidden_states=True).hidden_states
-        states.append(found[1][0])
-    state = torch.cat(states).double()
-    want = (state.square() / state.square().mean(1, keepdim=True)).mean(0)
-    torch.testing.assert_close(carried[layer.input_layernorm], want, rtol=1e-4, atol=1e-6)
-
-
 # Nearness
 
 
@@ -239,17 +195,12 @@ def rsa(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.corrcoef(*((rows @ rows.T)[above] for rows in unit))[0, 1])
 
 
-@pytest.mark.parametrize("importance", ["weight", "activation", "plain"])
+@pytest.mark.parametrize("importance", ["weight", "plain"])
 def test_starts_nearer_to_the_teacher_than_a_random_one(toy_trained, toy, toy_tokenizer, importance):
     shape = resolve_shape(toy_trained.config, shape={"hidden_size": 24, "intermediate_size": 32})
     texts, langs = sentences(toy)
     teacher = encode(toy_trained, toy_tokenizer, texts, langs)
-    near = encode(
-        prune(toy_trained, shape, carried=measured(importance, toy_trained, toy_tokenizer, toy)),
-        toy_tokenizer,
-        texts,
-        langs,
-    )
+    near = encode(prune(toy_trained, shape, importance=importance), toy_tokenizer, texts, langs)
     for seed in range(3):
         torch.manual_seed(seed)
         config = EchoConfig.from_dict(toy_trained.config.to_dict() | {"decoder": None} | shape)
@@ -260,23 +211,18 @@ def test_starts_nearer_to_the_teacher_than_a_random_one(toy_trained, toy, toy_to
 
 def test_decoder_that_reads_states_cannot_be_kept(model):
     model.bottleneck = False
-    shape = resolve_shape(model.config, shape=CUT)
     with pytest.raises(ValueError, match="reads all encoder states"):
-        prune(model, shape)
-    assert prune(model, shape, decoder="prune").decoder.config.hidden_size == 16
-    assert isinstance(prune(model, shape, decoder="drop"), EchoEncoder)
+        prune(model, resolve_shape(model.config, shape=CUT))
 
 
 # Checkpoints and the command
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])
-@pytest.mark.parametrize("decoder", ["keep", "prune", "drop"])
+@pytest.mark.parametrize("decoder", ["keep", "drop"])
 def test_result_opens_in_every_way(run, toy_folders, toy_trained, toy, toy_tokenizer, tmp_path, kind, decoder):
-    (tmp_path / "texts.txt").write_text("\n".join(sentences(toy)[0]) + "\n", encoding="utf-8")
     shape = {"hidden_size": 24, "intermediate_size": 48}
     arguments = ["--shape", "hidden_size=24,intermediate_size=48", "--decoder", decoder]
-    arguments += ["--importance", "activation", "--calibration", tmp_path / "texts.txt"]
     code, out, _ = run(toy_folders[kind], tmp_path / "small", *arguments, "--json", tmp_path / "report.json")
     assert code == 0
     report = json.loads(out)
@@ -285,7 +231,7 @@ def test_result_opens_in_every_way(run, toy_folders, toy_trained, toy, toy_token
     assert report["parameters"] == encoder.num_parameters() == encoder_parameters(toy_trained.config, shape)
     assert report["parameters_before"] == toy_trained.encoder.num_parameters()
     note = encoder.config.pruned_from
-    assert note["model"] == str(toy_folders[kind]) and note["importance"] == "activation"
+    assert note["model"] == str(toy_folders[kind]) and note["importance"] == "weight"
     assert note["shape"]["hidden_size"] == 32 and note["layers"] == [0]
 
     texts = [toy.say(m, "fra_Latn") for m in toy.split("dev")[:4]]
@@ -299,19 +245,16 @@ def test_result_opens_in_every_way(run, toy_folders, toy_trained, toy, toy_token
     translate = pipeline("sonar-translation", model=str(tmp_path / "small"))
     assert len(translate(texts, src_lang="fra_Latn", tgt_lang="eng_Latn")) == 4
     loaded = EchoForTranslation.from_pretrained(tmp_path / "small")
-    assert loaded.decoder.config.hidden_size == (32 if decoder == "keep" else 24)
-    if decoder == "keep":
-        have, old = loaded.decoder.state_dict(), toy_trained.decoder.state_dict()
-        assert all(torch.equal(have[name], old[name]) for name in old)
+    have, old = loaded.decoder.state_dict(), toy_trained.decoder.state_dict()
+    assert all(torch.equal(have[name], old[name]) for name in old)
 
 
 @pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize("decoder", ["keep", "prune"])
-def test_dtype_is_the_source_s_on_every_processor(run, model, toy_tokenizer, tmp_path, monkeypatch, fast, decoder):
+def test_dtype_is_the_source_s_on_every_processor(run, model, toy_tokenizer, tmp_path, monkeypatch, fast):
     model.to(torch.bfloat16).save_release(tmp_path / "half")
     toy_tokenizer.save_pretrained(tmp_path / "half")
     monkeypatch.setattr("hf_echo.modeling.precision_echo.bf16_is_faster", lambda device="cpu": fast)
-    code, _, _ = run(tmp_path / "half", tmp_path / "small", "--shape", "intermediate_size=12", "--decoder", decoder)
+    code, _, _ = run(tmp_path / "half", tmp_path / "small", "--shape", "intermediate_size=12")
     assert code == 0
     for part in ("", "decoder"):
         weights = load_file(tmp_path / "small" / part / "model.safetensors")
@@ -349,12 +292,9 @@ def test_new_tokenizer(run, toy_folders, toy, tmp_path):
         ("M out --size tiny", "hidden_size 1152 is larger than the source's 32: pruning only cuts"),
         ("M M --size half", "is an input too"),
         ("nothing out --size half", "nothing holds no config.json"),
-        ("M out --size half --importance wieght", "must be one of weight, activation, plain"),
-        ("M out --size half --importance activation", "give a calibration file"),
-        ("M out --size half --calibration texts", "texts are for importance 'activation'"),
-        ("M out --size half --decoder cut", "must be one of keep, prune, drop"),
+        ("M out --size half --importance wieght", "must be one of weight, plain"),
+        ("M out --size half --decoder cut", "must be one of keep, drop"),
         ("M out --size half --tokenizer nothing", "no tokenizer at nothing"),
-        ("ENCODER out --size half --decoder prune", "holds an encoder only: there is no decoder to prune"),
     ],
 )
 def test_errors(refused, toy_folders, toy_trained, tmp_path, monkeypatch, arguments, message):

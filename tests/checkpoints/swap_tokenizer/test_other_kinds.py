@@ -123,7 +123,7 @@ def test_a_pruned_checkpoint_keeps_its_kind_of_tokenizer(tokenizers, words, tmp_
     encoder(kind, tokenizers[kind]).save_pretrained(tmp_path / "model")
     tokenizers[kind].save_pretrained(tmp_path / "model")
     shape = {"intermediate_size": 24, "num_hidden_layers": 1}
-    report = prune_checkpoint(tmp_path / "model", tmp_path / "out", shape=shape, importance="activation", texts=words)
+    report = prune_checkpoint(tmp_path / "model", tmp_path / "out", shape=shape)
     model, tokenizer = load_encoder(tmp_path / "out", dtype="fp32")
     assert model.num_parameters() == report["parameters"] < report["parameters_before"]
     assert encode(model, tokenizer, words[:3]).shape == (3, 32)
