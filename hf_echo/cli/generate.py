@@ -91,7 +91,7 @@ def _as_json(report: dict[str, Any]) -> str:
 def _spelled(kind: type[Step]) -> Callable[[str], str]:
     """How messages of the command line name a field: `--keep`, or `MODEL` for a position."""
     known = fields_of(kind)
-    return lambda name: _metavar(name) if known[name].metadata["argument"] else _options(kind, name)[0].split("/")[0]
+    return lambda name: _metavar(name) if known[name].metadata["argument"] else _options(kind, name)[0]
 
 
 def _metavar(name: str) -> str:

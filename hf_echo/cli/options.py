@@ -51,8 +51,8 @@ def executor() -> Any:
     return setting("where to run: one process, or ray: the cluster at RAY_ADDRESS, or this machine", "local")
 
 
-def resume() -> Any:
-    return setting("resume a stopped run, or start again", True, option="--resume/--fresh")
+def resume(**options: Any) -> Any:
+    return setting("resume a stopped run, or start again", True, option="--resume/--fresh", **options)
 
 
 def on_bad_row() -> Any:

@@ -106,7 +106,7 @@ class Encode(OpensModel):
     on_long: OnLong = on_long()
     audio: bool = setting("read audio with a speech encoder", False)
     executor: Executor = executor()
-    resume: bool = resume()
+    resume: bool = resume(unless="audio")
 
     def run(self):
         from ..inference.any_encoder import NamedEncoder
@@ -202,7 +202,9 @@ class Mine(OpensModel):
     block: int = setting("rows per block of the search, held in memory by one worker", 65_536, least=1)
     audio: bool = setting("SOURCE lists audio; MODEL is a speech encoder", False)
     audio_target: bool = setting("TARGET lists audio files too", False, needs="audio")
-    text_model: str = setting("text encoder of the same space, for TARGET", DEFAULT_MODEL, needs="audio")
+    text_model: str = setting(
+        "text encoder of the same space, for TARGET", DEFAULT_MODEL, needs="audio", unless="audio_target"
+    )
 
     def run(self):
         from ..search import mine_files

@@ -236,7 +236,7 @@ def _checked(kind: type, values: Mapping[str, Any], spelled: Callable[[str], str
     whole = {name: default_of(declared) for name, declared in known.items()} | checked
     for name, declared in known.items():
         needs, unless = declared.metadata.get("needs"), declared.metadata.get("unless")
-        if whole[name] == default_of(declared) or not whole[name]:
+        if whole[name] in (default_of(declared), None, "", [], {}):
             continue
         if needs and not whole[needs]:
             raise ValueError(f"{spelled(name)} needs {spelled(needs)}: give that too, or leave {spelled(name)} out")

@@ -188,15 +188,15 @@ def test_refusals(space, refused, run, tmp_path):
         code == 2 and err.splitlines()[-1].startswith("hf-echo: ") and "not a readable wav" in err and not out.exists()
     )
     refused("without decoder/: add", "translate", "--audio", space / "0.flac", *speech)
-    refused("--decoder belongs to --audio", "translate", "--decoder", "x", space / "files.tsv", *text)
+    refused("--decoder needs --audio", "translate", "--decoder", "x", space / "files.tsv", *text)
     files = space / "files.tsv"
     for option, value in (("--lang", "fra_Latn"), ("--max-tokens", 3), ("--fresh", None)):
         words = [option] if value is None else [option, value]
-        refused("is for texts; leave it out with --audio", "encode", "--audio", files, out, *speech, *words)
-    refused("--from is for texts", "translate", "--audio", files, *speech, "--from", "fra_Latn")
+        refused("does not go with --audio", "encode", "--audio", files, out, *speech, *words)
+    refused("--from does not go with --audio", "translate", "--audio", files, *speech, "--from", "fra_Latn")
     both = ("mine", "--audio", files, files, "-o", out, *speech)
-    refused("is for texts; leave it out with --audio", *both, "--source-lang", "fra_Latn")
-    refused("leave it out with --audio-target", *both, "--audio-target", "--text-model", space / "text")
+    refused("--source-lang does not go with --audio", *both, "--source-lang", "fra_Latn")
+    refused("--text-model does not go with --audio-target", *both, "--audio-target", "--text-model", space / "text")
     refused("needs --margin ratio or distance", "evaluate", "speech", *speech, "--k", 2, "--data", files)
     refused("--audio-target needs --audio", "mine", "--audio-target", files, files, "-o", out, *speech)
     refused("of a speech encoder", "release", space / "text", tmp_path / "r", "--decoder", "x")
