@@ -50,8 +50,6 @@ def load_documents(path: str | os.PathLike, *, segmenter: str = "rules", limit: 
     """
     if segmenter not in ("rules", "none"):
         raise ValueError(f"segmenter must be 'rules' or 'none', not {segmenter!r}")
-    if not Path(path).exists():
-        raise FileNotFoundError(f"{path}: no such file or folder")
     plans = [_plan(open_file(file)) for file in list_files(Path(path), None)]
     convert, bad = partial(_convert, segmenter=segmenter), BadRows("error", "correct the documents or leave them out")
     tables = checked_tables(plans, convert, bad, limit=positive(limit))

@@ -70,8 +70,6 @@ def load_nway(
         ValueError: bad rows or missing columns (the message lists those found), or another split than train of a file
             without the column split.
     """
-    if not Path(path).exists():
-        raise FileNotFoundError(f"{path}: no such file or folder")
     parts = [open_file(f) for f in list_files(Path(path), split)]
     check_split(Path(path), parts, split)
     return read_nway(parts, id_column, split, on_bad_row, positive(limit))
@@ -86,8 +84,6 @@ def dev_split(path: str | os.PathLike) -> str | None:
         FileNotFoundError: the path does not exist.
         ValueError: there are several splits beside train, and none is dev.
     """
-    if not Path(path).exists():
-        raise FileNotFoundError(f"{path}: no such file or folder")
     splits: set[str] = set()
     for file in list_files(Path(path), None):
         part = open_file(file)

@@ -146,13 +146,10 @@ def _open(
     name: str | None,
     streaming: bool,
 ) -> list[Part]:
-    path = Path(label)
-    if path.exists():
-        is_header = partial(_is_header, columns, constants)
-        return [open_file(file, is_header=is_header) for file in list_files(path, split)]
-    if looks_like_file(label):
-        raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
-    return [_hub_part(label, name, split, streaming)]
+    if not Path(label).exists() and not looks_like_file(label):
+        return [_hub_part(label, name, split, streaming)]
+    is_header = partial(_is_header, columns, constants)
+    return [open_file(file, is_header=is_header) for file in list_files(Path(label), split)]
 
 
 def _plan(
@@ -181,8 +178,7 @@ def _is_header(columns: Mapping[str, str] | None, constants: Mapping[str, str], 
 
 
 def _is_nway(part: Part, id_column: str | None) -> bool:
-    has_pair = any(set(pair) <= set(part.columns) for pair in schema.TEXT_ALIASES)
-    return nway.find_nway_columns(part.columns, id_column) is not None and not has_pair
+    return nway.find_nway_columns(part.columns, id_column) is not None and not schema.has_pair(part.columns)
 
 
 def looks_like_file(label: str) -> bool:

@@ -56,6 +56,11 @@ def features(optional: Sequence[str] = ()) -> Features:
     return Features({c: Value("string") for c in COLUMNS} | {c: kinds[c] for c in OPTIONAL if c in optional})
 
 
+def has_pair(columns: Sequence[str]) -> bool:
+    """Whether a table has two columns of texts under usual names."""
+    return any(set(pair) <= set(columns) for pair in TEXT_ALIASES)
+
+
 def find_columns(
     found: Sequence[str],
     columns: Mapping[str, str] | None = None,

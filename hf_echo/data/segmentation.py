@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import regex
 
@@ -23,7 +22,6 @@ from ..language_table import ISO_639_1
 from ..languages import LANGUAGES, language
 from ..utils.hub import snapshot, split_revision
 
-UNSPACED = ("Hans", "Hant", "Jpan")  # scripts without spaces between sentences
 THAI_LENGTH = 60  # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause
 OTHER_USES = ".!?．！？၊"  # sentence ends in Unicode's table that have other uses; the last is a comma
 CLOSING = r"\p{STerm}\p{Pe}\p{Pf}\"'”’"
@@ -131,74 +129,36 @@ def sat_segmenter(
     """
     if threshold is not None and not 0 <= threshold < 1:
         raise ValueError(f"threshold={threshold} must be at least 0 and below 1")
-    sat = _open(model)
-    if device:
-        sat.to(device)
-    repo, version = split_revision(model)
-    if threshold is None and (version or Path(model).is_dir()):  # wtpsplit would search the whole path for "sm"
-        threshold = PRETRAINED if version and "sm" not in repo else FINE_TUNED
-    room = min(512, sat.config.max_position_embeddings - 4)
-
-    def segment(texts: Sequence[str], lang: str = "") -> list[list[str]]:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="split_on_input_newlines")
-            split = list(
-                sat.split(
-                    list(texts),
-                    threshold=threshold,
-                    block_size=room,
-                    stride=max(1, min(64, room // 2)),
-                    batch_size=batch_size,
-                    split_on_input_newlines=False,
-                )
-            )
-        return [_whole(text, pieces) for text, pieces in zip(texts, split, strict=True)]
-
-    return segment
-
-
-def _open(model: str | Path) -> Any:
     try:
         from wtpsplit import SaT
     except ImportError as error:
         raise ImportError("a SaT model needs wtpsplit: pip install 'hf-echo[segment]'") from error
-    folder = Path(model := snapshot(model) if isinstance(model, str) else model)
+    repo, version = split_revision(model)
+    folder = Path(place := snapshot(model) if isinstance(model, str) else model)
     if not folder.is_dir() and (isinstance(model, Path) or str(model).startswith((".", "/", "~"))):
         raise FileNotFoundError(f"no folder {model}; give a SaT model's folder, or a name such as sat-12l-sm")
-    own = folder.is_dir() and any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))
+    own = any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))
     try:
-        return SaT(str(model), tokenizer_name_or_path=str(model) if own else XLM_R)
+        sat = SaT(str(place), tokenizer_name_or_path=str(place) if own else XLM_R)
     except OSError as error:
         reason = str(error).splitlines()[0]
         raise FileNotFoundError(f"{str(model)!r} is not a SaT model in a folder or on the Hub: {reason}") from error
+    if device:
+        sat.to(device)
+    if threshold is None and folder.is_dir():  # wtpsplit would search the whole path for "sm"
+        threshold = PRETRAINED if version and "sm" not in repo else FINE_TUNED
+    room = min(512, sat.config.max_position_embeddings - 4)
+    options = dict(threshold=threshold, block_size=room, stride=max(1, min(64, room // 2)), batch_size=batch_size)
 
+    def segment(texts: Sequence[str], lang: str = "") -> list[list[str]]:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="split_on_input_newlines")
+            split = [list(filter(None, s)) for s in sat.split(list(texts), split_on_input_newlines=False, **options)]
+        if changed := [text for text, pieces in zip(texts, split, strict=True) if "".join(pieces) != text]:
+            raise ValueError(f"the segmenter changed the text {changed[0][:60]!r}")
+        return split
 
-def _whole(text: str, pieces: Sequence[str]) -> list[str]:
-    """Drop empty pieces and check that no character was lost (wtpsplit leaves the space after a sentence on it)."""
-    pieces = [piece for piece in pieces if piece]
-    if "".join(pieces) != text:
-        raise ValueError(f"the segmenter changed the text {text[:60]!r}")
-    return pieces
-
-
-def separator(lang: str) -> str:
-    """The separator between two sentences of a language: nothing in Chinese and Japanese, otherwise a space."""
-    return "" if lang.split("_")[1:2] and lang.split("_")[1] in UNSPACED else " "
-
-
-def join_sentences(sentences: Sequence[str], lang: str) -> tuple[str, list[int]]:
-    """Join sentences: (text, ends), where ends are the offsets after each sentence's last character.
-
-    Raises:
-        ValueError: an empty sentence; the message gives its position.
-    """
-    between, text, ends = separator(lang), "", []
-    for number, sentence in enumerate(sentences, 1):
-        if not (sentence := sentence.strip()):
-            raise ValueError(f"sentence {number} of {len(sentences)} ({lang}) is empty; remove it")
-        text += (between if text else "") + sentence
-        ends.append(len(text))
-    return text, ends
+    return segment
 
 
 def trimmed(pieces: Sequence[str]) -> list[str]:

@@ -91,8 +91,10 @@ def list_files(path: Path, split: str | None) -> list[Path]:
     File names may show splits (``train.tsv``, ``dev/a.parquet``); other files belong to train.
 
     Raises:
-        FileNotFoundError: no readable file, or none of that split.
+        FileNotFoundError: no such file or folder, no readable file, or none of that split.
     """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
     if path.is_file():
         return [path]
     files = sorted(f for f in path.rglob("*") if f.is_file() and suffix_of(f) and not _hidden(f.relative_to(path)))

@@ -20,7 +20,6 @@ import pyarrow as pa
 from ..languages import is_language, language
 from . import schema
 from .formats import BLOCK, Block, Part, open_file, open_text
-from .nway import find_nway_columns
 from .tables import BadRows, Plan, checked_tables, list_files
 
 TYPES = pa.schema({"lang": pa.string(), "text": pa.string()})
@@ -87,10 +86,7 @@ def _open(source: Source, number: int) -> Iterator[Texts]:
         part = Part(f"pairs {number}", ["lang", "text"], partial(_blocks_of_pairs, source.data), ())
         yield _texts(part, source)
         return
-    path = Path(source.data)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
-    for file in list_files(path, source.split):
+    for file in list_files(Path(source.data), source.split):
         if file.name.lower().endswith((".txt", ".txt.gz")):
             named = next((p for p in file.name.split(".")[:-1] if "_" in p and not code_error(p)), None)
             if (lang := source.lang or named) is None:
@@ -114,10 +110,9 @@ def _texts(part: Part, source: Source) -> Texts:
 def _sides(part: Part, lang: str | None) -> tuple[list[tuple[str, str | None]], str]:
     """([(column of texts, column of languages)], kind of text) of a table."""
     columns = part.columns
-    paired = any(set(pair) <= set(columns) for pair in schema.TEXT_ALIASES)
-    if not paired and (find_nway_columns(columns) or {"lang", "text"} <= set(columns)):
+    if not schema.has_pair(columns) and {"lang", "text"} <= set(columns):
         return [("text", "lang")], "monolingual"
-    if not paired and "text" in columns and lang is not None:
+    if not schema.has_pair(columns) and "text" in columns and lang is not None:
         return [("text", None)], "monolingual"
     try:
         mapping = schema.find_columns(columns, where=part.label)

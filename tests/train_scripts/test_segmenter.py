@@ -68,6 +68,8 @@ def test_a_translator_that_loses_lines_is_refused_and_empty_lines_left_out():
         "text": "x. y.",
         "ends": [2, 5],
     }
+    with pytest.raises(ValueError, match=r"sentence 2 of 2 \(eng_Latn\) is empty"):
+        sat.join_sentences(["a", " "], "eng_Latn")
     with pytest.raises(ValueError, match="contain no sentence"):
         list(sat.segmentation_examples([" "], ["fra_Latn"], rule_segmenter, lambda *a: [], progress=False))
 

@@ -27,13 +27,14 @@ from tqdm.auto import tqdm
 from transformers import AutoModelForTokenClassification, AutoTokenizer, Trainer, TrainingArguments
 
 from hf_echo.data.builtin import LANGUAGES, builtin_nway
-from hf_echo.data.segmentation import join_sentences, trimmed
+from hf_echo.data.segmentation import trimmed
 from hf_echo.languages import language
 from hf_echo.utils.hub import snapshot
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+UNSPACED = ("Hans", "Hant", "Jpan")  # scripts without spaces between sentences
 IGNORED = -100
 THRESHOLD = 0.25  # wtpsplit's, for models with one output
 XLM_R = "facebookAI/xlm-roberta-base"
@@ -91,6 +92,26 @@ def segmentation_examples(
         if held:
             yield example(held, lang)
     bar.close()
+
+
+def separator(lang: str) -> str:
+    """The separator between two sentences of a language: nothing in Chinese and Japanese, otherwise a space."""
+    return "" if lang.split("_")[1:2] and lang.split("_")[1] in UNSPACED else " "
+
+
+def join_sentences(sentences: Sequence[str], lang: str) -> tuple[str, list[int]]:
+    """Join sentences: (text, ends), where ends are the offsets after each sentence's last character.
+
+    Raises:
+        ValueError: an empty sentence; the message gives its position.
+    """
+    between, text, ends = separator(lang), "", []
+    for number, sentence in enumerate(sentences, 1):
+        if not (sentence := sentence.strip()):
+            raise ValueError(f"sentence {number} of {len(sentences)} ({lang}) is empty; remove it")
+        text += (between if text else "") + sentence
+        ends.append(len(text))
+    return text, ends
 
 
 def example(sentences: Sequence[str], lang: str) -> dict[str, Any]:

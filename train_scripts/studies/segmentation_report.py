@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from hf_echo.data.segmentation import join_sentences, rule_segmenter, sat_segmenter, separator, trimmed
+from hf_echo.data.segmentation import rule_segmenter, sat_segmenter, trimmed
 from hf_echo.evaluation.translation import translation_scores
 from hf_echo.languages import is_language
 from hf_echo.utils.results import Result, Table
+
+sys.path.append(str(Path(__file__).parents[1] / "corpora"))
+from segmenter import join_sentences, separator
 
 Segment = Callable[[Sequence[str], str], list[list[str]]]
 TABLES = {"flores": ("flores_sib.parquet", "index_id"), "ntrex": ("ntrex.parquet", "id")}

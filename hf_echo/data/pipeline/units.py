@@ -37,10 +37,9 @@ def units_of(sources: Sequence[Mapping[str, Any]]) -> list[Unit]:
     for source in sources:
         arguments = {key: value for key, value in source.items() if key not in ("path", "label")}
         path = Path(source["path"])
-        if not path.exists() and source["path"] != "builtin" and looks_like_file(source["path"]):
-            raise FileNotFoundError(f"{path}: no such file or folder (working folder {Path.cwd()})")
         split = arguments.get("split", "train")
-        files = list_files(path, split) if path.exists() else []
+        is_file = path.exists() or (source["path"] != "builtin" and looks_like_file(source["path"]))
+        files = list_files(path, split) if is_file else []
         if parts := list(filter(None, map(_readable, files))):
             check_split(path, parts, split)
         together = arguments.get("limit") is not None or any(find_nway_columns(part.columns) for part in parts)
