@@ -91,11 +91,12 @@ def mine_files(
     work = (Path(work) if work else out.with_name(out.name + ".work")).absolute()
     if fresh:
         _discard(work)
-    texts, vectors = [], []
-    for side, path, lang in zip(SIDES, (source, target), (source_lang, target_lang), strict=True):
-        texts.append(TextLines(path.absolute(), dedup=dedup))
-        reader = encode_target if side == "target" and encode_target else encode
-        vectors.append(encode_lines(texts[-1], reader, lang, work / side, model=model, shard=shard, executor=executor))
+    texts = [TextLines(path.absolute(), dedup=dedup) for path in (source, target)]
+    readers, langs = (encode, encode_target or encode), (source_lang, target_lang)
+    vectors = [
+        encode_lines(lines, reader, lang, work / side, model=model, shard=shard, executor=executor)
+        for lines, reader, lang, side in zip(texts, readers, langs, SIDES, strict=True)
+    ]
     found = mine(*vectors, work=work / "search", executor=executor, progress=progress, **options)
     with write_whole(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         file.write("score\tsource\ttarget\n")

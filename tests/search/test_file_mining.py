@@ -125,8 +125,9 @@ def test_errors_name_file_and_line(files):
     (files / "c.txt").write_text("\n \n")
     with pytest.raises(ValueError, match=r"c.txt is empty"):
         mine_files(*arguments, encode, progress=False)
-    with pytest.raises(FileNotFoundError, match="no file .*absent.txt"):
-        mine_files(files / "absent.txt", files / "b.txt", files / "o.tsv", encode, progress=False)
+    for pair in (("absent.txt", "b.txt"), ("b.txt", "absent.txt")):  # told before anything is encoded
+        with pytest.raises(FileNotFoundError, match="no file .*absent.txt"):
+            mine_files(*(files / name for name in pair), files / "o.tsv", lambda *_: pytest.fail("encoded"))
 
 
 def test_command_mines_with_the_toy_model(run, toy, toy_folders, tmp_path):
