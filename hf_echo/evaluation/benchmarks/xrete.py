@@ -8,8 +8,7 @@ mean over languages is split into head and long-tail languages for Tatoeba and f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...inference.encoders import Encode
 from ...languages import find_language
@@ -39,16 +38,10 @@ FLORES_HEAD = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Task:
-    """A task of XRETE.
+class Task(NamedTuple):
+    """A task of XRETE: category in Table 3, the paper's metric, our set, what we report (percent), head languages.
 
-    Attributes:
-        family: its category in Table 3.
-        paper: the paper's metric.
-        data: name of the set in `load_benchmark`; None where our evaluation has no such task.
-        measure: what this runner reports, in percent.
-        head: languages that are averaged as "head"; None where the paper has no such split.
+    `data` is None where our evaluation has no such task, `head` where the paper has no such split.
     """
 
     family: str
@@ -123,15 +116,8 @@ def _scores(encode: Encode, task: Task, rows: Iterable[dict[str, Any]]) -> dict[
         return {row["lang"]: row["spearman"] for row in evaluate_similarity(encode, rows).rows}
     if task.data == "flores_plus":
         return {row["lang"]: 100 - row["xsim"] for row in evaluate_xsim(encode, rows).rows}
-    by_pair: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:  # each language has its own English sentences
-        by_pair.setdefault((row["source_lang"], row["target_lang"]), []).append(row)
-    scores = {}
-    for pair, of_pair in by_pair.items():
-        other = next((code for code in pair if code != "eng_Latn"), pair[0])
-        table = evaluate_xsim(encode, pairs_as_nway(of_pair), source_langs=[other])
-        scores[other] = 100 - table.rows[0]["xsim"]
-    return scores
+    pairs = list(pairs_as_nway(rows))  # ids are of a pair: each language has its own English sentences
+    return {row["lang"]: 100 - row["xsim"] for row in evaluate_xsim(encode, pairs).rows}
 
 
 def _mean(values: list[float]) -> float | None:
