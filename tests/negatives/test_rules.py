@@ -266,6 +266,12 @@ def test_articles_follow_the_sound():
 # the public functions
 
 
+def test_the_name_that_others_rely_on():
+    from hf_echo import synthesis
+
+    assert synthesis.rule_based_hard_negatives is rule_based_hard_negatives
+
+
 def test_kinds_are_diverse_and_labelled():
     negatives = rule_based_hard_negatives(SENTENCES[1], 8)
     assert len(negatives) == 8
