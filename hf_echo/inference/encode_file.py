@@ -25,7 +25,7 @@ import hf_echo
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output, only_run, write_whole
 from ..utils.fingerprint import fingerprint
-from ..utils.lines import TextLines
+from ..utils.text import TextLines
 from ..utils.vectors import unit_length
 from .any_encoder import NamedEncoder, is_echo
 from .embedding_files import encode_shards, encoded

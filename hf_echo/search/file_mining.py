@@ -20,8 +20,8 @@ import numpy as np
 from ..inference.embedding_files import encode_shards, encoded
 from ..utils.executors import LocalExecutor, RayExecutor
 from ..utils.files import check_output, read_json, write_json, write_whole
-from ..utils.lines import TextLines
 from ..utils.results import Result
+from ..utils.text import TextLines
 from .checks import refuse_broken
 from .mining import check_options, mine
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from hf_echo.data import load_nway, load_parallel
 from hf_echo.evaluation.labelled_rows import read_rows
-from hf_echo.utils.lines import TextLines
-from hf_echo.utils.text import read_lines
+from hf_echo.utils.text import TextLines, read_lines
 
 ROWS = {
     "id": ["1", "1", "2"],

@@ -12,7 +12,7 @@ import pytest
 
 from hf_echo.search import mine, mine_files
 from hf_echo.search.blocks import Rows
-from hf_echo.utils.lines import TextLines
+from hf_echo.utils.text import TextLines
 
 WORDS = "red blue old small cat dog bird fish sleeps runs eats waits".split()
 
