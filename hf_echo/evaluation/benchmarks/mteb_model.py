@@ -28,6 +28,7 @@ except ImportError as error:
 from datasets import Dataset, DatasetDict
 
 from ...languages import is_language
+from ..nway_texts import texts_by_language
 
 
 class EchoForMTEB(AbsEncoder):
@@ -79,9 +80,7 @@ def bitext_task(name: str, rows: Iterable[Mapping[str, Any]], target_lang: str =
     Raises:
         ValueError: no id is common to all languages, or there is no language besides the target.
     """
-    texts: dict[str, dict[Any, str]] = {}
-    for row in rows:
-        texts.setdefault(row["lang"], {})[row["id"]] = row["text"]
+    texts = texts_by_language(rows)
     sources = [lang for lang in texts if lang != target_lang]
     if target_lang not in texts or not sources:
         raise ValueError(f"{name}: give rows in {target_lang!r} and in another language; found {', '.join(texts)}")
@@ -92,7 +91,15 @@ def bitext_task(name: str, rows: Iterable[Mapping[str, Any]], target_lang: str =
     langs = {f"{lang}-{target_lang}": [bcp47(lang), bcp47(target_lang)] for lang in sources}
 
     class Local(AbsTaskBitextMining):
-        metadata = _metadata(name, "BitextMining", langs, "f1")
+        metadata = TaskMetadata(
+            name=name,
+            description="Translations among local sentences.",
+            type="BitextMining",
+            category="t2t",
+            dataset={"path": "local", "revision": "1"},
+            eval_langs=langs,
+            main_score="f1",
+        )
         parallel_subsets = True
 
         def load_data(self, num_proc=None, **kwargs) -> None:
@@ -104,15 +111,3 @@ def bitext_task(name: str, rows: Iterable[Mapping[str, Any]], target_lang: str =
 def bcp47(code: str) -> str:
     """mteb's spelling of a code: fra_Latn -> fra-Latn, without a third part (por_Latn_BR -> por-Latn)."""
     return "-".join(code.split("_")[:2])
-
-
-def _metadata(name: str, kind: str, langs: dict[str, list[str]], score: str) -> TaskMetadata:
-    return TaskMetadata(
-        name=name,
-        description=f"{kind} on local rows.",
-        type=kind,
-        category="t2t" if kind == "BitextMining" else "t2c",
-        dataset={"path": "local", "revision": "1"},
-        eval_langs=langs,
-        main_score=score,
-    )
