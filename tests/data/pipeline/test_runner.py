@@ -325,6 +325,16 @@ def test_a_parquet_file_with_damaged_pages(tmp_path):
     assert 0 < done.rows < 60_000 and done.rows % 10_000 == 0
 
 
+def test_the_work_folder_of_a_stopped_run_holds_no_code(source, tmp_path):
+    """A pickle would run when the run resumes."""
+    with pytest.raises(ValueError, match="no row is left"):
+        go(recipe_of(source, *STEPS, Step("long", Long(99))), tmp_path / "out")
+    files = [path for path in (tmp_path / "out/.work").rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} <= {".json", ".parquet", ".md", ".lock", ""}
+    (fitted,) = (json.loads(path.read_text()) for path in files if path.name == "fitted.json")
+    assert list(fitted) == ["mean"]
+
+
 def test_no_row_left_and_wrong_results_of_a_step(source, tmp_path):
     with pytest.raises(ValueError, match="no row is left after the step long"):
         go(recipe_of(source, Step("long", Long(99))), tmp_path / "out")
