@@ -8,12 +8,10 @@ Threads may share a tokenizer.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache, wraps
+from functools import wraps
 from itertools import takewhile
 from pathlib import Path
 from threading import RLock
@@ -40,7 +38,7 @@ _backend_lock = RLock()
 
 
 def _alone(method: Callable) -> Callable:
-    """One thread at a time: a call sets truncation, padding and normalizer of the backend, which all calls share."""
+    """One thread at a time: a call sets truncation and padding of the backend, which all calls share."""
 
     @wraps(method)
     def call(*args, **kwargs):
@@ -239,22 +237,8 @@ class EchoTokenizer(PreTrainedTokenizerFast):
     @_alone
     def text_ids(self, texts: list[str]) -> list[list[int]]:
         """Ids of the texts alone, without prompts and special tokens."""
-        backend = self._bare_backend()
-        full = backend.normalizer
-        digits, rest = _digit_rules(full.__getstate__()) if full is not None else (None, None)
-        if digits is None:
-            return [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
-        ids: dict[int, list[int]] = {}
-        has_digits = [digits.search(text) is not None for text in texts]
-        try:
-            for normalizer, concerned in ((rest, False), (full, True)):
-                backend.normalizer = normalizer
-                rows = [i for i, has in enumerate(has_digits) if has == concerned]
-                encodings = backend.encode_batch_fast([texts[i] for i in rows], add_special_tokens=False)
-                ids.update(zip(rows, (encoding.ids for encoding in encodings), strict=True))
-        finally:
-            backend.normalizer = full
-        return [ids[i] for i in range(len(texts))]
+        encodings = self._bare_backend().encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
     def _bare_backend(self) -> Tokenizer:
         """The backend without the truncation and padding that an earlier call left in it."""
@@ -367,24 +351,3 @@ class EchoTokenizer(PreTrainedTokenizerFast):
 def _holds(name: str | Path, file: str, **hub) -> bool:
     silent = {f"_raise_exceptions_for_{what}": False for what in ("missing_entries", "connection_errors")}
     return cached_file(str(name), file, subfolder=DECODER_FOLDER, **silent, **hub) is not None
-
-
-@lru_cache(maxsize=8)
-def _digit_rules(state: bytes) -> tuple[re.Pattern, normalizers.Normalizer] | tuple[None, None]:
-    """A pattern that finds the digits a normalizer replaces, and that normalizer without its digit rules.
-
-    There may be 60 rules, and each runs over every text; few texts have such digits (`hf_echo.vocabulary`).
-    """
-    content = json.loads(state)
-    digits, others = "", []
-    for rule in content.get("normalizers", []):
-        replaced = rule["pattern"].get("String", "") if rule["type"] == "Replace" else ""
-        if len(replaced) == 1 and replaced.isdecimal():
-            digits += replaced
-        else:
-            others.append(rule)
-    if not digits:
-        return None, None
-    rest = normalizers.Sequence([])
-    rest.__setstate__(json.dumps(content | {"normalizers": others}).encode())
-    return re.compile(f"[{digits}]"), rest

@@ -1,4 +1,4 @@
-"""EchoEncoder: embeddings depend on the tokens, not on padding, its side, attention kernel or batch."""
+"""EchoEncoder of Llama layers: outputs, pieces of a text, precision (padding and pooling: test_backbones.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from transformers import LlamaModel
 
 from hf_echo.modeling import EchoEncoder
 
-from .conftest import LANGUAGES, TEXTS
+from .conftest import TEXTS
 
 pytestmark = pytest.mark.trains
 
@@ -45,39 +45,8 @@ def test_hidden_states_and_attentions(encoder, batch):
     assert [a.shape for a in output.attentions] == [(len(TEXTS), 4, length, length)] * 3
 
 
-def test_pooling_by_hand(make_model, batch):
-    for pooling in ("cls", "mean"):
-        encoder = make_model(pooling=pooling).encoder
-        output = encoder(**batch)
-        for row, mask in enumerate(batch["attention_mask"].bool()):
-            states = output.last_hidden_state[row, mask]
-            pooled = states[0] if pooling == "cls" else states.mean(0)
-            torch.testing.assert_close(output.sentence_embedding[row], encoder.projection.weight @ pooled, **CLOSE)
-
-
 def test_embedding_is_not_normalised(encoder, batch):
     assert embed(encoder, **batch).norm(dim=1).std() > 1e-3
-
-
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_padding_and_its_side_do_not_matter(encoder, tokenizer, batch, attention):
-    encoder.set_attn_implementation(attention)
-    right = embed(encoder, **batch)
-    tokens = dict(lang=LANGUAGES, padding=True, return_tensors="pt", padding_side="left")
-    left = embed(encoder, **tokenizer(TEXTS, **tokens))
-    alone = [
-        embed(encoder, input_ids=tokenizer(t, lang=code, return_tensors="pt").input_ids)
-        for t, code in zip(TEXTS, LANGUAGES, strict=True)
-    ]
-    torch.testing.assert_close(left, right, **CLOSE)
-    torch.testing.assert_close(torch.cat(alone), right, **CLOSE)
-
-
-def test_eager_equals_sdpa(encoder, batch):
-    encoder.set_attn_implementation("eager")
-    eager = embed(encoder, **batch)
-    encoder.set_attn_implementation("sdpa")
-    torch.testing.assert_close(embed(encoder, **batch), eager, **CLOSE)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

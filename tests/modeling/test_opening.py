@@ -147,14 +147,6 @@ def test_sentence_transformers_trainer_trains_in_float32(folder, tmp_path, fast_
     torch.testing.assert_close(*trained, atol=1e-7, rtol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_normalised_embeddings_have_length_one(dtype):
-    model = SentenceTransformer(NANO, device="cpu", model_kwargs={"dtype": dtype})
-    embeddings = model.encode([*TEXTS, *TEXTS * 20], normalize_embeddings=True)
-    assert embeddings.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(embeddings.astype(np.float64), axis=1), 1, atol=1e-6)
-
-
 def test_default_target_language(folder, batch, tokenizer):
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
     prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
@@ -281,11 +273,7 @@ def test_an_index_names_files_of_its_folder_only(copy, shard):
         AutoModel.from_pretrained(copy)
 
 
-def test_broken_tokenizer_and_missing_weights_are_named(copy):
-    (copy / "tokenizer.json").write_text("")
-    with pytest.raises(ValueError, match="tokenizer.json is damaged"):
-        load_encoder(copy)
-    shutil.copy(Path(NANO) / "tokenizer.json", copy)
+def test_missing_weights_are_named(copy):
     (copy / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=f"{copy}.*model.safetensors"):
         load_encoder(copy)
@@ -298,10 +286,10 @@ def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
     """The SentenceTransformer sees what was cut off; a whole JSON object that is not a tokenizer it does not name."""
     file = copy / "tokenizer.json"
     file.write_bytes(file.read_bytes()[:content] if isinstance(content, int) else content)
-    ways = [AutoTokenizer.from_pretrained, EchoTokenizer.from_pretrained]
+    ways = [AutoTokenizer.from_pretrained, EchoTokenizer.from_pretrained, load_encoder]
     ways += [] if content == b"{}" else [SentenceTransformer, AutoModel.from_pretrained]
     for opens in ways:
-        with pytest.raises(ValueError, match=r"tokenizer\.json is damaged or incomplete.*copy it again$") as error:
+        with pytest.raises(ValueError, match=r"tokenizer\.json is damaged or incomplete") as error:
             opens(str(copy))
         assert "\n" not in str(error.value)
 

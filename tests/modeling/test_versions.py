@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from hf_echo import checkpoints as direct
@@ -146,27 +145,6 @@ def test_the_code_of_a_pushed_card_runs(hub, folders, tmp_path):
         np.testing.assert_allclose(found[tag], want, atol=1e-5)
 
 
-OPEN_PARTS = """
-from types import SimpleNamespace
-from hf_echo.steps.model import load_model, load_tokenizer
-from hf_echo.steps.recipe import ModelArguments
-v1, v2 = (f"tester/versions@v{n}.0.0" for n in (1, 2))
-args = ModelArguments(model_name_or_path=v1, decoder=v2)
-tokenizer = load_tokenizer(args, None, 128)
-model = load_model(args, tokenizer, [])
-import sys, numpy as np
-np.savez(sys.argv[1], encoder=model.encoder.projection.weight.detach(), decoder=model.decoder.lm_head.weight.detach())
-"""
-
-
-def test_a_recipe_names_versions(hub, folders, tmp_path):
-    hub("-c", OPEN_PARTS, tmp_path / "found.npz")
-    found = np.load(tmp_path / "found.npz")
-    first, second = (load_translator(folder, dtype="fp32")[0] for folder in folders)
-    np.testing.assert_array_equal(found["encoder"], first.encoder.projection.weight.detach())
-    np.testing.assert_array_equal(found["decoder"], second.decoder.lm_head.weight.detach())
-
-
 OPERATE = """
 import json, sys, yaml
 from pathlib import Path
@@ -234,23 +212,6 @@ def test_operations_read_versions(hub, folders, tmp_path):
     prints = {parent["fingerprint"] for parent in parents.values()}
     assert len(prints) == 2 and all(len(print) == len("commit:") + 40 for print in prints)
     assert "by average" not in done["other version"] and "other" in done["other version"]
-
-
-def test_commands_read_versions(hub, folders, tmp_path):
-    name, want = f"{REPO}@v2.0.0", tmp_path / "want"
-    hub(
-        "-c",
-        COMMANDS,
-        f"prune {name} {tmp_path}/prune --shape num_hidden_layers=1 --decoder drop",
-        f"release {name} {tmp_path}/release --license cc0-1.0",
-    )
-    direct.prune_checkpoint(folders[1], want / "prune", shape={"num_hidden_layers": 1}, decoder="drop")
-    release_checkpoint(folders[1], want / "release")
-    for place in sorted(want.iterdir()):
-        assert_same(tmp_path / place.name, place)
-    assert "license: cc0-1.0" in (tmp_path / "release" / "README.md").read_text()
-    card = ModelCard.load(tmp_path / "prune" / "README.md")
-    assert (card.data.stage, card.data.base_model) == ("prune", REPO) and f"| prune | {name} |" in card.text
 
 
 OFFLINE = """
