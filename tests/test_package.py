@@ -283,6 +283,8 @@ def test_wheel_carries_modeling_and_recipes(built):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert carried() and carried() <= names
     assert "hf_echo/py.typed" in names
+    data = [path for path in (ROOT / "hf_echo").rglob("*") if path.suffix in (".parquet", ".yaml", ".j2", ".tsv")]
+    assert data and {str(path.relative_to(ROOT)) for path in data} <= names
     assert not [name for name in names if name.startswith(("modeling/", "tests/", "train_scripts/", "hub_cards/"))]
 
 
