@@ -117,8 +117,9 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         """
         Args:
             input_values: (batch, samples) at the sampling rate of the feature extractor, normalised.
-            attention_mask: (batch, samples) or (batch, frames of `input_features`), 1 where there is audio. Padding
-                does not change an embedding where the audio model has layer norm in its convolutions.
+            attention_mask: (batch, samples) or (batch, frames of `input_features`), 1 where there is audio, which
+                begins a row. Padding changes no embedding: an audio model that normalises over time (group norm in
+                its convolutions) reads rows of equal length together, without padding.
             input_features: (batch, frames, features), for audio models that read log-mel frames.
             ctc: also return `ctc_logits`; for models with `config.ctc_characters`.
 
@@ -134,7 +135,7 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
         audio = input_values if input_features is None else input_features
         if attention_mask is None:
             attention_mask = torch.ones(audio.shape[:2], dtype=torch.long, device=audio.device)
-        frames = self.audio(audio.to(self.dtype), attention_mask=attention_mask).last_hidden_state
+        frames = self._frames(audio.to(self.dtype), attention_mask)
         mask = self.frame_mask(attention_mask, frames.shape[1])
         embedding = self.projection(self.pooler(frames, mask).float())
         return EchoSpeechOutput(
@@ -144,6 +145,18 @@ class EchoSpeechEncoder(EchoPreTrainedModel):
             frame_mask=mask,
             ctc_logits=self.ctc(frames) if ctc and self.ctc is not None else None,
         )
+
+    def _frames(self, audio: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """(batch, frames, hidden) states of the audio model; what stands behind a shorter row's frames is 0."""
+        if getattr(self.config.audio_config, "feat_extract_norm", None) != "group" or mask.all():
+            return self.audio(audio, attention_mask=mask).last_hidden_state
+        lengths, parts = mask.sum(1), {}
+        for length in lengths.unique().tolist():
+            rows = (lengths == length).nonzero()[:, 0]
+            parts[rows] = self.audio(audio[rows, :length], attention_mask=mask[rows, :length]).last_hidden_state
+        longest = max(part.shape[1] for part in parts.values())
+        padded = [nn.functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts.values()]
+        return torch.cat(padded)[torch.cat(list(parts)).argsort()]
 
     def frame_mask(self, attention_mask: torch.Tensor, frames: int) -> torch.Tensor:
         """(batch, frames) bool: the frames that the audio model made of real audio."""

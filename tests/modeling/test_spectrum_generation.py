@@ -117,6 +117,18 @@ def test_saved_document_is_used_again(model, tmp_path):
         model.generate(embeddings(3), prompt)
 
 
+def test_a_changed_weight_refuses_the_document(model):
+    """Each parameter that the document depends on, and none of those that it does not."""
+    document = model.encode_document(embeddings(3))
+    for name, weight in model.named_parameters():
+        kept = weight.data.clone()
+        weight.data.view(-1)[len(weight.view(-1)) // 2] += 0.5
+        depends = name.startswith(("tower.", "memory.")) or "cross_attn.k_proj" in name or "cross_attn.v_proj" in name
+        assert (model.document_key() != document.model_key) == depends, name
+        weight.data.copy_(kept)
+    assert model.document_key() == document.model_key
+
+
 def test_scores_are_cross_entropies(model):
     documents = [embeddings(3), embeddings(2, 7)]
     prompts = [[BOS, 4], [BOS, 6, 8]]

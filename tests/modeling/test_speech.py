@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import AutoFeatureExtractor, AutoModel, Wav2Vec2BertConfig, WhisperConfig
+from transformers import AutoFeatureExtractor, AutoModel, Wav2Vec2BertConfig, Wav2Vec2Config, WhisperConfig
 
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechConfig, EchoSpeechEncoder
 from hf_echo.modeling.configuration_echo_speech import omnilingual_wav2vec2
@@ -20,6 +20,9 @@ RATE = 16000
 SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
 AUDIO = {
     "samples": lambda: omnilingual_wav2vec2(
+        **SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4
+    ),
+    "group norm": lambda: Wav2Vec2Config(
         **SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4
     ),
     "log-mel": lambda: Wav2Vec2BertConfig(**SMALL, apply_spec_augment=False, layerdrop=0.0),
@@ -38,7 +41,9 @@ def speech(request):
     config = EchoSpeechConfig(
         audio_config=AUDIO[request.param](), embedding_size=24, pooler_heads=4, pooler_intermediate_size=64
     )
-    return EchoSpeechEncoder(config).eval(), EchoAudioFeatureExtractor(features=request.param)
+    return EchoSpeechEncoder(config).eval(), EchoAudioFeatureExtractor(
+        features="samples" if request.param == "group norm" else request.param
+    )
 
 
 @torch.no_grad()

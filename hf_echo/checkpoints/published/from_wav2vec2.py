@@ -89,9 +89,7 @@ def extractor_of(config: Any) -> EchoAudioFeatureExtractor:
 
 
 def _from_transformers(source: str | Path) -> PreTrainedModel:
-    config = open_config(source, AUDIO_TYPES, "a speech encoder's audio model")
-    if getattr(config, "feat_extract_norm", "layer") == "group":
-        logger.warning("%s normalises over time (feat_extract_norm=group): padding changes its embeddings", source)
+    open_config(source, AUDIO_TYPES, "a speech encoder's audio model")
     return open_whole(AutoModel, source, dtype=torch.float32, unused=MASK)
 
 
