@@ -6,7 +6,9 @@ until a distillation from the untrimmed checkpoint has taught the model to read 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedConfig
@@ -17,24 +19,32 @@ from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..modeling.prompting_echo import decoder_prompt, encoder_prompt
 from ..vocabulary.initialise import TokenMatch
 from ..vocabulary.loading import with_backend
-from ..vocabulary.report import ALL, texts_by_language, vocabulary_report
-from ..vocabulary.trim import kept_tokens, token_scores, trimmed
+from ..vocabulary.report import texts_by_language
+from ..vocabulary.trim import kept_tokens, token_scores, tokens_per_text, trimmed
 from .rewrite import is_release, open_checkpoint, save_changed
 from .swap_tokenizer import swap_vocabulary
 
 
 def trim_checkpoint(
-    model: str | Path, out: str | Path, texts: str | Path, *, keep: int, split: str | None = None
+    model: str | Path,
+    out: str | Path,
+    texts: str | Path,
+    *,
+    keep: int,
+    split: str | None = None,
+    sample: int = 10_000,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Write a checkpoint with at most `keep` tokens, decoder included (`hf_echo.vocabulary.trim` says which).
 
     Args:
         model: encoder, training checkpoint or release: folder, Hub name or model of the package.
-        texts: file or folder with the columns lang and text, in all languages that the model is to serve.
+        texts: file or folder with lang and text, or with pairs, in all languages that the model is to serve.
         split: of `texts`; None reads all.
+        sample: most texts of each language, drawn with `seed`.
 
     Returns:
-        {"old_tokens", "tokens", "tokens_per_sentence": {language or "all": {"before", "after"}}}
+        {"old_tokens", "tokens", "tokens_per_sentence": {language or "average": {"before", "after"}}}
 
     Raises:
         FileNotFoundError: no checkpoint or no texts.
@@ -45,23 +55,44 @@ def trim_checkpoint(
         if is_release(place):
             config.decoder, _ = PreTrainedConfig.get_config_dict(place, subfolder=DECODER_FOLDER)
     old = tokenizer.backend_tokenizer
-    scores = token_scores(old, texts_by_language(texts, split))
+    samples = sample_texts(texts, split, sample, seed)
+    scores = token_scores(old, samples.items())
     kept = kept_tokens(old, scores, keep, _prompts(config))
     small, opened = with_backend(tokenizer, trimmed(old, kept)), open_checkpoint(model)
     mapping = {before: after for after, before in enumerate(kept)}
     match = TokenMatch(len(scores), len(kept), dict(enumerate(kept)), {})
     swap_vocabulary(opened, tokenizer, small, match=(match, mapping))
-    report = vocabulary_report({"before": tokenizer, "after": small}, texts, split=split, progress=False)
-    table = {**report.level("language"), **report.level(ALL)}
     lengths = {
-        name: {when: round(row.tokens_per_sentence, 2) for when, row in of.items()} for name, of in table.items()
+        lang: {
+            when: round(tokens_per_text(tokens.backend_tokenizer, rows), 2)
+            for when, tokens in (("before", tokenizer), ("after", small))
+        }
+        for lang, rows in sorted(samples.items())
     }
+    means = {when: sum(row[when] for row in lengths.values()) / len(lengths) for when in ("before", "after")}
+    lengths["average"] = {when: round(mean, 2) for when, mean in means.items()}
     results = {"old_tokens": len(scores), "tokens": len(kept), "tokens_per_sentence": lengths}
     dtype = config.dtype or opened.dtype
-    values, data = {"keep": keep, "split": split}, {"texts": texts}
+    values, data = {"keep": keep, "split": split, "sample": sample, "seed": seed}, {"texts": texts}
     options = dict(parents={"model": model}, data=data, results=results, tokenizer=small)
     save_changed(opened.to(dtype), out, "trim_vocabulary", values, **options)
     return results
+
+
+def sample_texts(texts: str | Path, split: str | None, most: int, seed: int) -> dict[str, list[str]]:
+    """At most `most` texts of each language, each text of it with the same chance (reservoir sampling)."""
+    chosen: dict[str, list[str]] = {}
+    seen: Counter[str] = Counter()
+    random = Random(seed)
+    for lang, block in texts_by_language(texts, split):
+        own = chosen.setdefault(lang, [])
+        for text in block:
+            seen[lang] += 1
+            if len(own) < most:
+                own.append(text)
+            elif (place := random.randrange(seen[lang])) < most:
+                own[place] = text
+    return chosen
 
 
 def _prompts(config: EchoConfig) -> list[str]:

@@ -139,9 +139,11 @@ class TrimVocabulary(OnEcho):
 
     model: str = model()
     output_dir: str = output()
-    texts: str = setting("texts of all languages to serve: a table with the columns lang and text", reads=DATA)
+    texts: str = setting("texts of all languages to serve: a table of lang and text, or of pairs", reads=DATA)
     keep: int = setting("largest number of tokens", least=1)
     split: str | None = setting("use only this split of the texts; default: all", None)
+    sample: int = setting("most texts of each language that are counted", 10_000, least=1)
+    seed: int = setting("random seed of the sample", 0)
     nway: str | None = setting(
         "measure xsim before and after: a table with id, lang and text", None, reads=DATA, recorded=False
     )
@@ -152,7 +154,8 @@ class TrimVocabulary(OnEcho):
         from ..evaluation import evaluate_xsim
         from ..inference.any_encoder import any_encoder
 
-        report = trim_checkpoint(self.model, self.output_dir, self.texts, keep=self.keep, split=self.split)
+        options = {name: getattr(self, name) for name in ("keep", "split", "sample", "seed")}
+        report = trim_checkpoint(self.model, self.output_dir, self.texts, **options)
         rows = load_nway(self.nway) if self.nway else None
         for when, name in (("before", self.model), ("after", self.output_dir)) if rows else ():
             for row in evaluate_xsim(any_encoder(name), rows).rows:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,9 @@ def token_scores(tokenizer: Tokenizer, blocks: Blocks) -> np.ndarray:
     backend, size = bare(tokenizer), _size(tokenizer)
     counts: dict[str, np.ndarray] = {}
     for lang, texts in blocks:
-        own = counts.setdefault(lang, np.zeros(size))
-        for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False):
-            np.add.at(own, encoding.ids, 1)
+        rows = (encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False))
+        ids = np.fromiter(chain.from_iterable(rows), np.int64)
+        counts[lang] = counts.get(lang, 0) + np.bincount(ids, minlength=size)
     if not counts:
         raise ValueError("no texts to count tokens in: give texts of every language that the model is to serve")
     return sum(np.sqrt(own / max(own.sum(), 1)) for own in counts.values())
@@ -86,6 +87,12 @@ def trimmed(tokenizer: Tokenizer, kept: Sequence[int]) -> Tokenizer:
     if content["padding"]:
         content["padding"]["pad_id"] = new[content["padding"]["pad_id"]]
     return Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+
+
+def tokens_per_text(tokenizer: Tokenizer, texts: Sequence[str]) -> float:
+    """Mean number of tokens, without special ones."""
+    encodings = bare(tokenizer).encode_batch_fast(list(texts), add_special_tokens=False)
+    return sum(len(encoding.ids) for encoding in encodings) / len(encodings)
 
 
 def bare(tokenizer: Tokenizer) -> Tokenizer:

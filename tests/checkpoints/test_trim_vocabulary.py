@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLMRobertaConfi
 
 from hf_echo import inference
 from hf_echo.checkpoints import convert_encoder, trim_checkpoint
+from hf_echo.checkpoints.trim_vocabulary import sample_texts
 from hf_echo.steps.run import run_operation
 from hf_echo.utils.lineage import read_lineage
 
@@ -67,7 +68,7 @@ def test_an_encoder(xlm_r, run, tmp_path):
     assert after.tokenizer.unk_token_id not in after.tokenizer(DROPPED[0])["input_ids"]
     lengths = json.loads(out)["tokens_per_sentence"]
     wanted = np.mean([len(old(text, add_special_tokens=False)["input_ids"]) for text in KEPT])
-    assert lengths["fra_Latn"] == lengths["all"] == {"before": round(wanted, 2), "after": round(wanted, 2)}
+    assert lengths["fra_Latn"] == lengths["average"] == {"before": round(wanted, 2), "after": round(wanted, 2)}
     assert read_lineage(tmp_path / "out")["results"]["tokens"] == needed
 
 
@@ -130,6 +131,16 @@ def test_a_finished_step_is_not_repeated(xlm_r, tmp_path):
     written = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
     run_operation(recipe)
     assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == written
+
+
+def test_the_sample_is_uniform(tmp_path):
+    rows = {"fra_Latn": [str(i) for i in range(50)], "deu_Latn": ["a"]}
+    texts = write_texts(tmp_path, rows)
+    drawn = [sample_texts(texts, None, 10, seed)["fra_Latn"] for seed in range(200)]
+    assert all(len(set(rows)) == 10 for rows in drawn)
+    counts = np.bincount([int(text) for rows in drawn for text in rows], minlength=50)
+    assert abs(counts - 40).max() < 5.7 * 40**0.5 * 0.8**0.5  # binomial: 200 draws with chance 0.2
+    assert sample_texts(texts, None, 10, 0)["deu_Latn"] == ["a"]
 
 
 def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):
