@@ -147,7 +147,7 @@ def plain(vocabulary, words, segmented, n: int) -> list[tuple[str, str]]:
 def whole(args: argparse.Namespace) -> list[tuple[str, str]]:
     backend = Tokenizer.from_file(str(Path(args.work, "tokenizer.json")))
     counts = json.loads(Path(args.work, "counts.json").read_text())
-    extended = extend_tokenizer(backend, counts, args.merges, max_token_bytes=None, progress=False)
+    extended = extend_tokenizer(backend, counts, args.merges, progress=False)
     old = len(json.loads(backend.to_str())["model"]["merges"])
     return [tuple(merge) for merge in json.loads(extended.to_str())["model"]["merges"][old:]]
 

@@ -7,7 +7,6 @@ tokenizer without a normalizer (Llama 3) does not get one.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +16,10 @@ import numpy as np
 from tokenizers import Tokenizer, models
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from .counts import WordCounts
-from .loading import load_tokenizer
+from .loading import load_tokenizer, with_backend
 from .merges import Vocabulary, learn_merges
 from .pretokenizer import with_pattern, word_regex
 
@@ -37,7 +37,6 @@ def extend_tokenizer(
     vocab_size: int | None = None,
     pattern: str | None = None,
     min_count: int = 2,
-    max_token_bytes: int | None = MAX_TOKEN_BYTES,
     progress: bool = True,
 ) -> AnyTokenizer | PreTrainedTokenizerFast:
     """Extend a byte-level BPE tokenizer by the most frequent merges of counted words.
@@ -52,7 +51,6 @@ def extend_tokenizer(
         pattern: "echo" or "llama3" replaces the word pattern (`with_pattern`); None keeps the tokenizer's own. Old
             merges stay valid, but another pattern may divide some words differently.
         min_count: rarer pairs are not merged.
-        max_token_bytes: longest new token in bytes; None: no limit.
 
     Returns:
         A tokenizer of the same kind; for classes that rebuild themselves on loading and would lose the pattern
@@ -83,15 +81,13 @@ def extend_tokenizer(
     if isinstance(counts, WordCounts):
         counts.check_pattern(word_regex(backend))
         counts = counts.balanced()
-    backend, given = grow(
-        backend, counts, n_merges, min_count=min_count, max_token_bytes=max_token_bytes, progress=progress
-    )
+    backend, given = grow(backend, counts, n_merges, min_count=min_count, progress=progress)
     if given < n_merges:
         raise ValueError(
             f"the counts allow {given} new tokens, not {n_merges}: ask for {given} or count more text"
             f" (pairs seen fewer than {min_count} times are not merged)"
         )
-    return backend if isinstance(tokenizer, Tokenizer) else _dressed(tokenizer, backend)
+    return backend if isinstance(tokenizer, Tokenizer) else with_backend(tokenizer, backend)
 
 
 def check_byte_level(backend: Tokenizer) -> None:
@@ -111,15 +107,9 @@ def check_byte_level(backend: Tokenizer) -> None:
 
 
 def grow(
-    backend: Tokenizer,
-    counts: Mapping[str, int],
-    n: int,
-    *,
-    min_count: int = 2,
-    max_token_bytes: int | None = MAX_TOKEN_BYTES,
-    progress: bool = True,
+    backend: Tokenizer, counts: Mapping[str, int], n: int, *, min_count: int = 2, progress: bool = True
 ) -> tuple[Tokenizer, int]:
-    """Add up to `n` tokens; return (tokenizer, number of tokens added). See `extend_tokenizer`."""
+    """Add up to `n` tokens of at most MAX_TOKEN_BYTES; return (tokenizer, number of tokens added)."""
     content = json.loads(backend.to_str())
     model = content["model"]
     ids = dict(model["vocab"])
@@ -139,7 +129,7 @@ def grow(
         _segmented(vocabulary, words, progress),
         new_ids[len(missing) :],
         min_count=min_count,
-        max_token_bytes=max_token_bytes,
+        max_token_bytes=MAX_TOKEN_BYTES,
         progress=progress,
     )
     model["vocab"], model["merges"] = vocabulary.ids, vocabulary.merges
@@ -148,14 +138,7 @@ def grow(
 
 def utf8_alphabet() -> list[str]:
     """Characters that stand for bytes in byte-level tokens, without bytes that do not occur in UTF-8."""
-    return [c for byte, c in sorted(byte_characters().items()) if byte not in NEVER_IN_UTF8]
-
-
-def byte_characters() -> dict[int, str]:
-    """GPT-2's table byte -> character: printable bytes are themselves, the others start at U+0100."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+    return [c for byte, c in sorted(bytes_to_unicode().items()) if byte not in NEVER_IN_UTF8]
 
 
 def _cut(counts: Mapping[str, int], pre_tokenizer: dict[str, Any], progress: bool) -> dict[str, int]:
@@ -198,20 +181,3 @@ def _like(backend: Tokenizer, content: dict[str, Any]) -> Tokenizer:
     changed = Tokenizer.from_str(json.dumps(content))
     changed.encode_special_tokens = backend.encode_special_tokens  # not saved in tokenizer.json
     return changed
-
-
-def _dressed(tokenizer: PreTrainedTokenizerFast, backend: Tokenizer) -> PreTrainedTokenizerFast:
-    """The same transformers tokenizer with another backend."""
-    if "__init__" in type(tokenizer).__dict__ and type(tokenizer) is not PreTrainedTokenizerFast:
-        return PreTrainedTokenizerFast(
-            tokenizer_object=backend,
-            model_max_length=tokenizer.model_max_length,
-            padding_side=tokenizer.padding_side,
-            truncation_side=tokenizer.truncation_side,
-            chat_template=tokenizer.chat_template,
-            split_special_tokens=tokenizer.split_special_tokens,
-            **tokenizer.special_tokens_map,
-        )
-    dressed = copy.deepcopy(tokenizer)
-    dressed._tokenizer = backend
-    return dressed

@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from .auxiliary import auxiliary_vectors
-from .extend import byte_characters
 from .initialise import TokenMatch, initialise
 
 ROLES = ("cls", "sep", "bos", "eos", "pad", "mask", "unk")  # where one token has two roles, the first decides
-_CHARACTERS = byte_characters()
+_CHARACTERS = bytes_to_unicode()
 _BYTES = {character: byte for byte, character in _CHARACTERS.items()}
 
 

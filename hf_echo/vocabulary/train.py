@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 from tqdm.auto import tqdm
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ..modeling.tokenization_echo import BOS, CLS, EOS, PAD, SEP, EchoTokenizer
 from .counts import WordCounts
-from .extend import MAX_TOKEN_BYTES, byte_characters, grow
+from .extend import grow
 from .normalization import clean_text, put_in_front
 from .pretokenizer import PATTERNS, pre_tokenizer, split_words
 
@@ -32,7 +33,6 @@ def train_from_counts(
     pattern: str = "echo",
     max_length: int = 512,
     min_count: int = 2,
-    max_token_bytes: int | None = MAX_TOKEN_BYTES,
     progress: bool = True,
 ) -> EchoTokenizer:
     """Train a tokenizer of `vocab_size` tokens, including special, reserved and byte tokens.
@@ -43,7 +43,6 @@ def train_from_counts(
         n_reserved: number of special tokens `<reserved_0>` ... for later use.
         max_length: the tokenizer's `model_max_length`.
         min_count: rarer pairs are not merged.
-        max_token_bytes: longest token in bytes; None: no limit.
 
     Raises:
         ValueError: unknown pattern; counts that are empty, of another pre-tokenizer, or too few; vocab_size not above
@@ -52,7 +51,7 @@ def train_from_counts(
     if isinstance(counts, WordCounts):
         counts.check_pattern(PATTERNS.get(pattern, pattern), "the new tokenizer")
         counts = counts.balanced()
-    tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, max_token_bytes, progress)
+    tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, progress)
     if (size := len(tokenizer)) < vocab_size:
         raise ValueError(
             f"the counts allow a vocabulary of {size}, not {vocab_size}: ask for {size} or count more text"
@@ -77,13 +76,13 @@ def train_tokenizer(
     counts, clean = Counter(), clean_text()
     for text in tqdm(texts, desc="texts", disable=not progress, mininterval=0.5):
         counts.update(split_words(clean.normalize_str(text), pattern))
-    tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, 2, MAX_TOKEN_BYTES, progress)
+    tokenizer = _train(counts, vocab_size, n_reserved, pattern, max_length, 2, progress)
     if (size := len(tokenizer)) < vocab_size:
         logger.warning("the texts allow a vocabulary of %d, not %d", size, vocab_size)
     return tokenizer
 
 
-def _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, max_token_bytes, progress):
+def _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, progress):
     if n_reserved < 0:
         raise ValueError(f"n_reserved must be 0 or more, not {n_reserved}")
     backend = _start(n_reserved, pattern)
@@ -92,14 +91,7 @@ def _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, max_t
             f"vocab_size must be above {least} (256 bytes, {len(SPECIAL)} special and {n_reserved} reserved tokens),"
             f" not {vocab_size}"
         )
-    backend, _ = grow(
-        backend,
-        counts,
-        vocab_size - least,
-        min_count=min_count,
-        max_token_bytes=max_token_bytes,
-        progress=progress,
-    )
+    backend, _ = grow(backend, counts, vocab_size - least, min_count=min_count, progress=progress)
     tokenizer = EchoTokenizer.from_backend(backend, max_length=max_length)
     put_in_front(tokenizer.backend_tokenizer)
     return tokenizer
@@ -108,7 +100,7 @@ def _train(counts, vocab_size, n_reserved, pattern, max_length, min_count, max_t
 def _start(n_reserved: int, pattern: str) -> Tokenizer:
     """The tokenizer without merges."""
     special = [*SPECIAL, *(f"<reserved_{i}>" for i in range(n_reserved))]
-    tokens = [*special, *sorted(byte_characters().values())]
+    tokens = [*special, *sorted(bytes_to_unicode().values())]
     backend = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=[]))
     backend.add_special_tokens([AddedToken(token, special=True) for token in special])
     backend.normalizer = normalizers.NFC()

@@ -15,7 +15,6 @@ from hf_echo.inference.embedding_store import LiveRows, frozen_embeddings
 from hf_echo.stages import DevSet, evaluate_sets
 
 from ..losses.test_distillation import FIGURES, algorithm_2
-from .test_resume import COMMON, assert_killed_run_is_the_unbroken_one
 
 pytestmark = pytest.mark.trains
 
@@ -155,10 +154,6 @@ def test_languages_are_dropped_by_kind(extend, pairs, toy_tokenizer):
 def test_what_cannot_be_is_refused(extend, fields, message):
     with pytest.raises(ValueError, match=message):
         extend(**fields)
-
-
-def test_a_killed_extension_is_the_unbroken_one(extend):
-    assert_killed_run_is_the_unbroken_one(lambda: extend(logging_steps=1, **COMMON), 5)
 
 
 # Distillation

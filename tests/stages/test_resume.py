@@ -65,11 +65,6 @@ def test_contrastive(make_trainer, step):
     assert_killed_run_is_the_unbroken_one(lambda: make_trainer("contrastive", logging_steps=1, **COMMON), step)
 
 
-@pytest.mark.parametrize("stage", ["seq2seq", "hard_negatives", "decoder"])
-def test_other_stages(make_trainer, stage):
-    assert_killed_run_is_the_unbroken_one(lambda: make_trainer(stage, logging_steps=1, **COMMON), 5)
-
-
 # Two batches an update: four updates an epoch, the last of a single batch.
 @pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.slow), 4, pytest.param(6, marks=pytest.mark.slow)])
 def test_with_gradient_accumulation(make_trainer, step):

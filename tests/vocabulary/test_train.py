@@ -41,7 +41,7 @@ def test_merges_are_those_of_the_rust_trainer(seed, pattern):
         show_progress=False,
     )
     rust.train_from_iterator((word for word, count in counts.items() for _ in range(count)), trainer)
-    ours = train_from_counts(counts, 5 + 256 + 60, pattern=pattern, max_token_bytes=None, progress=False)
+    ours = train_from_counts(counts, 5 + 256 + 60, pattern=pattern, progress=False)
     assert merges_of(ours.backend_tokenizer) == merges_of(rust)
     assert [t for t, _ in sorted(ours.get_vocab().items(), key=lambda item: item[1])] == SPECIAL + [
         t for t, _ in sorted(rust.get_vocab().items(), key=lambda item: item[1])
@@ -85,15 +85,6 @@ def test_the_wider_pattern_makes_words_one_token():
     assert [len(ours.encode(word, add_special_tokens=False)) for word in words] == [1, 1]
     llama3 = train_tokenizer(words * 9, 400, pattern="llama3", progress=False)
     assert [len(llama3.encode(word, add_special_tokens=False)) for word in words] == [4, 4]
-
-
-def test_max_token_bytes():
-    counts = {"abcdefghijkl": 9}  # six pairs, then three of four bytes
-    tokenizer = train_from_counts(counts, 261 + 9, max_token_bytes=4, progress=False)
-    assert tokenizer.tokenize("abcdefghijkl")[1:] == ["abcd", "efgh", "ijkl"]
-    with pytest.raises(ValueError, match="allow a vocabulary of 270"):
-        train_from_counts(counts, 261 + 10, max_token_bytes=4, progress=False)
-    assert train_from_counts(counts, 261 + 11, progress=False).tokenize("abcdefghijkl")[1:] == ["abcdefghijkl"]
 
 
 def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
