@@ -25,7 +25,8 @@ PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".bin", ".joblib", ".ckpt")
 TRAINING_STATE = ("optimizer.*", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state*")
 IGNORED = {".git", ".cache", "__pycache__", ".gitattributes"}  # of git, Python and the Hub's client
 PAPERS = ("README.md", "LICENSE", "LICENSE.*", "NOTICE", "NOTICE.*")
-# Names in a model's root and in MODEL_FOLDERS; Python code goes up where a configuration names it.
+# Names in a model's root and in MODEL_FOLDERS. Other Python code goes up where a configuration names it.
+CODE = tuple(file.name for file in (Path(__file__).parents[1] / "modeling").glob("*_*.py"))
 MODEL_FILES = (
     *PAPERS,
     *("recipe.json", "results.json", "checksums.json", "speech_data.json", "modular.json", "language.json"),
@@ -34,6 +35,7 @@ MODEL_FILES = (
     *("preprocessor_config.json", "processor_config.json", "chat_template.jinja", "*.model"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "vocab.txt", "merges.txt"),
+    *CODE,
 )
 MODEL_FOLDERS = re.compile(r"\.|decoder|\d+_\w+|languages/.+")  # \d+_\w+: modules of sentence-transformers
 # Of the folder that `hf-echo data filter` leaves.
