@@ -22,6 +22,7 @@ from ..utils.settings import (
     fields_of,
     is_required,
     make,
+    positions,
     without_none,
 )
 
@@ -37,10 +38,8 @@ def add_command(group: typer.Typer, kind: type[Step]) -> None:
 def _function(kind: type[Step]) -> Callable[..., None]:
     """A function with the parameters of the command, as typer reads them."""
     known = fields_of(kind)
-    # Positions last, and the output the last of them.
-    names = sorted(
-        known, key=lambda name: known[name].metadata["argument"] * (1 + bool(known[name].metadata["writes"]))
-    )
+    first = positions(kind)
+    names = [name for name in known if name not in first] + first
     parameters = [_parameter(kind, name) for name in names]
     if kind.reports:
         report = typer.Option("--json", help="Also write the report to this JSON file.")

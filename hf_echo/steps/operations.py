@@ -15,7 +15,7 @@ from ..utils.settings import CHECKPOINT, DATA, Step, fields_of, setting, step
 
 
 class Operation(Step):
-    """An operation on checkpoints. A subclass defines `make`, which writes the folder `output_dir`."""
+    """An operation on checkpoints. `make`, which writes the folder `output_dir`, is `calls`."""
 
     reports = True
     output_dir: str
@@ -27,7 +27,8 @@ class Operation(Step):
 
     def make(self) -> dict[str, Any] | None:
         """Write the checkpoint; returns a report."""
-        raise NotImplementedError
+        report = self.call()
+        return report if isinstance(report, dict) else None
 
     def run(self) -> dict[str, Any] | None:
         report = self.make()
@@ -104,6 +105,7 @@ def model(help: str = "Echo checkpoint or release: folder, org/name@v1.2.0 or ec
 @step(
     "vocabulary swap",
     operation="swap_tokenizer",
+    calls="checkpoints.swap_checkpoint",
     example="hf-echo vocabulary swap outputs/echo outputs/tokenizer outputs/echo-256k",
 )
 class SwapTokenizer(OnEcho):
@@ -115,12 +117,6 @@ class SwapTokenizer(OnEcho):
     method: Literal["mean", "focus", "random"] = setting("initial embeddings of new tokens (mean: ECHO 4.1)", "mean")
     auxiliary: str | None = setting("for focus: texts (one per line), or vectors (.vec, .npy)", None, reads=DATA)
     seed: int = setting("random seed", 0)
-
-    def make(self):
-        from ..checkpoints import swap_checkpoint
-
-        options = dict(method=self.method, auxiliary=self.auxiliary, seed=self.seed)
-        return swap_checkpoint(self.model, self.tokenizer, self.output_dir, **options)
 
     def planned(self, config):
         from ..vocabulary import load_tokenizer
@@ -167,7 +163,12 @@ class TrimVocabulary(OnEcho):
         return config
 
 
-@step("average", operation="average", example="hf-echo average outputs/a outputs/b outputs/both --share 0.5")
+@step(
+    "average",
+    operation="average",
+    calls="checkpoints.average_checkpoints",
+    example="hf-echo average outputs/a outputs/b outputs/both --share 0.5",
+)
 class Average(OnTextOrSpeech):
     """Average the weights of two checkpoints of one shape."""
 
@@ -177,13 +178,13 @@ class Average(OnTextOrSpeech):
     share: float = setting("weight of the other checkpoint", 0.5, least=0, most=1)
     part: Literal["model", "encoder", "decoder"] = setting("what is averaged; the rest is that of MODEL", "model")
 
-    def make(self):
-        from ..checkpoints import average_checkpoints
 
-        average_checkpoints(self.model, self.other, self.output_dir, self.share, part=self.part)
-
-
-@step("prune", operation="prune", example="hf-echo prune outputs/echo outputs/echo-tiny --size tiny")
+@step(
+    "prune",
+    operation="prune",
+    calls="checkpoints.prune_checkpoint",
+    example="hf-echo prune outputs/echo outputs/echo-tiny --size tiny",
+)
 class Prune(OnEcho):
     """Make an encoder smaller (structured pruning, OS 4.8): fewer layers, heads and units, the same embedding size."""
 
@@ -194,19 +195,6 @@ class Prune(OnEcho):
     importance: Literal["weight", "plain"] = setting("what to keep: what counts most, or the first ones", "weight")
     decoder: Literal["keep", "drop"] = setting("keep it as it is, or drop it", "keep")
     tokenizer: str | None = setting("tokenizer to move the smaller model onto", None, reads=CHECKPOINT)
-
-    def make(self):
-        from ..checkpoints import prune_checkpoint
-
-        return prune_checkpoint(
-            self.model,
-            self.output_dir,
-            size=self.size,
-            shape=self.shape or None,
-            importance=self.importance,
-            decoder=self.decoder,
-            tokenizer=self.tokenizer,
-        )
 
     def planned(self, config):
         from ..checkpoints.pruning.shapes import resolve_shape
@@ -278,7 +266,12 @@ class Release(OnTextOrSpeech):
             release_checkpoint(self.model, self.output_dir, **own, **shared)
 
 
-@step("modular start", operation="modular_backbone", example="hf-echo modular start sentence-transformers/LaBSE out")
+@step(
+    "modular start",
+    operation="modular_backbone",
+    calls="stages.modular.modular_backbone",
+    example="hf-echo modular start sentence-transformers/LaBSE out",
+)
 class ModularBackbone(Operation):
     """Make a modular encoder without languages. Add the pivot language first."""
 
@@ -288,11 +281,6 @@ class ModularBackbone(Operation):
     output_dir: str = output("folder of the modular encoder")
     pivot: str = setting("language that the others are aligned to", "eng_Latn")
     max_seq_length: int = setting("longest text in tokens", 128, least=1)
-
-    def make(self):
-        from ..stages.modular import modular_backbone
-
-        modular_backbone(self.model, self.output_dir, pivot=self.pivot, max_seq_length=self.max_seq_length)
 
 
 @step(

@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from functools import cache
+from importlib import import_module
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -77,6 +79,8 @@ class Step:
         command: the words of its command, such as "vocabulary swap"; None: it has none.
         operation: its name in a recipe; None: no recipe can name it.
         example: a line for the help of the command.
+        calls: the function of hf_echo that carries it out, such as "checkpoints.prune_checkpoint": it gets the
+            positions of the command by position and the other fields by name, as far as it has them.
         then: what the command says at the end, on stderr: a format of the fields.
         reports: `run` returns a report, so the command has the option --json.
         file_only: entries of the report that are too long for a screen.
@@ -85,6 +89,7 @@ class Step:
     command: ClassVar[str | None] = None
     operation: ClassVar[str | None] = None
     example: ClassVar[str] = ""
+    calls: ClassVar[str] = ""
     then: ClassVar[str] = ""
     reports: ClassVar[bool] = False
     file_only: ClassVar[tuple[str, ...]] = ()
@@ -94,17 +99,30 @@ class Step:
 
     def run(self) -> dict[str, Any] | None:
         """Do it; returns a report, which the command prints as JSON, or None if there is nothing to report."""
-        raise NotImplementedError
+        return self.call()
+
+    def call(self) -> Any:
+        """The result of `calls`."""
+        function, first = self.function(), positions(type(self))
+        known = signature(function).parameters
+        takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values())
+        others = [name for name in fields_of(type(self)) if name not in first and (takes_all or name in known)]
+        return function(*(getattr(self, name) for name in first), **{name: getattr(self, name) for name in others})
+
+    @classmethod
+    def function(cls) -> Callable[..., Any]:
+        module, _, name = cls.calls.rpartition(".")
+        return getattr(import_module(f"hf_echo.{module}"), name)
 
 
 def step(
-    command: str | None = None, *, operation: str | None = None, example: str = ""
+    command: str | None = None, *, operation: str | None = None, example: str = "", calls: str = ""
 ) -> Callable[[type[T]], type[T]]:
     """Declare a subclass of `Step`: its fields become keyword arguments that are checked. Arguments as there."""
 
     def declare(kind: type[T]) -> type[T]:
         declared: Any = dataclass(kw_only=True)(kind)
-        declared.command, declared.operation, declared.example = command, operation, example
+        declared.command, declared.operation, declared.example, declared.calls = command, operation, example, calls
         return declared
 
     return declare
@@ -194,6 +212,15 @@ def _exists(path: str | Path) -> bool:
 def fields_of(kind: Any) -> dict[str, Field]:
     """The fields that a mapping may set, by name."""
     return {f.name: f for f in fields(kind) if f.init}
+
+
+def positions(kind: Any) -> list[str]:
+    """The fields that are positions of the command, in order; the output is the last."""
+    known = fields_of(kind)
+    return sorted(
+        (name for name in known if known[name].metadata["argument"]),
+        key=lambda name: bool(known[name].metadata["writes"]),
+    )
 
 
 def is_required(declared: Field) -> bool:
