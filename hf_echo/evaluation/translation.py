@@ -14,15 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from tqdm.auto import tqdm
 
-from ..search.checks import refuse_broken
 from ..utils.files import write_whole
 from ..utils.results import Result, Table
 from .nway_texts import directions, measurable_pairs, texts_by_language
 
-# (texts of a language, or their embeddings (n, d); source_lang; target_lang) -> translations
+# (texts of a language, source_lang, target_lang) -> translations
 Translate = Callable[[Any, str, str], Sequence[str]]
 
 Comet = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
@@ -109,7 +107,6 @@ def evaluate_translation(
     target_lang: str = "eng_Latn",
     source_langs: Sequence[str] | None = None,
     direction: str = "to",
-    embeddings: Mapping[str, Any] | None = None,
     comet: Comet | None = None,
     blaser: Blaser | None = None,
     progress: bool = False,
@@ -118,14 +115,12 @@ def evaluate_translation(
     """Translation scores by direction on an n-way table.
 
     Args:
-        translate: called once per direction with the source texts (or embeddings) and the two languages. For a
-            checkpoint: `lambda x, source, target: hf_echo.inference.translate(model, tokenizer, x, source, target)`;
+        translate: called once per direction with the source texts and the two languages. For a checkpoint:
+            `lambda x, source, target: hf_echo.inference.translate(model, tokenizer, x, source, target)`;
             to combine encoder and decoder of two checkpoints of one space, use `EchoForTranslation.from_parts`.
         rows: mappings with id, lang, text.
         source_langs: the other languages, in this order; None is all except the target, in order of appearance.
         direction: "to" the target (X -> eng), "from" it (eng -> X), "both", or "all" ordered pairs.
-        embeddings: {language: (n, d)}, one row per row of that language, in order; `translate` then gets these instead
-            of texts. Any encoder of the space may have made them.
         comet: scores (sources, hypotheses, references), as from `comet_scorer`; adds the column comet.
         blaser: as from `blaser_scorer`; adds the column blaser.
         score_options: of `translation_scores` (bleu_tokenizer, spbleu, timeout).
@@ -138,8 +133,7 @@ def evaluate_translation(
 
     Raises:
         ValueError: missing columns, two texts for one id and language, an unknown direction or language, no two
-            languages with a common sentence, embeddings of wrong number or with NaN or zero rows, a translator that
-            loses sentences.
+            languages with a common sentence, a translator that loses sentences.
     """
     if direction not in DIRECTIONS:
         raise ValueError(f"direction is {direction!r}; it must be one of {', '.join(DIRECTIONS)}")
@@ -148,19 +142,11 @@ def evaluate_translation(
     if target_lang not in texts:
         raise ValueError(f"no rows in {target_lang!r}: found {', '.join(map(str, texts)) or 'no rows'}")
     pairs, skipped = measurable_pairs(texts, directions(langs, target_lang, direction))
-    if embeddings is not None:
-        sources = dict.fromkeys(source for source, _ in pairs)
-        embeddings = {code: _checked_embeddings(embeddings, code, texts[code]) for code in sources}
     results = []
     for source, target in tqdm(pairs, desc="Translation", disable=not progress):
         ids = [i for i in texts[source] if i in texts[target]]
         originals, references = ([texts[code][i] for i in ids] for code in (source, target))
-        if embeddings is None:
-            inputs = originals
-        else:
-            places = {i: n for n, i in enumerate(texts[source])}
-            inputs = embeddings[source][[places[i] for i in ids]]
-        hypotheses = list(translate(inputs, source, target))
+        hypotheses = list(translate(originals, source, target))
         if len(hypotheses) != len(ids):
             raise ValueError(f"{source}-{target}: {len(ids)} sentences but {len(hypotheses)} translations")
         scores = translation_scores(hypotheses, references, source_lang=source, target_lang=target, **score_options)
@@ -171,8 +157,7 @@ def evaluate_translation(
             row["blaser"] = blaser(originals, hypotheses, references, source, target)
         results.append(row)
     extra = [name for name, scorer in (("comet", comet), ("blaser", blaser)) if scorer is not None]
-    notes: dict[str, Any] = {"direction": direction, "from": "texts" if embeddings is None else "embeddings"}
-    notes |= {"not_measured": skipped} if skipped else {}
+    notes: dict[str, Any] = {"direction": direction} | ({"not_measured": skipped} if skipped else {})
     return Table(results, notes=notes).with_average(["chrf", "spbleu", "bleu", *extra])
 
 
@@ -210,17 +195,6 @@ def blaser_scorer(blaser: str, encoder: str) -> Blaser:
         return float(scorer(list(sources), list(hypotheses), *langs, references=list(references)).mean())
 
     return score
-
-
-def _checked_embeddings(embeddings: Mapping[str, Any], lang: str, texts: Mapping[Any, str]) -> np.ndarray:
-    if lang not in embeddings:
-        raise ValueError(f"no embeddings of {lang!r}: give them too; found {', '.join(map(str, embeddings))}")
-    vectors = np.asarray(embeddings[lang])
-    if vectors.ndim != 2 or len(vectors) != len(texts):
-        raise ValueError(f"embeddings of {lang!r} have shape {vectors.shape}, expected ({len(texts)}, d)")
-    ids = list(texts)
-    refuse_broken(vectors, lambda row: f"embedding of {lang!r}, id {ids[row]!r}")
-    return vectors
 
 
 def _bleu_tokenizer(target_lang: str) -> str:

@@ -195,21 +195,6 @@ def test_directions_of_an_n_way_table(direction, expected, offline):
     assert table.average["spbleu"] is None
 
 
-def test_from_embeddings_of_the_common_sentences(offline):
-    rows = [*NWAY, {"id": 9, "lang": "deu_Latn", "text": "deu alone"}]
-    rows.insert(0, rows.pop())  # the sentence without a partner stands first
-    vectors = {"deu_Latn": np.array([[9.0], [1], [2], [3]]), "fra_Latn": np.array([[1.0], [2]])}
-    seen = []
-
-    def decode(x, source, target):
-        seen.append((source, x[:, 0].tolist()))
-        return [f"eng {REFERENCES[int(value) - 1]}" for value in x[:, 0]]
-
-    table = evaluate_translation(decode, rows, embeddings=vectors, spbleu=False)
-    assert seen == [("deu_Latn", [1, 2, 3]), ("fra_Latn", [1, 2])]
-    assert [row["chrf"] for row in table.rows] == [100, 100] and table.notes["from"] == "embeddings"
-
-
 def test_a_language_without_common_sentences_is_left_out_and_named(offline):
     rows = [*NWAY, {"id": 9, "lang": "ita_Latn", "text": "ita alone"}]
     table = evaluate_translation(by_rule, rows, spbleu=False)
@@ -233,9 +218,6 @@ def test_comet_is_a_callable_and_an_extra(offline, monkeypatch):
     [
         ({"direction": "up"}, "direction is 'up'; it must be one of to, from, both, all"),
         ({"target_lang": "ita_Latn"}, "no rows in 'ita_Latn': found deu_Latn, fra_Latn, eng_Latn"),
-        ({"embeddings": {"deu_Latn": np.ones((3, 2))}}, "no embeddings of 'fra_Latn': give them too; found deu_Latn"),
-        ({"embeddings": {"deu_Latn": np.ones((2, 2))}}, r"'deu_Latn' have shape \(2, 2\), expected \(3, d\)"),
-        ({"embeddings": {"deu_Latn": np.diag([1.0, 0, 1])}}, "embedding of 'deu_Latn', id 1: a NaN, infinite or zero"),
         ({"translate": lambda x, source, target: ["one"]}, "deu_Latn-eng_Latn: 3 sentences but 1 translations"),
     ],
 )
@@ -266,19 +248,8 @@ def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(toy, toy_token
         )
         for model in (whole, joined)
     ]
-    vectors = {
-        lang: encode(whole, toy_tokenizer, [r["text"] for r in rows if r["lang"] == lang], lang)
-        for lang in ("fra_Latn", "rus_Cyrl")
-    }
-    tables.append(
-        evaluate_translation(
-            lambda x, source, target: translate(whole, toy_tokenizer, x, source, target),
-            rows,
-            embeddings=vectors,
-            spbleu=False,
-        )
-    )
-    assert tables[0].rows == tables[1].rows == tables[2].rows and tables[0].average["chrf"] > 50
+    french = [row["text"] for row in rows if row["lang"] == "fra_Latn"]
+    assert tables[0].rows == tables[1].rows and tables[0].average["chrf"] > 50
 
     data, out = tmp_path / "nway.jsonl", tmp_path / "out.json"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -289,7 +260,7 @@ def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(toy, toy_token
     report = json.loads(out.read_text(encoding="utf-8"))
     assert [row["chrf"] for row in report["rows"]] == pytest.approx([row["chrf"] for row in tables[0].rows])
 
-    np.save(tmp_path / "e.npy", vectors["fra_Latn"])
+    np.save(tmp_path / "e.npy", encode(whole, toy_tokenizer, french, "fra_Latn"))
     english = [r["text"] for r in rows if r["lang"] == "eng_Latn"]
     (tmp_path / "b.txt").write_text("".join(text + "\n" for text in english), encoding="utf-8")
     command = ["evaluate", "translation", "--model", folder, "--source", str(tmp_path / "e.npy")]
