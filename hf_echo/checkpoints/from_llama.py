@@ -23,8 +23,8 @@ from ..modeling.configuration_echo import EchoConfig, EchoDecoderConfig
 from ..modeling.modeling_echo import EchoForTranslation
 from ..modeling.tokenization_echo import BOS, EOS, EchoTokenizer
 from ..utils.folders import write_folder
+from ..utils.hub import locate, read_pretrained
 from ..utils.lineage import write_lineage
-from ..utils.sources import locate, read_pretrained
 from ..vocabulary.normalization import put_in_front
 from .pruning.shapes import FIELDS
 

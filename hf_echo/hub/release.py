@@ -21,9 +21,9 @@ from ..inference.encode import pick_dtype
 from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
 from ..modeling.modeling_echo_base import DECODER_FOLDER
-from ..utils.checksums import write_checksums
 from ..utils.did_you_mean import did_you_mean
 from ..utils.files import read_json, write_json
+from ..utils.fingerprint import write_checksums
 from ..utils.folders import write_folder
 from ..utils.hub import snapshot
 from ..utils.lineage import FILE, write_lineage

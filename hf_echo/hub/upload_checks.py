@@ -16,8 +16,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from ..utils.checksums import changed_files
 from ..utils.files import read_json, read_text
+from ..utils.fingerprint import changed_files
 from ..utils.hub import auto_map_names
 
 KINDS = ("model", "dataset", "space")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.resume import make_once
+from ..utils.files import make_once
 
 
 def encoded(encode: Callable[[list[str], Any], Any], texts: list[str], lang: Any, what: str | None = None) -> Any:

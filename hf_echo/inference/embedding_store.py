@@ -21,8 +21,7 @@ import numpy as np
 from datasets import Dataset
 from tqdm.auto import tqdm
 
-from ..utils.files import write_array
-from ..utils.resume import json_once
+from ..utils.files import json_once, write_array
 from ..utils.vectors import unit_length
 from .embedding_files import encoded, is_sparse
 

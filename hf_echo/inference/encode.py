@@ -26,8 +26,8 @@ from ..modeling.modeling_echo_base import check_finite, why_unreadable
 from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import langs_of, texts_of
-from ..utils.checksums import warn_of_changes
 from ..utils.cores import one_per_core
+from ..utils.fingerprint import warn_of_changes
 from ..utils.hub import out_of_reach, remote_modules, snapshot, warn_unpinned
 from ..utils.vectors import unit_length
 

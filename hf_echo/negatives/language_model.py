@@ -125,7 +125,7 @@ class LocalModel:
     def __init__(self, model: str | Path) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
-        from ..utils.sources import locate, read_pretrained
+        from ..utils.hub import locate, read_pretrained
 
         place, options = locate(model)
         tokenizer = read_pretrained(AutoTokenizer, model, place, **options)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..utils.executors import LocalExecutor, RayExecutor
-from ..utils.resume import make_once
+from ..utils.files import make_once
 from .checks import as_rows, unit_rows
 from .neighbours import Neighbours, unit_neighbours
 

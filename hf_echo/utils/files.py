@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,3 +207,22 @@ def load_npy(path: str | Path) -> np.ndarray:
 
 def _line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def make_once(path: Path, make: Callable[[Path], None]) -> Path:
+    """Call `make(unfinished)` unless the file exists; it writes to the path `unfinished`, which is then renamed.
+
+    Example:
+        >>> make_once(folder / "000001.npy", lambda unfinished: np.save(unfinished, embed(texts)))
+    """
+    if not path.exists():
+        with write_whole(path) as unfinished:
+            make(unfinished)
+    return path
+
+
+def json_once(path: Path, make: Callable[[], Any]) -> Any:
+    """The JSON value of a file; if there is no such file, `make()` gives the value."""
+    if not path.exists():
+        write_json(path, make())
+    return read_json(path)

@@ -8,8 +8,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ..modeling import EchoTokenizer
-from ..utils.hub import packaged_model
-from ..utils.sources import locate, read_pretrained
+from ..utils.hub import locate, packaged_model, read_pretrained
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:

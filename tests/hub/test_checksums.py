@@ -10,8 +10,7 @@ import pytest
 
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.inference import encode, load_encoder, load_translator
-from hf_echo.utils.checksums import changed_files, write_checksums
-from hf_echo.utils.fingerprint import fingerprint
+from hf_echo.utils.fingerprint import changed_files, fingerprint, write_checksums
 
 
 @pytest.fixture

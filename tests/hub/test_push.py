@@ -11,7 +11,7 @@ from hf_echo.cards.stamp import set_license, stamp
 from hf_echo.hub.language_folder import push_language
 from hf_echo.hub.push import push
 from hf_echo.hub.upload_checks import contents_of, kind_of
-from hf_echo.utils.checksums import write_checksums
+from hf_echo.utils.fingerprint import write_checksums
 
 CARD = "---\nlicense: mit\nlanguage:\n- fra\n---\n# Model\n"
 SPACE = "---\nsdk: gradio\napp_file: main.py\nlicense: mit\n---\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hf_echo.utils.resume import json_once, make_once
+from hf_echo.utils.files import json_once, make_once
 
 
 def test_a_value_is_made_once(tmp_path):

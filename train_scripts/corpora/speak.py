@@ -38,7 +38,7 @@ from hf_echo.data.schema import check_text
 from hf_echo.data.speech import features
 from hf_echo.data.tables import as_list
 from hf_echo.languages import find_language
-from hf_echo.utils.resume import make_once
+from hf_echo.utils.files import make_once
 from hf_echo.utils.text import read_lines
 
 ENGLISH = "eng_Latn"

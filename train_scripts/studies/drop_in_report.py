@@ -29,7 +29,7 @@ from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages import DevSet, evaluate_sets
 from hf_echo.steps.arguments import DataArguments
 from hf_echo.steps.data import load_dev_sets
-from hf_echo.utils.markdown import cell_text, markdown_table
+from hf_echo.utils.results import cell_text, markdown_table
 
 Model = tuple[EchoForTranslation, Any]  # and its tokenizer
 

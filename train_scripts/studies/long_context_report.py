@@ -19,7 +19,7 @@ import pandas as pd
 from hf_echo.evaluation.retrieval.multilingual import evaluate_documents
 from hf_echo.inference import encode, load_encoder
 from hf_echo.negatives.documents import KINDS, document_negatives
-from hf_echo.utils.markdown import cell_text, markdown_table
+from hf_echo.utils.results import cell_text, markdown_table
 
 ENG = "eng_Latn"
 

@@ -19,7 +19,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from ...modeling import EchoEncoder, EchoTokenizer
-from ...utils.sources import locate, read_pretrained
+from ...utils.hub import locate, read_pretrained
 from ...vocabulary.loading import load_tokenizer, with_backend
 from .weights import open_config
 from .writing import converted, license_of_source

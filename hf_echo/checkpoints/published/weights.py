@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.serialization import safe_globals
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from ...utils.sources import locate, read_pretrained
+from ...utils.hub import locate, read_pretrained
 
 BOOKKEEPING = re.compile(r"version$|_float_tensor$|\bpos_encoder\.|num_batches_tracked$")  # of fairseq; no weights
 

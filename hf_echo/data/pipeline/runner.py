@@ -34,8 +34,7 @@ import pyarrow.parquet as pq
 import hf_echo
 
 from ...utils.executors import LocalExecutor
-from ...utils.files import only_run, read_json, write_json, write_whole
-from ...utils.resume import json_once, make_once
+from ...utils.files import json_once, make_once, only_run, read_json, write_json, write_whole
 from ..schema import COLUMNS, OPTIONAL
 from ..tables import BadRows
 from . import statistics
