@@ -8,7 +8,16 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_echo import EchoConfig
@@ -81,6 +90,8 @@ class EchoEncoder(EchoPreTrainedModel):
         Args:
             pooling, embedding_size: see `EchoConfig`; a projection starts as (part of) the identity.
             part: "encoder" takes the encoder of an encoder-decoder.
+            trust_remote_code: let the code of a repository run whose model type transformers does not know. Such a
+                model opens again in this process only: an Echo checkpoint does not carry foreign code.
             options: other fields of `EchoConfig`; `dtype`, `attn_implementation` and `gguf_file` are those of
                 transformers.
 
@@ -91,7 +102,7 @@ class EchoEncoder(EchoPreTrainedModel):
         hub = dict(revision=revision, trust_remote_code=trust_remote_code)
         hub |= {"gguf_file": options.pop("gguf_file")} if "gguf_file" in options else {}
         loading = {k: options.pop(k) for k in ("dtype", "attn_implementation", "device_map") if k in options}
-        backbone = AutoConfig.from_pretrained(name_or_path, **hub)
+        backbone = _config_of(name_or_path, hub)
         if backbone.model_type == EchoConfig.model_type:
             raise ValueError(f"{name_or_path} is an Echo checkpoint: EchoEncoder.from_pretrained opens it")
         if part not in (None, "encoder"):
@@ -110,7 +121,7 @@ class EchoEncoder(EchoPreTrainedModel):
         wanted = set(model.state_dict())
         if missing := sorted(name for name in report["missing_keys"] if name.removeprefix("encoder.") in wanted):
             raise ValueError(f"{name_or_path}: the weights lack the tensor {missing[0]}: it is not a whole model")
-        config.dtype = model.dtype
+        config.dtype, config.backbone = model.dtype, model.config
         with torch.device("meta"):
             encoder = cls(config)
         encoder.backbone = model
@@ -285,6 +296,23 @@ _attends_both_ways: set[type] = set()  # classes that passed `check_attention`
 
 def _is_of_tokens(value: Any, mask: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.shape[:2] == mask.shape
+
+
+def _config_of(name: str, hub: dict[str, Any]) -> PreTrainedConfig:
+    """The configuration of a backbone; one that needs code of its own is registered with transformers, if trusted."""
+    options = {k: hub[k] for k in ("revision", "gguf_file") if k in hub}
+    kind = PreTrainedConfig.get_config_dict(name, **options)[0].get("model_type")
+    if kind in CONFIG_MAPPING or kind is None:
+        return AutoConfig.from_pretrained(name, **hub)
+    if not hub["trust_remote_code"]:
+        raise ValueError(
+            f"{name} is a model of type {kind!r}, which needs code of its own: pass trust_remote_code=True to run it"
+        )
+    config = AutoConfig.from_pretrained(name, **hub)
+    AutoConfig.register(config.model_type, type(config), exist_ok=True)
+    code = get_class_from_dynamic_module(config.auto_map["AutoModel"], name, revision=hub["revision"])
+    AutoModel.register(type(config), code, exist_ok=True)
+    return config
 
 
 def _ids_of_tokenizer(name: str, backbone: PreTrainedConfig, pooling: str, hub: dict[str, Any]) -> dict[str, int]:

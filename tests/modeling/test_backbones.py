@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -142,6 +144,41 @@ def test_takes_the_encoder_of_an_encoder_decoder_by_name(tmp_path):
     torch.testing.assert_close(
         embed(EchoEncoder.from_pretrained(tmp_path / "echo"), batch), embed(model, batch), atol=0, rtol=0
     )
+
+
+CODE = """
+from transformers import BertConfig, BertModel
+class OwnConfig(BertConfig):
+    model_type = "own"
+class OwnModel(BertModel):
+    config_class = OwnConfig
+"""
+
+
+def test_a_backbone_with_code_of_its_own_is_trusted_or_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    AutoModel.from_config(backbone("bert"), add_pooling_layer=False).save_pretrained(tmp_path / "own")
+    file = tmp_path / "own" / "config.json"
+    code = {"AutoConfig": "own_code.OwnConfig", "AutoModel": "own_code.OwnModel"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "own", "auto_map": code}))
+    (tmp_path / "own" / "own_code.py").write_text(CODE)
+    with pytest.raises(ValueError, match="type 'own', which needs code of its own: pass trust_remote_code=True"):
+        EchoEncoder.from_backbone(tmp_path / "own")
+    model = EchoEncoder.from_backbone(tmp_path / "own", trust_remote_code=True)
+    assert type(model.backbone).__name__ == "OwnModel" and embed(model, padded("left")).shape == (3, 32)
+
+
+def test_a_backbone_is_checked_against_its_tokenizer(toy, tmp_path):
+    tokenizer = toy.plain_tokenizer()
+    small = backbone("bert", vocab_size=len(tokenizer) - 1)
+    for config, changes, message in (
+        (small, {}, f"the tokenizer has {len(tokenizer)} tokens, the model {len(tokenizer) - 1}"),
+        (backbone("bert", vocab_size=len(tokenizer)), {"cls_token": None}, "pooling 'cls' needs a CLS token"),
+    ):
+        AutoModel.from_config(config, add_pooling_layer=False).save_pretrained(tmp_path)
+        toy.plain_tokenizer(cls=changes.get("cls_token", "<s>")).save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match=message):
+            EchoEncoder.from_backbone(tmp_path, pooling="cls")
 
 
 def test_fields_of_the_backbone_are_read_and_set_through_the_configuration():
