@@ -102,7 +102,6 @@ def decoder_flops(
     prompt: int = 1,
     memory: int = 0,
     memory_width: int | None = None,
-    bottleneck: bool = False,
 ) -> float:
     """FLOPs to generate `output` tokens greedily with a key-value cache, for one text.
 
@@ -111,25 +110,15 @@ def decoder_flops(
             generated token is not read again; each generated token passes the output head once.
         memory: number of vectors for cross-attention; 0 for a decoder-only model.
         memory_width: size of these vectors; None is the decoder's own.
-        bottleneck: the decoder is an EchoDecoder with one sentence embedding: the embedding is projected once, and
-            each layer's value and output maps run once per sentence (one key needs no attention). Excludes `memory`.
     """
     _positive(output=output, prompt=prompt)
-    if bottleneck and (memory or not stack.embedding):
-        raise ValueError(
-            f"bottleneck with memory {memory} and embedding {stack.embedding}: give memory=0, embedding > 0"
-        )
     read = prompt + output - 1
     layer = 2.0 * stack.layer_weights * read + stack.attention(read * (read + 1) / 2)
     query = stack.hidden * stack.heads * stack.head_dim
     if memory:
         keys = stack.key_weights(stack.hidden if memory_width is None else memory_width)
         layer += 2 * (2.0 * query * read) + 2 * (2.0 * keys * memory) + stack.attention(read * memory)
-    total = stack.layers * layer + 2.0 * stack.hidden * stack.vocabulary * output
-    if bottleneck:
-        total += 2.0 * stack.embedding * stack.hidden
-        total += stack.layers * 2.0 * (stack.key_weights(stack.hidden) + query)
-    return total
+    return stack.layers * layer + 2.0 * stack.hidden * stack.vocabulary * output
 
 
 def spectrum_flops(

@@ -120,7 +120,6 @@ def evaluate_alignment(
     rows: Iterable[Mapping[str, Any] | AlignedPair],
     *,
     layers: Sequence[int] | None = None,
-    methods: Sequence[str] = METHODS,
     iterations: int = 2,
     on_long: str = "error",
     max_tokens: int | None = None,
@@ -139,11 +138,8 @@ def evaluate_alignment(
         Table with pair, method, layer, aer, precision, recall, f1, sentences; `aer_by_layer` makes it wide.
 
     Raises:
-        ValueError: no rows, a bad row, no sure links in a language pair, an unknown method.
+        ValueError: no rows, a bad row, no sure links in a language pair.
     """
-    unknown = set(methods) - set(METHODS)
-    if unknown or not methods:
-        raise ValueError(f"methods must be of {', '.join(METHODS)}, not {', '.join(unknown) or 'none'}")
     pairs = [
         row if isinstance(row, AlignedPair) else read_alignment(row, f"row {number}")
         for number, row in enumerate(rows, 1)
@@ -165,7 +161,7 @@ def evaluate_alignment(
         if x is None or y is None:
             skipped += 1
             continue
-        for key, predicted in _predictions(pair, x, y, methods, numbers, iterations):
+        for key, predicted in _predictions(pair, x, y, numbers, iterations):
             links.setdefault(key, []).append((predicted, pair.sure, pair.possible))
     if not links:
         raise ValueError(
@@ -179,13 +175,13 @@ def evaluate_alignment(
     return Table(table, notes={"skipped_too_long": skipped, "iterations": iterations})
 
 
-def _predictions(pair: AlignedPair, x: TokenStates, y: TokenStates, methods, layers, iterations: int):
+def _predictions(pair: AlignedPair, x: TokenStates, y: TokenStates, layers, iterations: int):
     i, j = owners(x.offsets, pair.source_words), owners(y.offsets, pair.target_words)
     # Remove tokens of no word (spaces): in argmax they could only displace links between words.
     similarity = token_similarity(x.states[:, i >= 0], y.states[:, j >= 0])
     i, j = i[i >= 0], j[j >= 0]
     for layer, matrix in zip(layers, similarity):
-        for method in methods:
+        for method in METHODS:
             if not matrix.size:  # one side has no token of a word
                 yield (pair.name, method, layer), set()
                 continue

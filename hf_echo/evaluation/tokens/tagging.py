@@ -106,7 +106,6 @@ def evaluate_tagging(
     test_rows: Iterable[Mapping[str, Any]],
     *,
     layer: int = -1,
-    labels: Sequence[str] | None = None,
     max_tokens: int | None = None,
     progress: bool = False,
 ) -> Table:
@@ -115,14 +114,12 @@ def evaluate_tagging(
     Args:
         train_rows, test_rows: dicts with `tokens`, `tags` (one per word) and `lang`.
         layer: 0 is the embeddings, -1 the last layer. max_tokens: as in `token_states`.
-        labels: all tags; None is the tags of the training rows, and a test row with another tag is an error. A tag
-            given here that no training row has counts as an error wherever it occurs.
 
     Raises:
         ValueError: a bad row (with number and language), fewer than two tags to learn, a language without spans.
     """
-    train = checked_rows(train_rows, "training row", COLUMNS, partial(_checked, labels=labels))
-    known = labels or sorted({tag for row in train for tag in row["tags"]})
+    train = checked_rows(train_rows, "training row", COLUMNS, partial(_checked, labels=None))
+    known = sorted({tag for row in train for tag in row["tags"]})
     test = checked_rows(test_rows, "test row", COLUMNS, partial(_checked, labels=known))
     options = {"layer": layer, "max_tokens": max_tokens, "progress": progress}
     states, tags = [], []

@@ -175,13 +175,6 @@ def test_bad_rows(encoder, toy, toy_tokenizer, change, message):
         evaluate_alignment(encoder, toy_tokenizer, [rows(toy)[0] | change], layers=[0])
 
 
-def test_bad_requests(encoder, toy, toy_tokenizer):
-    with pytest.raises(ValueError, match="methods must be of argmax, itermax, not match"):
-        evaluate_alignment(encoder, toy_tokenizer, rows(toy), methods=["match"])
-    with pytest.raises(ValueError, match="no rows"):
-        evaluate_alignment(encoder, toy_tokenizer, [])
-
-
 def test_files(toy, tmp_path):
     data = [row | {"split": "dev" if i % 2 else "train"} for i, row in enumerate(rows(toy))]
     path = tmp_path / "links.parquet"
