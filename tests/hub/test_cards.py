@@ -160,7 +160,7 @@ CARDS = {
     "dataset": dataset,
 } | {name: metric(name) for name in METRICS}
 # The others run where the package cannot be imported.
-NEED_THE_PACKAGE = ("echo-nano", "sonar", "speech", *METRICS)
+NEED_THE_PACKAGE = ("echo-nano", "speech", *METRICS)
 
 PUSH = """
 import json, shutil, sys

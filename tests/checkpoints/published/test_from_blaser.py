@@ -1,11 +1,8 @@
-"""BLASER 2.0: the formula by hand, the file of fairseq2, remote code, and where its scores are used."""
+"""BLASER 2.0: the formula by hand, the file of fairseq2, and where its scores are used."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ from huggingface_hub import ModelCard
 from transformers import AutoModel
 
 import hf_echo
-from hf_echo.checkpoints import convert_blaser
 from hf_echo.modeling import BlaserConfig, BlaserModel
 from hf_echo.utils.lineage import read_lineage
 
@@ -61,25 +57,6 @@ def test_scores_are_those_of_the_formula(kind, run, tmp_path):
 
     with pytest.raises(ValueError, match="takes no reference|needs reference"):
         model(*(inputs[:2] if kind == "ref" else [*inputs, inputs[0]]))
-
-
-def test_it_opens_without_this_package(tmp_path):
-    """With the code beside the weights."""
-    file, _ = published("qe", tmp_path)
-    inputs = [torch.randn(3, 1024, generator=torch.Generator().manual_seed(i)) for i in range(2)]
-    with torch.inference_mode():
-        wanted = BlaserModel.from_pretrained(convert_blaser(file, tmp_path / "out")).eval()(*inputs).scores
-    torch.save(inputs, tmp_path / "in.pt")
-    script = (
-        "import sys; sys.modules['hf_echo'] = None\n"
-        "import torch; from transformers import AutoModel\n"
-        f"m = AutoModel.from_pretrained({str(tmp_path / 'out')!r}, trust_remote_code=True).eval()\n"
-        f"print(m(*torch.load({str(tmp_path / 'in.pt')!r})).scores.tolist())"
-    )
-    environment = os.environ | {"HF_HOME": str(tmp_path / "home")}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd="/", env=environment)
-    assert done.returncode == 0, done.stderr
-    assert (torch.tensor(json.loads(done.stdout)) - wanted).abs().max() < 1e-6
 
 
 def test_unfit_files_are_refused(refused, tmp_path):
