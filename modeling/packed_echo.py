@@ -1,9 +1,11 @@
-"""Fast CPU inference for an EchoEncoder: little padding, few passes over memory, the same results as the Llama blocks.
+"""Fast CPU inference for an EchoEncoder: little padding, few passes over memory, the results of the layers' own code.
+
+`PackedEncoder` has the steps, for Llama's layers; `PackedPostNorm` the same steps for those of BERT and XLM-R.
 
 On a CPU, matrix products take less than half of a small encoder's time. The rest goes to reading and writing
 intermediate results, and to page faults of freshly allocated memory. Therefore
   - rows of similar length form a group, padded to a length that recurs, because kernels are compiled per shape;
-  - one product gives queries, keys and values; its matrix includes the norm's weights and the scale of the scores;
+  - one product gives queries, keys and values; its matrix includes the scale of the scores (and Llama's norm weights);
   - attention is two batched products and exponentials, without extra passes for maximum, mask or quotient;
   - results go to reused buffers;
   - for embeddings alone, the last layer skips the states that pooling does not read.
@@ -17,8 +19,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.functional import silu
+from torch.nn.functional import layer_norm, silu
+from transformers.models.bert.modeling_bert import BertLayer, BertModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaModel, LlamaRMSNorm
+from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaLayer, XLMRobertaModel
 
 STEP = 2  # rows are padded to a multiple of this many tokens
 SIMILAR = 0.95  # rows of a group have at least this share of its longest row's tokens
@@ -60,23 +64,28 @@ def can_pack(encoder) -> bool:
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled():
         return False
     backbone = encoder.backbone
-    if type(backbone) is not LlamaModel:
+    if type(backbone) not in (LlamaModel, BertModel, XLMRobertaModel):
         return False
-    config, embeddings = backbone.config, backbone.embed_tokens.weight
+    config, embeddings, layers = backbone.config, backbone.get_input_embeddings(), layers_of(backbone)
     return (
         not encoder.training
-        and len(backbone.layers) > 0
-        and type(backbone.embed_tokens) is nn.Embedding
-        and type(embeddings) is nn.Parameter
-        and embeddings.device.type == "cpu"
-        and embeddings.dtype in (torch.float32, torch.bfloat16)
+        and len(layers) > 0
+        and type(embeddings) is nn.Embedding
+        and type(embeddings.weight) is nn.Parameter
+        and embeddings.weight.device.type == "cpu"
+        and embeddings.weight.dtype in (torch.float32, torch.bfloat16)
         and not torch.is_autocast_enabled("cpu")
         and config._attn_implementation == "sdpa"
-        and not (config.is_causal or encoder.config.output_hidden_states or encoder.config.output_attentions)
+        and not (getattr(config, "is_causal", False) or getattr(config, "is_decoder", False))
+        and not (encoder.config.output_hidden_states or encoder.config.output_attentions)
         and encoder.config.pooling != "last"
-        and all(_is_plain(layer) for layer in backbone.layers)
+        and all(_is_plain(layer) for layer in layers)
         and not has_hooks(encoder)
     )
+
+
+def layers_of(backbone) -> nn.ModuleList:
+    return backbone.layers if type(backbone) is LlamaModel else backbone.encoder.layer
 
 
 def has_hooks(model) -> bool:
@@ -85,21 +94,26 @@ def has_hooks(model) -> bool:
 
 
 def _is_plain(layer) -> bool:
-    if type(layer) is not LlamaDecoderLayer:
+    if type(layer) is LlamaDecoderLayer:
+        attention, mlp, has_bias, kind = layer.self_attn, layer.mlp, False, LlamaRMSNorm
+        norms = (layer.input_layernorm, layer.post_attention_layernorm)
+        linears = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
+        linears += (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+    elif type(layer) in (BertLayer, XLMRobertaLayer):
+        attention, out, has_bias, kind = layer.attention.self, layer.attention.output, True, nn.LayerNorm
+        norms = (out.LayerNorm, layer.output.LayerNorm)
+        linears = (attention.query, attention.key, attention.value, out.dense)
+        linears += (layer.intermediate.dense, layer.output.dense)
+    else:
         return False
-    attention, mlp = layer.self_attn, layer.mlp
-    if any(type(norm) is not LlamaRMSNorm for norm in (layer.input_layernorm, layer.post_attention_layernorm)):
-        return False
-    linears = (
-        attention.q_proj,
-        attention.k_proj,
-        attention.v_proj,
-        attention.o_proj,
-        mlp.gate_proj,
-        mlp.up_proj,
-        mlp.down_proj,
+    return all(type(norm) is kind for norm in norms) and all(
+        type(m) is nn.Linear and (m.bias is not None) == has_bias and type(m.weight) is nn.Parameter for m in linears
     )
-    return all(type(m) is nn.Linear and m.bias is None and type(m.weight) is nn.Parameter for m in linears)
+
+
+def packed_encoder(encoder, like: PackedEncoder | None = None) -> PackedEncoder:
+    """The `PackedEncoder` for the layers of an encoder for which `can_pack` is True."""
+    return (PackedEncoder if type(encoder.backbone) is LlamaModel else PackedPostNorm)(encoder, like)
 
 
 def packed_states(encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor | None:
@@ -111,7 +125,7 @@ def packed_states(encoder, input_ids: torch.Tensor, attention_mask: torch.Tensor
         return None
     order = mask.sum(1).argsort(descending=True, stable=True)
     mask = mask[order]
-    packed = PackedEncoder(encoder)
+    packed = packed_encoder(encoder)
     states = torch.zeros(*mask.shape, encoder.config.hidden_size, dtype=packed.dtype)
     states[mask] = packed.states([ids[row].tolist() for ids, row in zip(input_ids[order], mask, strict=True)])
     return states[order.argsort()]
@@ -123,7 +137,7 @@ class Group(NamedTuple):
     rows: slice
     tokens: slice
     mask: torch.Tensor  # (rows, 1, length), ones and zeros
-    rotations: torch.Tensor  # (length, head_dim / 2), complex
+    rotations: torch.Tensor | None  # (length, head_dim / 2), complex; of Llama
 
     def unpack(self, x: torch.Tensor) -> torch.Tensor:
         """(tokens of all groups, width) -> (rows, length, width) of this group."""
@@ -143,39 +157,43 @@ class PackedEncoder:
 
     def __init__(self, encoder, like: PackedEncoder | None = None):
         config, self.backbone = encoder.config.backbone, encoder.backbone
-        self.encoder = encoder
-        self.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
-        self.dtype = encoder.backbone.embed_tokens.weight.dtype
-        self.joined: list[Any] = like.joined if like else [self._join(layer) for layer in encoder.backbone.layers]
+        self.encoder, self.layers = encoder, layers_of(encoder.backbone)
+        self.heads = config.num_attention_heads
+        self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.dtype = self.backbone.get_input_embeddings().weight.dtype
+        self.joined: list[Any] = like.joined if like else [self._join(layer) for layer in self.layers]
         self.buffers: dict[str, torch.Tensor] = {}
 
     def states(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Rows of ids, longest first -> (tokens of all rows, hidden) states after the last norm."""
         x = self._start(rows)
-        for layer, joined in zip(self.backbone.layers, self.joined, strict=True):
-            self._attend(layer, joined, x)
-            self._down(layer, x, self._gated(layer, x))
-        return self.backbone.norm(x[self.is_token[:, 0].bool()])
+        for layer, joined in zip(self.layers, self.joined, strict=True):
+            x = self._attend(layer, joined, x)
+            x = self._down(layer, x, self._gated(layer, x))
+        return self._final(x[self.is_token[:, 0].bool()])
 
     def embed(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Rows of ids in any order -> embeddings (rows, embedding_size), float32."""
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         encoder, x = self.encoder, self._start([rows[i] for i in order])
-        *body, (last, joined) = zip(self.backbone.layers, self.joined, strict=True)
+        *body, (last, joined) = zip(self.layers, self.joined, strict=True)
         for layer, its in body:
-            self._attend(layer, its, x)
-            self._down(layer, x, self._gated(layer, x))
+            x = self._attend(layer, its, x)
+            x = self._down(layer, x, self._gated(layer, x))
         if encoder.config.pooling == "cls":  # only the first token's last state is read
             first = self._attend(last, joined, x, only_first=True)
-            pooled = self.backbone.norm(self._down(last, first, self._gated(last, first)))
+            pooled = self._final(self._down(last, first, self._gated(last, first)))
         else:
-            self._attend(last, joined, x)
-            if isinstance(self.backbone.norm, nn.Identity):  # the down-projection is linear: apply it to the mean
+            x = self._attend(last, joined, x)
+            if not encoder.config.final_norm:  # the down-projection is linear: apply it to the mean
                 pooled = self._down(last, self._mean(x), self._mean(self._gated(last, x)))
             else:
-                pooled = self._mean(self.backbone.norm(self._down(last, x, self._gated(last, x))))
+                pooled = self._mean(self._final(self._down(last, x, self._gated(last, x))))
         embeddings = encoder.projection(pooled.float())
         return embeddings if order == list(range(len(rows))) else embeddings[torch.tensor(order).argsort()]
+
+    def _final(self, x: torch.Tensor) -> torch.Tensor:
+        return self.backbone.norm(x)
 
     def _join(self, layer) -> torch.Tensor:
         """Join the query, key and value projections, without bias: (all heads * head_dim, hidden).
@@ -192,10 +210,7 @@ class PackedEncoder:
         """Rows, longest first -> token vectors (tokens with padding, hidden); sets groups, lengths and is_token."""
         self.lengths = torch.tensor([len(row) for row in rows])[:, None]
         self.groups, ids, start = [], [], 0
-        longest = _filled_up(len(rows[0]))
-        cos, sin = self.backbone.rotary_emb(self.lengths.float(), position_ids=torch.arange(longest)[None])
-        half = self.head_dim // 2
-        rotations = torch.complex(cos[0, :, :half], sin[0, :, :half])
+        rotations = self._rotations(_filled_up(len(rows[0])))
         for batch in length_batches([len(row) for row in rows], share=SIMILAR):
             part = slice(batch[0], batch[-1] + 1)
             length = _filled_up(len(rows[part.start]))
@@ -204,18 +219,24 @@ class PackedEncoder:
             of_group[mask] = torch.tensor([i for row in rows[part] for i in row])
             ids.append(of_group.view(-1))
             tokens = slice(start, start := start + mask.numel())
-            self.groups.append(Group(part, tokens, mask.to(self.dtype)[:, None], rotations[:length]))
+            self.groups.append(Group(part, tokens, mask.to(self.dtype)[:, None], rotations))
         self.is_token = torch.cat([group.mask.view(-1, 1) for group in self.groups])
-        embeddings = self.backbone.embed_tokens.weight
-        return torch.index_select(embeddings, 0, torch.cat(ids), out=self._buffer("x", (start, embeddings.shape[1])))
+        return self._vectors(torch.cat(ids))
 
-    def _attend(self, layer, joined: torch.Tensor, x: torch.Tensor, only_first: bool = False) -> torch.Tensor:
-        """Add self-attention over x (tokens, hidden) to x, or to the rows' first tokens, in place; return the sum."""
-        size, attention = self.head_dim, layer.self_attn
-        heads, key_heads = (m.out_features // size for m in (attention.q_proj, attention.k_proj))
-        scale = self._scale(layer.input_layernorm, x) * self.is_token  # sets padding to zero
-        y = torch.mul(x, scale, out=self._buffer("norm", x.shape))
-        y = torch.mm(y, joined.t(), out=self._buffer("joined", (len(y), len(joined))))
+    def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
+        """Ids of all groups -> token vectors."""
+        weight = self.backbone.get_input_embeddings().weight
+        return torch.index_select(weight, 0, ids, out=self._buffer("x", (len(ids), weight.shape[1])))
+
+    def _rotations(self, longest: int) -> torch.Tensor | None:
+        cos, sin = self.backbone.rotary_emb(self.lengths.float(), position_ids=torch.arange(longest)[None])
+        half = self.head_dim // 2
+        return torch.complex(cos[0, :, :half], sin[0, :, :half])
+
+    def _attend(self, layer, joined: Any, x: torch.Tensor, only_first: bool = False) -> torch.Tensor:
+        """Self-attention over x (tokens, hidden), added to x, or to the rows' first tokens."""
+        size, y = self.head_dim, self._projected(layer, joined, x)
+        heads, key_heads = self.heads, (y.shape[1] // size - self.heads) // 2
         if only_first:
             x = torch.cat([group.unpack(x)[:, 0] for group in self.groups])
         out = self._buffer("norm", (len(x), heads * size))
@@ -225,7 +246,16 @@ class PackedEncoder:
             mixed = self._mixed(q[:, :, :1] if only_first else q, k, v, group).transpose(1, 2)
             result = out[group.rows if only_first else group.tokens].view(*mixed.shape[:3], size)
             torch.div(mixed[..., :size], mixed[..., size:], out=result)
-        return x.addmm_(out, attention.o_proj.weight.t())
+        return self._attended(layer, x, out)
+
+    def _projected(self, layer, joined: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Queries, keys and values: (tokens, hidden) -> (tokens, all heads * head_dim)."""
+        scale = self._scale(layer.input_layernorm, x) * self.is_token  # sets padding to zero
+        y = torch.mul(x, scale, out=self._buffer("norm", x.shape))
+        return torch.mm(y, joined.t(), out=self._buffer("joined", (len(y), len(joined))))
+
+    def _attended(self, layer, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        return x.addmm_(out, layer.self_attn.o_proj.weight.t())
 
     def _mixed(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group) -> torch.Tensor:
         """Unnormalised attention of a group: (rows, heads, tokens, head_dim) -> (rows, heads, queries, head_dim + 1).
@@ -234,7 +264,8 @@ class PackedEncoder:
         """
         (rows, key_heads, length, size), heads = k.shape, q.shape[1]
         with_ones = self._buffer("v", (rows, key_heads, length, size + 1))
-        with_ones[..., :size], with_ones[..., size] = v, group.mask
+        torch.mul(v, group.mask[..., None], out=with_ones[..., :size])
+        with_ones[..., size] = group.mask
         q, k = (
             self._rotated(name, t, group.rotations).view(rows * key_heads, -1, size) for name, t in (("q", q), ("k", k))
         )
@@ -304,3 +335,59 @@ class PackedEncoder:
         if name not in self.buffers or self.buffers[name].numel() < size:
             self.buffers[name] = torch.empty(size, dtype=dtype or self.dtype)
         return self.buffers[name][:size].view(shape)
+
+
+class PackedPostNorm(PackedEncoder):
+    """The same for the layers of BERT and XLM-R: biases, a norm behind each sum, positions in the token vectors."""
+
+    def _join(self, layer) -> tuple[torch.Tensor, torch.Tensor]:
+        parts = [(m.weight, m.bias) for m in (layer.attention.self.query, layer.attention.self.key)]
+        scale = self.head_dim**-0.5
+        parts[0] = tuple((part.float() * scale).to(self.dtype) for part in parts[0])
+        parts.append((layer.attention.self.value.weight, layer.attention.self.value.bias))
+        weights, biases = zip(*parts, strict=True)
+        return torch.cat(weights), torch.cat(biases)
+
+    def _final(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def _rotations(self, longest: int) -> None:
+        return None
+
+    def _rotated(self, name: str, heads: torch.Tensor, rotations: None) -> torch.Tensor:
+        return self._buffer(name, heads.shape).copy_(heads)
+
+    def _vectors(self, ids: torch.Tensor) -> torch.Tensor:
+        embeddings, x = self.backbone.embeddings, super()._vectors(ids)
+        first = getattr(embeddings, "padding_idx", -1) + 1  # XLM-R counts from behind its padding id
+        of_place = embeddings.position_embeddings.weight[first:] + embeddings.token_type_embeddings.weight[0]
+        if (longest := int(self.lengths.max())) > len(of_place):
+            raise ValueError(f"a text has {longest} tokens and the model reads at most {len(of_place)}: shorten it")
+        for group in self.groups:
+            tokens = group.unpack(x)  # the padding of the longest row may have no place
+            places = of_place[: tokens.shape[1]]
+            tokens[:, : len(places)].add_(places)
+        return self._normed(embeddings.LayerNorm, x)
+
+    def _projected(self, layer, joined: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        weight, bias = joined
+        return torch.addmm(bias, x, weight.t(), out=self._buffer("joined", (len(x), len(weight))))
+
+    def _attended(self, layer, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        return self._added(layer.attention.output, x, out)
+
+    def _gated(self, layer, x: torch.Tensor) -> torch.Tensor:
+        dense = layer.intermediate.dense
+        y = torch.addmm(dense.bias, x, dense.weight.t(), out=self._buffer("joined", (len(x), dense.out_features)))
+        is_gelu = self.backbone.config.hidden_act == "gelu"
+        return torch.ops.aten.gelu_(y) if is_gelu else layer.intermediate.intermediate_act_fn(y)
+
+    def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
+        return self._added(layer.output, x, gated)
+
+    def _added(self, output, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The norm of x + y W + b."""
+        return self._normed(output.LayerNorm, x.addmm_(y, output.dense.weight.t()).add_(output.dense.bias))
+
+    def _normed(self, norm: nn.LayerNorm, x: torch.Tensor) -> torch.Tensor:
+        return layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

@@ -23,7 +23,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from ..modeling import EchoEncoder, EchoForTranslation, EchoTokenizer
 from ..modeling.generation_echo import check_numbers
 from ..modeling.modeling_echo_base import check_finite, why_unreadable
-from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, PackedEncoder, can_pack, length_batches
+from ..modeling.packed_echo import MAX_TOKENS, MIN_TOKENS, can_pack, length_batches, packed_encoder
 from ..modeling.precision_echo import bf16_is_faster, has_fast_bf16  # noqa: F401 (others import it from here)
 from ..modeling.prompting_echo import langs_of, texts_of
 from ..utils.cores import one_per_core
@@ -212,18 +212,18 @@ def encode(
 def _embedded(model, tokenizer, batches: list[list[list[int]]]) -> Iterator[np.ndarray]:
     """Yield (rows, embedding_size) for each batch of ids, in order.
 
-    Only an Echo model on a CPU uses `PackedEncoder`, one batch per core.
+    Only an Echo model on a CPU uses `packed_encoder`, one batch per core.
     """
     encoder = model.encoder if type(model) is EchoForTranslation else model
     tokens = sum(len(ids) for rows in batches for ids in rows)
     if not (type(encoder) is EchoEncoder and can_pack(encoder)) or tokens < MIN_TOKENS:
         yield from (_embed_padded(model, tokenizer, rows) for rows in batches)
     else:
-        per_thread, first = local(), PackedEncoder(encoder)
+        per_thread, first = local(), packed_encoder(encoder)
 
         def embed(rows: list[list[int]]) -> np.ndarray:
             if not hasattr(per_thread, "packed"):
-                per_thread.packed = PackedEncoder(encoder, like=first)
+                per_thread.packed = packed_encoder(encoder, like=first)
             return per_thread.packed.embed(rows).float().numpy()
 
         yield from one_per_core(embed, batches)

@@ -1,13 +1,14 @@
-"""PackedEncoder against the Llama blocks' forward pass, and the cases that it must not handle."""
+"""PackedEncoder against the layers' own forward pass (Llama, BERT, XLM-R), and the cases that it must not handle."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import nn
+from transformers import BertConfig, XLMRobertaConfig
 
-from hf_echo.modeling import packed_echo
-from hf_echo.modeling.packed_echo import PackedEncoder, can_pack, length_batches, packed_states
+from hf_echo.modeling import EchoConfig, EchoEncoder, packed_echo
+from hf_echo.modeling.packed_echo import PackedEncoder, can_pack, length_batches, packed_encoder, packed_states
 
 from .conftest import LANGUAGES, TEXTS
 
@@ -65,6 +66,65 @@ def test_equals_the_modules(make_model, batch, shape, pooling, final_norm):
     torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
     torch.testing.assert_close(rows, embeddings, **CLOSE)
     torch.testing.assert_close(again.flip(0), embeddings, **CLOSE)
+
+
+POST_NORM = {
+    "BERT": (BertConfig, {}),
+    "XLM-R": (XLMRobertaConfig, {"pad_token_id": 1}),
+    "relu": (BertConfig, {"hidden_act": "relu"}),
+    "one layer": (XLMRobertaConfig, {"num_hidden_layers": 1}),
+}
+
+
+@pytest.fixture(params=POST_NORM.values(), ids=POST_NORM.keys())
+def post_norm(request):
+    kind, fields = request.param
+    sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+    config = kind(**sizes | dict(vocab_size=100, max_position_embeddings=43, initializer_range=0.3) | fields)
+    torch.manual_seed(0)
+
+    def make(pooling: str) -> EchoEncoder:
+        encoder = EchoEncoder(EchoConfig(backbone=config, pooling=pooling, embedding_size=24)).eval()
+        for name, weight in encoder.named_parameters():
+            if name.endswith("bias"):
+                nn.init.normal_(weight)
+        return encoder
+
+    return make
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_layers_with_the_norm_behind(post_norm, pooling):
+    """States and embeddings are those of the modules, for texts of all lengths, with padding on either side."""
+    encoder, rng = post_norm(pooling), torch.Generator().manual_seed(1)
+    lengths = [3, 41, 20, 1, 40, 7]
+    ids, mask = torch.full((6, 41), 1), torch.zeros(6, 41, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        ids[row, :length], mask[row, :length] = torch.randint(5, 100, (length,), generator=rng), 1
+    batch = {"input_ids": ids, "attention_mask": mask}
+    states, embeddings = reference(encoder, batch)
+    left = {name: torch.stack([row.roll(41 - n) for row, n in zip(t, lengths)]) for name, t in batch.items()}
+    with torch.no_grad():
+        assert can_pack(encoder) and packed_states(encoder, ids, mask) is not None
+        output, rows = encoder(**batch), packed_encoder(encoder).embed(rows_of(batch))
+        torch.testing.assert_close(encoder(**left).sentence_embedding, embeddings, **CLOSE)
+        too_long = [list(range(5, 5 + 60))]
+        with pytest.raises(ValueError, match="a text has 60 tokens and the model reads at most 4[13]"):
+            packed_encoder(encoder).embed(too_long)
+        encoder.backbone.encoder.layer[0].output.dense.register_forward_hook(lambda *_: None)
+        assert not can_pack(encoder)
+    keep = mask.bool()
+    torch.testing.assert_close(output.last_hidden_state[keep], states[keep], **CLOSE)
+    torch.testing.assert_close(output.sentence_embedding, embeddings, **CLOSE)
+    torch.testing.assert_close(rows, embeddings, **CLOSE)
+
+
+def test_post_norm_in_bf16(post_norm):
+    encoder = post_norm("mean").to(torch.bfloat16)
+    batch = {"input_ids": torch.arange(5, 85).view(4, 20), "attention_mask": torch.ones(4, 20, dtype=torch.long)}
+    want = reference(encoder, batch)[1]
+    with torch.no_grad():
+        assert torch.cosine_similarity(packed_encoder(encoder).embed(rows_of(batch)), want).min() > 0.999
 
 
 def test_padding_on_the_left_and_none(encoder, tokenizer, batch):
