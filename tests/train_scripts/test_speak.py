@@ -9,7 +9,6 @@ import datasets
 import numpy as np
 import pytest
 import speak
-import speak as corpus
 import speech_engines as phoneme_module
 from speak import Effects, Sentence, SpeechPlan, apply_effects, read_sentences, speak_corpus
 from speech_engines import phonemes
@@ -61,7 +60,7 @@ def test_corpus_in_the_schema(engines, tmp_path):
 
 def test_phonemes_are_those_of_the_voice(engines, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(corpus, "phonemes", lambda *row: asked.append(row) or phonemes(*row))
+    monkeypatch.setattr(speak, "phonemes", lambda *row: asked.append(row) or phonemes(*row))
     speak_corpus(SENTENCES, tmp_path / "out", engines, SpeechPlan(copies=3, effects=QUIET, phonemes=True))
     rows = list(load_speech(tmp_path / "out"))
     assert {row["phonemes"] for row in rows} == {f"{s.text} ʃ" for s in SENTENCES}  # no stress, length or (xx)
@@ -98,9 +97,9 @@ def test_same_seed_same_bytes_and_order_does_not_matter(engines, tmp_path):
 
 
 def test_interrupted_run_resumes(engines, tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "SHARD", 3)
+    monkeypatch.setattr(speak, "SHARD", 3)
     speak_corpus(SENTENCES, tmp_path / "whole", engines)
-    spoken, made = corpus._spoken, []
+    spoken, made = speak._spoken, []
 
     def stops(clip, **options):
         made.append(clip)
@@ -108,12 +107,12 @@ def test_interrupted_run_resumes(engines, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return spoken(clip, **options)
 
-    monkeypatch.setattr(corpus, "_spoken", stops)
+    monkeypatch.setattr(speak, "_spoken", stops)
     with pytest.raises(KeyboardInterrupt):
         speak_corpus(SENTENCES, tmp_path / "part", engines, workers=1)
     assert list(content(tmp_path / "part")) == ["000000.parquet"]
     resumed = []
-    monkeypatch.setattr(corpus, "_spoken", lambda clip, **options: resumed.append(clip) or spoken(clip, **options))
+    monkeypatch.setattr(speak, "_spoken", lambda clip, **options: resumed.append(clip) or spoken(clip, **options))
     speak_corpus(SENTENCES, tmp_path / "part", engines)
     assert content(tmp_path / "part") == content(tmp_path / "whole") and len(resumed) == len(SENTENCES) - 3
     for plan, sentences, message in (

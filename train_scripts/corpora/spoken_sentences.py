@@ -1,0 +1,190 @@
+"""What speak.py speaks and how it sounds: sentences with their English, and what a recording adds to a voice.
+
+Sentences come from lines, n-way tables, pairs or tables of texts. A room, background noise and a narrow band each have
+a probability, by one seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.signal import butter, fftconvolve, sosfiltfilt
+
+from hf_echo.data import load_nway, load_parallel
+from hf_echo.data.formats import open_file, suffix_of
+from hf_echo.data.nway import find_nway_columns
+from hf_echo.data.schema import check_text
+from hf_echo.data.tables import as_list
+from hf_echo.languages import find_language
+from hf_echo.utils.text import read_lines
+
+ENGLISH = "eng_Latn"
+LONGEST = 300  # characters: about 20 seconds of speech
+
+
+class Sentence(NamedTuple):
+    text: str
+    lang: str
+    english: str | None = None
+
+
+def read_sentences(
+    path: str | Path,
+    *,
+    lang: str | None = None,
+    langs: Collection[str] = (),
+    exclude: Collection[str] = (),
+    longest: int = LONGEST,
+    limit: int | None = None,
+    seed: int = 0,
+    on_bad_row: str = "error",
+) -> list[Sentence]:
+    """The different sentences of a file, in its order.
+
+    Args:
+        path: lines of text (.txt, with `lang`); an n-way table (id, lang, text), which gives the English of each id; a
+            table with text, lang and perhaps english; or parallel text as `load_parallel` reads it, whose two sides
+            are both spoken.
+        langs: only these languages.
+        exclude: texts that are left out, in any language, such as those of a test set.
+        longest: characters of the longest sentence; longer ones are left out.
+        limit: so many sentences, drawn at random by `seed`; None takes all.
+
+    Raises:
+        ValueError: no sentence is left, an unknown language, bad rows.
+    """
+    code = find_language(lang) if lang else None
+    wanted, left_out = {find_language(name) for name in langs}, set(exclude)
+    chosen: dict[tuple[str, str], Sentence] = {}
+    for sentence in _all(Path(path), code, on_bad_row):
+        if (wanted and sentence.lang not in wanted) or len(sentence.text) > longest:
+            continue
+        if sentence.text in left_out or sentence.english in left_out:
+            continue
+        chosen.setdefault((sentence.lang, sentence.text), sentence)
+    if not chosen:
+        raise ValueError(f"{path}: no sentence to speak{' in ' + ', '.join(sorted(wanted)) if wanted else ''}")
+    sentences = list(chosen.values())
+    if limit is None or limit >= len(sentences):
+        return sentences
+    drawn = sorted(range(len(sentences)), key=lambda at: seeded_number(seed, *sentences[at][:2]))[:limit]
+    return [sentences[at] for at in sorted(drawn)]
+
+
+def seeded_number(*parts: object) -> int:
+    """A random number of 64 bits that these values decide."""
+    return int.from_bytes(hashlib.sha256("\0".join(map(str, parts)).encode()).digest()[:8], "little")
+
+
+def _all(path: Path, lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    if path.suffix == ".txt":
+        if lang is None:
+            raise ValueError(f"{path}: lines have no language; pass lang='fra_Latn'")
+        yield from (
+            Sentence(line, lang, line if lang == ENGLISH else None) for line in read_lines(path) if line.strip()
+        )
+        return
+    columns = open_file(path).columns if path.is_file() and suffix_of(path) else []
+    if lang is not None and "lang" in columns:
+        raise ValueError(f"{path} has a column lang: leave lang={lang!r} out")
+    if lang is None and find_nway_columns(columns) is not None:
+        rows = load_nway(path, split=None, on_bad_row=on_bad_row)
+        english = {row["id"]: row["text"] for row in rows if row["lang"] == ENGLISH}
+        yield from (Sentence(row["text"], row["lang"], english.get(row["id"])) for row in rows)
+    elif "text" in columns and ("lang" in columns or lang is not None):
+        yield from _table(path, columns, lang, on_bad_row)
+    else:
+        for row in load_parallel(path, split=None, on_bad_row=on_bad_row):
+            sides = [(row["source"], row["source_lang"]), (row["target"], row["target_lang"])]
+            english = next((text for text, code in sides if code == ENGLISH), None)
+            yield from (Sentence(text, code, english) for text, code in sides)
+
+
+def _table(path: Path, columns: list[str], lang: str | None, on_bad_row: str) -> Iterator[Sentence]:
+    names = [name for name in ("text", "lang", "english") if name in columns]
+    part = open_file(path)
+    for block in part.read(names):
+        if block.bad and on_bad_row == "error":
+            raise ValueError(f"{path}:{block.bad[0][0]}: {block.bad[0][1]}")
+        values = {name: as_list(block.columns[name]) for name in names}
+        for row, line in enumerate(block.lines):
+            text, code = values["text"][row], lang or values["lang"][row]
+            if reason := check_text("text", text):
+                if on_bad_row == "error":
+                    raise ValueError(f"{path}:{line}: {reason}")
+                continue
+            code = find_language(code)
+            english = values["english"][row] if "english" in values else None
+            yield Sentence(text, code, text if code == ENGLISH else english or None)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Probability of each effect for a clip."""
+
+    room: float = 0.3
+    noise: float = 0.5
+    band: float = 0.3
+
+    def __post_init__(self):
+        for name in ("room", "noise", "band"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it is a probability from 0 to 1")
+
+
+ROOM = (0.1, 0.5)  # seconds until an echo is 60 dB quieter
+NOISE = (5.0, 30.0)  # dB that speech is louder than noise
+BANDS = ((300, 3400), (80, 4000), (80, 5500))  # Hz: telephone, 8 kHz and 11 kHz recordings
+PEAK = (0.2, 0.9)
+
+
+def apply_effects(
+    samples: np.ndarray, sampling_rate: int, effects: Effects, rng: np.random.Generator
+) -> tuple[np.ndarray, list[str]]:
+    """(samples (n,) with a random loudness and effects, names of the effects). The same generator gives the same clip.
+
+    The number of random draws does not depend on the effects, so a changed probability changes only its effect.
+    """
+    wanted = rng.random(3) < (effects.room, effects.noise, effects.band)
+    seconds, snr, band, peak = (
+        rng.uniform(*ROOM),
+        rng.uniform(*NOISE),
+        BANDS[rng.integers(len(BANDS))],
+        rng.uniform(*PEAK),
+    )
+    colour, seed = rng.uniform(0, 1), rng.integers(2**32)
+    own = np.random.default_rng(seed)
+    names = []
+    if wanted[0]:
+        samples, names = _in_room(samples, sampling_rate, seconds, own), [f"room {seconds:.2f} s"]
+    if wanted[1]:
+        noise = _noise(len(samples), sampling_rate, colour, own)
+        ratio = np.sqrt(np.mean(samples**2) / np.mean(noise**2)) * 10 ** (-snr / 20)
+        samples, names = samples + noise * ratio, [*names, f"noise {snr:.0f} dB"]
+    if wanted[2] and band[1] < sampling_rate / 2:
+        filtering = butter(6, band, "bandpass", fs=sampling_rate, output="sos")
+        samples, names = (
+            sosfiltfilt(filtering, samples, padlen=min(100, len(samples) - 1)),
+            [*names, f"band {band[0]}-{band[1]} Hz"],
+        )
+    return (samples * (peak / np.abs(samples).max())).astype(np.float32), names
+
+
+def _in_room(samples: np.ndarray, sampling_rate: int, seconds: float, rng: np.random.Generator) -> np.ndarray:
+    """Direct sound and an exponentially decaying noise as echo, of a third of its energy."""
+    time = np.arange(int(seconds * sampling_rate)) / sampling_rate
+    echo = rng.normal(size=len(time)) * 10 ** (-3 * time / seconds)
+    echo *= np.sqrt(1 / 3 / (echo**2).sum())
+    echo[0] = 1.0
+    return fftconvolve(samples, echo)[: len(samples)]
+
+
+def _noise(length: int, sampling_rate: int, colour: float, rng: np.random.Generator) -> np.ndarray:
+    """White (colour 0) to brown noise (1): above 100 Hz the amplitude falls as frequency to the power of `colour`."""
+    frequency = np.fft.rfftfreq(length, 1 / sampling_rate)
+    return np.fft.irfft(np.fft.rfft(rng.normal(size=length)) / np.maximum(frequency, 100) ** colour, length)
