@@ -77,7 +77,7 @@ class _Start:
         start = _Start(place, self.overrides, self.journey)
         if isinstance(step, Training):
             return step.stage.plan(step.model, step.config, start)
-        config = start.config("model", step.model, kinds) if (kinds := step.kinds()) else None
+        config = start.config("model", vars(step)["model"], kinds) if (kinds := step.kinds()) else None
         return step.planned(copy.deepcopy(config)) if config is not None else None
 
     def makes(self, name: str) -> bool:

@@ -263,21 +263,6 @@ def test_a_broken_record(recipe, place, text):  # noqa: F811
     assert "\n" not in str(error.value)
 
 
-def test_the_setting_that_differs_is_named(killed):
-    path, _ = killed()
-    with pytest.raises(ValueError, match=r"another output_dir \(learning_rate was 0.01, now 0.5\)"):
-        train_recipe(path, {"learning_rate": 0.5})
-
-
-def test_output_is_tried_before_data_are_read(recipe, place, monkeypatch):  # noqa: F811
-    (place / "a").write_text("a file")
-    monkeypatch.setattr("hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read"))
-    for out in (place / "a", place / "a" / "b"):
-        with pytest.raises(ValueError, match="output_dir: .*a file") as error:
-            train_recipe(recipe("x", output_dir=str(out)))
-        assert "\n" not in str(error.value)
-
-
 def test_secrets_are_not_recorded(recipe, place):  # noqa: F811
     train_recipe(recipe(hub_token="hf_secret", **QUICK | {"max_steps": 2}))
     files = [file for file in (place / "a").rglob("*") if file.is_file()]

@@ -16,7 +16,6 @@ import torch
 from transformers import AutoConfig
 
 from hf_echo.modeling import EchoForTranslation
-from hf_echo.stages.core.model_shape import new_config
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
 from hf_echo.steps.run import describe_journey, run_journey
@@ -215,16 +214,6 @@ def test_wrong_files(place, text, message):
     with pytest.raises(ValueError, match=message) as error:
         read_recipe(place / "bad.yaml")
     assert "\n" not in str(error.value)
-
-
-def test_wrong_shapes(toy_tokenizer):
-    with pytest.raises(ValueError, match="unknown shape field 'hiden_size'; did you mean 'hidden_size'"):
-        new_config({"hiden_size": 3}, toy_tokenizer)
-
-
-def test_missing_data(recipe):
-    with pytest.raises(ValueError, match="train_data is missing"):
-        train_recipe(recipe(train_data=None))
 
 
 def test_find_recipes(recipe, place):
