@@ -103,7 +103,7 @@ def _steps(model: ReportModel, data: ReportData, cache: str | Path, main: str, e
         if table.has_topics:
             langs = {row["lang"] for row in table.train} & set(table.langs) & set(TRAINING_LANGS)
             for lang in sorted(langs, key=TRAINING_LANGS.index):
-                yield table.file, ("topics", name, lang), partial(_topics, model, encode, table, lang, cache)
+                yield table.file, ("topics", name, lang), partial(_topics, encode, table, lang)
     table = data.tables[main]
     yield table.file, ("examples",), partial(error_examples, encode, table, target, examples)
     geometry = cache_once(partial(_geometry, encode, table))
@@ -121,13 +121,11 @@ def _xsim(encode: Encode, table: NwayTable, target_lang: str, tables: dict[str, 
     return _plain(tables[table.name])
 
 
-def _topics(model: ReportModel, encode: Encode, table: NwayTable, lang: str, cache: str | Path) -> dict[str, Any]:
+def _topics(encode: Encode, table: NwayTable, lang: str) -> dict[str, Any]:
     train, test = (
         [{"lang": row["lang"], "text": row["text"], "label": row["category"]} for row in rows]
         for rows in (table.train, table.rows)
     )
-    if model.probe_encode:
-        encode = stored_encoder(model.probe_encode, f"{model.model_id}-probe", cache)
     return _plain(evaluate_classification(encode, train, test, train_lang=lang))
 
 

