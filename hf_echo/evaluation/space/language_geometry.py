@@ -227,11 +227,6 @@ def _ratings(pair: str, similarities: Any, gold: Any) -> list[np.ndarray]:
     if len(sides[0]) != len(sides[1]):
         raise ValueError(f"{pair!r} has {len(sides[0])} similarities and {len(sides[1])} ratings")
     for name, side in zip(("similarities", "ratings"), sides, strict=True):
-        bad = np.flatnonzero(~np.isfinite(side))
-        if len(bad):
-            raise ValueError(f"{pair!r} row {bad[0]} of the {name} is {side[bad[0]]}")
-        if len(side) < 2 or np.ptp(side) == 0:
-            raise ValueError(
-                f"the {len(side)} {name} of {pair!r} are all the same: a ranking needs at least two values"
-            )
+        if not np.isfinite(side).all() or np.unique(side).size < 2:
+            raise ValueError(f"the {len(side)} {name} of {pair!r} must be numbers, not all the same")
     return sides

@@ -253,10 +253,7 @@ def broken(row, value):
         (lambda: singular_values([("a", np.ones(3))]), "'a' must be a"),
         (lambda: language_bias({"a": ([1, 2], [1, 2])}), "1 language pairs"),
         (lambda: language_bias({"a": ([1, 2], [1]), "b": ([1, 2], [1, 2])}), "'a' has 2 similarities and 1"),
-        (
-            lambda: language_bias({"a": ([1, np.nan], [1, 2]), "b": ([1], [1])}),
-            "'a' row 1 of the similarities",
-        ),
+        (lambda: language_bias({"a": ([1, np.nan], [1, 2]), "b": ([1], [1])}), "the 2 similarities of 'a'"),
         (lambda: language_bias({"a": ([1, 2], [3, 3]), "b": ([1, 2], [1, 2])}), "the 2 ratings of 'a'"),
     ],
 )
