@@ -97,7 +97,7 @@ def test_without_student_to_teacher_new_languages_stay_out(toy, toy_tokenizer, t
 
     The toy's teacher is 5 long, so that its MSE alone would do; here it counts as it does at a length of 0.17.
     """
-    square = (pairs[1][1][np.arange(len(pairs[0]))] ** 2).sum(1).mean()
+    square = float((pairs[1][1][np.arange(len(pairs[0]))] ** 2).sum(1).mean())
     short = dict(mse_weight=0.5 * 0.03 / square, new_mse_weight=0.1 * 0.03 / square, max_steps=100)
 
     def russian(**fields):
