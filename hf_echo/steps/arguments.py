@@ -48,13 +48,6 @@ class DataArguments:
     language_batches: bool = setting(
         "batches of one pair of languages each: no target can be told by its language or its domain", False
     )
-    neighbour_groups: int = setting(
-        "batches of near neighbours: rows dealt by this many clusters of their targets",
-        0,
-        least=0,
-        needs="neighbours_by",
-    )
-    neighbours_by: str | None = setting("encoder whose embeddings say which targets are near", None)
     teacher: str | None = setting("SentenceTransformer or Echo checkpoint to learn from (OS 4.5, 4.8)", None)
     live_teacher: bool = setting("ask the teacher at each step instead of keeping its embeddings on disk", False)
     cache_embeddings: bool = setting("decoder stage: keep the frozen encoder's embeddings on disk", False)
@@ -138,9 +131,10 @@ def check_is_read(path: Path, stage: str, values: Mapping[str, Any]) -> None:
 
 def check_data(path: Path, stage: Stage, data: DataArguments) -> None:
     """Raises ValueError for data that are wrong for this stage, whatever they hold."""
-    grouped = [name for name in ("language_batches", "neighbour_groups") if getattr(data, name)]
-    if grouped and stage.data:
-        raise ValueError(f"{path}: {grouped[0]} groups text pairs, and stage {stage.name} reads others: leave it out")
+    if data.language_batches and stage.data:
+        raise ValueError(
+            f"{path}: language_batches groups text pairs, and stage {stage.name} reads others: leave it out"
+        )
     for name, source in data.dev_data.items():
         options = isinstance(source, dict) and (stage.data is None or stage.data.dev_options)
         if not isinstance(source, str) and not options:

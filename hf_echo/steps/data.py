@@ -10,7 +10,6 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer
 
 from ..data import load_nway, load_parallel
-from ..data.batch_groups import language_groups, neighbour_groups
 from ..data.nway import dev_split
 from ..data.tokenized import TokenizedParallel, tokenize_parallel
 from ..inference.any_encoder import any_encoder
@@ -146,16 +145,11 @@ def embedded_sides(
     return {needed.role: frozen_embeddings(dataset, encode, key, args.cache_dir, **options)}
 
 
-def groups_of(args: DataArguments, config, dataset: Dataset) -> np.ndarray:
-    """(rows, levels) numbers; rows of a number share batches: a pair of languages, then a cluster of targets."""
-    levels = []
-    if args.language_batches:
-        levels.append(language_groups(dataset["source_lang"], dataset["target_lang"]))
-    if not args.neighbour_groups:
-        return np.stack(levels, axis=1)
-    name = args.neighbours_by
-    key = f"{name} {fingerprint(name)}"
-    options = dict(normalize=True, sides=("target",))
-    (targets,) = frozen_embeddings(dataset, any_encoder(name), key, args.cache_dir, **options)
-    levels.append(neighbour_groups(targets, args.neighbour_groups, config.seed))
-    return np.stack(levels, axis=1)
+def language_groups(dataset: Dataset) -> np.ndarray:
+    """(rows,) the number of each row's pair of languages; rows of a number share batches.
+
+    If each language has its own domain (one the Bible, another manuals), a model can tell the targets of a mixed batch
+    apart by domain alone.
+    """
+    pairs = [f"{source} {target}" for source, target in zip(dataset["source_lang"], dataset["target_lang"])]
+    return np.unique(pairs, return_inverse=True)[1]

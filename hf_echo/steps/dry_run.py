@@ -86,7 +86,7 @@ class _Start:
         return bool({Path(name), *Path(name).parents} & {Path(out) for out in outputs})
 
     def check_other_models(self, args) -> None:
-        for field in ("teacher", "guide", "neighbours_by"):
+        for field in ("teacher", "guide"):
             name = packaged_model(getattr(args, field) or "")
             if name and not Path(name).is_dir() and self._made_by(name) is None and name.count("/") != 1:
                 self.problems.append(f"{field}: no folder {name}")

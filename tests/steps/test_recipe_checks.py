@@ -285,7 +285,6 @@ FIELDS = [
     "dev_data",
     "rule_negatives",
     "teacher",
-    "neighbour_groups",
 ]
 PLAIN = (
     st.none()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +11,12 @@ import pytest
 import torch
 import yaml
 
-import hf_echo.steps.data as run_data
 import hf_echo.steps.training as training
-from hf_echo.data.batch_groups import neighbour_groups
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoForTranslation
-from hf_echo.stages import ContrastiveConfig
 from hf_echo.stages.core.model_shape import new_config
 from hf_echo.stages.core.start import start_model
-from hf_echo.steps.arguments import DataArguments, ModelArguments
-from hf_echo.steps.data import groups_of
-from hf_echo.steps.recipe import read_recipe
+from hf_echo.steps.arguments import ModelArguments
 from hf_echo.steps.training import train_recipe
 
 from .. import toy
@@ -39,40 +33,10 @@ def start(toy, toy_tokenizer, tmp_path):
     return str(tmp_path / "start")
 
 
-def settings(folder, **values) -> ContrastiveConfig:
-    return ContrastiveConfig(str(folder), use_cpu=True, **values)
+# Batches
 
 
-# Neighbours
-
-
-def test_groups_are_those_of_the_encoder(toy, toy_tokenizer, start, tmp_path):
-    data = DataArguments(neighbour_groups=12, cache_dir=str(tmp_path), neighbours_by=start)
-    (groups,) = groups_of(data, settings(tmp_path, seed=5), toy.dataset()).T
-    targets = toy.dataset()["target"]
-    keys, index = np.unique(targets, return_inverse=True)
-    for text in set(targets):
-        assert len({g for g, t in zip(groups, targets, strict=True) if t == text}) == 1
-    assert len(groups) == len(targets) and len(set(groups)) == 12
-    # Texts of a group share more words than others.
-    words = [set(text.strip(".").split()) for text in keys]
-    of_key = {i: groups[np.flatnonzero(index == i)[0]] for i in range(len(keys))}
-    pairs = [(len(words[i] & words[j]), of_key[i] == of_key[j]) for i in of_key for j in range(i)]
-    near, far = (np.mean([shared for shared, same in pairs if same == kind]) for kind in (True, False))
-    assert near > far + 0.5
-
-
-def test_groups_need_an_encoder(tmp_path):
-    """Said before any data are read."""
-    values = {"stage": "hard_negatives", "model_name_or_path": "outputs/before", "neighbour_groups": 12}
-    (tmp_path / "a.yaml").write_text(yaml.safe_dump(values | {"output_dir": str(tmp_path / "out")}))
-    with pytest.raises(ValueError, match=r"a\.yaml: neighbour_groups needs neighbours_by: give that too") as error:
-        read_recipe(tmp_path / "a.yaml")
-    assert "\n" not in str(error.value)
-    assert read_recipe(tmp_path / "a.yaml", {"neighbours_by": "outputs/a"}).data.neighbours_by == "outputs/a"
-
-
-def test_recipe_hands_them_to_the_trainer(toy, start, tmp_path, monkeypatch):
+def test_language_batches_hold_one_pair_of_languages(toy, start, tmp_path, monkeypatch):
     rows = [{k: v for k, v in row.items() if k != "hard_negatives"} for row in toy.parallel_rows()[:120]]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
     values = {
@@ -82,8 +46,7 @@ def test_recipe_hands_them_to_the_trainer(toy, start, tmp_path, monkeypatch):
         "max_length": 32,
         "max_tokens": 900,
         "train_data": str(tmp_path / "train.parquet"),
-        "neighbour_groups": 7,
-        "neighbours_by": start,
+        "language_batches": True,
         "output_dir": str(tmp_path / "out"),
         "cache_dir": str(tmp_path / "cache"),
         "max_steps": 2,
@@ -97,7 +60,8 @@ def test_recipe_hands_them_to_the_trainer(toy, start, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "build_trainer", lambda *a, **k: trainers.append(build(*a, **k)) or trainers[0])
     train_recipe(tmp_path / "a.yaml")
     (groups,) = trainers[0].get_train_dataloader().batch_sampler.groups
-    assert len(groups) == 120 and len(set(groups.tolist())) == 7
+    languages = np.array([row["source_lang"] for row in rows])
+    assert {tuple(set(languages[groups == g])) for g in set(groups.tolist())} == {(lang,) for lang in set(languages)}
     model = EchoForTranslation.from_pretrained(tmp_path / "out")
     assert model.decoder.lm_head.weight.shape == (300, 32) and model.config.vocab_size == 400
 
@@ -160,26 +124,3 @@ def test_a_decoder_of_another_space(toy, folders, toy_tokenizer):
     arguments = ModelArguments(shape=SHAPE | {"embedding_size": 16}, decoder=str(folders["training"]))
     with pytest.raises(ValueError, match="the encoder writes 16 dimensions, the decoder reads 32"):
         start_model(arguments, toy_tokenizer, ["fra_Latn"])
-
-
-def test_neighbour_groups_is_what_the_recipe_asks(monkeypatch, toy, start, tmp_path):
-    """The count and the seed of the recipe arrive."""
-    asked = []
-    monkeypatch.setattr(run_data, "neighbour_groups", lambda *a: asked.append(a[1:]) or neighbour_groups(*a))
-    data = DataArguments(neighbour_groups=3, cache_dir=str(tmp_path), neighbours_by=start)
-    groups_of(data, settings(tmp_path, seed=11), toy.dataset())
-    assert asked == [(3, 11)]
-
-
-def test_language_batches_hold_one_pair_of_languages(toy, start, tmp_path):
-    """Alone, and with clusters inside."""
-    data, args = toy.dataset(), settings(tmp_path)
-    (groups,) = groups_of(DataArguments(language_batches=True), args, data).T
-    languages = np.array(data["source_lang"])
-    assert {tuple(set(languages[groups == g])) for g in set(groups)} == {(lang,) for lang in set(languages)}
-
-    both = DataArguments(language_batches=True, neighbour_groups=3, neighbours_by=start, cache_dir=str(tmp_path))
-    coarse, fine = groups_of(both, args, data).T
-    np.testing.assert_array_equal(coarse, groups)
-    (clusters,) = groups_of(replace(both, language_batches=False), args, data).T
-    np.testing.assert_array_equal(fine, clusters)
