@@ -13,6 +13,7 @@ import yaml
 
 from .. import register_with_transformers
 from ..utils.files import write_whole
+from ..utils.recipe_yaml import Loader
 from ..utils.settings import (
     Step,
     annotation,
@@ -46,10 +47,9 @@ def _function(kind: type[Step]) -> Callable[..., None]:
         parameters.append(_keyword("report_file", None, Annotated[Path | None, report]))
 
     def call(report_file: Path | None = None, **values: Any) -> None:
-        given = {name: _from_words(kind, name, value) for name, value in values.items()}
-        settings = make(
-            kind, {name: value for name, value in given.items() if value is not None}, spelled=_spelled(kind)
-        )
+        read = {name: _from_words(kind, name, value) for name, value in values.items()}
+        given = {name: value for name, value in read.items() if value is not None}
+        settings = make(kind, given, spelled=_spelled(kind))
         check_outputs(settings, report_file)
         try:
             run_command(settings, report_file)
@@ -158,5 +158,5 @@ def parse_pairs(words: list[str], name: str) -> dict[str, Any]:
         key, equals, value = part.strip().partition("=")
         if not key or not equals:
             raise ValueError(f"{name} {part!r} is not FIELD=VALUE, such as {name} num_hidden_layers=8")
-        pairs[key] = yaml.safe_load(value)
+        pairs[key] = yaml.load(value, Loader)
     return pairs
