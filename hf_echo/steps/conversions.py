@@ -77,7 +77,6 @@ class ConvertEncoder(Conversion):
     embedding_size: int | None = setting("size of a new projection; without it there is none", None, least=1)
     part: Literal["encoder"] | None = setting("encoder: take the encoder of an encoder-decoder", None)
     tokenizer: str | None = setting("folder or Hub name; default: that of SOURCE", None, reads=CHECKPOINT)
-    trust_remote_code: bool = setting("run code that SOURCE brings", False, recorded=False)
     license: str | None = license_of_weights()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, normalizers
 from torch import nn
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from ...modeling import EchoEncoder, EchoTokenizer
@@ -55,7 +55,6 @@ def convert_encoder(
     embedding_size: int | None = None,
     part: str | None = None,
     tokenizer: str | Path | None = None,
-    trust_remote_code: bool = False,
     license: str | None = None,
     operation: str = "encoder",
 ) -> Path:
@@ -71,8 +70,8 @@ def convert_encoder(
 
     Raises:
         FileNotFoundError: there is no model or tokenizer.
-        ValueError: the model is not a text model, lacks weights or does not fit its tokenizer; or its modules do what
-            an Echo checkpoint cannot.
+        ValueError: the model is not a text model, needs code of its own, lacks weights or does not fit its tokenizer;
+            or its modules do what an Echo checkpoint cannot.
     """
     place, options = locate(source)
     modules = read_modules(place)
@@ -80,6 +79,10 @@ def convert_encoder(
         raise ValueError(f"{source} has a Dense, which becomes the projection: leave embedding_size out")
     if modules.subfolder:
         source = place = str(Path(place, modules.subfolder))
+    if (kind := PreTrainedConfig.get_config_dict(place, **options)[0].get("model_type")) not in CONFIG_MAPPING:
+        raise ValueError(
+            f"{source} is a model of type {kind!r}, which needs code of its own: an Echo checkpoint cannot carry it"
+        )
     words, config = load_tokenizer(tokenizer or source), read_pretrained(AutoConfig, source, place, **options)
     if len(words) > (known := getattr(config, "vocab_size", len(words))):
         raise ValueError(f"{source} knows {known} tokens and the tokenizer makes {len(words)}: they do not fit")
@@ -89,7 +92,6 @@ def convert_encoder(
         embedding_size=embedding_size if modules.dense is None else modules.dense.out_features,
         projection="linear" if modules.dense is None else PROJECTIONS[type(modules.dense.activation_function)],
         part=part,
-        trust_remote_code=trust_remote_code,
         **options,
     )
     opened.config.cls_token_id, opened.config.sep_token_id = words.cls_token_id, words.sep_token_id
@@ -157,8 +159,9 @@ def read_modules(place: str) -> Modules:
 def longest(encoder: EchoEncoder, tokenizer: PreTrainedTokenizerBase, limit: int | None) -> int:
     """Most tokens of a text: of the modules, the tokenizer and the positions the smallest."""
     positions = getattr(encoder.config, "max_position_embeddings", None)
-    if positions and encoder.config.backbone.model_type in ("xlm-roberta", "roberta", "camembert", "xlm-roberta-xl"):
-        positions -= encoder.config.pad_token_id + 1  # the first positions are not used
+    table = getattr(getattr(encoder.backbone, "embeddings", None), "position_embeddings", None)
+    if positions and (unused := getattr(table, "padding_idx", None)) is not None:  # RoBERTa counts from behind it
+        positions -= unused + 1
     return min(number for number in (limit, tokenizer.model_max_length, positions) if number)
 
 
