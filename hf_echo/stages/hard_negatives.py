@@ -25,15 +25,10 @@ class HardNegativesConfig(ContrastiveConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_hard_negatives(self)
-
-
-def check_hard_negatives(args: Any) -> None:
-    """Raises ValueError for a `gamma` outside 0 to 1, and for fewer than one hard negative."""
-    if not 0 <= args.gamma <= 1:
-        raise ValueError(f"gamma must be from 0 to 1, not {args.gamma}")
-    if args.max_negatives < 1:
-        raise ValueError(f"max_negatives must be at least 1, not {args.max_negatives}")
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma must be from 0 to 1, not {self.gamma}")
+        if self.max_negatives < 1:
+            raise ValueError(f"max_negatives must be at least 1, not {self.max_negatives}")
 
 
 class HardNegativesTrainer(ContrastiveTrainer):
