@@ -1,4 +1,4 @@
-"""Collator of stages that mask tokens: texts as they are and with masked tokens, for Echo and other tokenizers.
+"""Collator of stages that mask tokens: texts as they are and with masked tokens.
 
     input_ids       (rows, seq): the n sources, then the n targets
     attention_mask  (rows, seq)
@@ -24,22 +24,12 @@ from transformers import DataCollatorForLanguageModeling
 from .collators import TranslationCollator, pad
 
 
-def check_masking(tokenizer: Any, name: str = "the tokenizer") -> None:
-    """Raises ValueError if a tokenizer cannot be used: no mask token, no CLS token, or CLS not in front."""
-    if tokenizer.mask_token_id is None:
-        raise ValueError(f"{name} has no mask token; give an encoder that was trained with one, such as XLM-R")
-    if tokenizer.cls_token_id is None:
-        raise ValueError(f"{name} has no CLS token, whose state is the sentence embedding; give another encoder")
-    if (first := tokenizer("")["input_ids"][:1]) != [tokenizer.cls_token_id]:
-        raise ValueError(f"{name} does not put its CLS token in front of a text (an empty text starts with {first})")
-
-
 @dataclass
 class MaskedPairCollator(TranslationCollator):
     """Collate tokenized pairs for an encoder alone (the fields are listed in this module's docstring).
 
     Args:
-        tokenizer: an EchoTokenizer, or any tokenizer with CLS and mask token; only the first writes language prompts.
+        tokenizer: an EchoTokenizer with a mask token.
         mask_probability: share of a text's tokens that are chosen; 0: no masked_ids and labels.
     """
 
@@ -47,10 +37,13 @@ class MaskedPairCollator(TranslationCollator):
     _masker: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self._writes_prompts = hasattr(self.tokenizer, "pair_ids")  # an EchoTokenizer
-        self._empty = self.tokenizer("")["input_ids"]
-        self._tail = len(self.tokenizer.end_ids) if self._writes_prompts else len(self._empty) - 1
+        self._tail = len(self.tokenizer.end_ids)
         self._masker = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=self.mask_probability)
+
+    @property
+    def has_front(self) -> bool:
+        """Whether a text has tokens in front of its own, such as CLS."""
+        return len(self.encoder_ids(np.array([], np.int32), None)) > self._tail
 
     def __call__(self, rows: list[dict]) -> dict[str, torch.Tensor]:
         rng = np.random.default_rng([self.seed, len(rows), *(row["index"] for row in rows[:4])])
@@ -85,14 +78,3 @@ class MaskedPairCollator(TranslationCollator):
             place = places[torch.randint(len(places), (), generator=generator)]
             labels[row, place], masked[row, place] = ids[row, place], self.tokenizer.mask_token_id
         return masked, labels
-
-    def encoder_ids(self, ids: np.ndarray, lang: str | None) -> np.ndarray:
-        if self._writes_prompts:
-            return super().encoder_ids(ids, lang)
-        return np.concatenate([self._empty[:1], ids, self._empty[1:]]).astype(np.int32)
-
-    def overhead(self, dataset) -> dict[str, int]:
-        if not self._writes_prompts:
-            return {"prefix": len(self._empty), "prompt": 0}
-        languages = {None, *dataset.names["source_lang"], *dataset.names["target_lang"]}
-        return {"prefix": max(len(self.encoder_ids([], lang)) for lang in languages), "prompt": 0}

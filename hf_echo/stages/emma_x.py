@@ -16,7 +16,6 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,8 +31,8 @@ from ..losses import (
     ranking_contrastive_loss,
     update_means,
 )
-from .core.cls_encoder import ClsEncoder
-from .core.cls_stage import ClsConfig, ClsModel, ClsTrainer, cls_stage, encoder_parameters
+from ..modeling import EchoConfig, EchoEncoder
+from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
 from .core.unmasking_head import UnmaskingHead
 
 logger = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ EMPTY = 1e-4  # a rank with a smaller share of all pairs counts as empty
 
 
 @dataclass
-class EmmaXConfig(ClsConfig):
+class EmmaXConfig(MaskingConfig):
     """EMMA-X A.2: queue 256, momentum 0.999, temperature 0.04, four ranks; mixture 3e-5, encoder 5e-4, cosine."""
 
     contrastive_steps: int = field(default=0, metadata={"help": "steps of the first phase, on pairs"})
@@ -92,7 +91,7 @@ class EmmaXConfig(ClsConfig):
         return "mixture" if step < self.contrastive_steps + self.mixture_steps else "em"
 
 
-class EmmaX(ClsModel):
+class EmmaX(EncoderWithHead):
     """Encoder, its momentum copy, queue, mixture with running means, and the bias of the masked language model.
 
     The mixture starts at mean 0 with the standard deviations of cosines 0.9 (rank 1) to 0 (worst rank): from random
@@ -103,11 +102,12 @@ class EmmaX(ClsModel):
     queued: torch.Tensor
     rank_means: torch.Tensor
 
-    def __init__(self, encoder: ClsEncoder, args: EmmaXConfig):
-        super().__init__(encoder, UnmaskingHead(encoder.config.hidden_size, len(encoder.token_matrix), layers=0))
-        size, ranks = encoder.embedding_size, args.ranks
+    def __init__(self, encoder: EchoEncoder, args: EmmaXConfig):
+        config, vocabulary = encoder.config, len(encoder.get_input_embeddings().weight)
+        super().__init__(encoder, UnmaskingHead(config.hidden_size, vocabulary, layers=0))
+        size, ranks = config.embedding_size, args.ranks
         self.decay = args.momentum
-        self.momentum = ClsEncoder(copy.deepcopy(encoder.backbone), encoder.tokenizer)
+        self.momentum = copy.deepcopy(encoder)
         self.momentum.requires_grad_(False)
         variance = 2 * (1 - torch.linspace(0.9, 0.0, ranks)) / size  # |x - y|^2 = 2 (1 - cos) on the unit sphere
         self.mixture_mean = nn.Parameter(torch.zeros(ranks, size))
@@ -124,14 +124,14 @@ class EmmaX(ClsModel):
         read outside of forward.
         """
         ids, mask = inputs["input_ids"][rows], inputs["attention_mask"][rows]
-        out = {"query": F.normalize(self.encoder(ids, mask)[1].float(), dim=-1)}
+        out = {"query": F.normalize(self.encoder(ids, mask).sentence_embedding.float(), dim=-1)}
         with torch.no_grad():
             for own, other in zip(self.momentum.parameters(), self.encoder.parameters(), strict=True):
                 own.lerp_(other, 1 - self.decay)
-            out["key"] = F.normalize(self.momentum(ids, mask)[1].float(), dim=-1)
+            out["key"] = F.normalize(self.momentum(ids, mask).sentence_embedding.float(), dim=-1)
         if "masked_ids" in inputs:
-            states = self.encoder(inputs["masked_ids"][rows], mask)[0]
-            out["mlm"] = self.head.loss(states, self.encoder.token_matrix, inputs["labels"][rows])
+            states = self.encoder(inputs["masked_ids"][rows], mask).last_hidden_state
+            out["mlm"] = self.head.loss(states, self.token_matrix, inputs["labels"][rows])
         names = ("mean", "log_sigma", "logits")
         return out | {name: getattr(self, f"mixture_{name}").clone() for name in names}
 
@@ -143,8 +143,10 @@ class EmmaX(ClsModel):
         self.queued.fill_(min(size, int(self.queued) + len(keys)))
 
 
-class EmmaXTrainer(ClsTrainer):
+class EmmaXTrainer(MaskingTrainer):
     """Ranking contrastive loss, mixture and masked language model; logs the share of each rank and the spread."""
+
+    model_class = EmmaX
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -263,13 +265,12 @@ class EmmaXTrainer(ClsTrainer):
         return metrics | extra
 
 
-def beside(config: Any, args: EmmaXConfig) -> dict[str, int]:
-    size = getattr(config, "embedding_size", None) or config.hidden_size
+def beside(config: EchoConfig, args: EmmaXConfig, alone: int) -> dict[str, int]:
     return {
-        "momentum encoder": sum(encoder_parameters(config).values()),
-        "mixture": args.ranks * (2 * size + 1),
+        "momentum encoder": alone,
+        "mixture": args.ranks * (2 * config.embedding_size + 1),
         "masked language model": config.vocab_size,
     }
 
 
-STAGE = cls_stage("emma_x", EmmaXConfig, EmmaX, EmmaXTrainer, beside)
+STAGE = masking_stage("emma_x", EmmaXConfig, EmmaXTrainer, beside)

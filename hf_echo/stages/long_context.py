@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import nn
-
 from ..checkpoints.rewrite import encoder_of
 from ..losses import contrastive_loss, gather_with_grad
-from .core.encoder import EncoderTrainer
+from .core.encoder import EncoderTrainer, learned_positions
 from .core.stage import Stage
 from .core.text import TextConfig
 
@@ -38,8 +36,7 @@ class LongContextTrainer(EncoderTrainer):
 
     def __init__(self, model, args: LongContextConfig, *, tokenizer, **kwargs):
         room, encoder = args.max_length + 64, encoder_of(model)  # the prompt
-        learned = [m for name, m in encoder.named_modules() if name.endswith("position_embeddings")]
-        if most := min((len(module.weight) for module in learned if isinstance(module, nn.Embedding)), default=0):
+        if most := learned_positions(encoder):
             if args.max_length > most:
                 kind = encoder.config.backbone.model_type
                 raise ValueError(

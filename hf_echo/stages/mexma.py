@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from ..losses import koleo_loss, mse_loss
-from .core.cls_encoder import ClsEncoder
-from .core.cls_stage import ClsConfig, ClsModel, ClsTrainer, cls_stage
+from ..modeling import EchoConfig, EchoEncoder
 from .core.in_batch import symmetric_in_batch
+from .core.masking import EncoderWithHead, MaskingConfig, MaskingTrainer, masking_stage
 from .core.unmasking_head import UnmaskingHead, head_parameters
 
 ALIGNMENTS = ("none", "masked", "clean", "contrastive")
 
 
 @dataclass
-class MexmaConfig(ClsConfig):
+class MexmaConfig(MaskingConfig):
     """MEXMA A.2 to A.5. Weights are on means: 1, 1 and 0.01 here are the paper's 1, 1/2 and 0.005 on sums.
 
     Table 11: (1) symmetric false, alignment none, token_gradients false, koleo_weight 0; (2) symmetric true;
@@ -55,7 +56,13 @@ class MexmaConfig(ClsConfig):
     max_tokens: int = field(default=60_000, metadata={"help": "padded tokens of a batch on one device, both texts"})
     max_length: int = field(default=200, metadata={"help": "tokens of a text; longer ones are cut, with a warning"})
     learning_rate: float = field(default=1e-4, metadata={"help": "AdamW's highest learning rate"})
-    warmup_start: float = field(default=1e-5, metadata={"help": "learning rate of the first step"})
+    lr_scheduler_type: str = field(
+        default="cosine_warmup_with_min_lr", metadata={"help": "learning rate schedule; its warm-up starts above zero"}
+    )
+    lr_scheduler_kwargs: dict | None = field(
+        default_factory=lambda: {"warmup_lr_rate": 0.1, "min_lr_rate": 0.0},
+        metadata={"help": "of the schedule: the first and the last learning rate as shares of the highest"},
+    )
     max_grad_norm: float = field(default=1.2, metadata={"help": "gradients are clipped to this norm"})
 
     def __post_init__(self):
@@ -75,22 +82,23 @@ class MexmaConfig(ClsConfig):
             raise ValueError("koleo_weight needs at least two pairs per batch: set max_rows above 1, or koleo_weight=0")
 
 
-class Mexma(ClsModel):
+class Mexma(EncoderWithHead):
     """Encoder and unmasking head.
 
     Raises:
         ValueError: the embedding has another size than the token states, whose first one it replaces.
     """
 
-    def __init__(self, encoder: ClsEncoder, args: MexmaConfig):
-        width = encoder.config.hidden_size
-        if encoder.embedding_size != width:
+    def __init__(self, encoder: EchoEncoder, args: MexmaConfig):
+        width, size = encoder.config.hidden_size, encoder.config.embedding_size
+        if size != width:
             raise ValueError(
-                f"embedding_size {encoder.embedding_size} differs from hidden_size {width}; the unmasking head reads "
+                f"embedding_size {size} differs from hidden_size {width}; the unmasking head reads "
                 "both, give an encoder where they are equal"
             )
         options = dict(layers=args.head_layers, heads=args.head_heads, ffn=args.head_ffn, dropout=args.head_dropout)
-        super().__init__(encoder, UnmaskingHead(width, len(encoder.token_matrix), **options))
+        vocabulary = len(encoder.get_input_embeddings().weight)
+        super().__init__(encoder, UnmaskingHead(width, vocabulary, **options))
 
     def forward(
         self, inputs: Mapping[str, torch.Tensor], *, unmask: bool, symmetric: bool, token_gradients: bool
@@ -104,14 +112,12 @@ class Mexma(ClsModel):
             n, side = len(ids) // 2, inputs["side"]
             row = torch.arange(n, device=ids.device)
             hidden, clean = row + n * side, row + n * (1 - side)
-            context = self.encoder(ids[clean], mask[clean])[1]
+            context = self.encoder(ids[clean], mask[clean]).sentence_embedding
             return {"unmasking": self.unmask(inputs, hidden, context, token_gradients)[0]}
-        _, sentence = self.encoder(ids, mask)
-        source, target = sentence.chunk(2)
+        source, target = self.encoder(ids, mask).sentence_embedding.chunk(2)
         out = {"source": source, "target": target}
         if unmask:
             rows = torch.arange(len(ids), device=ids.device)
-            # The other text's embedding stands at the place of the masked CLS.
             losses = self.unmask(inputs, rows, torch.cat([target, source]), token_gradients)
             out["unmasking_source"], out["unmasking_target"], masked = losses
             out["masked_source"], out["masked_target"] = masked.chunk(2)
@@ -120,19 +126,28 @@ class Mexma(ClsModel):
     def unmask(
         self, inputs: Mapping[str, torch.Tensor], rows: torch.Tensor, context: torch.Tensor, token_gradients: bool
     ) -> tuple[torch.Tensor, ...]:
-        """(loss, masked embeddings) of these rows; with all rows (loss of sources, of targets, masked embeddings)."""
+        """(loss, masked embeddings) of these rows; with all rows (loss of sources, of targets, masked embeddings).
+
+        The other text's embedding, `context`, stands at the place of the CLS token, or before a text without one.
+        """
         mask, labels = inputs["attention_mask"][rows], inputs["labels"][rows]
-        states, masked = self.encoder(inputs["masked_ids"][rows], mask)
-        tokens = states if token_gradients else states.detach()
-        states = self.head(torch.cat([context[:, None].to(tokens.dtype), tokens[:, 1:]], 1), mask)
+        output = self.encoder(inputs["masked_ids"][rows], mask)
+        tokens = output.last_hidden_state if token_gradients else output.last_hidden_state.detach()
+        if self.has_front:
+            tokens = tokens[:, 1:]
+        else:
+            mask, labels = F.pad(mask, (1, 0), value=1), F.pad(labels, (1, 0), value=-100)
+        states = self.head(torch.cat([context[:, None].to(tokens.dtype), tokens], 1), mask)
         parts = 2 if len(rows) == len(inputs["labels"]) else 1
-        matrix = self.encoder.token_matrix
+        matrix = self.token_matrix
         losses = [self.head.loss(s, matrix, y) for s, y in zip(states.chunk(parts), labels.chunk(parts), strict=True)]
-        return *losses, masked
+        return *losses, output.sentence_embedding
 
 
-class MexmaTrainer(ClsTrainer):
+class MexmaTrainer(MaskingTrainer):
     """alpha * alignment + beta * cross-unmasking + gamma * KoLeo (MEXMA section 3)."""
+
+    model_class = Mexma
 
     def masks(self, args: MexmaConfig) -> bool:
         return args.unmasking_weight > 0
@@ -175,9 +190,9 @@ class MexmaTrainer(ClsTrainer):
         return sum((koleo_loss(side) for side in sides), start=0.0 * out["source"].float().sum()) / max(len(sides), 1)
 
 
-def beside(config: Any, args: MexmaConfig) -> dict[str, int]:
+def beside(config: EchoConfig, args: MexmaConfig, alone: int) -> dict[str, int]:
     size = head_parameters(config.hidden_size, config.vocab_size, args.head_layers, args.head_ffn)
     return {"unmasking head": size} if args.unmasking_weight else {}
 
 
-STAGE = cls_stage("mexma", MexmaConfig, Mexma, MexmaTrainer, beside)
+STAGE = masking_stage("mexma", MexmaConfig, MexmaTrainer, beside)

@@ -41,7 +41,7 @@ def build_trainer(
     """
     if stage.build:
         return stage.build(model_args, config, **kwargs)
-    model = start_model(model_args, kwargs["tokenizer"], languages, learns=stage.learns)
+    model = start_model(model_args, kwargs["tokenizer"], languages, learns=stage.learns, pooling=stage.pooling)
     trainer, encoder = stage.trainer(model, config, **kwargs), encoder_of(model)
     if any(parameter.requires_grad for parameter in encoder.parameters()):
         model.config.languages = encoder.config.languages = sorted({*(model.config.languages or []), *languages})

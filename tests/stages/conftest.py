@@ -25,6 +25,8 @@ NAMES = {
     "extension": "Extension",
     "token": "Token",
     "long_context": "LongContext",
+    "mexma": "Mexma",
+    "emma_x": "EmmaX",
 }
 
 

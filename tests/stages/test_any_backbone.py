@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -30,7 +32,12 @@ BACKBONES = {
     "gemma3_text": GROUPED | dict(pooling="mean", embedding_size=None, layer_types=["sliding_attention"] * 2),
 }
 WITH_DECODER = ("seq2seq", "contrastive", "hard_negatives", "decoder")
-ALONE = ("distillation", "extension", "token", "long_context")
+ALONE = ("distillation", "extension", "token", "long_context", "mexma", "emma_x")
+OF_PAIRS = {
+    "long_context": {"max_length": 64},
+    "mexma": dict(head_layers=1, head_heads=4, head_ffn=48),
+    "emma_x": dict(contrastive_steps=1, mixture_steps=1, queue_size=40),
+}
 FAST = ("bert", "qwen3")
 
 
@@ -60,8 +67,8 @@ def make_model(kind: str, tokenizer, *, with_decoder: bool):
 @pytest.mark.parametrize("kind", backbones(*FAST))
 @pytest.mark.parametrize("stage", [*WITH_DECODER, *ALONE])
 def test_three_steps_and_a_resumed_run(make_trainer, toy, toy_tokenizer, toy_data, tmp_path, stage, kind):
-    data, extra, options = toy_data, None, {}
-    if stage in ALONE and stage != "long_context":
+    data, extra, options = toy_data, None, OF_PAIRS.get(stage, {})
+    if stage in ALONE and stage not in OF_PAIRS:
         rows = {"token": toy.dataset, "distillation": lambda: monolingual(toy.dataset())}.get(
             stage, lambda: extension_pairs(toy.dataset(), ["eng_Latn", "fra_Latn"])
         )()
@@ -69,15 +76,12 @@ def test_three_steps_and_a_resumed_run(make_trainer, toy, toy_tokenizer, toy_dat
         teacher = np.random.default_rng(0).normal(size=(len(data), 32)).astype(np.float32)
         extra = {"teacher": (teacher, teacher)}
         options = {"base_languages": ["eng_Latn", "fra_Latn"]} if stage == "extension" else {}
-    if stage == "long_context":
-        options = {"max_length": 64}
 
     def trained(checkpoint=None):
         model = make_model(kind, toy_tokenizer, with_decoder=stage in WITH_DECODER)
-        before = {name: weight.clone() for name, weight in model.state_dict().items()}
-        trainer = make_trainer(
-            stage, model=model, data=data, extra=extra, max_steps=3, save_strategy="steps", save_steps=2, **options
-        )
+        given = dict(model=model, data=data, extra=extra, tokenizer=copy.deepcopy(toy_tokenizer))  # may get a mask
+        trainer = make_trainer(stage, **given, max_steps=3, save_strategy="steps", save_steps=2, **options)
+        before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
         trainer.train(resume_from_checkpoint=checkpoint)
         return before, {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
 

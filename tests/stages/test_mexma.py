@@ -1,4 +1,4 @@
-"""MEXMA: its losses by hand, the switches of its ablation, runs from XLM-R and Echo encoders, resume, saved folders."""
+"""MEXMA: its losses by hand, the switches of its ablation, runs from a backbone and a checkpoint, resume, folders."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from datasets import Dataset
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer, get_cosine_schedule_with_warmup
 
 from hf_echo.data.tokenized import tokenize_parallel
 from hf_echo.inference.any_encoder import any_encoder
-from hf_echo.modeling import EchoEncoder
-from hf_echo.stages import Mexma, MexmaConfig, MexmaTrainer
-from hf_echo.stages.core.cls_encoder import ClsEncoder, open_cls_encoder
-from hf_echo.stages.core.cls_stage import warmup_from
+from hf_echo.modeling import EchoConfig, EchoEncoder, EchoTokenizer
+from hf_echo.stages import MexmaConfig, MexmaTrainer
 from hf_echo.steps.dry_run import dry_run
 from hf_echo.steps.recipe import find_recipes, read_recipe
 from hf_echo.steps.training import train_recipe
@@ -25,26 +23,28 @@ from hf_echo.steps.training import train_recipe
 HEAD = dict(head_layers=1, head_heads=4, head_ffn=48, head_dropout=0.0)
 
 
-@pytest.fixture(params=["echo", "plain"])
+@pytest.fixture(params=["llama", "xlm-roberta", "mean"])
 def parts(request, toy):
-    """(backbone, tokenizer)"""
-    if request.param == "plain":
-        tokenizer = toy.plain_tokenizer()
-        return toy.plain_encoder(tokenizer, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), tokenizer
-    tokenizer = toy.make_tokenizer()
-    return EchoEncoder(toy.make_model(tokenizer).config), tokenizer
+    """(encoder, tokenizer); "mean": pooling of a tokenizer that puts nothing in front of a text."""
+    if request.param == "llama":
+        tokenizer = toy.make_tokenizer()
+        return toy.make_model(tokenizer).encoder, tokenizer
+    template, pooling = ("$A </s>", "mean") if request.param == "mean" else ("<s> $A </s>", "cls")
+    plain = toy.plain_tokenizer(template=template)
+    backbone = toy.plain_encoder(plain, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    encoder = EchoEncoder(EchoConfig(backbone=backbone.config, pooling=pooling, embedding_size=None, prompts="none"))
+    encoder.backbone.load_state_dict(backbone.state_dict())
+    return encoder, EchoTokenizer.around(plain)
 
 
 @pytest.fixture
 def make(parts, toy, tmp_path):
     def make(**fields):
-        backbone, tokenizer = copy.deepcopy(parts[0]), parts[1]
         options = dict(output_dir=str(tmp_path / "out"), save_strategy="no", report_to="none", use_cpu=True)
         args = MexmaConfig(**options | HEAD | dict(max_rows=16, max_tokens=10**6, disable_tqdm=True) | fields)
         torch.manual_seed(0)
-        model = Mexma(ClsEncoder(backbone, tokenizer), args)
-        data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
-        return MexmaTrainer(model, args, train_dataset=data, tokenizer=tokenizer)
+        data = tokenize_parallel(toy.dataset(), parts[1], progress=False)
+        return MexmaTrainer(copy.deepcopy(parts[0]), args, train_dataset=data, tokenizer=parts[1])
 
     return make
 
@@ -56,19 +56,20 @@ def batch_of(trainer, rows=(0, 1, 5, 9, 30, 64)):
 def encode_alone(trainer, ids, mask):
     """Each row without padding: (states, embedding)."""
     encoder = trainer.model.encoder
-    out = [encoder(row[keep.bool()][None], keep[keep.bool()][None]) for row, keep in zip(ids, mask, strict=True)]
-    return [states[0] for states, _ in out], torch.cat([embedding for _, embedding in out])
+    out = [encoder(row[keep.bool()][None]) for row, keep in zip(ids, mask, strict=True)]
+    return [o.last_hidden_state[0] for o in out], torch.cat([o.sentence_embedding for o in out])
 
 
 def unmasking_by_hand(trainer, batch, rows, context):
     """CE([S_B, A'], A) row by row, with all logits."""
     model, losses = trainer.model, []
+    replaced = int(trainer.tokenizer("")["input_ids"][0] != trainer.tokenizer.eos_token_id)  # CLS, where there is one
     states, _ = encode_alone(trainer, batch["masked_ids"], batch["attention_mask"])
     for i, sentence in zip(rows, context, strict=True):
-        tokens = torch.cat([sentence[None], states[i][1:]])[None]
-        out = model.head(tokens, torch.ones(tokens.shape[:2]))[0]
-        logits = out @ model.encoder.token_matrix.T + model.head.bias
-        labels = batch["labels"][i][: len(out)]
+        tokens = torch.cat([sentence[None], states[i][replaced:]])[None]
+        out = model.head(tokens, torch.ones(tokens.shape[:2]))[0][1:]
+        logits = out @ model.encoder.get_input_embeddings().weight.T + model.head.bias
+        labels = batch["labels"][i][replaced : replaced + len(out)]
         losses.append(F.cross_entropy(logits, labels, reduction="none", ignore_index=-100)[labels != -100])
     return torch.cat(losses).mean()
 
@@ -102,7 +103,7 @@ def test_losses_by_hand(make):
 def test_not_symmetric_is_one_masked_text_a_pair(make):
     trainer = make(symmetric=False, alignment="none", koleo_weight=0.0, token_gradients=False)
     calls = []
-    trainer.model.encoder.register_forward_hook(lambda module, given, out: calls.append(len(given[0])))
+    trainer.model.encoder.register_forward_hook(lambda module, given, out: calls.append(len(out.sentence_embedding)))
     batch = batch_of(trainer)
     side = batch["side"].tolist()
     assert 0 < sum(side) < 6
@@ -122,9 +123,9 @@ def test_token_gradients(make, flows):
     seen = []
 
     def keep(module, given, out):
-        for tensor in out:
+        seen.append((out.last_hidden_state, out.sentence_embedding))
+        for tensor in seen[-1]:
             tensor.retain_grad()
-        seen.append(out)
 
     trainer.model.encoder.register_forward_hook(keep)
     parts, _ = trainer.loss_parts(trainer.model, batch_of(trainer))
@@ -132,7 +133,7 @@ def test_token_gradients(make, flows):
     (_, sentence), (masked, _) = seen
     assert sentence.grad.abs().sum() > 0
     assert (masked.grad is not None and masked.grad.abs().sum() > 0) == flows
-    matrix = trainer.model.encoder.token_matrix
+    matrix = trainer.model.token_matrix
     never_read = next(i for i in range(len(matrix)) if i not in batch_of(trainer)["masked_ids"].unique())
     assert matrix.grad[never_read].abs().sum() > 0  # by the output alone
 
@@ -165,24 +166,17 @@ def test_a_batch_of_one_pair_has_no_koleo(make):
     assert parts["koleo"].item() == 0 and parts["alignment"].item() > 0
 
 
-def test_schedule():
-    share = warmup_from(0.1, 30, 100)
-    assert [share(step) for step in (0, 15, 30, 65, 100)] == pytest.approx([0.1, 0.55, 1.0, 0.5, 0.0])
-    once = get_cosine_schedule_with_warmup(torch.optim.SGD([torch.zeros(1)]), 30, 100, num_cycles=1.5).lr_lambdas[0]
-    share = warmup_from(0.0, 30, 100, num_cycles=1.5)
-    assert [share(step) for step in range(101)] == pytest.approx([once(step) for step in range(101)])
-
-
-def test_schedule_of_the_trainer(make):
-    trainer = make(learning_rate=1e-3, warmup_start=1e-4, warmup_steps=0.3)
+def test_schedule(make):
+    """From a tenth of the highest rate (A.5: 1e-5 of 1e-4) to it in the warm-up, then a cosine to 0."""
+    trainer = make(learning_rate=1e-3, warmup_steps=0.3)
     trainer.create_optimizer()
     scheduler, rates = trainer.create_scheduler(10), []
-    for _ in range(11):
+    for _ in range(10):
         rates.append(scheduler.get_last_lr()[0])
         trainer.optimizer.step()
         scheduler.step()
-    assert rates[0] == pytest.approx(1e-4) and rates[3] == pytest.approx(1e-3) and rates[10] == pytest.approx(0)
-    assert rates[1] == pytest.approx(4e-4)
+    cosine = 5e-4 * (1 + np.cos(np.pi * np.arange(1, 8) / 7))
+    assert rates == pytest.approx([1e-4, 5.5e-4, 1e-3, *cosine])
 
 
 @pytest.mark.parametrize(
@@ -202,30 +196,30 @@ def test_wrong_settings_are_one_line(tmp_path, fields, message):
     assert "\n" not in str(error.value)
 
 
-def test_wrong_encoders_are_one_line(toy, toy_tokenizer, tmp_path):
+def test_wrong_encoders_are_one_line(toy, tmp_path):
     args = MexmaConfig(output_dir=str(tmp_path), use_cpu=True)
-    mean = EchoEncoder(toy.make_model(toy_tokenizer, pooling="mean").config)
-    with pytest.raises(ValueError, match="has pooling 'mean'; this stage needs 'cls'"):
-        ClsEncoder(mean, toy.make_tokenizer())
-    tokenizer = toy.plain_tokenizer(mask=None)
-    with pytest.raises(ValueError, match="the encoder has no mask token"):
-        ClsEncoder(toy.plain_encoder(tokenizer), tokenizer)
+
+    def message(encoder, tokenizer):
+        data = tokenize_parallel(toy.dataset(), tokenizer, progress=False)
+        with pytest.raises(ValueError) as error:
+            MexmaTrainer(encoder, args, train_dataset=data, tokenizer=tokenizer)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
     tokenizer = toy.make_tokenizer()
-    small = EchoEncoder(toy.make_model(tokenizer, embedding_size=16).config)
-    with pytest.raises(ValueError, match="embedding_size 16 differs from hidden_size 32"):
-        Mexma(ClsEncoder(small, tokenizer), args)
-    tokenizer = toy.plain_tokenizer()
-    with pytest.raises(ValueError, match="head_heads=8 does not divide the encoder's hidden size 36"):
-        Mexma(ClsEncoder(toy.plain_encoder(tokenizer, hidden_size=36), tokenizer), args)
+    small = toy.make_model(tokenizer, embedding_size=16)
+    assert "embedding_size 16 differs from hidden_size 32" in message(small, tokenizer)
+    tokenizer = EchoTokenizer.around(toy.plain_tokenizer(template="$A </s>"))
 
+    def own(**changes):
+        backbone = toy.plain_encoder(tokenizer, **changes).config
+        return EchoEncoder(EchoConfig(backbone=backbone, embedding_size=None, prompts="none"))
 
-def test_a_text_that_is_longer_than_the_encoder(make, parts):
-    parts[1].model_max_length = 6
-    if hasattr(parts[1], "pair_ids"):  # Echo's positions have no end
-        make()
-        return
-    with pytest.raises(ValueError, match="a text has 5 tokens and the encoder has room for 4; set max_length=4"):
-        make()
+    assert "head_heads=8 does not divide the encoder's hidden size 36" in message(own(hidden_size=36), tokenizer)
+    assert "puts no CLS token in front of a text: use pooling 'mean' or 'last'" in message(own(), tokenizer)
+    tokenizer = EchoTokenizer.around(toy.plain_tokenizer())
+    tokenizer.model_max_length = 6
+    assert "a text has 5 tokens and the encoder has room for 4; set max_length=4" in message(own(), tokenizer)
 
 
 # Whole runs, from a recipe
@@ -245,7 +239,7 @@ def recipe(toy, pairs, tmp_path, write_recipe):
 
 @pytest.fixture
 def starts(toy, tmp_path):
-    """Folders or shapes that a recipe starts from."""
+    """A backbone of transformers, and an Echo checkpoint whose decoder is left out."""
     tokenizer = toy.plain_tokenizer()
     toy.plain_encoder(tokenizer).save_pretrained(tmp_path / "weights")
     tokenizer.save_pretrained(tmp_path / "weights")
@@ -253,27 +247,24 @@ def starts(toy, tmp_path):
     toy.make_model(echo).save_pretrained(tmp_path / "echo")
     echo.save_pretrained(tmp_path / "echo")
     return {
-        "released": {"model_name_or_path": str(tmp_path / "weights")},
+        "backbone": {"backbone": str(tmp_path / "weights")},
         "echo": {"model_name_or_path": str(tmp_path / "echo")},
     }
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("start", ["released", "echo"])
+@pytest.mark.parametrize("start", ["backbone", "echo"])
 def test_it_learns_resumes_and_opens(recipe, starts, tmp_path, train_stopped, start):
-    """Meta's released layout and an Echo checkpoint: the same end after an interruption, a SentenceTransformer."""
+    """The same end after an interruption, of the size that a dry run says, and a SentenceTransformer."""
     values = starts[start] | {"dev_data": {"toy": str(tmp_path / "dev.parquet")}, "dev_negatives": 0}
     report = dry_run(recipe("whole", **values))
     assert "problems" not in report
-    training = read_recipe(recipe("whole", **values))
-    model_args, args = training.model, training.config
-    tokenizer = AutoTokenizer.from_pretrained(model_args.model_name_or_path)
-    model = Mexma(open_cls_encoder(model_args, tokenizer), args)
-    # The new mask token of an Echo tokenizer adds a vector and a bias.
-    extra = len(tokenizer) - report["parameters"]["token embeddings"] // 32
-    assert report["parameters"]["total"] + 33 * extra == sum(p.numel() for p in model.parameters())
     whole = train_recipe(recipe("whole", **values))
     assert 0 <= whole["eval_toy_xsim"] <= 100
+    saved = load_file(tmp_path / "whole" / "checkpoint-6" / "model.safetensors")
+    total = sum(weight.numel() for weight in saved.values())
+    extra = 1 if start == "echo" else 0  # the new mask token has a vector and a bias
+    assert report["parameters"]["total"] + 33 * extra == total
     path = recipe("out", **values)
     train_stopped(path, 4)
     train_recipe(path)
@@ -303,7 +294,8 @@ def test_recipes_hold_the_paper():
     (path,) = find_recipes("mexma")
     args = read_recipe(path).config
     assert (args.max_rows, args.gradient_accumulation_steps, args.max_steps, args.max_length) == (150, 2, 300_000, 200)
-    assert (args.learning_rate, args.warmup_start, args.warmup_steps, args.max_grad_norm) == (1e-4, 1e-5, 0.3, 1.2)
+    assert (args.learning_rate, args.warmup_steps, args.max_grad_norm) == (1e-4, 0.3, 1.2)
     assert (args.mask_probability, args.head_layers, args.head_heads, args.head_ffn) == (0.4, 6, 8, 3072)
-    assert args.weight_decay == 0 and args.lr_scheduler_type == "cosine"
+    assert args.weight_decay == 0 and args.lr_scheduler_type == "cosine_warmup_with_min_lr"
+    assert args.lr_scheduler_kwargs == {"warmup_lr_rate": 0.1, "min_lr_rate": 0.0}
     assert [read_recipe(step).config.alignment for step in find_recipes("nano-mexma")] == ["contrastive", "clean"]

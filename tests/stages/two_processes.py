@@ -17,8 +17,7 @@ import hf_echo.stages as stages
 from hf_echo.data.documents import TASK_COLUMNS, TokenizedDocuments
 from hf_echo.data.speech.batches import SpeechRows, audio_lengths
 from hf_echo.data.tokenized import tokenize_parallel
-from hf_echo.modeling import EchoAudioFeatureExtractor, EchoEncoder, EchoSpeechEncoder
-from hf_echo.stages.core.cls_encoder import ClsEncoder
+from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
 from hf_echo.stages.spectrum.sentences import SentencesConfig, SentencesTrainer
 from hf_echo.stages.spectrum.tower import TowerConfig, TowerTrainer
 from hf_echo.stages.speech_rows import new_config
@@ -127,18 +126,17 @@ def build_encoder_alone(run: str, toy, tokenizer, data, dev_sets, rows: int, opt
     """Without what depends on the rows of a process: KoLeo's neighbours, dropout, and which tokens are masked."""
     options |= {"learning_rate": 0.05, "max_tokens": 10**6, "max_rows": rows, "mask_probability": 0.3}
     torch.manual_seed(3)
-    encoder = ClsEncoder(EchoEncoder(toy.make_model(tokenizer).config), tokenizer)
+    model = toy.make_model(tokenizer)
     given = dict(train_dataset=data, tokenizer=tokenizer, dev_sets=dev_sets)
     if run == "mexma":
         head = dict(head_layers=1, head_heads=4, head_ffn=32, head_dropout=0.0)
         args = stages.MexmaConfig(koleo_weight=0.0, alignment="contrastive", **head, **options)
-        trainer = stages.MexmaTrainer(stages.Mexma(encoder, args), args, **given)
+        trainer = stages.MexmaTrainer(model, args, **given)
     else:
         args = stages.EmmaXConfig(mixture_learning_rate=0.01, contrastive_steps=1, momentum=0.9, **options)
-        model = stages.EmmaX(encoder, args)
-        model.mixture_mean.data.normal_(std=0.05)  # otherwise near vectors all have rank 1
-        model.mixture_log_sigma.data.normal_(-2, 0.05)
         trainer = stages.EmmaXTrainer(model, args, **given)
+        trainer.model.mixture_mean.data.normal_(std=0.05)  # otherwise near vectors all have rank 1
+        trainer.model.mixture_log_sigma.data.normal_(-2, 0.05)
 
     def every_third(ids, is_text, seed):
         chosen = is_text & (ids % 3 == 0)  # unequal numbers of tokens on the two processes

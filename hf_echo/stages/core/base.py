@@ -246,14 +246,10 @@ class CoreTrainer(Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         try:
-            return self.schedule(num_training_steps, optimizer)
+            return super().create_scheduler(num_training_steps, optimizer)
         except TypeError as error:  # an argument that the schedule does not have, or lacks
             kind = getattr(self.args.lr_scheduler_type, "value", self.args.lr_scheduler_type)
             raise ValueError(f"lr_scheduler_kwargs of {kind}: {error}") from None
-
-    def schedule(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """The learning rate schedule; a stage may have its own."""
-        return super().create_scheduler(num_training_steps, optimizer)
 
     def create_model_card(self, *args, **kwargs) -> None:
         if self.model_card is None:

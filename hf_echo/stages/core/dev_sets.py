@@ -35,11 +35,14 @@ def evaluate_sets(
     """{"eval_xsim": mean over the sets, "eval_NAME_xsim": ..., "eval_NAME_xsimpp": ...} in percent."""
     was_training = model.training
     model.eval()
-    # Encoders that are not Echo's embed texts themselves.
-    embed = getattr(model, "embed_texts", None) or (lambda texts, lang: encode(model, tokenizer, texts, lang))
     metrics: dict[str, float] = {}
     for name, dev in dev_sets.items():
-        table = evaluate_xsim(embed, dev.rows, target_lang=dev.target_lang, negatives=dev.negatives)
+        table = evaluate_xsim(
+            lambda texts, lang: encode(model, tokenizer, texts, lang),
+            dev.rows,
+            target_lang=dev.target_lang,
+            negatives=dev.negatives,
+        )
         if tables is not None:
             tables[name] = table
         average = table.average

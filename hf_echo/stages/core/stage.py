@@ -71,6 +71,7 @@ class Stage:
         trainer: subclass of `CoreTrainer`.
         half_precision: train in bf16 where the CPU has it natively.
         learns: which part of the model has gradients: "model", "encoder" or "decoder".
+        pooling: of an encoder on a pretrained backbone, where `shape` names none.
         embedded: embeddings that the trainer needs beside the pairs.
         reads: of the fields of a recipe's data those that not every stage reads, and this one does.
         needs_teacher: a recipe without `teacher` is refused.
@@ -92,6 +93,7 @@ class Stage:
     trainer: type[CoreTrainer]
     half_precision: bool = True
     learns: str = "model"
+    pooling: str = "mean"
     embedded: Embedded | None = None
     reads: tuple[str, ...] = ()
     needs_teacher: bool = False

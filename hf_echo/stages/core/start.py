@@ -17,7 +17,9 @@ from .model_shape import OF_DECODER, decoder_config, new_config
 Model = EchoEncoder | EchoForTranslation
 
 
-def start_model(args: Any, tokenizer: Any, languages: list[str], *, learns: str = "model") -> Model:
+def start_model(
+    args: Any, tokenizer: Any, languages: list[str], *, learns: str = "model", pooling: str = "mean"
+) -> Model:
     """The model of a run, in fp32.
 
     Without a decoder of its own, a checkpoint or backbone gets that of `args.decoder`, or a new one if `args.shape` has
@@ -26,20 +28,23 @@ def start_model(args: Any, tokenizer: Any, languages: list[str], *, learns: str 
     Args:
         args: `model_name_or_path`, `backbone`, `shape` and `decoder` of a recipe.
         languages: that a new model names in its configuration.
-        learns: as in `Stage`.
+        learns, pooling: as in `Stage`.
 
     Raises:
-        ValueError: a stage that needs a decoder starts from an encoder alone; a decoder of another tokenizer or space.
+        ValueError: a stage that needs a decoder starts from an encoder alone; a decoder of another tokenizer or space;
+            `model_name_or_path` names a model that is no Echo checkpoint.
     """
     shape, name = dict(args.shape), args.model_name_or_path
     if not name and not args.backbone:
         model: Model = EchoForTranslation(new_config(shape, tokenizer, languages))
     elif args.backbone:
-        own = {key: shape.pop(key) for key in ("pooling", "embedding_size") if key in shape}
+        own = {"pooling": pooling} | {key: shape.pop(key) for key in ("pooling", "embedding_size") if key in shape}
         with opening(args.backbone) as place:
             model = EchoEncoder.from_backbone(place, **own, languages=languages, dtype=torch.float32)
     else:
         with opening(name) as place:
+            if (kind := EchoConfig.get_config_dict(place)[0].get("model_type")) != EchoConfig.model_type:
+                raise ValueError(f"{name} is a model of type {kind!r}, no Echo checkpoint: name it as `backbone`")
             whole = EchoConfig.from_pretrained(place).decoder is not None or is_release(place)
         model = (EchoForTranslation if whole else EchoEncoder).from_pretrained(snapshot(name), dtype=torch.float32)
     if args.decoder:

@@ -67,6 +67,11 @@ def test_a_pretrained_backbone_trains_by_a_recipe(recipe, place, bert, toy_token
     assert report["parameters"]["total"] == parameters
 
 
+def test_a_backbone_is_not_a_checkpoint(bert, toy_tokenizer):
+    with pytest.raises(ValueError, match="is a model of type 'bert', no Echo checkpoint: name it as `backbone`"):
+        start_model(ModelArguments(model_name_or_path=bert), toy_tokenizer, [])
+
+
 def test_a_decoder_of_another_tokenizer(toy, toy_tokenizer, encoder, tmp_path):
     other = train_tokenizer([text[::-1] for text in ("one red cat", "deux chiens") * 9], 300, progress=False)
     for name, tokenizer in (("same", toy_tokenizer), ("other", other)):

@@ -1,0 +1,160 @@
+"""What MEXMA and EMMA-X share: an encoder on any backbone with a head for masked tokens, trained on pairs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ...checkpoints.rewrite import encoder_of
+from ...data.masked_pairs import MaskedPairCollator
+from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
+from .base import CoreTrainer
+from .encoder import learned_positions, set_attention_dropout
+from .plan import Start, activation_memory, memory, plan_echo, size_of_echo, with_total
+from .stage import Stage
+from .text import TextConfig, text_lengths
+
+MASK = "<mask>"
+
+
+@dataclass
+class MaskingConfig(TextConfig):
+    """AdamW without decay and a cosine to 0 after the warm-up (MEXMA A.5)."""
+
+    adam_beta2: float = field(default=0.999, metadata={"help": "beta2 of AdamW"})
+    lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
+    warmup_steps: float = field(default=0.3, metadata={"help": "steps of linear warm-up; below 1: share of all steps"})
+
+
+class EncoderWithHead(nn.Module):
+    """An EchoEncoder as `encoder`, and the `head` that predicts masked tokens."""
+
+    has_front = True  # its tokenizer puts a token in front of a text
+
+    def __init__(self, encoder: EchoEncoder, head: nn.Module):
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    @property
+    def token_matrix(self) -> torch.Tensor:
+        """(vocabulary, hidden), the input embeddings."""
+        return self.get_input_embeddings().weight
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.get_input_embeddings()
+
+    def gradient_checkpointing_enable(self, *args: Any, **kwargs: Any) -> None:
+        self.encoder.gradient_checkpointing_enable(*args, **kwargs)
+
+
+class MaskingTrainer(CoreTrainer):
+    """Core of a stage that masks tokens. A decoder of the start is left out. Dropout inside of attention is off.
+
+    Args:
+        tokenizer: gets a mask token if it has none; the new vector is the mean of all.
+
+    Raises:
+        ValueError: pooling "cls", and the tokenizer puts nothing in front of a text; a text is longer than the
+            encoder's learned positions.
+    """
+
+    encoder_sides = 2
+    model_class: Callable[[EchoEncoder, Any], EncoderWithHead]
+
+    def __init__(self, model: EchoEncoder | EchoForTranslation, args: Any, *, tokenizer: Any, **kwargs: Any):
+        encoder = encoder_of(model)
+        add_mask_token(encoder, tokenizer)
+        set_attention_dropout(encoder, 0.0)
+        super().__init__(type(self).model_class(encoder, args), args, tokenizer=tokenizer, **kwargs)
+
+    def masks(self, args: Any) -> bool:
+        """Whether a part of the loss reads masked texts."""
+        raise NotImplementedError
+
+    def freeze(self, model: EncoderWithHead, args: Any) -> None:
+        model.encoder.requires_grad_(True)
+        model.head.requires_grad_(self.masks(args))
+
+    def make_collator(self, args: Any, tokenizer: Any, model: EncoderWithHead) -> MaskedPairCollator:
+        probability = args.mask_probability if self.masks(args) else 0.0
+        collator = MaskedPairCollator(
+            tokenizer, language_drop=args.language_drop, seed=args.seed, mask_probability=probability
+        )
+        model.has_front = collator.has_front
+        if model.encoder.config.pooling == "cls" and not model.has_front:
+            raise ValueError(
+                "pooling is 'cls', but the tokenizer puts no CLS token in front of a text: use pooling 'mean' or 'last'"
+            )
+        if learned_positions(model.encoder):
+            data, prefix = self.train_dataset, collator.overhead(self.train_dataset)["prefix"]
+            room = tokenizer.model_max_length - prefix
+            longest = int(max(data.source.lengths.max(), data.target.lengths.max()))
+            if longest > room:
+                raise ValueError(
+                    f"a text has {longest} tokens and the encoder has room for {room}; set max_length={room}"
+                )
+        return collator
+
+    def batch_lengths(self) -> np.ndarray:
+        return text_lengths(self, self.encoder_sides)[:, : self.encoder_sides]
+
+    def dev_model(self) -> EchoEncoder:
+        return super().dev_model().encoder
+
+
+def add_mask_token(encoder: EchoEncoder, tokenizer: Any) -> None:
+    """Give a tokenizer without mask token one, and the encoder a vector for each token that it lacks: the mean."""
+    if tokenizer.mask_token_id is None:
+        tokenizer.add_special_tokens({"mask_token": MASK})
+    before = len(encoder.get_input_embeddings().weight)
+    if len(tokenizer) > before:
+        encoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        matrix = encoder.get_input_embeddings().weight
+        with torch.no_grad():
+            matrix[before:] = matrix[:before].mean(0)
+
+
+def plan(model_args: Any, args: MaskingConfig, start: Start) -> EchoConfig | None:
+    """Configuration of the encoder, without a decoder."""
+    config = copy.deepcopy(plan_echo(model_args, args, start))
+    if config is not None:
+        config.decoder = None
+    return config
+
+
+def masking_stage(
+    name: str,
+    config: type[MaskingConfig],
+    trainer: type[MaskingTrainer],
+    beside: Callable[[EchoConfig, Any, int], dict[str, int]],
+) -> Stage:
+    """The stage of an EncoderWithHead.
+
+    Args:
+        beside: (encoder's configuration, config, its parameters) -> parameters beside the encoder, by name.
+    """
+
+    def size(encoder: EchoConfig, args: Any) -> dict[str, Any]:
+        report = size_of_echo(encoder, args, "encoder")
+        alone = report["parameters"].pop("total")
+        parameters = with_total(report["parameters"] | beside(encoder, args, alone))
+        activations = activation_memory(args, encoder.hidden_size, encoder.num_hidden_layers)
+        total = parameters["total"]
+        return report | {"parameters": parameters, "memory_gib": memory(total, total, activations)}
+
+    return Stage(
+        name,
+        config,
+        trainer,
+        learns="encoder",
+        pooling="cls",
+        finished=lambda trainer, languages: trainer.dev_model(),
+        plan=plan,
+        size=size,
+    )
