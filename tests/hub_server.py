@@ -23,7 +23,6 @@ import yaml
 LFS, LOG, LOCK = {}, [], threading.RLock()
 FAIL_AFTER = [None]
 REPOS = {}  # REPOS[type, id] = Repo
-COLLECTIONS = {}  # slug -> collection as the API gives it
 LFS_SUFFIX = (".safetensors", ".bin", ".pt", ".npy", ".parquet", ".onnx")
 
 
@@ -200,8 +199,6 @@ class H(BaseHTTPRequestHandler):
                 return self.send(400, {"error": "sha256"})
             LFS[g[1]] = b
             return self.send(200, {})
-        if p.startswith("/api/collections"):
-            return self.collections(m, [part for part in p.split("/")[3:] if part], b)
         if g := R(r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/(.*))?"):
             return self.of_repo(g[1][:-1], g[2], m, u, q, b)
         if m in ("GET", "HEAD") and (g := R(r"/(datasets/|spaces/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")):
@@ -319,42 +316,6 @@ class H(BaseHTTPRequestHandler):
         sha = hashlib.sha1(b"merge" + head[0].encode()).hexdigest()
         repo.branches["main"].append((sha, head[1]))
         return self.send(200, {})
-
-    def collections(self, m, rest, b):
-        if m == "POST" and not rest:
-            d = json.loads(b)
-            slug = f"{d['namespace']}/{re.sub(r'[^a-z0-9]+', '-', d['title'].lower())}-0123456789abcdef01234567"
-            if slug in COLLECTIONS:
-                return self.send(409, {"slug": slug})
-            COLLECTIONS[slug] = {
-                "slug": slug,
-                "title": d["title"],
-                "owner": {"name": d["namespace"]},
-                "items": [],
-                "lastUpdated": "2026-01-01T00:00:00.000Z",
-                "position": 0,
-                "private": False,
-                "theme": "green",
-                "upvotes": 0,
-                "description": d.get("description"),
-            }
-            return self.send(200, COLLECTIONS[slug])
-        found = COLLECTIONS.get("/".join(rest[:2]))
-        if found is None:
-            return self.missing("Collection")
-        if m == "POST" and rest[2:] == ["items"]:
-            d = json.loads(b)
-            item = {
-                "_id": str(len(found["items"])),
-                "id": d["item"]["id"],
-                "type": d["item"]["type"],
-                "position": len(found["items"]),
-                "note": d.get("note"),
-            }
-            if any((x["id"], x["type"]) == (item["id"], item["type"]) for x in found["items"]):
-                return self.send(409, {"error": "exists"})
-            found["items"].append(item)
-        return self.send(200, found)
 
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = route
 

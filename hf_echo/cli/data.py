@@ -121,15 +121,11 @@ class PushData(Step):
     title: str | None = setting("title of the card; default: the folder's name", None)
     license: str | None = setting("license identifier of the Hub, such as cc-by-4.0", None)
     private: bool = setting("create a private repository", False)
-    by_language: bool = setting("divide the files by language; each becomes a configuration", False)
     card_only: bool = setting("only write README.md into the folder; do not push", False)
 
     def run(self):
         from ..hub.dataset_card import push_dataset, write_card
-        from ..hub.language_groups import group_by_language
 
-        if self.by_language:
-            group_by_language(self.folder)
         about = dict(version=self.version, title=self.title, license=self.license)
         if self.card_only:
             typer.echo(write_card(self.folder, **about))

@@ -1,4 +1,4 @@
-"""hf-echo push, collection, space and the languages of a modular encoder: what concerns the Hub and its pages."""
+"""hf-echo push, space and the languages of a modular encoder: what concerns the Hub and its pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class Push(Step):
     version: str = setting("becomes the tag vVERSION, for example 1.2.0")
     kind: Literal["model", "dataset", "space"] | None = setting("default: by the files", None, option="--type")
     private: bool = private()
-    collection: str | None = setting("slug of a collection to add the repository to", None)
     license: str | None = license()
     dry_run: bool = setting("list the files and problems; push nothing", False)
 
@@ -47,8 +46,8 @@ class Push(Step):
 
         if self.dry_run:
             return self.describe()
-        options = {"private": self.private, "collection": self.collection, "license": self.license}
-        done = push(self.folder, self.repo, version=self.version, kind=self.kind, **options)
+        options = {"kind": self.kind, "private": self.private, "license": self.license}
+        done = push(self.folder, self.repo, version=self.version, **options)
         typer.echo(f"{done.url} ({done.status})")
 
     def describe(self):
@@ -75,25 +74,6 @@ class Push(Step):
         for problem in problems:
             typer.echo(f"problem: {problem}", err=True)
         raise typer.Exit(2 if problems else 0)
-
-
-@step(
-    "collection", example="hf-echo collection 'OmniSONAR' --owner me me/omnisonar datasets/me/pairs papers/2603.16606"
-)
-class Collection(Step):
-    """Create a collection on the Hub and add items; what is there already stays, so it can be run again."""
-
-    title: str = setting("title of the collection", argument=True)
-    items: list[str] = setting("OWNER/NAME of models, datasets/... , spaces/... , papers/ID", argument=True)
-    owner: str = setting("user or organisation that owns the collection")
-    description: str | None = setting("one line that the collection shows", None)
-    private: bool = private()
-
-    def run(self):
-        from ..hub.collection import make_collection
-
-        options = dict(owner=self.owner, description=self.description, private=self.private)
-        typer.echo(make_collection(self.title, self.items, **options))
 
 
 @step("space", example="hf-echo space --port 7861")
@@ -172,32 +152,3 @@ class ModularCard(Step):
 
         check_modular(self.model)
         write_checkpoint_card(self.model, self.license, again=True)
-
-
-@step("modular push-language", example="hf-echo modular push-language deu_Latn me/modular -m outputs/modular")
-class PushLanguage(Step):
-    """Push the folder of one language in one commit; other files of the repository stay."""
-
-    language: str = language()
-    repo: str = repo()
-    model: Path = modular()
-    private: bool = private()
-
-    def run(self):
-        from ..hub.language_folder import push_language
-
-        typer.echo(push_language(self.model, self.language, self.repo, private=self.private))
-
-
-@step("modular pull-language", example="hf-echo modular pull-language deu_Latn me/modular -m outputs/modular")
-class PullLanguage(Step):
-    """Add a language of a repository to a modular encoder with the same backbone."""
-
-    language: str = language()
-    repo: str = repo("OWNER/NAME of the repository on the Hub")
-    model: Path = modular()
-
-    def run(self):
-        from ..hub.language_folder import pull_language
-
-        typer.echo(pull_language(self.repo, self.language, self.model))

@@ -1,4 +1,4 @@
-"""For the Hub: push, releases, collections, metrics of the `evaluate` library, the demo Space."""
+"""For the Hub: push, releases, metrics of the `evaluate` library, the demo Space."""
 
 from __future__ import annotations
 

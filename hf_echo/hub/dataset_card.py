@@ -20,7 +20,6 @@ from hf_echo.languages import language
 from ..cards.stamp import MARK, NEW, stamp
 from ..cards.template import render
 from ..utils.files import read_json, read_text, write_json, write_text
-from .language_groups import group_by_language, shared_groups
 from .push import check_repository, push, tag_of
 from .upload_checks import card_data
 
@@ -41,8 +40,7 @@ def write_card(
     """Write README.md of a dataset folder, with the YAML header that `load_dataset` reads, and its stats.json.
 
     A card that is there keeps the header fields that the files do not decide, and its text if somebody changed that.
-    Every file is read, so that the figures are those of the files. Each folder in data/ (`group_by_language`), and
-    each script and family of several folders (`shared_groups`), becomes a configuration; `default` has all files.
+    Every file is read, so that the figures are those of the files.
 
     Raises:
         FileNotFoundError: the folder has no data/*.parquet.
@@ -56,16 +54,14 @@ def write_card(
     columns = _columns(files)
     statistics = collect_statistics(files)
     write_json(folder / "stats.json", statistics.to_json())
-    configs = _configs(folder, files)
     counts, recipe = read_json(folder / "counts.json", {}), folder / "recipe.yaml"
     text = render(
         TEMPLATE,
         title=title or folder.resolve().name,
         version=version,
         license=license,
-        configs=configs,
-        groups=shared_groups(name for name in configs if name != "default"),
-        split=configs["default"][0]["split"],
+        splits=_splits(files),
+        place="data" if {file.parent for file in files} == {folder / "data"} else "data/**",
         languages=_languages(statistics),
         size=SIZES[min(max(len(str(statistics.rows()[-1]["pairs"])) - 3, 0), len(SIZES) - 1)],
         table=statistics.to_markdown(),
@@ -114,21 +110,17 @@ def push_dataset(
     *,
     version: str = "1.0",
     private: bool = False,
-    by_language: bool = False,
     **card: Any,
 ) -> str:
     """Write the card and push the folder as one version (`hf_echo.hub.push`); returns the address of the version.
 
     Args:
-        by_language: first divide the files by language (`group_by_language`): each becomes a configuration.
         card: arguments of `write_card`.
 
     Raises:
         ValueError: see `push`. FileNotFoundError: the folder has no data/*.parquet.
     """
     check_repository(repo)
-    if by_language:
-        group_by_language(folder)
     write_card(folder, version=version, **card)
     return push(folder, repo, version=version, kind="dataset", private=private).url
 
@@ -139,34 +131,9 @@ def _languages(statistics: Statistics) -> list[str]:
     return sorted({code.split("_")[0] for code in codes if language(code).script is not None})
 
 
-def _configs(folder: Path, files: list[Path]) -> dict[str, list[dict[str, Any]]]:
-    """{configuration: [{split, paths}]}: all files by default, those of every folder in data/, those of groups.
-
-    Folders without a split are left out of its paths, or `load_dataset` would not find them.
-    """
-    splits: dict[str, set[str]] = {}  # of each folder in data/
-    for file in files:
-        splits.setdefault(file.parent.relative_to(folder).as_posix(), set()).add(file.name.split("-")[0])
-    divided = sorted(place.removeprefix("data/") for place in splits if place != "data")
-    members = {"default": sorted(splits)} | {name: [f"data/{name}"] for name in divided}
-    members |= {name: [f"data/{place}" for place in group] for name, group in shared_groups(divided).items()}
-    configs = {}
-    for name, places in members.items():
-        # "train" first: the snippet of the card reads the first one.
-        order = sorted(
-            {split for place in places for split in splits[place]}, key=lambda split: (split != "train", split)
-        )
-        everywhere = name == "default" and divided
-        configs[name] = [
-            {
-                "split": split,
-                "paths": [f"data/**/{split}-*.parquet"]
-                if everywhere
-                else [f"{place}/{split}-*.parquet" for place in places if split in splits[place]],
-            }
-            for split in order
-        ]
-    return configs
+def _splits(files: list[Path]) -> list[str]:
+    """Names of the splits, "train" first: the snippet of the card reads the first one."""
+    return sorted({file.name.split("-")[0] for file in files}, key=lambda split: (split != "train", split))
 
 
 def _columns(files: list[Path]) -> dict[str, str]:

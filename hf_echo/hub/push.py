@@ -46,7 +46,6 @@ def push(
     version: str,
     kind: str | None = None,
     private: bool = False,
-    collection: str | None = None,
     license: str | None = None,
 ) -> Pushed:
     """Push a folder as `repo` and tag the commit `v{version}`.
@@ -59,7 +58,6 @@ def push(
         version: such as 1.2.0.
         kind: "model", "dataset" or "space"; None decides by the files.
         private: of a new repository.
-        collection: slug of a collection that the repository is added to.
         license: written into the card; None keeps the card's own.
 
     Raises:
@@ -94,8 +92,6 @@ def push(
         raise ValueError(
             f"{repo} has version {version} with other content ({different[0]}): push another version, tags stay"
         )
-    if collection:
-        api.add_collection_item(collection, repo, kind, exists_ok=True)
     url = f"{api.endpoint}/{'' if kind == 'model' else kind + 's/'}{repo}/tree/{tag}"
     return Pushed(url, tag, tags[tag], status)
 

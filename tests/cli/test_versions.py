@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from hf_echo.cli import COMMANDS
-from hf_echo.stages.modular import modular_backbone
 from hf_echo.utils.settings import CHECKPOINT, fields_of
 
 from .versions_world import MAKE, write_data
@@ -90,7 +89,6 @@ CASES = {
         "echo",
         "audio.tsv en.txt --audio --model speech --text-model NAME -o OUT/p --work OUT/w",
     ),
-    "modular pull-language | repo": ("languages", "eng_Latn NAME --model COPY"),
     "modular start | model": ("xlmr", "NAME OUT/m"),
     "prune | model": ("echo", "NAME OUT/m --shape num_attention_heads=1,num_key_value_heads=1 --decoder drop"),
     "prune | tokenizer": ("echo-380", "echo OUT/m --shape intermediate_size=32 --decoder drop --tokenizer NAME"),
@@ -187,16 +185,12 @@ def results(world, tmp_path_factory, request) -> dict[str, list[str]]:
         if case not in chosen:
             continue
         spelt = {"folder": repo, "v1": f"tester/{repo}@v1.0.0", "v2": f"tester/{repo}@v2.0.0"}
-        if "COPY" in line:  # no folder takes its place: the commit does
-            spelt["folder"] = f"tester/{repo}@{module['REPOS']['model', f'tester/{repo}'].tags['v1.0.0']}"
         calls[case] = []
         for name in names:
             out = world / "out" / re.sub(r"\W+", "-", case) / name
             out.mkdir(parents=True)
-            if "COPY" in line:
-                modular_backbone(world / "base", out / "copy")
-            words = {"NAME": spelt[name], "RECIPE": f"{name}.yaml", "COPY": f"{out}/copy", "OUT": str(out)}
-            text = re.sub(r"NAME|RECIPE|COPY|OUT", lambda found, words=words: words[found[0]], line)
+            words = {"NAME": spelt[name], "RECIPE": f"{name}.yaml", "OUT": str(out)}
+            text = re.sub(r"NAME|RECIPE|OUT", lambda found, words=words: words[found[0]], line)
             calls[case].append(f"{case.split(' | ')[0]} {text}")
     (world / "calls.json").write_text(json.dumps(calls))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}

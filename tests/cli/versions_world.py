@@ -13,7 +13,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, Wav2Vec2BertConfig, Wav2
 
 from hf_echo.checkpoints import convert_sonar
 from hf_echo.modeling import BlaserConfig, BlaserModel, EchoAudioFeatureExtractor, EchoEncoder, EchoSpeechEncoder
-from hf_echo.stages.modular import add_language, modular_backbone
 from hf_echo.stages.speech_rows import new_config
 
 from .. import sonar_toy, speech_toy, toy, whisper_toy
@@ -101,15 +100,6 @@ def spoken(folder: Path, seed: int) -> None:
     speech_toy.speech(48, seed=seed).to_parquet(folder / "data" / "train-0.parquet")
 
 
-def languages(folder: Path, seed: int) -> None:
-    xlmr(folder.with_name("base"), 1)
-    if not folder.with_name("backbone").exists():
-        modular_backbone(folder.with_name("base"), folder.with_name("backbone"))
-    add_language(folder.with_name("backbone"), "eng_Latn", output_dir=folder)
-    notes = folder / "languages" / "eng_Latn" / "language.json"
-    notes.write_text(json.dumps(json.loads(notes.read_text()) | {"seed": seed}))
-
-
 MAKE = {
     "echo": echo,
     "echo-380": lambda folder, seed: echo(folder, seed, 380 + 10 * seed, num_hidden_layers=seed),
@@ -123,7 +113,6 @@ MAKE = {
     "blaser": blaser,
     "pairs": pairs,
     "spoken": spoken,
-    "languages": languages,
 }
 
 

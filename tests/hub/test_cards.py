@@ -26,7 +26,6 @@ from hf_echo.checkpoints import (
 )
 from hf_echo.hub import METRICS, metric_folder
 from hf_echo.hub.dataset_card import write_card
-from hf_echo.hub.language_groups import group_by_language
 from hf_echo.hub.release import release_checkpoint, release_speech
 from hf_echo.hub.upload_checks import kind_of
 from hf_echo.modeling import EchoAudioFeatureExtractor, EchoSpeechEncoder
@@ -135,7 +134,6 @@ def dataset(place: Path) -> Path:
     rows = toy.parallel_rows()[:20]
     (place / "data" / "data").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), place / "data" / "data" / "train-00000-of-00001.parquet")
-    group_by_language(place / "data")
     write_card(place / "data", version=VERSION, license=LICENSE)
     return place / "data"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,8 +10,6 @@ import yaml
 from hf_echo.cards.stamp import stamp
 from hf_echo.data.pipeline import LocalExecutor, Output, Recipe, run
 from hf_echo.hub.dataset_card import push_dataset, write_card
-from hf_echo.hub.language_groups import group_by_language, group_of, shared_groups
-from hf_echo.hub.upload_checks import contents_of
 
 LANGS = ("fra_Latn", "python", "jpn_Jpan")
 
@@ -60,11 +56,10 @@ def test_text_by_hand_stays_and_the_header_follows_the_files(folder, caplog):
     header = yaml.safe_load(text.split("---\n")[1])
     assert header["license"] == "mit" and "mine" in header["tags"] and not caplog.messages
     card.write_text(text + "\nMade by hand in a week.\n")
-    group_by_language(folder)
     text = write_card(folder, version="1.2", license="cc0-1.0").read_text()
     assert text.endswith("Made by hand in a week.\n") and "Version 1.1" in text
     header = yaml.safe_load(text.split("---\n")[1])
-    assert header["license"] == "cc0-1.0" and {"default", "fra_Latn"} <= {c["config_name"] for c in header["configs"]}
+    assert header["license"] == "cc0-1.0"
     assert "README.md is not as hf-echo wrote it: its text and figures stay" in caplog.text
     card.write_text("---\nlicense: [\n---\n")
     with pytest.raises(ValueError, match="README.md: the metadata is not YAML"):
@@ -104,76 +99,50 @@ VERSIONS = """
     import json, sys
     from pathlib import Path
     import pyarrow.parquet as pq
-    from datasets import get_dataset_config_names, load_dataset
+    from datasets import load_dataset
     from huggingface_hub import hf_hub_download
     from hf_echo.hub.dataset_card import push_dataset
-    folder, repo = Path(sys.argv[1]), "tester/groups"
+    folder, repo = Path(sys.argv[1]), "tester/splits"
 
     def read(name, tag):
         return Path(hf_hub_download(repo, name, repo_type="dataset", revision=tag)).read_text()
 
     def state(tag):
-        parts = {name: load_dataset(repo, name, revision=tag) for name in get_dataset_config_names(repo, revision=tag)}
-        rows = {name: {key: sorted(split["source"]) for key, split in part.items()} for name, part in parts.items()}
-        columns, total = parts["default"]["train"].column_names, json.loads(read("stats.json", tag))["table"][-1]
-        return {"rows": rows, "columns": columns, "total": total, "card": read("README.md", tag)}
+        parts = load_dataset(repo, revision=tag)
+        rows = {split: sorted(part["source"]) for split, part in parts.items()}
+        total = json.loads(read("stats.json", tag))["table"][-1]["pairs"]
+        return {"rows": rows, "columns": parts["train"].column_names, "total": total, "card": read("README.md", tag)}
 
-    push_dataset(folder, repo, version="1.0", license="mit", by_language=True)
-    (folder / "data/spa_Latn/dev-0.parquet").unlink()
-    (folder / "data/rus_Cyrl/train-0.parquet").unlink()
-    for file in folder.glob("data/*/*.parquet"):
-        table = pq.read_table(file)
-        lengths = table["quality"].cast("int32", safe=False)
-        pq.write_table(table.drop_columns("quality").append_column("length", lengths), file)
-    push_dataset(folder, repo, version="1.1", license="mit", by_language=True)
+    push_dataset(folder, repo, version="1.0", license="mit")
+    (folder / "data/fra/dev-0.parquet").unlink()
+    file = folder / "data/fra/train-0.parquet"
+    table = pq.read_table(file).slice(1)
+    lengths = table["quality"].cast("int32", safe=False)
+    pq.write_table(table.drop_columns("quality").append_column("length", lengths), file)
+    push_dataset(folder, repo, version="1.1", license="mit")
     print(json.dumps([state("v1.0"), state("v1.1")]))"""
 
 
-def test_configurations_and_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
-    """By language, script and family, before and after a split, a language and a column are gone by hand."""
-    langs = ("fra_Latn", "spa_Latn", "rus_Cyrl", "tur_Latn", "python")
-    (tmp_path / "set" / "data").mkdir(parents=True)
-    for split in ("train", "dev"):
+def test_figures_are_those_of_what_was_pushed(tmp_path, on_the_hub):
+    """Before and after a split, a row and a column are gone by hand."""
+    (tmp_path / "set" / "data" / "fra").mkdir(parents=True)
+    langs = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
+    for split, count in (("train", 3), ("dev", 1)):
         rows = [
-            {"source": f"{split} {lang}", "source_lang": lang, "target": "t", "target_lang": "eng_Latn"}
-            | {"provenance": "primary", "quality": 0.5}
-            for lang in langs
-            if split == "train" or lang == "spa_Latn"
+            {"source": f"{split} {i}", "target": "t", "provenance": "primary", "quality": 0.5} | langs
+            for i in range(count)
         ]
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "data" / f"{split}-0.parquet")
-    (tmp_path / "set" / "counts.json").write_text('{"steps": [{"step": "sources", "in": 9, "kept": 6}]}')
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "set" / "data" / "fra" / f"{split}-0.parquet")
+    (tmp_path / "set" / "counts.json").write_text('{"steps": [{"step": "sources", "in": 9, "kept": 4}]}')
     first, second = on_the_hub(VERSIONS, tmp_path / "set")
-
-    def wanted(*members, dev=False):
-        return {"train": sorted(f"train {lang}" for lang in members)} | ({"dev": ["dev spa_Latn"]} if dev else {})
-
-    indo, latin = "family-indo-european", "script-latin"
-    assert set(first["rows"]) == {"default", *langs, indo, latin}
-    assert first["rows"][indo] == wanted("fra_Latn", "spa_Latn", "rus_Cyrl", dev=True)
-    assert first["rows"][latin] == wanted("fra_Latn", "spa_Latn", "tur_Latn", dev=True)
-    assert first["rows"]["default"] == wanted(*langs, dev=True) and first["rows"]["python"] == wanted("python")
-    left = [lang for lang in langs if lang != "rus_Cyrl"]
-    assert set(second["rows"]) == {"default", *left, indo, latin}
-    assert second["rows"][indo] == wanted("fra_Latn", "spa_Latn") and second["rows"]["default"] == wanted(*left)
-    assert second["rows"][latin] == wanted("fra_Latn", "spa_Latn", "tur_Latn")
+    assert first["rows"] == {"train": ["train 0", "train 1", "train 2"], "dev": ["dev 0"]}
+    assert second["rows"] == {"train": ["train 1", "train 2"]}
     assert "quality" in first["columns"] and "length" in second["columns"]
-    for state, pairs, members in ((first, 6, "fra_Latn, rus_Cyrl, spa_Latn"), (second, 4, "fra_Latn, spa_Latn")):
-        assert state["total"]["pairs"] == pairs and f"{pairs} pairs of sentences" in state["card"]
-        assert f"| `{indo}` | {members} |" in state["card"]
-    assert "pairs now" not in first["card"] and "they have 4 pairs now" in second["card"]
+    for state, pairs in ((first, 4), (second, 2)):
+        assert state["total"] == pairs and f"{pairs} pairs of sentences" in state["card"]
+    assert "pairs now" not in first["card"] and "they have 2 pairs now" in second["card"]
     assert "`quality`" in first["card"] and "`quality`" not in second["card"] and "`length` | int32" in second["card"]
-    assert 'load_dataset("tester/groups", revision="v1.1", split="train"' in second["card"]
-    assert 'load_dataset("tester/groups", "fra_Latn", revision="v1.1", split="train")' in second["card"]
-
-
-def test_groups_have_several_members():
-    found = shared_groups(["fra_Latn", "spa_Latn", "deu_Latn-jpn_Jpan", "python", "rus_Cyrl", "eng_Latn"])
-    assert found == {
-        "family-indo-european": ["eng_Latn", "fra_Latn", "rus_Cyrl", "spa_Latn"],
-        "script-latin": ["eng_Latn", "fra_Latn", "spa_Latn"],
-    }
-    assert shared_groups(["ces_Latn-slk_Latn", "fra_Latn"])["script-latin"] == ["ces_Latn-slk_Latn", "fra_Latn"]
-    assert shared_groups(["fra_Latn", "jpn_Jpan", "python"]) == {}
+    assert 'load_dataset("tester/splits", revision="v1.1", split="train"' in second["card"]
 
 
 def test_files_with_other_columns_are_refused(folder):
@@ -181,28 +150,3 @@ def test_files_with_other_columns_are_refused(folder):
     pq.write_table(pq.read_table(file).drop_columns("quality"), file)
     with pytest.raises(ValueError, match="differ in the column 'quality'"):
         write_card(folder)
-
-
-def test_card_by_language_on_the_command_line(folder, hf_echo_cli):
-    code, _, err = hf_echo_cli("data", "push", folder, "me/pairs", "--by-language", "--card-only", "--license", "mit")
-    assert code == 0, err
-    header = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
-    assert [config["config_name"] for config in header["configs"]] == ["default", *sorted(LANGS)]
-    files = {file.relative_to(folder).as_posix() for file in folder.glob("data/*/*.parquet")}
-    assert {str(file) for file in contents_of(folder).files if file.suffix == ".parquet"} == files
-
-
-def test_groups(folder):
-    assert group_of("fra_Latn", "eng_Latn") == group_of("eng_Latn", "fra_Latn") == "fra_Latn"
-    assert group_of("jpn_Jpan", "deu_Latn") == "deu_Latn-jpn_Jpan" and group_of("eng_Latn", "eng_Latn") == "eng_Latn"
-    before = sorted(row["source"] for row in read_rows(folder))
-    assert group_by_language(folder) == sorted(LANGS) == group_by_language(folder)
-    assert sorted(row["source"] for row in read_rows(folder)) == before
-    assert not [place for place in folder.iterdir() if place.name.startswith(".data")]
-    (folder / "data" / "train-9.parquet").write_bytes(next((folder / "data").glob("*/*.parquet")).read_bytes())
-    with pytest.raises(ValueError, match="files of all languages"):
-        group_by_language(folder)
-
-
-def read_rows(folder: Path) -> list[dict]:
-    return [row for file in sorted((folder / "data").rglob("*.parquet")) for row in pq.read_table(file).to_pylist()]

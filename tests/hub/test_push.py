@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from hf_echo.cards.stamp import set_license, stamp
-from hf_echo.hub.language_folder import push_language
 from hf_echo.hub.push import push
 from hf_echo.hub.upload_checks import contents_of, kind_of
 from hf_echo.utils.fingerprint import write_checksums
@@ -164,20 +163,6 @@ def test_push_a_metric(on_the_hub, tmp_path, name):
     assert status == ["pushed", "unchanged"] and (license, sdk) == ("apache-2.0", "gradio")
 
 
-def test_collection_twice(on_the_hub):
-    code = """
-        import json
-        from huggingface_hub import HfApi
-        from hf_echo.hub.collection import make_collection
-        items = ["tester/a", "datasets/tester/b", "papers/2603.16606"]
-        urls = {make_collection("OmniSONAR", items[:n], owner="tester") for n in (2, 3, 3)}
-        slug = urls.copy().pop().split("collections/")[1]
-        found = HfApi().get_collection(slug)
-        print(json.dumps([len(urls), [[item.item_id, item.item_type] for item in found.items]]))"""
-    wanted = [["tester/a", "model"], ["tester/b", "dataset"], ["2603.16606", "paper"]]
-    assert on_the_hub(code) == [1, wanted]
-
-
 HUGGING_FACE, OPENAI = "hf_" + "aB3" * 11, "sk-proj-" + "x1" * 12
 SECRETS = (
     HUGGING_FACE,
@@ -309,8 +294,6 @@ def test_kinds(model, space, tmp_path):
 def test_names_and_versions(model, repo, version):
     with pytest.raises(ValueError, match="is not (a version|the name of a repository)"):
         push(model, repo, version=version)
-    with pytest.raises((ValueError, FileNotFoundError), match="is not (a version|the name of)|has no language"):
-        push_language(model, "fra_Latn", repo)
 
 
 def test_dry_run_lists_files_and_problems(model, hf_echo_cli):

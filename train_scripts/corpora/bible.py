@@ -238,10 +238,7 @@ def main(
     vref: Annotated[
         Path | None, typer.Option(help="List of verses (vref.txt) that .txt sources follow line by line.")
     ] = None,
-    lid: Annotated[
-        str | None,
-        typer.Option(help="Identify languages with heliport or a fastText file. Default: as declared."),
-    ] = None,
+    lid: Annotated[bool, typer.Option(help="Identify languages with heliport. Default: as declared.")] = False,
     scorer: Annotated[
         str | None, typer.Option(help="Encoder that chooses the pivot texts by cosine. Default: the best source.")
     ] = None,
@@ -263,11 +260,11 @@ def main(
 ) -> None:
     """Build a parallel Bible: n-way table, pairs with the pivots, list of removed texts with reasons (OS A.8)."""
     options = {}
-    if lid is not None:
+    if lid:
         from hf_echo.data.pipeline.filters.identifiers import open_identifier
 
-        identifier = open_identifier(None if lid == "heliport" else lid)
-        options["lid"] = lambda texts: identifier.name(texts, 0.5)
+        identifier = open_identifier()
+        options["lid"] = identifier.name
         options["contradicts"] = lambda code, named: identifier.knows(code) and identifier.differ(code, named)
     if scorer is not None:
         from hf_echo.inference.scorer import EchoScorer

@@ -129,7 +129,6 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--k", type=float, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--language-model", help="a fastText model for language_id")
     parser.add_argument("--scores", type=Path, help="where the cosines of the rows are kept between runs (.npy)")
     args = parser.parse_args()
 
@@ -140,7 +139,7 @@ def main() -> None:
     filters = {
         "sanity": build("sanity"),
         "length_ratio": build("length_ratio").fit([table]),
-        "language_id": build("language_id", {"model": args.language_model}),
+        "language_id": build("language_id"),
     } | {f"threshold, k = {k:g}": DirectionThreshold(k=k, calibrated=calibrated) for k in args.k}
     keeps = {name: filter_.keep(table) for name, filter_ in filters.items()}
     for k in args.k:

@@ -1,6 +1,6 @@
-"""Language identifiers with one interface: heliport (model included in the package) and any fastText model file.
+"""The language identifier heliport, whose model is included in its package.
 
-An identifier answers with its own labels, which become ISO 639-3 codes. Languages that identifiers confuse, or name
+Its labels become ISO 639-3 codes. Languages that identifiers confuse, or name
 only by their macrolanguage, count as one language.
 """
 
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache
 
 from ....languages import LANGUAGES, find_language
 
@@ -83,8 +82,7 @@ def group_of(iso: str) -> str:
 
 @cache
 def _place(label: str) -> tuple[str, str | None] | None:
-    """(ISO 639-3 code, script) of a label ("__label__eng_Latn", "zh", "hbs"); script None if unknown."""
-    label = label.removeprefix("__label__").strip()
+    """(ISO 639-3 code, script) of a label ("eng_Latn", "zh", "hbs"); script None if unknown."""
     if label in LANGUAGES and "_" in label:
         return label[:3], label.split("_")[1]
     try:
@@ -97,9 +95,9 @@ def _place(label: str) -> tuple[str, str | None] | None:
 
 @dataclass(frozen=True)
 class Identifier:
-    """``name(texts, min_probability)``: a label or None per text; ``macros``: the macrolanguages that it knows."""
+    """``name(texts)``: a label or None per text; ``macros``: the macrolanguages that it knows."""
 
-    name: Callable[[Sequence[str], float], list[str | None]]
+    name: Callable[[Sequence[str]], list[str | None]]
     macros: frozenset[str]
 
     def knows(self, code: str) -> bool:
@@ -113,53 +111,23 @@ class Identifier:
         return group_of(place[0]) != group_of(code[:3])
 
 
-@lru_cache(maxsize=2)
-def open_identifier(model: str | None) -> Identifier:
-    """Open heliport, or the fastText model in a file.
+@cache
+def open_identifier() -> Identifier:
+    """Open heliport.
 
     Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: not a fastText model, or none of its labels is a language.
-        ImportError: the library is not installed (extra ``filters``).
+        ImportError: it is not installed (extra ``filters``).
     """
-    name, labels = _heliport() if model is None else _fasttext(Path(model))
-    macros = frozenset(macro_of(place[0]) for place in map(_place, labels) if place)
-    if not macros:
-        raise ValueError(f"{model}: none of its {len(labels)} labels is a language ({', '.join(labels[:3])} ...)")
-    return Identifier(name, macros)
-
-
-def _heliport() -> tuple[Callable, list[str]]:
     try:
         import heliport
     except ImportError as error:
-        raise ImportError(
-            "language identification needs heliport, or a fastText model= : pip install 'hf-echo[filters]'"
-        ) from error
+        raise ImportError("language identification needs heliport: pip install 'hf-echo[filters]'") from error
     identifier = heliport.Identifier()
 
-    def name(texts: Sequence[str], min_probability: float) -> list[str | None]:
+    def name(texts: Sequence[str]) -> list[str | None]:
         answers = map(identifier.identify_with_score, texts)
         return [label if label != "und" and lead >= LEAD else None for label, lead in answers]
 
     # heliport never answers with sublabels such as "hbsbos" and "undhtml"
-    return name, [label for label in identifier.get_confidence_all() if len(label) == 3]
-
-
-def _fasttext(path: Path) -> tuple[Callable, list[str]]:
-    if not path.is_file():
-        raise FileNotFoundError(f"no fastText model {path}; GlotLID's is cis-lmu/glotlid on the Hub, model.bin")
-    try:
-        import fasttext
-    except ImportError as error:
-        raise ImportError("a fastText model needs fasttext-predict: pip install 'hf-echo[filters]'") from error
-    try:
-        model = fasttext.load_model(str(path))
-    except Exception as error:  # the binding raises various exceptions
-        raise ValueError(f"{path} is not a fastText model: {str(error).splitlines()[0]}") from error
-
-    def name(texts: Sequence[str], min_probability: float) -> list[str | None]:
-        answers = (model.predict(" ".join(text.split()), 1, min_probability)[0] for text in texts)
-        return [answer[0] if answer else None for answer in answers]
-
-    return name, list(model.predict("a", 1_000_000, 0.0)[0])
+    places = [_place(label) for label in identifier.get_confidence_all() if len(label) == 3]
+    return Identifier(name, frozenset(macro_of(place[0]) for place in places if place))

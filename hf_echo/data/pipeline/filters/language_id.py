@@ -30,16 +30,12 @@ class LanguageId:
 
     Code and mathematics stay, and so do texts in a language that the identifier does not know, if the script is right.
     A Chinese character counts as three letters. The script is checked from a third of min_letters on; names and units
-    are in Latin script in many languages. heliport itself reports when it is not sure.
+    are in Latin script in many languages. heliport reports when it is not sure.
     """
 
-    model: str | None = setting(
-        "a fastText model file (GlotLID, lid.176 ...); by default heliport, which contains its model", None
-    )
     sides: Literal["source", "target", "both"] = setting("the texts to check", "both")
     min_letters: int = setting("shorter texts stay", 20)
     min_script: float = setting("minimum share of letters in the label's script", 0.3)
-    min_probability: float = setting("a less probable fastText answer is ignored", 0.5)
 
     def __post_init__(self) -> None:
         check(self)
@@ -81,11 +77,11 @@ class LanguageId:
         right = np.ones(len(texts), bool)
         if not judged.any():
             return right
-        identifier = open_identifier(self.model)
+        identifier = open_identifier()
         known = np.array(["_" in code and identifier.knows(code) for code in codes], bool)
         rows = np.flatnonzero(judged & known[numbers])
         unique, distinct = codes_of(texts.take(pa.array(rows)))
-        answers = np.array(identifier.name(distinct, self.min_probability), dtype=object)[unique]
+        answers = np.array(identifier.name(distinct), dtype=object)[unique]
         for code in np.flatnonzero(known):
             own = numbers[rows] == code
             against = [a for a in set(answers[own]) if a is not None and identifier.differ(codes[code], a)]

@@ -1,8 +1,7 @@
-"""Language identification by script, by heliport and by a handmade fastText model."""
+"""Language identification by script, and by heliport."""
 
 from __future__ import annotations
 
-import struct
 import unicodedata
 
 import numpy as np
@@ -100,47 +99,6 @@ def test_sides_code_and_equal_texts(rows):
     assert LanguageId(sides="target").keep(table).tolist() == [True, False, False, True, True]
     assert LanguageId().keep(table).tolist() == [True, False, False, True, False]
     assert LanguageId().keep(table.slice(0, 0)).shape == (0,)
-
-
-def write_fasttext(path, weights: dict[str, dict[str, float]]) -> None:
-    """A supervised fastText model (format 12): one input row a word, softmax over labels of ten times its weights."""
-    words = ["</s>", *sorted({word for row in weights.values() for word in row})]  # every text ends with </s>
-    labels = list(weights)
-    entries = [(word, 0) for word in words] + [(f"__label__{label}", 1) for label in labels]
-    data = struct.pack("<2i", 793712314, 12)
-    #                    dim ws epoch minCount neg wordNgrams softmax supervised bucket minn maxn rate t
-    data += struct.pack("<12id", len(words), 5, 5, 1, 5, 1, 3, 3, 0, 0, 0, 100, 1e-4)
-    data += struct.pack("<3i2q", len(entries), len(words), len(labels), 100, -1)
-    for text, kind in entries:
-        data += text.encode() + b"\0" + struct.pack("<qb", 10, kind)
-    matrices = (np.eye(len(words)), 10 * np.array([[weights[label].get(w, 0) for w in words] for label in labels]))
-    for matrix in matrices:
-        data += struct.pack("<?2q", False, *matrix.shape) + matrix.astype("<f4").tobytes()
-    path.write_bytes(data)
-
-
-def test_a_fasttext_model_by_its_file(kept, tmp_path):
-    pytest.importorskip("fasttext")
-    path = tmp_path / "model.bin"
-    words = {"deu_Latn": "wir haben in der", "fra_Latn": "nous avons du pain", "arb_Arab": "مع"}
-    write_fasttext(path, {code: dict.fromkeys(text.split(), 1.0) for code, text in words.items()})
-    texts = ("nous avons\ndu pain nous avons du pain", "wir haben wir haben wir haben")
-    asked = [(texts[0], "fra_Latn"), (texts[1], "fra_Latn"), (texts[1], "bam_Latn")]
-    assert kept(*asked, model=str(path)) == [True, False, True]
-    # half of the words speak for each language: less probable than asked
-    assert kept(("nous wir avons haben du in pain der", "fra_Latn"), model=str(path), min_probability=0.9) == [True]
-
-
-def test_a_wrong_model_file_is_named(kept, tmp_path):
-    pytest.importorskip("fasttext")
-    with pytest.raises(FileNotFoundError, match="no fastText model .*gone.bin"):
-        kept((GERMAN, "fra_Latn"), model=str(tmp_path / "gone.bin"))
-    (tmp_path / "text.bin").write_text("no model")
-    with pytest.raises(ValueError, match="text.bin is not a fastText model"):
-        kept((GERMAN, "fra_Latn"), model=str(tmp_path / "text.bin"))
-    write_fasttext(tmp_path / "topics.bin", {"sports": {"goal": 1.0}, "politics": {"vote": 1.0}})
-    with pytest.raises(ValueError, match="topics.bin: none of its 2 labels is a language"):
-        kept((GERMAN, "fra_Latn"), model=str(tmp_path / "topics.bin"))
 
 
 def test_every_language_has_a_script_with_letters():
