@@ -25,7 +25,7 @@ from typing import Any
 
 from ....utils.did_you_mean import did_you_mean
 from ....utils.settings import make
-from .duplicates import ExactDuplicates, NearDuplicates
+from .duplicates import ExactDuplicates
 from .language_id import LanguageId
 from .length_ratio import LengthRatio
 from .policy import GroupCap, Provenance
@@ -37,7 +37,6 @@ FILTERS: dict[str, type] = {
     "length_ratio": LengthRatio,
     "language_id": LanguageId,
     "exact_duplicates": ExactDuplicates,
-    "near_duplicates": NearDuplicates,
     "provenance": Provenance,
     "cap": GroupCap,
     "sanity": TextSanity,

@@ -38,9 +38,8 @@ def test_lists_of_yaml_become_tuples():
             {"side": "left"},
             "side is 'left'; it must be one of source, target, either, both, corpus",
         ),
-        ("near_duplicates", {"threshold": 80}, "threshold is 80; it must be above 0"),
         (
-            "near_duplicates",
+            "exact_duplicates",
             {"ignore": ["case"]},
             "ignore is ['case']; it must be a list, each of it one of punctuation",
         ),
