@@ -7,9 +7,17 @@ optionally `english` (the translation), `source` and `speaker`.
 from __future__ import annotations
 
 from .audio import check_audio, read_audio
-from .kept import KEPT_SOURCES, KEPT_VOICES, kept_for_measuring, refuse_kept
 from .long_audio import audio_pieces, energy_speech, shas_pieces, silero_speech, speech_probability, speech_spans
-from .readers import COLUMNS, OPTIONAL, features, load_speech
+from .readers import (
+    COLUMNS,
+    KEPT_SOURCES,
+    KEPT_VOICES,
+    OPTIONAL,
+    features,
+    kept_for_measuring,
+    load_speech,
+    refuse_kept,
+)
 
 __all__ = [
     "COLUMNS",

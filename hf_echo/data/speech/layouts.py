@@ -21,6 +21,7 @@ from ..tables import SPLIT_WORDS, list_files
 
 TABLES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json")
 METADATA = "metadata.csv"
+SAVED = ("state.json", "dataset_dict.json")  # of `Dataset.save_to_disk`
 FLEURS = ["id", "file_name", "raw_transcription", "transcription", "characters", "num_samples", "gender"]
 ENGLISH_FLEURS = "en_us"
 REGION = re.compile(r"_([a-z]{2}|\d{3})$")  # of the folders fr_fr, es_419, cmn_hans_cn
@@ -34,7 +35,7 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
     """The tables of paths of a file or folder; none where `datasets` reads the folder."""
     if path.is_file():
         return [path] if suffix_of(path) in TABLES or path.name == METADATA else []
-    if any((path / file).exists() for file in ("state.json", "dataset_dict.json")):
+    if any((path / file).exists() for file in SAVED):
         return []
     if (path / METADATA).exists():
         return [path / METADATA]

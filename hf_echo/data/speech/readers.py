@@ -1,4 +1,5 @@
-"""`load_speech`: read speech from tables of paths, Common Voice, FLEURS and `datasets` into the speech schema.
+"""`load_speech`: read speech from tables of paths, Common Voice, FLEURS and `datasets` into the speech schema;
+`refuse_kept`: no voice that measures is trained on.
 
 Tables name audio files. A file is looked for beside its table and in the folders that corpora use: `clips/` (Common
 Voice), `audio/SPLIT/` (FLEURS), `audio/`, `wavs/`, `wav/`. Audio is not decoded here (`read_audio`).
@@ -7,24 +8,33 @@ Voice), `audio/SPLIT/` (FLEURS), `audio/`, `wavs/`, `wav/`. Audio is not decoded
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ...languages import find_language
 from ..formats import BLOCK, Block, Part, suffix_of
 from ..schema import check_text
-from ..tables import SPLIT_WORDS, BadRows, Plan, as_list, checked_tables, list_files, to_dataset
-from .layouts import FLEURS, Extra, audio_folders, common_voice_columns, fleurs_columns, open_table, speech_tables
+from ..tables import SPLIT_WORDS, BadRows, Plan, as_list, checked_tables, list_files, positive, to_dataset
+from .layouts import (
+    FLEURS,
+    SAVED,
+    Extra,
+    audio_folders,
+    common_voice_columns,
+    fleurs_columns,
+    open_table,
+    speech_tables,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
 
+NUMBER = "\0number"  # of a row of a dataset, in place of its audio while its texts are checked
 COLUMNS = ("audio", "text", "lang")
 OPTIONAL = ("english", "source", "speaker", "phonemes")
 ALIASES = {
@@ -36,6 +46,14 @@ ALIASES = {
     "speaker": ("speaker", "speaker_id", "client_id", "voice"),
     "phonemes": ("phonemes", "ipa"),
 }
+# By engine. A speaker is written VOICE, or VOICE+VARIANT for espeak-ng ("en-us+f5").
+KEPT_VOICES = {
+    "espeak-ng": ("f5", "m8", "travis", "victor", "antonio", "iven3", "mario", "michael"),
+    "flite": ("slt",),
+    "rhvoice": ("slt",),  # the same speaker
+}
+# Recordings: telephone prompts, language courses, and the sentences of LASER's Tatoeba test.
+KEPT_SOURCES = ("asterisk", "artikulate", "tatoeba")
 
 
 def features(optional: Sequence[str] = ()) -> Features:
@@ -79,8 +97,7 @@ def load_speech(
         FileNotFoundError: no such file, folder, split or Hub dataset.
         ValueError: a missing column, an unknown language, a row without text or audio file, samples without rate.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit} is not a positive number of rows")
+    positive(limit)
     if unknown := set(columns or {}) - {*COLUMNS, *OPTIONAL}:
         raise ValueError(f"columns names {min(unknown)!r}, which is not one of {', '.join((*COLUMNS, *OPTIONAL))}")
     constants = {"lang": find_language(lang) if lang else None, "source": source}
@@ -90,10 +107,8 @@ def load_speech(
     if not isinstance(path_or_name, (str, os.PathLike)):
         return _from_dataset(path_or_name, "the dataset", bad, limit, **arguments)
     path = Path(path_or_name)
-    if path.exists():
-        tables = speech_tables(path, split)
-        if tables:
-            return _from_tables(tables, bad, limit, **arguments)
+    if path.exists() and (tables := speech_tables(path, split)):
+        return _from_tables(tables, bad, limit, **arguments)
     dataset = _open_dataset(path, str(path_or_name), split, name)
     return _from_dataset(dataset, str(path_or_name), bad, limit, **arguments)
 
@@ -172,32 +187,26 @@ def find_columns(
 def checked_rows(
     block: Mapping[str, Any], *, constants: Mapping[str, str], optional: Sequence[str], need_text: bool
 ) -> tuple[pa.Table, list[tuple[int, str]]]:
-    """(table of the good rows, (row, reason) of the others). Without a column audio only the texts are checked."""
+    """(table of the good rows, (row, reason) of the others); `audio` of the block is a path."""
     values = {name: as_list(column) for name, column in block.items()}
-    length = len(next(iter(values.values()), ()))
     good, bad = {name: [] for name in (*COLUMNS, *optional)}, []
-    for row in range(length):
-        record = {name: column[row] for name, column in values.items()} | constants
-        text, code = record.get("text"), record.get("lang")
-        reason = check_text("text", text) if need_text or text else None
-        if reason is None:
-            try:
-                record["lang"] = _code(code)
-            except ValueError as error:
-                reason = str(error)
+    for row, fields in enumerate(zip(*values.values(), strict=True)):
+        record = dict(zip(values, fields, strict=True)) | constants
+        reason = check_text("text", record.get("text")) if need_text or record.get("text") else None
+        try:
+            lang = _code(record.get("lang"))
+        except ValueError as error:
+            reason = reason or str(error)
         if reason is not None:
             bad.append((row, reason))
             continue
-        audio = record.get("audio")
-        good["audio"].append({"bytes": None, "path": audio} if isinstance(audio, str) else audio)
-        good["text"].append(text or "")
-        good["lang"].append(record["lang"])
+        good["audio"].append({"bytes": None, "path": record["audio"]})
+        good["text"].append(record.get("text") or "")
+        good["lang"].append(lang)
         for name in optional:
             value = record.get(name)
             good[name].append(None if value is None or value == "" else str(value))
-    audio_type = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    arrays = {name: pa.array(column, audio_type if name == "audio" else pa.string()) for name, column in good.items()}
-    return pa.table(arrays), bad
+    return pa.table(good, schema=features(optional).arrow_schema), bad
 
 
 @lru_cache(maxsize=4096)
@@ -208,7 +217,7 @@ def _code(lang: Any) -> str:
 
 
 def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -> Dataset:
-    from datasets import DatasetDict, concatenate_datasets, load_dataset, load_from_disk
+    from datasets import Dataset, DatasetDict, concatenate_datasets, load_from_disk
     from datasets.exceptions import DatasetsError
 
     from ..readers import hub_dataset, looks_like_file
@@ -217,16 +226,14 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
         if looks_like_file(label):
             raise FileNotFoundError(f"{label}: no such file or folder (working folder {Path.cwd()})")
         return hub_dataset(label, name, split)
-    try:
-        if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
-            found = load_from_disk(str(path))
-        else:
-            # files of one load need the same columns; concatenation fills what is missing with None
-            alike = groupby(_parquet_files(path, split), key=lambda file: pq.read_schema(file).names)
-            parts = [load_dataset("parquet", data_files=[str(f) for f in files], split="train") for _, files in alike]
-            found = concatenate_datasets(parts)
-    except FileNotFoundError:
-        raise
+    if on_disk := any((path / file).exists() for file in SAVED):
+        files = []
+    elif not (files := [file for file in list_files(path, split) if suffix_of(file) == ".parquet"]):
+        what = "is not a table of audio" if path.is_file() else "no table of audio in this folder"
+        raise FileNotFoundError(f"{path}: {what} (.tsv, .jsonl, .parquet, metadata.csv)")
+    try:  # files may have different columns: concatenation fills what is missing with None
+        parts = [Dataset.from_parquet(str(file)) for file in files]
+        found = load_from_disk(str(path)) if on_disk else concatenate_datasets(parts)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         raise ValueError(f"{label}: not a readable speech dataset ({' '.join(str(error).split())})") from None
     if not isinstance(found, DatasetDict):
@@ -239,67 +246,66 @@ def _open_dataset(path: Path, label: str, split: str | None, name: str | None) -
     return chosen
 
 
-def _parquet_files(path: Path, split: str | None) -> list[Path]:
-    files = [file for file in list_files(path, split) if suffix_of(file) == ".parquet"]
-    if not files:
-        what = "is not a table of audio" if path.is_file() else "no table of audio in this folder"
-        raise FileNotFoundError(f"{path}: {what} (.tsv, .jsonl, .parquet, metadata.csv)")
-    return files
-
-
 def _from_dataset(dataset: Dataset, label: str, bad: BadRows, limit, columns, constants, need_text) -> Dataset:
     """The rows of a `datasets.Dataset`; its audio is not decoded and not copied."""
     from datasets import Dataset, concatenate_datasets
 
     mapping = find_columns(dataset.column_names, columns, list(constants), label, need_text)
-    dataset = _undecoded(dataset, mapping["audio"], label)
+    column = mapping.pop("audio")
+    audio = _undecoded(dataset, column, label).select_columns([column])
+    texts = dataset.select_columns(list({*mapping.values()}))
+    part = Part(label, texts.column_names, partial(_read_numbered, texts, len(audio)))
     optional = [c for c in OPTIONAL if c in mapping or c in constants]
-    texts = {name: column for name, column in mapping.items() if name != "audio"}
-    rows, tables, start = [], [], 0
-    side = dataset.select_columns(list(texts.values()) or [mapping["audio"]]).with_format("arrow")
-    for table in side.iter(BLOCK):
-        block = {name: table[column] for name, column in texts.items()} or {"audio": [""] * len(table)}
-        good, wrong = checked_rows(block, constants=constants, optional=optional, need_text=need_text)
-        failed = dict(wrong)
-        places = count()
-        places = [None if row in failed else next(places) for row in range(len(table))]
-        tables.append(good.drop(["audio"]).take(pa.array(places, pa.int64())))  # a bad row keeps its place, empty
-        for row in range(len(table)):
-            if row in failed:
-                bad.add(label, start + row + 1, failed[row])
-            else:
-                rows.append(start + row)
-            if len(rows) == limit:
-                break
-        start += len(table)
-        if len(rows) == limit:
-            break
+    convert = partial(checked_rows, constants=constants, optional=optional, need_text=need_text)
+    tables = list(checked_tables([Plan(part, mapping | {"audio": NUMBER})], convert, bad, limit=limit))
     bad.report()
-    if not rows:
-        raise ValueError(f"{label}: no good row")
-    columns = Dataset(pa.concat_tables(tables))
-    audio = dataset.select_columns([mapping["audio"]])
-    if len(columns) < len(audio):
-        audio = audio.select(range(len(columns)))
-    if mapping["audio"] != "audio":
-        audio = audio.rename_column(mapping["audio"], "audio")
-    whole = concatenate_datasets([audio, columns], axis=1)
-    return whole if len(rows) == len(whole) else whole.select(rows)  # by index: audio is not copied
+    checked = pa.concat_tables(tables)
+    rows = [int(number) for number in checked["audio"].combine_chunks().field("path").to_pylist()]
+    places = dict(zip(rows, range(len(rows)), strict=True))  # a bad row keeps its place, empty, and is not selected
+    checked = checked.drop(["audio"]).take(pa.array(map(places.get, range(len(audio))), pa.int64()))
+    audio = audio if column == "audio" else audio.rename_column(column, "audio")
+    return concatenate_datasets([audio, Dataset(checked)], axis=1).select(rows)  # by index: audio is not copied
+
+
+def _read_numbered(texts: Dataset, rows: int, wanted: Sequence[str]) -> Iterator[Block]:
+    """Blocks of the columns of texts, with the number of each row."""
+    for start in range(0, rows, BLOCK):
+        numbers = range(start, min(start + BLOCK, rows))
+        table = texts.with_format("arrow")[start : numbers.stop] if texts.column_names else pa.table({})
+        columns = {name: table[name] for name in table.column_names} | {NUMBER: list(map(str, numbers))}
+        yield Block(columns, range(start + 1, numbers.stop + 1), [])
 
 
 def _undecoded(dataset: Dataset, column: str, label: str) -> Dataset:
     from datasets import Audio
 
     feature = dataset.features[column]
-    if isinstance(feature, Audio):
-        return dataset.cast_column(column, Audio(sampling_rate=feature.sampling_rate, decode=False))
-    if getattr(feature, "dtype", None) == "string" or (isinstance(feature, dict) and set(feature) == {"bytes", "path"}):
-        return dataset.cast_column(column, Audio(decode=False))
-    if isinstance(feature, dict) and {"array", "sampling_rate"} <= set(feature):
-        return dataset
-    if isinstance(feature, dict) and "bytes" in feature:
+    fields = set(feature) if isinstance(feature, dict) else set()
+    if isinstance(feature, Audio) or getattr(feature, "dtype", None) == "string" or fields == {"bytes", "path"}:
+        return dataset.cast_column(column, Audio(getattr(feature, "sampling_rate", None), decode=False))
+    if "bytes" in fields or {"array", "sampling_rate"} <= fields:
         return dataset
     raise ValueError(
         f"{label}: the column {column!r} holds samples without a sampling rate ({feature}); give "
         "{'array', 'sampling_rate'}, paths, or a datasets.Audio column"
     )
+
+
+def kept_for_measuring(source: str | None, speaker: str | None) -> str | None:
+    """Why a source or voice must not be trained on, or None if it may: measured voices are unheard in training."""
+    source = (source or "").lower()
+    if kept := next((name for name in KEPT_SOURCES if name in source), None):
+        return f"{kept} recordings are kept for measuring"
+    parts = re.split(r"[+_/ ]", (speaker or "").lower())
+    for engine, voices in KEPT_VOICES.items():
+        if engine in source and (kept := next((voice for voice in voices if voice in parts), None)):
+            return f"{engine} voice {kept} is kept for measuring"
+    return None
+
+
+def refuse_kept(rows: Dataset, where: str = "the speech") -> None:
+    """Raises ValueError with the number of the first row of a voice or source that is kept for measuring."""
+    columns = (rows[name] if name in rows.column_names else [None] * len(rows) for name in ("source", "speaker"))
+    for number, origin in enumerate(zip(*columns, strict=True), 1):
+        if reason := kept_for_measuring(*origin):
+            raise ValueError(f"{where}, row {number}: {reason}; leave these rows out of training")

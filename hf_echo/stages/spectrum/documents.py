@@ -13,7 +13,7 @@ from ...data.documents import TokenizedDocuments, flat_sentences, load_documents
 from ...inference.any_encoder import any_encoder
 from ...inference.embedding_store import frozen_embeddings
 from ...inference.encode import opening
-from ...modeling.configuration_spectrum import SpectrumConfig
+from ...modeling import EchoTokenizer, SpectrumConfig
 from ...utils.fingerprint import fingerprint
 from ..core.stage import Embedded, Rows, load_with
 
@@ -60,7 +60,8 @@ def _tokenizer(model_args: Any, rows: Dataset, config: Any, resume: str | None) 
     if name is None:
         raise ValueError("tokenizer_name_or_path is missing: the tokenizer of the token decoder, or of the encoder")
     with opening(name) as place:
-        return AutoTokenizer.from_pretrained(place)
+        found = AutoTokenizer.from_pretrained(place)
+    return found if hasattr(found, "text_ids") else EchoTokenizer.around(found)
 
 
 def _prepare(rows: Dataset, tokenizer: Any, data_args: Any, config: Any) -> TokenizedDocuments:
