@@ -61,7 +61,13 @@ def trim_checkpoint(
     small, opened = with_backend(tokenizer, trimmed(old, kept)), open_checkpoint(model)
     mapping = {before: after for after, before in enumerate(kept)}
     match = TokenMatch(len(scores), len(kept), dict(enumerate(kept)), {})
+    decoder = getattr(opened, "decoder", None)
+    written = len(scores) if decoder is None else decoder.get_output_embeddings().weight.shape[0]
+    if written < len(scores):  # a decoder of the first tokens alone, which stay the first
+        decoder.resize_token_embeddings(len(scores), mean_resizing=False)
     swap_vocabulary(opened, tokenizer, small, match=(match, mapping))
+    if written < len(scores):
+        decoder.resize_token_embeddings(sum(number < written for number in kept), mean_resizing=False)
     lengths = {
         lang: {
             when: round(tokens_per_text(tokens.backend_tokenizer, rows), 2)

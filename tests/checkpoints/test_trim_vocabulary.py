@@ -101,6 +101,23 @@ def test_a_release_and_its_decoder(toy, toy_folders, tmp_path):
         assert tokenizer.convert_ids_to_tokens(number) == getattr(before, f"{role}_token")
 
 
+def test_a_decoder_of_the_first_tokens_alone(toy_folders, tmp_path):
+    release = toy_folders["release"]
+    model, tokenizer = inference.load_translator(release, dtype="fp32")
+    model.decoder.resize_token_embeddings(written := len(tokenizer) - 40)
+    model.save_release(tmp_path / "release")
+    tokenizer.save_pretrained(tmp_path / "release")
+    texts = write_texts(tmp_path, {"fra_Latn": ["un rouge chat dort."]})
+    trim_checkpoint(tmp_path / "release", tmp_path / "out", texts, keep=len(tokenizer) - 30)
+    small, words = inference.load_translator(tmp_path / "out", dtype="fp32")
+    old = tokenizer.convert_tokens_to_ids(words.convert_ids_to_tokens(list(range(len(words)))))
+    kept = [number for number in old if number < written]
+    assert small.decoder.config.vocab_size == len(kept) < len(words)
+    assert torch.equal(small.decoder.lm_head.weight, model.decoder.lm_head.weight[kept])
+    rows, were = (opened.encoder.get_input_embeddings().weight for opened in (small, model))
+    assert torch.equal(rows[: len(old)], were[old])  # rows are rounded up
+
+
 def test_sonar(sonar_toy, tmp_path):
     """Vectors, and the decoder's logits of the tokens that are left."""
     sonar = sonar_toy.convert(tmp_path / "sonar")
