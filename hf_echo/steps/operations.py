@@ -286,6 +286,7 @@ class ModularBackbone(Operation):
 @step(
     "modular add-language",
     operation="add_language",
+    calls="stages.modular.add_language",
     example="hf-echo modular add-language deu_Latn -m outputs/modular --texts de.txt --parallel en-de.tsv",
 )
 class AddLanguage(Operation):
@@ -310,10 +311,6 @@ class AddLanguage(Operation):
     max_length: int = setting("longest text in tokens; longer ones are cut", 128, least=1)
     seed: int = setting("random seed", 0)
 
-    def make(self):
-        from ..stages.modular import add_language
-        from ..stages.modular.add_language import LanguageTraining
-
-        data = {name: getattr(self, name) for name in ("texts", "paraphrases", "cross_paraphrases", "parallel")}
-        settings = LanguageTraining(**{name: getattr(self, name) for name in fields_of(LanguageTraining)})
-        return add_language(self.model, self.language, settings=settings, output_dir=self.output_dir, **data)
+    def call(self):
+        values = {name: getattr(self, name) for name in fields_of(type(self)) if name not in ("model", "language")}
+        return self.function()(self.model, self.language, **values)

@@ -22,7 +22,6 @@ from hf_echo.cards.model_card import checkpoint_card
 from hf_echo.hub.release import release_checkpoint
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.stages.modular import add_language, modular_backbone
-from hf_echo.stages.modular.add_language import LanguageTraining
 from hf_echo.steps.recipe import read_recipe
 from hf_echo.steps.run import describe_journey, describe_operation, run_journey, run_operation
 from hf_echo.steps.table import OPERATIONS
@@ -106,7 +105,7 @@ CASES = {
             w / "modular",
             "fra_Latn",
             parallel=w / "en-fr.tsv",
-            settings=LanguageTraining(**LANGUAGE),
+            **LANGUAGE,
             output_dir=out,
         ),
     ),

@@ -26,7 +26,6 @@ import shutil
 import statistics
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +37,6 @@ from hf_echo.evaluation.probes.downstream import evaluate_classification
 from hf_echo.evaluation.report.models import minilm_folder
 from hf_echo.modeling.precision_echo import bf16_is_faster
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular
-from hf_echo.stages.modular.add_language import LanguageTraining
 from hf_echo.utils.files import write_json
 
 sys.path.append(str(Path(__file__).parents[1] / "corpora"))
@@ -103,7 +101,7 @@ def folder_of(out: Path, way: str, seed: int) -> Path:
     return out / f"{way.replace(',', '').replace(' ', '_')}_{seed}"
 
 
-def train(data: Path, base: Path, folder: Path, way: str, s: LanguageTraining) -> float:
+def train(data: Path, base: Path, folder: Path, way: str, s: dict) -> float:
     """Train all languages of a way; returns the seconds of CPU of this call."""
     start = time.process_time()
     if not folder.exists():
@@ -113,8 +111,8 @@ def train(data: Path, base: Path, folder: Path, way: str, s: LanguageTraining) -
         if (folder / "languages" / lang).exists():
             continue
         if lang == ALL:  # a vocabulary of both languages, and as many steps in all
-            s = replace(s, vocab_size=3 * s.vocab_size // 2, mlm_steps=len(LANGUAGES) * s.mlm_steps)
-        add_language(folder, lang, settings=s, **{name: file_of(data, lang, name) for name in WAYS[way]})
+            s = s | {"vocab_size": 3 * s["vocab_size"] // 2, "mlm_steps": len(LANGUAGES) * s["mlm_steps"]}
+        add_language(folder, lang, **s, **{name: file_of(data, lang, name) for name in WAYS[way]})
     return time.process_time() - start
 
 
@@ -204,7 +202,7 @@ def main() -> None:
             continue
         if way == START and seed:
             continue
-        settings = LanguageTraining(
+        settings = dict(
             vocab_size=args.vocab_size,
             mlm_steps=args.mlm_steps,
             mlm_learning_rate=args.mlm_learning_rate,

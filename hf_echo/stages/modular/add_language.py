@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +26,6 @@ from .folder import LANGUAGES, check_modular, check_pivot_is_free, languages_of,
 logger = logging.getLogger(__name__)
 
 
-@dataclass
-class LanguageTraining:
-    """How a language is trained: as in the paper (B.2), except `mlm_learning_rate`, which it does not name."""
-
-    vocab_size: int = field(default=50_048, metadata={"help": "tokens of the language's vocabulary"})
-    mlm_steps: int = field(default=200_000, metadata={"help": "steps of masked language modelling"})
-    mlm_learning_rate: float = field(default=1e-4, metadata={"help": "of embeddings and language adapter"})
-    epochs: float = field(default=1.0, metadata={"help": "passes over the sentence pairs"})
-    learning_rate: float = field(default=2e-5, metadata={"help": "of the sentence and the alignment adapter"})
-    batch_size: int = field(default=128, metadata={"help": "texts or paraphrases in a batch"})
-    alignment_batch_size: int = field(default=256, metadata={"help": "pairs in a batch of the alignment adapter"})
-    max_length: int = field(default=128, metadata={"help": "longest text in tokens; longer ones are cut"})
-    seed: int = field(default=0, metadata={"help": "random seed"})
-
-    def __post_init__(self):
-        for name in ("vocab_size", "mlm_steps", "batch_size", "alignment_batch_size", "max_length", "epochs"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-
-
 def add_language(
     model: str | Path,
     language: str,
@@ -55,8 +34,16 @@ def add_language(
     paraphrases: str | Path | None = None,
     cross_paraphrases: str | Path | None = None,
     parallel: str | Path | None = None,
-    settings: LanguageTraining | None = None,
     output_dir: str | Path | None = None,
+    vocab_size: int = 50_048,
+    mlm_steps: int = 200_000,
+    mlm_learning_rate: float = 1e-4,
+    epochs: float = 1.0,
+    learning_rate: float = 2e-5,
+    batch_size: int = 128,
+    alignment_batch_size: int = 256,
+    max_length: int = 128,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Add one language. A part whose data are not given is left out, as in the paper's ablations.
 
@@ -69,6 +56,10 @@ def add_language(
         cross_paraphrases: pairs of a sentence in the pivot language and a paraphrase in this one, or triplets; softmax
             over the batch. parallel: pairs with the pivot language; cosine. Either or both train the alignment adapter.
         output_dir: a new folder; without it, the language is added to `model` itself.
+        vocab_size, mlm_steps, mlm_learning_rate: tokens of the vocabulary, and its masked language modelling.
+        epochs, learning_rate, batch_size, alignment_batch_size: of the sentence and the alignment adapter; `batch_size`
+            is that of the texts too. All are the paper's (B.2), which does not name `mlm_learning_rate`.
+        max_length: longest text in tokens; longer ones are cut.
 
     Returns:
         {"language", "parts", and the mean loss of each part}.
@@ -78,10 +69,12 @@ def add_language(
         ValueError: unknown language, or one that is there; no data; alignment data for the pivot language or before it
             is there; pairs in other languages.
     """
-    s = settings or LanguageTraining()
+    settings = dict(vocab_size=vocab_size, mlm_steps=mlm_steps, mlm_learning_rate=mlm_learning_rate, epochs=epochs)
+    settings |= dict(learning_rate=learning_rate, batch_size=batch_size, alignment_batch_size=alignment_batch_size)
+    settings |= dict(max_length=max_length, seed=seed)
     data = dict(texts=texts, paraphrases=paraphrases, cross_paraphrases=cross_paraphrases, parallel=parallel)
     pivot = _check(model, language, data)
-    set_seed(s.seed)
+    set_seed(seed)
     read = {
         name: _pairs(data[name], language, first)
         for name, first in (("paraphrases", language), ("cross_paraphrases", pivot), ("parallel", pivot))
@@ -90,11 +83,11 @@ def add_language(
     lines = [line for line in read_lines(texts) if line.strip()] if texts is not None else None
     opened = open_modular(model, sorted({pivot} & set(languages_of(model))))
     module = opened[0]
-    losses = _train(opened, language, lines, read, s)
+    losses = _train(opened, language, lines, read, settings)
     module.notes[language] = {
         "backbone": backbone_fingerprint(model),
         "losses": losses,
-        "settings": dict(vars(s)) if module.parts[language] else {},  # a pivot without data trains nothing
+        "settings": settings if module.parts[language] else {},  # a pivot without data trains nothing
         "data": {name: {"name": Path(f).name, "sha256": _digest(f)} for name, f in data.items() if f is not None},
     }
     result = {"language": language, "parts": module.parts[language], **losses}
@@ -104,7 +97,7 @@ def add_language(
     with write_folder(output_dir) as out:
         shutil.copytree(model, out, dirs_exist_ok=True)
         _save(module, out, language)
-        values = {"language": language, **vars(s)}
+        values = {"language": language, **settings}
         write_lineage(
             out, "add_language", values, parents={"model": model}, data=data, output_dir=output_dir, results=losses
         )
@@ -135,28 +128,42 @@ def _check(model: str | Path, language: str, data: dict[str, Any]) -> str:
     return pivot
 
 
-def _train(opened: Any, language: str, lines: list[str] | None, read: dict, s: LanguageTraining) -> dict[str, float]:
+def _train(opened: Any, language: str, lines: list[str] | None, read: dict, s: dict) -> dict[str, float]:
     """Train the parts in the paper's order; returns their mean losses."""
     from .training import train_masked, train_pairs
 
     module, losses = opened[0], {}
+    common = {name: s[name] for name in ("batch_size", "seed")}
+    of_pairs = common | {name: s[name] for name in ("epochs", "learning_rate")}
     with tempfile.TemporaryDirectory() as scratch:
         if lines is None:
             module.add_language(language)
         else:
             old = module.backbone.get_input_embeddings().weight.detach()
-            tokenizer, rows = language_vocabulary(module.tokenizer, old, lines, s.vocab_size, seed=s.seed)
+            tokenizer, rows = language_vocabulary(module.tokenizer, old, lines, s["vocab_size"], seed=s["seed"])
             module.add_language(language, tokenizer, rows.contiguous())
             module.add_part(language, "language_adapter")
-            losses["language_adapter"] = train_masked(module, language, lines, scratch, s)
+            losses["language_adapter"] = train_masked(
+                module,
+                language,
+                lines,
+                scratch,
+                steps=s["mlm_steps"],
+                learning_rate=s["mlm_learning_rate"],
+                max_length=s["max_length"],
+                **common,
+            )
         if "paraphrases" in read:
             module.add_part(language, "sentence_adapter")
             pairs = {"paraphrases": read["paraphrases"]}
-            losses["sentence_adapter"] = train_pairs(opened, language, language, "sentence_adapter", pairs, scratch, s)
+            losses["sentence_adapter"] = train_pairs(
+                opened, language, language, "sentence_adapter", pairs, scratch, **of_pairs
+            )
         names = {"cross_paraphrases": "paraphrases", "parallel": "parallel"}
         if pairs := {names[name]: read[name] for name in names if name in read}:
             module.add_part(language, "alignment")
-            losses["alignment"] = train_pairs(opened, module.pivot, language, "alignment", pairs, scratch, s)
+            of_pairs["batch_size"] = s["alignment_batch_size"]
+            losses["alignment"] = train_pairs(opened, module.pivot, language, "alignment", pairs, scratch, **of_pairs)
     module.learn(language, ())
     module.eval()
     return losses

@@ -64,19 +64,29 @@ def either_direction(model: Any) -> Any:
     return EitherDirection(model, scale=SCALE)
 
 
-def train_masked(encoder: Any, language: str, texts: Sequence[str], output_dir: str, s: Any) -> float:
+def train_masked(
+    encoder: Any,
+    language: str,
+    texts: Sequence[str],
+    output_dir: str,
+    *,
+    steps: int,
+    learning_rate: float,
+    max_length: int,
+    **common: Any,
+) -> float:
     """Embeddings and language adapter by masked language modelling; returns the mean loss."""
     tokenizer = encoder.tokenizers[language]
     rows = [
-        {"input_ids": tokenizer(text, truncation=True, max_length=s.max_length, verbose=False)["input_ids"]}
+        {"input_ids": tokenizer(text, truncation=True, max_length=max_length, verbose=False)["input_ids"]}
         for text in texts
         if text.strip()
     ]
     encoder.learn(language, ("embeddings", "language_adapter"))
     arguments = TrainingArguments(
-        **_common(output_dir, s),
-        max_steps=s.mlm_steps,
-        learning_rate=s.mlm_learning_rate,
+        **_common(output_dir, **common),
+        max_steps=steps,
+        learning_rate=learning_rate,
         remove_unused_columns=False,
         train_sampling_strategy="group_by_length",  # less padding
     )
@@ -84,14 +94,23 @@ def train_masked(encoder: Any, language: str, texts: Sequence[str], output_dir: 
         MaskedLanguageModel(encoder, language),
         arguments,
         train_dataset=rows,
-        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=s.seed),
+        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=arguments.seed),
     )
     with float32_attention():
         return trainer.train().training_loss
 
 
 def train_pairs(
-    model: Any, first: str, language: str, part: str, pairs: dict[str, dict[str, list]], output_dir: str, s: Any
+    model: Any,
+    first: str,
+    language: str,
+    part: str,
+    pairs: dict[str, dict[str, list]],
+    output_dir: str,
+    *,
+    epochs: float,
+    learning_rate: float,
+    **common: Any,
 ) -> float:
     """One adapter by sentence pairs; returns the mean loss.
 
@@ -109,11 +128,10 @@ def train_pairs(
     in_batch = MultipleNegativesRankingLoss(model, scale=SCALE) if first == language else either_direction(model)
     losses = {"paraphrases": in_batch, "parallel": CosineLoss(model)}
     model[0].learn(language, (part,))
-    batch_size = s.alignment_batch_size if part == "alignment" else s.batch_size
     arguments = SentenceTransformerTrainingArguments(
-        **_common(output_dir, s) | {"per_device_train_batch_size": batch_size},
-        num_train_epochs=s.epochs,
-        learning_rate=s.learning_rate,
+        **_common(output_dir, **common),
+        num_train_epochs=epochs,
+        learning_rate=learning_rate,
         multi_dataset_batch_sampler="round_robin",
         prompts={name: {c: first if c == "source" else language for c in columns} for name, columns in pairs.items()},
     )
@@ -132,14 +150,14 @@ def train_pairs(
         return trainer.train().training_loss
 
 
-def _common(output_dir: str, s: Any) -> dict[str, Any]:
+def _common(output_dir: str, *, batch_size: int, seed: int) -> dict[str, Any]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return dict(
         output_dir=output_dir,
-        per_device_train_batch_size=s.batch_size,
+        per_device_train_batch_size=batch_size,
         use_cpu=device == "cpu",
         bf16=bf16_is_faster(device, training=True),
-        seed=s.seed,
+        seed=seed,
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,

@@ -22,7 +22,6 @@ from hf_echo.evaluation.report.models import open_model
 from hf_echo.inference.any_encoder import NamedEncoder, any_encoder
 from hf_echo.modeling.sentence_transformer_modular import ModularEncoder, ParallelAdapter
 from hf_echo.stages.modular import add_language, modular_backbone, open_modular, remove_language
-from hf_echo.stages.modular.add_language import LanguageTraining
 from hf_echo.stages.modular.training import either_direction
 
 pytestmark = pytest.mark.trains
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.trains
 WORDS = "house cat red dog sees big blue eats bread water".split()
 GERMAN = "haus katze rot hund sieht gross blau isst brot wasser".split()
 FRENCH = "maison chat rouge chien voit grand bleu mange pain eau".split()
-SETTINGS = LanguageTraining(vocab_size=120, mlm_steps=4, batch_size=32, alignment_batch_size=32, learning_rate=1e-2)
+SETTINGS = dict(vocab_size=120, mlm_steps=4, batch_size=32, alignment_batch_size=32, learning_rate=1e-2)
 EVERYTHING = ("texts", "paraphrases", "cross_paraphrases", "parallel")
 
 
@@ -63,14 +62,14 @@ def base(tiny_bert, tmp_path_factory) -> Path:
 def english(base, data, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("english") / "model"
     modular_backbone(base, out)
-    add_language(out, "eng_Latn", settings=SETTINGS, **of(data, "eng_Latn", "texts", "paraphrases"))
+    add_language(out, "eng_Latn", **SETTINGS, **of(data, "eng_Latn", "texts", "paraphrases"))
     return out
 
 
 @pytest.fixture(scope="module")
 def two(english, data, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("two") / "model"
-    add_language(english, "deu_Latn", settings=SETTINGS, output_dir=out, **of(data, "deu_Latn", *EVERYTHING))
+    add_language(english, "deu_Latn", **SETTINGS, output_dir=out, **of(data, "deu_Latn", *EVERYTHING))
     return out
 
 
@@ -93,7 +92,7 @@ def embed(folder: Path, data: Path, code: str) -> np.ndarray:
 
 def test_adding_and_removing_leaves_the_others_equal_in_every_bit(copy, data):
     before, vectors = content(copy), {code: embed(copy, data, code) for code in ("eng_Latn", "deu_Latn")}
-    add_language(copy, "fra_Latn", settings=SETTINGS, **of(data, "fra_Latn", *EVERYTHING))
+    add_language(copy, "fra_Latn", **SETTINGS, **of(data, "fra_Latn", *EVERYTHING))
     after = content(copy)
     new = {name for name in after if name not in before}
     assert new and all(name.startswith("languages/fra_Latn/") for name in new)
@@ -125,8 +124,7 @@ def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
     (tmp_path / "model" / "config.json").write_text(json.dumps(config | still))
     add_language(tmp_path / "model", "eng_Latn")
     file, texts = triplets(tmp_path, data, name)
-    settings = LanguageTraining(batch_size=12, learning_rate=1e-9)
-    found = add_language(tmp_path / "model", "deu_Latn", paraphrases=file, settings=settings)
+    found = add_language(tmp_path / "model", "deu_Latn", paraphrases=file, batch_size=12, learning_rate=1e-9)
     opened = open_modular(tmp_path / "model")
     anchor, positive, negative = (opened.encode(t, prompt_name="deu_Latn", normalize_embeddings=True) for t in texts)
     logits = 20 * anchor @ np.concatenate([positive, negative]).T
@@ -319,7 +317,7 @@ def test_length_is_counted_by_the_languages_own_tokenizer(base, tmp_path):
     (tmp_path / "texts.txt").write_text(f"{text}\n" * 40)
     modular_backbone(base, tmp_path / "m", max_seq_length=10)
     add_language(tmp_path / "m", "eng_Latn")
-    add_language(tmp_path / "m", "deu_Latn", settings=SETTINGS, texts=tmp_path / "texts.txt")
+    add_language(tmp_path / "m", "deu_Latn", **SETTINGS, texts=tmp_path / "texts.txt")
     encode = NamedEncoder(str(tmp_path / "m"), on_long="error")
     assert encode([text], "deu_Latn").shape == (1, 32)
     with pytest.raises(ValueError, match="longer than 10 tokens"):
@@ -328,12 +326,12 @@ def test_length_is_counted_by_the_languages_own_tokenizer(base, tmp_path):
 
 def test_settings_are_those_that_trained_something(base, english, tmp_path):
     modular_backbone(base, tmp_path / "m")
-    add_language(tmp_path / "m", "eng_Latn", settings=SETTINGS)
+    add_language(tmp_path / "m", "eng_Latn", **SETTINGS)
     settings = [
         json.loads((folder / "languages" / "eng_Latn" / "language.json").read_text())["settings"]
         for folder in (tmp_path / "m", english)
     ]
-    assert settings == [{}, vars(SETTINGS)]
+    assert settings[0] == {} and settings[1].items() >= SETTINGS.items() and settings[1]["epochs"] == 1
 
 
 @pytest.mark.parametrize(
@@ -373,11 +371,9 @@ def test_bad_input_is_one_line(two, english, data, tmp_path):
         ("xyz_Abcd", of(data, "fra_Latn", "texts"), "xyz_Abcd"),
     ):
         with pytest.raises(ValueError, match=message):
-            add_language(two, code, settings=SETTINGS, **given)
+            add_language(two, code, **SETTINGS, **given)
     with pytest.raises(FileNotFoundError, match="texts: no file"):
         add_language(two, "fra_Latn", texts=tmp_path / "none.txt")
-    with pytest.raises(ValueError, match="batch_size must be above 0"):
-        LanguageTraining(batch_size=0)
 
 
 def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
