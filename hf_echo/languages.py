@@ -3,6 +3,11 @@
 ``LANGUAGES["fra_Latn"]`` is a :class:`Language`; ``find_language("French")``, ``("fr")`` and ``("fra")`` return its
 code. A language outside Table 32 (from another corpus, or code and mathematics) has no family and no resource level.
 The languages that a checkpoint was trained on are in its configuration.
+
+The tables: FAMILIES and HIGH_RESOURCE are Table 32 (204 languages; those not in HIGH_RESOURCE are "low"). COMMON_80 is
+Table 33 without English. The text extraction of that table shows only one mark on its 202 cells; the 81 cells without
+the mark are as many as the caption counts as bold ("supported across all compared models"), so they are taken as these.
+The other tables map common codes and names to NLLB codes.
 """
 
 from __future__ import annotations
@@ -10,20 +15,164 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .language_table import (
-    COMMON_80,
-    FAMILIES,
-    HIGH_RESOURCE,
-    ISO_639_1,
-    MAIN_SCRIPT,
-    OTHER_CODES,
-    OTHER_NAMES,
-    SCRIPTS,
-)
 from .modeling.language_names_echo import LANGUAGE_NAMES
 from .utils.did_you_mean import nearest
 
 __all__ = ["LANGUAGES", "Language", "find_language", "is_language", "language"]
+
+
+def _table(text: str) -> dict[str, str]:
+    return dict(" ".join(entry.split()).split("=") for entry in text.split(";"))
+
+
+FAMILIES: dict[str, str] = {
+    "Indo-European": """
+        afr_Latn als_Latn asm_Beng ast_Latn awa_Deva bel_Cyrl ben_Beng bho_Deva bos_Latn bul_Cyrl
+        cat_Latn ces_Latn ckb_Arab cym_Latn dan_Latn deu_Latn ell_Grek eng_Latn fao_Latn fra_Latn
+        fur_Latn gla_Latn gle_Latn glg_Latn guj_Gujr hat_Latn hin_Deva hne_Deva hrv_Latn hye_Armn
+        isl_Latn ita_Latn kas_Arab kas_Deva kea_Latn kmr_Latn lij_Latn lim_Latn lit_Latn lmo_Latn
+        ltg_Latn ltz_Latn lvs_Latn mag_Deva mai_Deva mar_Deva mkd_Cyrl nld_Latn nno_Latn nob_Latn
+        npi_Deva oci_Latn ory_Orya pan_Guru pap_Latn pbt_Arab pes_Arab pol_Latn por_Latn prs_Arab
+        ron_Latn rus_Cyrl san_Deva scn_Latn sin_Sinh slk_Latn slv_Latn snd_Arab spa_Latn srd_Latn
+        srp_Cyrl swe_Latn szl_Latn tgk_Cyrl tpi_Latn ukr_Cyrl urd_Arab vec_Latn ydd_Hebr
+    """,
+    "Atlantic-Congo": """
+        aka_Latn bem_Latn cjk_Latn ewe_Latn fon_Latn fuv_Latn ibo_Latn kam_Latn kbp_Latn kik_Latn
+        kin_Latn kmb_Latn kon_Latn lin_Latn lua_Latn lug_Latn mos_Latn nso_Latn nya_Latn run_Latn
+        sag_Latn sna_Latn sot_Latn ssw_Latn swh_Latn tsn_Latn tso_Latn tum_Latn twi_Latn umb_Latn
+        wol_Latn xho_Latn yor_Latn zul_Latn
+    """,
+    "Afro-Asiatic": """
+        acm_Arab acq_Arab aeb_Arab ajp_Arab amh_Ethi apc_Arab arb_Arab arb_Latn ars_Arab ary_Arab
+        arz_Arab gaz_Latn hau_Latn heb_Hebr kab_Latn mlt_Latn som_Latn taq_Latn taq_Tfng tir_Ethi
+        tzm_Tfng
+    """,
+    "Austronesian": """
+        ace_Arab ace_Latn ban_Latn bjn_Arab bjn_Latn bug_Latn ceb_Latn fij_Latn ilo_Latn ind_Latn
+        jav_Latn min_Arab min_Latn mri_Latn pag_Latn plt_Latn smo_Latn sun_Latn tgl_Latn war_Latn
+        zsm_Latn
+    """,
+    "Turkic": """
+        azb_Arab azj_Latn bak_Cyrl crh_Latn kaz_Cyrl kir_Cyrl tat_Cyrl tuk_Latn tur_Latn uig_Arab
+        uzn_Latn
+    """,
+    "Sino-Tibetan": "bod_Tibt dzo_Tibt kac_Latn lus_Latn mni_Beng mya_Mymr yue_Hant zho_Hans zho_Hant",
+    "Dravidian": "kan_Knda mal_Mlym tam_Taml tel_Telu",
+    "Austroasiatic": "khm_Khmr sat_Olck vie_Latn",
+    "Nilotic": "dik_Latn luo_Latn nus_Latn",
+    "Tai-Kadai": "lao_Laoo shn_Mymr tha_Thai",
+    "Uralic": "est_Latn fin_Latn hun_Latn",
+    "Mande": "bam_Latn dyu_Latn",
+    "Saharan": "knc_Arab knc_Latn",
+    "Aymaran": "ayr_Latn",
+    "Basque": "eus_Latn",
+    "Constructed": "epo_Latn",
+    "Japonic": "jpn_Jpan",
+    "Kartvelian": "kat_Geor",
+    "Koreanic": "kor_Hang",
+    "Mongolic-Khitani": "khk_Cyrl",
+    "Quechuan": "quy_Latn",
+    "Tupian": "grn_Latn",
+}
+
+HIGH_RESOURCE = frozenset(
+    """
+    afr_Latn als_Latn arb_Arab ben_Beng bos_Latn bul_Cyrl cat_Latn ces_Latn dan_Latn deu_Latn ell_Grek
+    eng_Latn est_Latn eus_Latn fin_Latn fra_Latn heb_Hebr hin_Deva hrv_Latn hun_Latn ind_Latn isl_Latn
+    ita_Latn jpn_Jpan kaz_Cyrl kor_Hang lit_Latn lvs_Latn mkd_Cyrl mlt_Latn nld_Latn pes_Arab pol_Latn
+    por_Latn ron_Latn rus_Cyrl slk_Latn slv_Latn sot_Latn spa_Latn swe_Latn swh_Latn tgl_Latn tha_Thai
+    tsn_Latn tur_Latn ukr_Cyrl uzn_Latn vie_Latn xho_Latn zho_Hans zho_Hant zsm_Latn zul_Latn
+    """.split()
+)
+
+COMMON_80 = frozenset(
+    """
+    acm_Arab aeb_Arab afr_Latn amh_Ethi ary_Arab arz_Arab asm_Beng azb_Arab azj_Latn bel_Cyrl ben_Beng
+    bos_Latn bul_Cyrl cat_Latn ces_Latn ckb_Arab cym_Latn dan_Latn deu_Latn ell_Grek epo_Latn est_Latn
+    eus_Latn fin_Latn fra_Latn gla_Latn gle_Latn glg_Latn guj_Gujr hau_Latn heb_Hebr hin_Deva hrv_Latn
+    hun_Latn hye_Armn ind_Latn isl_Latn ita_Latn jav_Latn jpn_Jpan kan_Knda kat_Geor kaz_Cyrl khm_Khmr
+    kir_Cyrl kor_Hang lao_Laoo mal_Mlym mar_Deva mkd_Cyrl mya_Mymr nld_Latn nno_Latn nob_Latn npi_Deva
+    pol_Latn por_Latn ron_Latn rus_Cyrl san_Deva sin_Sinh slk_Latn slv_Latn snd_Arab som_Latn spa_Latn
+    srp_Cyrl sun_Latn swe_Latn swh_Latn tam_Taml tel_Telu tha_Thai tur_Latn uig_Arab ukr_Cyrl urd_Arab
+    vie_Latn xho_Latn zho_Hant
+    """.split()
+)
+
+# ISO 639-1 -> the most widely written variety
+ISO_639_1 = dict(
+    pair.split("=")
+    for pair in """
+    ab=abk_Cyrl af=afr_Latn ak=aka_Latn am=amh_Ethi an=arg_Latn ar=arb_Arab as=asm_Beng ay=ayr_Latn
+    az=azj_Latn ba=bak_Cyrl be=bel_Cyrl bg=bul_Cyrl bm=bam_Latn bn=ben_Beng bo=bod_Tibt br=bre_Latn
+    bs=bos_Latn ca=cat_Latn ce=che_Cyrl ch=cha_Latn co=cos_Latn cr=csw_Cans cs=ces_Latn cu=chu_Cyrl
+    cv=chv_Cyrl cy=cym_Latn da=dan_Latn de=deu_Latn dv=div_Thaa dz=dzo_Tibt ee=ewe_Latn el=ell_Grek
+    en=eng_Latn eo=epo_Latn es=spa_Latn et=est_Latn eu=eus_Latn fa=pes_Arab ff=fuv_Latn fi=fin_Latn
+    fj=fij_Latn fo=fao_Latn fr=fra_Latn fy=fry_Latn ga=gle_Latn gd=gla_Latn gl=glg_Latn gn=grn_Latn
+    gu=guj_Gujr gv=glv_Latn ha=hau_Latn he=heb_Hebr hi=hin_Deva hr=hrv_Latn ht=hat_Latn hu=hun_Latn
+    hy=hye_Armn ia=ina_Latn id=ind_Latn ie=ile_Latn ig=ibo_Latn ii=iii_Yiii io=ido_Latn is=isl_Latn
+    it=ita_Latn iu=iku_Cans ja=jpn_Jpan jv=jav_Latn ka=kat_Geor kg=kon_Latn ki=kik_Latn kk=kaz_Cyrl
+    kl=kal_Latn km=khm_Khmr kn=kan_Knda ko=kor_Hang kr=knc_Latn ks=kas_Arab ku=kmr_Latn kv=kom_Cyrl
+    kw=cor_Latn ky=kir_Cyrl la=lat_Latn lb=ltz_Latn lg=lug_Latn li=lim_Latn ln=lin_Latn lo=lao_Laoo
+    lt=lit_Latn lu=lub_Latn lv=lvs_Latn mg=plt_Latn mi=mri_Latn mk=mkd_Cyrl ml=mal_Mlym mn=khk_Cyrl
+    mr=mar_Deva ms=zsm_Latn mt=mlt_Latn my=mya_Mymr na=nau_Latn nb=nob_Latn nd=nde_Latn ne=npi_Deva
+    nl=nld_Latn nn=nno_Latn no=nob_Latn nr=nbl_Latn nv=nav_Latn ny=nya_Latn oc=oci_Latn oj=oji_Cans
+    om=gaz_Latn or=ory_Orya os=oss_Cyrl pa=pan_Guru pi=pli_Deva pl=pol_Latn ps=pbt_Arab pt=por_Latn
+    qu=que_Latn rm=roh_Latn rn=run_Latn ro=ron_Latn ru=rus_Cyrl rw=kin_Latn sa=san_Deva sc=srd_Latn
+    sd=snd_Arab se=sme_Latn sg=sag_Latn sh=srp_Latn si=sin_Sinh sk=slk_Latn sl=slv_Latn sm=smo_Latn
+    sn=sna_Latn so=som_Latn sq=als_Latn sr=srp_Cyrl ss=ssw_Latn st=sot_Latn su=sun_Latn sv=swe_Latn
+    sw=swh_Latn ta=tam_Taml te=tel_Telu tg=tgk_Cyrl th=tha_Thai ti=tir_Ethi tk=tuk_Latn tl=tgl_Latn
+    tn=tsn_Latn to=ton_Latn tr=tur_Latn ts=tso_Latn tt=tat_Cyrl tw=twi_Latn ty=tah_Latn ug=uig_Arab
+    uk=ukr_Cyrl ur=urd_Arab uz=uzn_Latn ve=ven_Latn vi=vie_Latn vo=vol_Latn wa=wln_Latn wo=wol_Latn
+    xh=xho_Latn yi=ydd_Hebr yo=yor_Latn za=zha_Latn zh=zho_Hans zu=zul_Latn
+    """.split()
+)
+
+
+# ISO 639-3 macrolanguages, and the bibliographic codes of ISO 639-2
+OTHER_CODES = dict(
+    pair.split("=")
+    for pair in """
+    alb=als_Latn ara=arb_Arab arm=hye_Armn aym=ayr_Latn aze=azj_Latn baq=eus_Latn bur=mya_Mymr chi=zho_Hans
+    cmn=zho_Hans cre=csw_Cans cze=ces_Latn din=dik_Latn dut=nld_Latn fas=pes_Arab fil=tgl_Latn fre=fra_Latn
+    ful=fuv_Latn geo=kat_Geor ger=deu_Latn gre=ell_Grek hbs=srp_Latn ice=isl_Latn kau=knc_Latn kur=kmr_Latn
+    lav=lvs_Latn mac=mkd_Cyrl mao=mri_Latn may=zsm_Latn mlg=plt_Latn mon=khk_Cyrl msa=zsm_Latn nep=npi_Deva
+    nor=nob_Latn ori=ory_Orya orm=gaz_Latn per=pes_Arab pus=pbt_Arab rum=ron_Latn sat_Beng=sat_Olck
+    slo=slk_Latn sqi=als_Latn swa=swh_Latn tib=bod_Tibt uzb=uzn_Latn wel=cym_Latn yid=ydd_Hebr zh_CN=zho_Hans
+    zh_HK=yue_Hant zh_TW=zho_Hant
+    """.split()
+)
+
+# codes with several scripts, all of which have a script in brackets in their names
+MAIN_SCRIPT = dict(
+    code.split("_")
+    for code in """
+    ace_Latn bal_Arab bjn_Latn kas_Arab knc_Latn kok_Deva kxv_Orya min_Latn shi_Tfng taq_Latn vai_Vaii
+    wal_Ethi zho_Hans
+    """.split()
+)
+
+OTHER_NAMES: dict[str, str] = _table(
+    """
+    albanian=als_Latn; arabic=arb_Arab; aymara=ayr_Latn; azerbaijani=azj_Latn; bangla=ben_Beng; bokmål=nob_Latn;
+    cantonese=yue_Hant; chichewa=nya_Latn; dinka=dik_Latn; farsi=pes_Arab; filipino=tgl_Latn; flemish=nld_Latn;
+    fulfulde=fuv_Latn; kanuri=knc_Latn; kurdish=kmr_Latn; latvian=lvs_Latn; luganda=lug_Latn; malagasy=plt_Latn;
+    malay=zsm_Latn; mandarin=zho_Hans; mandarin chinese=zho_Hans; mongolian=khk_Cyrl; norwegian=nob_Latn;
+    nynorsk=nno_Latn; oriya=ory_Orya; oromo=gaz_Latn; panjabi=pan_Guru; pashto=pbt_Arab; persian=pes_Arab;
+    punjabi=pan_Guru; simplified chinese=zho_Hans; slovene=slv_Latn; sorani=ckb_Arab; tibetan=bod_Tibt;
+    traditional chinese=zho_Hant; uzbek=uzn_Latn; yiddish=ydd_Hebr
+    """
+)
+
+SCRIPTS: dict[str, str] = _table(
+    """
+    Adlm=Adlam; Arab=Arabic; Armn=Armenian; Beng=Bengali; Cakm=Chakma; Cans=Canadian Aboriginal Syllabics;
+    Cher=Cherokee; Copt=Coptic; Cyrl=Cyrillic; Deva=Devanagari; Ethi=Ge'ez; Geor=Georgian; Grek=Greek; Gujr=Gujarati;
+    Guru=Gurmukhi; Hang=Hangul; Hans=Han (Simplified); Hant=Han (Traditional); Hebr=Hebrew; Jpan=Japanese; Khmr=Khmer;
+    Knda=Kannada; Laoo=Lao; Latn=Latin; Mlym=Malayalam; Mong=Mongolian; Mtei=Meitei; Mymr=Myanmar; Nkoo=N'Ko;
+    Olck=Ol Chiki; Orya=Oriya; Sinh=Sinhala; Syrc=Syriac; Taml=Tamil; Telu=Telugu; Tfng=Tifinagh; Thaa=Thaana;
+    Thai=Thai; Tibt=Tibetan; Vaii=Vai; Yiii=Yi
+    """
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +188,6 @@ class Language:
         nllb: one of the 204 languages of OS Table 32.
         base: one of the 202 languages that OmniSONAR-200 covers (Table 33: no ``arb_Latn``, ``min_Arab``).
         common80: supported by every model that OS compares (Table 33, bold), without English.
-        speech: supported by OmniSONAR-speech. None for every language: the paper underlines 177 cells of
-            Table 33, which the available text extraction does not show (see ``language_table``).
     """
 
     code: str
@@ -51,7 +198,6 @@ class Language:
     nllb: bool
     base: bool
     common80: bool
-    speech: bool | None = None
 
 
 _FAMILY_OF = {code: family for family, codes in FAMILIES.items() for code in codes.split()}

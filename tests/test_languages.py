@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from hf_echo.language_table import COMMON_80, FAMILIES, HIGH_RESOURCE, ISO_639_1, OTHER_CODES, OTHER_NAMES
-from hf_echo.languages import LANGUAGES, find_language, is_language, language
+from hf_echo.languages import (
+    COMMON_80,
+    FAMILIES,
+    HIGH_RESOURCE,
+    ISO_639_1,
+    LANGUAGES,
+    OTHER_CODES,
+    OTHER_NAMES,
+    find_language,
+    is_language,
+    language,
+)
 from hf_echo.modeling.language_names_echo import LANGUAGE_NAMES
 
 
@@ -47,7 +57,7 @@ def test_rows_as_printed():
         "Indo-European",
         "high",
     )
-    assert french.nllb and french.base and french.common80 and french.speech is None
+    assert french.nllb and french.base and french.common80
     assert (language("tir_Ethi").script, language("tir_Ethi").resource) == ("Ge'ez", "low")
     assert language("eng_Latn").nllb and not language("eng_Latn").common80
     assert language("min_Arab").nllb and not language("min_Arab").base

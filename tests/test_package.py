@@ -30,7 +30,6 @@ LAYERS = [
     "modeling",
     "pretrained",
     "utils",
-    "language_table",
     "languages",
     "cards",
     "losses",

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import regex
 
-from ..language_table import ISO_639_1
-from ..languages import LANGUAGES, language
+from ..languages import ISO_639_1, LANGUAGES, language
 from ..utils.hub import snapshot, split_revision
 
 THAI_LENGTH = 60  # characters; the best of 40 to 150 on FLORES, and about the length of a Thai clause

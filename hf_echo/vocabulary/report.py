@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 
 from ..data.tables import BadRows
 from ..data.texts import open_texts
-from ..language_table import SCRIPTS
+from ..languages import SCRIPTS
 from ..utils.results import cell_text, markdown_table
 from .trim import bare
 

@@ -28,8 +28,7 @@ import pyarrow.compute as pc
 import regex
 from bible_sources import SPLITS, split_of
 
-from hf_echo.language_table import SCRIPTS
-from hf_echo.languages import find_language
+from hf_echo.languages import SCRIPTS, find_language
 
 
 class VerseNumbers:

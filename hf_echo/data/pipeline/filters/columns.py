@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import regex
 
-from ....language_table import SCRIPTS
+from ....languages import SCRIPTS
 
 SIDES = ("source", "target")
 LAST = 0x3400F  # the last ideographs are below; planes 4 to 16 have no letters
