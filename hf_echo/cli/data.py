@@ -68,8 +68,7 @@ class Calibrate(OpensModel):
         from ..data.pipeline.filters.threshold import calibrate
         from ..data.pipeline.units import read_unit, units_of
         from ..data.tables import BadRows
-        from ..inference.blaser import BlaserScorer
-        from ..inference.scorer import EchoScorer
+        from ..inference.scorer import BlaserScorer, EchoScorer
         from ..utils.files import write_whole
 
         scorer = BlaserScorer(self.blaser, self.model) if self.blaser else EchoScorer(self.model)

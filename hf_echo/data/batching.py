@@ -35,9 +35,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         seed, shuffle: without shuffle, batches are ordered from short to long, the same in every epoch.
         bucket_multiple: lengths are rounded up to a multiple of this (as the collator pads).
         rank, world_size: the part of each global batch to return.
-        groups: (rows,) or (rows, levels) integers, the coarsest level first; rows of a group are placed next to each
-            other (near neighbours as negatives). Within a bucket the groups come in random order, and within a group
-            the groups of the next level.
+        groups: (rows,) integers; rows of a group, such as a language, are placed next to each other. Within a bucket
+            the groups come in random order.
 
     Raises:
         ValueError: no rows, fewer rows than ranks, or an argument out of range.
@@ -72,8 +71,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         if groups is not None and len(groups) != len(lengths):
             raise ValueError(f"groups has {len(groups)} values for {len(lengths)} rows")
         self.seed, self.shuffle, self.rank, self.world_size, self.epoch = seed, shuffle, rank, world_size, 0
-        levels = [] if groups is None else np.asarray(groups).reshape(len(lengths), -1).T
-        self.groups = [np.unique(level, return_inverse=True)[1] for level in levels]
+        self.groups = None if groups is None else np.unique(groups, return_inverse=True)[1]
 
         padded = -(-np.maximum(lengths, 1) // bucket_multiple) * bucket_multiple
         self._buckets = _plan(padded, max_tokens, max_rows or len(padded), world_size)
@@ -88,20 +86,16 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.epoch])
-        places = [self._places(level, rng) for level in self.groups]
+        places = self.groups
+        if places is not None and self.shuffle:  # this epoch's order of groups
+            places = rng.permutation(places.max() + 1)[places]
         batches = [batch for rows, n in self._buckets for batch in np.array_split(self._deal(rows, places, rng), n)]
         for i in rng.permutation(len(batches)) if self.shuffle else range(len(batches)):
             yield np.array_split(batches[i], self.world_size)[self.rank].tolist()
 
-    def _places(self, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The position of each row's group in this epoch's order of groups."""
-        return rng.permutation(groups.max() + 1)[groups] if self.shuffle else groups
-
-    def _deal(self, rows: np.ndarray, places: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    def _deal(self, rows: np.ndarray, places: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
         rows = rng.permutation(rows) if self.shuffle else rows
-        for place in places[::-1]:  # stable sorts, the finest level first
-            rows = rows[np.argsort(place[rows], kind="stable")]
-        return rows
+        return rows if places is None else rows[np.argsort(places[rows], kind="stable")]
 
 
 def _plan(padded: np.ndarray, max_tokens: int, max_rows: int, ranks: int) -> list[tuple[np.ndarray, int]]:

@@ -186,7 +186,7 @@ def blaser_scorer(blaser: str, encoder: str) -> Blaser:
     Args:
         blaser, encoder: folders or Hub names; published BLASER weights read SONAR's embeddings.
     """
-    from ..inference.blaser import BlaserScorer
+    from ..inference.scorer import BlaserScorer
 
     scorer = BlaserScorer(blaser, encoder)
 

@@ -1,4 +1,4 @@
-"""Score pairs of sentences by the cosine of an Echo checkpoint or any SentenceTransformer, for filters.
+"""Score pairs of sentences by the cosine of an encoder or by BLASER 2.0 (`hf-echo convert blaser`), for filters.
 
 Each process opens the model by name, so that a scorer can be sent to workers. Within one call, each (text, language)
 is encoded once: in X-to-English data the same English sentence occurs in many rows.
@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import torch
 from tqdm.auto import tqdm
+from transformers import AutoConfig
 
+from ..modeling import BlaserModel
 from ..modeling.prompting_echo import langs_of, texts_of
 from ..utils.vectors import unit_length
 from .any_encoder import any_encoder
+from .encode import opening
 
 open_encoder = lru_cache(maxsize=2)(any_encoder)
 
@@ -49,6 +53,63 @@ class EchoScorer:
     def _block(self, columns: list) -> np.ndarray:
         x, y = embed_columns(open_encoder(self.model, dtype=self.dtype), columns)
         return np.clip((x * y).sum(axis=1), -1, 1)
+
+
+@dataclass(frozen=True)
+class BlaserScorer:
+    """``scorer(sources, targets, source_langs, target_langs, references=None) -> (rows,)`` of about 1 to 5, float32.
+
+    Attributes:
+        blaser: folder or Hub name of a BlaserModel.
+        model: the encoder whose embeddings it reads: SONAR's for the published weights.
+        dtype, batch, progress: as in `EchoScorer`.
+    """
+
+    blaser: str
+    model: str
+    dtype: str = "auto"
+    batch: int = 16_384
+    progress: bool = False
+
+    def __call__(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        source_langs: Sequence[str],
+        target_langs: Sequence[str],
+        references: Sequence[str] | None = None,
+    ) -> np.ndarray:
+        """
+        Args:
+            references: in the target languages; BLASER ref needs them, BLASER qe leaves them out.
+
+        Raises:
+            ValueError: no references for BLASER ref, or an encoder of another embedding size.
+        """
+        model = _open_blaser(self.blaser)
+        if model.config.kind == "ref" and references is None:
+            raise ValueError(f"{self.blaser} compares with a reference, and there is none here: use BLASER 2.0 qe")
+        columns = [(sources, source_langs), (targets, target_langs)]
+        if model.config.kind == "ref":
+            columns.append((references, target_langs))
+        return score_blocks(lambda block: self._block(model, block), columns, self.batch, "BLASER", self.progress)
+
+    @torch.inference_mode()
+    def _block(self, model: BlaserModel, columns: list) -> np.ndarray:
+        vectors = embed_columns(open_encoder(self.model, dtype=self.dtype), columns)
+        size, wanted = vectors[0].shape[1], model.config.embedding_size
+        if size != wanted:
+            raise ValueError(f"{self.blaser} reads embeddings of {wanted} dimensions, and {self.model} writes {size}")
+        return model(*(torch.from_numpy(side) for side in vectors)).scores.numpy()
+
+
+@lru_cache(maxsize=2)
+def _open_blaser(name: str) -> BlaserModel:
+    with opening(name) as place:
+        kind = AutoConfig.from_pretrained(place).model_type
+        if kind != "blaser":
+            raise ValueError(f"{name} is a model of type {kind!r}, not a BLASER model (hf-echo convert blaser)")
+        return BlaserModel.from_pretrained(place, dtype=torch.float32).eval()
 
 
 def score_blocks(score, columns: Sequence[tuple], batch: int, label: str, progress: bool) -> np.ndarray:

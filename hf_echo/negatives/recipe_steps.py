@@ -39,8 +39,7 @@ class Score:
 
     def add(self, table: pa.Table) -> pa.Table:
         from ..data.pipeline.filters.threshold import score
-        from ..inference.blaser import BlaserScorer
-        from ..inference.scorer import EchoScorer
+        from ..inference.scorer import BlaserScorer, EchoScorer
 
         options = (self.score, self.dtype, self.batch)
         scorer = BlaserScorer(self.blaser, *options) if self.blaser else EchoScorer(*options)

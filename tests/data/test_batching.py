@@ -145,21 +145,6 @@ def test_rows_of_a_group_stand_side_by_side():
     assert not company[0] & company[1]  # in each epoch a batch holds other groups
 
 
-def test_groups_within_groups():
-    """Each batch has one language and rows of few of its clusters."""
-    rng = np.random.default_rng(0)
-    language, cluster = rng.permutation(np.repeat(np.arange(5), 800)), rng.integers(0, 20, 4000)
-
-    def kinds(groups):
-        batches = list(TokenBudgetBatchSampler([8] * 4000, 8 * 100, groups=groups))
-        assert sorted(i for batch in batches for i in batch) == list(range(4000))
-        return [float(np.mean([len(set(numbers[batch])) for batch in batches])) for numbers in (language, cluster)]
-
-    assert kinds(language) == [1.0, pytest.approx(20, abs=0.5)]
-    assert kinds(np.stack([language, cluster], axis=1)) == [1.0, pytest.approx(3.5, abs=0.5)]  # 40 rows each
-    assert kinds(language * 20 + cluster)[0] > 2  # one level deals the clusters of all languages at random
-
-
 def test_groups_may_be_any_integers():
     sampler = TokenBudgetBatchSampler([3, 3, 3], 100, groups=[-5, 10**12, -5])
     assert sorted(chain.from_iterable(sampler)) == [0, 1, 2]

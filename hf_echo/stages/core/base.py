@@ -116,7 +116,7 @@ class CoreTrainer(Trainer):
         train_dataset: rows by number.
         tokenizer: the processor of the rows, saved with the model.
         dev_sets: name -> DevSet; xsim on them is logged and chooses the best checkpoint.
-        groups: (rows,) or (rows, levels) numbers; rows of a group share batches.
+        groups: (rows,) numbers; rows of a group share batches.
     """
 
     loss_is_scaled_for_ga = False  # losses are means over a batch, whatever keywords the model accepts

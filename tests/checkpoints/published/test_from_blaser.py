@@ -164,7 +164,7 @@ def test_the_data_filter_scores_with_it(small, toy_folders, hf_echo_cli, tmp_pat
 
 
 def test_unfit_models_are_refused(small, toy_folders, hf_echo_cli, tmp_path):
-    from hf_echo.inference.blaser import BlaserScorer
+    from hf_echo.inference.scorer import BlaserScorer
 
     release = str(toy_folders["release"])
     with pytest.raises(ValueError, match="compares with a reference"):
