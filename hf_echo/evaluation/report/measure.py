@@ -11,7 +11,7 @@ one dict, which `page` shows:
     groups            {set: {"family" | "script" | "resource": {model: {rows, average, notes}}}}
     topics            {set: {training language: {model: {rows, average, notes}}}}
     geometry          {model: row} of the main set; singular_values {model: shares of the largest}
-    cosines, map, examples  {model: ...} of the main set
+    map, examples    {model: ...} of the main set
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from ..retrieval.multilingual import evaluate_xsim
 from ..space.geometry import evaluate_geometry
 from .data import NwayTable, ReportData
 from .models import ReportModel
-from .sentences import error_examples, negative_cosines, sentence_map
+from .sentences import error_examples, sentence_map
 
 GROUPS = ("family", "script", "resource")
 FEWEST_ROWS = 20  # sentences in all languages, for a meaningful geometry
 TRAINING_LANGS = ("fra_Latn", "eng_Latn")
-MEASURES = ("xsim", "groups", "topics", "geometry", "singular_values", "cosines", "map", "examples")
+MEASURES = ("xsim", "groups", "topics", "geometry", "singular_values", "map", "examples")
 
 
 class NotMeasured(Exception):
@@ -110,7 +110,6 @@ def _steps(model: ReportModel, data: ReportData, cache: str | Path, main: str, e
     for place, value in (
         ("geometry", lambda: geometry().to_row()),
         ("singular_values", lambda: _curve(geometry().singular_values)),
-        ("cosines", partial(negative_cosines, encode, table, target)),
         ("map", partial(sentence_map, encode, table, target)),
     ):
         yield table.file, (place,), partial(_dense, model, table, value)
@@ -131,10 +130,10 @@ def _topics(encode: Encode, table: NwayTable, lang: str) -> dict[str, Any]:
 
 def _dense(model: ReportModel, table: NwayTable, value: Callable[[], Any]) -> Any:
     if model.sparse:
-        raise NotMeasured("geometry, cosines and map: sparse embeddings")
+        raise NotMeasured("geometry and map: sparse embeddings")
     if len(table.common) < FEWEST_ROWS:
         raise NotMeasured(
-            f"geometry, cosines and map: {table.file} has {len(table.common)} sentences in all languages, fewer than "
+            f"geometry and map: {table.file} has {len(table.common)} sentences in all languages, fewer than "
             f"{FEWEST_ROWS}"
         )
     return value()

@@ -89,12 +89,10 @@ def sections(measured: dict[str, Any]) -> list[dict[str, Any]]:
         method = next(iter(measured["map"].values()))["method"]
         text = (
             f"{method} of sentences in all languages. Colours: three sentences with their translations (dots), the "
-            "target (star) and its hard negatives (crosses); grey: other sentences. Mean cosine of a target sentence "
-            "with both; nearer: percentage of translations nearer than every hard negative."
+            "target (star) and its hard negatives (crosses); grey: other sentences."
         )
-        rows = [{"model": label} | row for label, row in measured["cosines"].items()]
         drawn = [_map(label, content) for label, content in measured["map"].items()]
-        parts.append(_section(f"Translations against hard negatives ({main})", text, {"": rows}, drawn))
+        parts.append(_section(f"Translations against hard negatives ({main})", text, {}, drawn))
     if examples := [{"model": label} | row for label, rows in measured["examples"].items() for row in rows]:
         text = "Sentences for which a model chose a hard negative instead of the translation."
         parts.append(_section(f"Errors of xsim++ ({main})", text, {"": examples}))

@@ -1,4 +1,4 @@
-"""Single sentences of an n-way table in a model's space: errors of xsim++, cosines, and a two-dimensional map.
+"""Single sentences of an n-way table in a model's space: errors of xsim++, and a two-dimensional map.
 
 The choice of sentences depends only on the table and the seed, so that several models show the same sentences.
 """
@@ -51,25 +51,6 @@ def _errors(encode: Encode, table: NwayTable, lang: str, target_lang: str) -> li
         if pick >= 0 and owner[pick] == i
     ]
     return sorted(wrong, key=lambda example: abs(len(example["desired"]) - READABLE))
-
-
-def negative_cosines(encode: Encode, table: NwayTable, target_lang: str) -> dict:
-    """Mean cosine of target sentences with their translations and with their own hard negatives; `nearer`: percentage
-    of translations nearer than every hard negative. None without negatives."""
-    ids = [key for key in table.common if table.negatives.get(key)]
-    if not ids:
-        return {"translations": None, "negatives": None, "nearer": None}
-    unit = lambda texts, lang: unit_length(np.asarray(encode(texts, lang)))  # noqa: E731
-    target = unit([table.texts[target_lang][key] for key in ids], target_lang)
-    owner = np.array([i for i, key in enumerate(ids) for _ in table.negatives[key]])
-    texts = [text for key in ids for text, _ in table.negatives[key]]
-    negative = (unit(texts, target_lang) * target[owner]).sum(1)
-    nearest = np.full(len(ids), -np.inf)
-    np.maximum.at(nearest, owner, negative)
-    others = [lang for lang in table.langs if lang != target_lang]
-    cosines = np.stack([(unit([table.texts[lang][key] for key in ids], lang) * target).sum(1) for lang in others])
-    nearer = float(100 * np.mean(cosines > nearest))
-    return {"translations": float(cosines.mean()), "negatives": float(negative.mean()), "nearer": nearer}
 
 
 def sentence_map(
