@@ -1,9 +1,9 @@
 """Measure a release of echo-nano for its card: search, hard negatives, translation, topics, space, speed.
 
     hf-echo train echo-nano
-    python train_scripts/studies/echo_nano_figures.py outputs/echo-nano/18_release CORPORA \\
+    python train_scripts/studies/echo_nano_figures.py outputs/echo-nano/09_release CORPORA \\
         --out outputs/echo-nano/results.json
-    hf-echo train echo-nano/18_release
+    hf-echo train echo-nano/09_release
 
 The last command writes the figures into the card. Reads outputs/echo-nano/data/dev_*.parquet and the SIB topics of
 CORPORA. Speed is that of this machine, peak memory that of this process.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoConfig
 
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from ...utils.folders import write_folder
@@ -112,7 +113,7 @@ def _check(folder: Path, out: Path, importance: str, decoder: str, tokenizer) ->
         raise ValueError(f"decoder must be one of {', '.join(DECODER)}, not {decoder!r}")
     if tokenizer is not None and not Path(snapshot(tokenizer)).exists():
         raise FileNotFoundError(f"no tokenizer at {tokenizer}; give its folder, or a tokenizer.json")
-    config = EchoConfig.from_pretrained(folder)
-    if config.model_type != EchoConfig.model_type:
+    config = AutoConfig.from_pretrained(folder)
+    if not isinstance(config, EchoConfig):
         raise ValueError(f"{folder} is a model of type {config.model_type!r}; only Echo checkpoints can be pruned")
     return config
