@@ -14,8 +14,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import AutoConfig, AutoFeatureExtractor
 
-from ..data.speech import audio_pieces, read_audio
-from ..data.speech.batches import audio_length
+from ..data.speech import audio_length, audio_pieces, read_audio
 from ..modeling import EchoSpeechEncoder
 from ..modeling.generation_echo import check_numbers
 from ..modeling.modeling_echo_base import check_finite

@@ -7,11 +7,9 @@ resumed run and a run on more processes hear the same.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,19 @@ import torch
 from datasets import Dataset
 from torch.utils.data import Sampler
 from tqdm.auto import tqdm
+from transformers.audio_utils import hertz_to_mel, mel_to_hertz
 
 from ...utils.files import write_array
 from ..batching import TokenBudgetBatchSampler
 from ..sampling import two_step
-from .audio import read_audio
-from .augment import change_speed, draw_speed, mask_features, warp_frequencies
+from .audio import audio_length, read_audio, resampled
 
 MOST_CHARACTERS = 512  # outputs of a CTC head: of writing systems with thousands of characters, the frequent ones
+
+WIDEST_TIME = 0.1  # share of the frames under one mask of time, at most
+WIDEST_FREQUENCY = 0.3  # share of the mel bins under one mask of frequency, at most
+LOWEST = 20.0  # Hz, of the mel filters of transformers' log-mel extractor; the highest is half the sampling rate
+WARPED = 0.6  # share of the highest frequency; above it the warp goes back to the identity
 
 
 class SpeechRows(torch.utils.data.Dataset):
@@ -49,7 +52,8 @@ class SpeechRows(torch.utils.data.Dataset):
         self.rows, self.sampling_rate, self.lengths, self.labels = rows, sampling_rate, lengths, labels
         english = rows["english"][:] if "english" in rows.column_names else [None] * len(rows)
         texts = [en or own for en, own in zip(english, rows["text"][:], strict=True)]  # a Column is read row by row
-        self.meanings = np.array([_number(text) for text in texts], np.int64)
+        numbers: dict[str, int] = {}
+        self.meanings = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -72,11 +76,6 @@ class SpeechRows(torch.utils.data.Dataset):
     @property
     def languages(self) -> list[str]:
         return sorted(set(self.rows["lang"]))
-
-
-def _number(text: str) -> int:
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
 
 
 class EpochSampler(Sampler[list[int]]):
@@ -102,36 +101,17 @@ def audio_lengths(rows: Dataset, sampling_rate: int, cache_dir: str | Path | Non
     Raises:
         FileNotFoundError, ValueError: audio that is not there or cannot be read (with its row or path).
     """
-    file = None
-    if cache_dir is not None:
-        file = Path(cache_dir) / f"audio-lengths-{rows._fingerprint}-{sampling_rate}.npy"
-        if file.exists():
-            return np.load(file)
+    file = Path(cache_dir or "") / f"audio-lengths-{rows._fingerprint}-{sampling_rate}.npy"
+    if cache_dir is not None and file.exists():
+        return np.load(file)
     numbered = enumerate(tqdm(rows.select_columns("audio"), "Lengths of recordings", unit=" files", delay=2), 1)
     lengths = np.fromiter(
         (audio_length(row["audio"], sampling_rate, name=f"row {number}") for number, row in numbered), np.int64
     )
-    if file is not None:
+    if cache_dir is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_array(file, lengths)
     return lengths
-
-
-def audio_length(audio: Any, sampling_rate: int, *, name: str = "audio") -> int:
-    """Samples at `sampling_rate` of whatever `read_audio` takes, from the header of a file."""
-    try:
-        import soundfile
-    except ImportError as error:
-        raise ImportError("audio files need soundfile: pip install 'hf-echo[speech]'") from error
-    given = audio if isinstance(audio, Mapping) else {"bytes" if isinstance(audio, bytes) else "path": audio}
-    path, content = given.get("path"), given.get("bytes")
-    if given.get("array") is None and (content is not None or isinstance(path, (str, Path))):
-        try:
-            about = soundfile.info(io.BytesIO(content) if content is not None else path)
-            return max(1, round(about.frames * sampling_rate / about.samplerate))
-        except (soundfile.LibsndfileError, RuntimeError, OSError):
-            pass  # read_audio says what is wrong with it
-    return len(read_audio(audio, sampling_rate, name=name))
 
 
 def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int) -> np.ndarray:
@@ -170,6 +150,56 @@ def characters_of(texts: Iterable[str], most: int = MOST_CHARACTERS) -> str:
     return "".join(sorted(c for c, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]))
 
 
+def change_speed(samples: np.ndarray, factor: float) -> np.ndarray:
+    """Samples (n,) played `factor` times as fast: (about n / factor,); the pitch changes too (Ko et al. 2015)."""
+    return resampled(samples, 1_000 * factor, 1_000)
+
+
+def mask_features(
+    features: np.ndarray, frames: int, rng: np.random.Generator, *, time_masks: int, frequency_masks: int, bins: int = 0
+) -> None:
+    """SpecAugment (Park et al. 2019) in place: spans of frames and bands of mel bins become 0, their mean.
+
+    Args:
+        features: (frames, bins * stride) log-mel frames, `stride` of them joined, or (samples,): only time is masked.
+        frames: of real audio, at the start.
+        time_masks: masks of time, each of a width drawn up to a tenth of the frames.
+        frequency_masks: masks of frequency, each of a width drawn up to 0.3 of the bins.
+        bins: mel bins of a frame.
+    """
+    for start, stop in _spans(frames, time_masks, WIDEST_TIME, rng):
+        features[start:stop] = 0
+    if features.ndim == 2 and bins:
+        for start, stop in _spans(bins, frequency_masks, WIDEST_FREQUENCY, rng):
+            features.reshape(len(features), -1, bins)[:, :, start:stop] = 0
+
+
+def warp_frequencies(features: np.ndarray, factor: float, bins: int, sampling_rate: int) -> np.ndarray:
+    """Another vocal tract (VTLP, Jaitly and Hinton 2013): what was at f Hz moves to `factor * f`, piecewise linear.
+
+    Args:
+        features: (frames, bins * stride) log-mel frames; the result has the same shape.
+        factor: about 0.8 (a longer tract) to 1.2; 1 changes nothing.
+        bins: mel bins of a frame.
+        sampling_rate: of the audio, in Hz.
+    """
+    highest = sampling_rate / 2
+    limits = hertz_to_mel(np.array([LOWEST, highest]), mel_scale="kaldi")
+    centers = np.linspace(*limits, bins + 2)[1:-1]
+    knee = WARPED * highest * min(factor, 1) / factor
+    source = np.interp(mel_to_hertz(centers, mel_scale="kaldi"), [0, knee * factor, highest], [0, knee, highest])
+    place = np.interp(hertz_to_mel(source, mel_scale="kaldi"), centers, np.arange(bins))
+    low = np.minimum(place.astype(int), bins - 2)
+    share = (place - low).astype(features.dtype)
+    frames = features.reshape(len(features), -1, bins)
+    return (frames[..., low] * (1 - share) + frames[..., low + 1] * share).reshape(features.shape)
+
+
+def _spans(length: int, masks: int, widest: float, rng: np.random.Generator) -> list[tuple[int, int]]:
+    widths = rng.integers(0, int(widest * length) + 1, size=masks)
+    return [(start := int(rng.integers(0, length - width + 1)), start + int(width)) for width in widths]
+
+
 @dataclass
 class SpeechCollator:
     """Rows of `SpeechRows` -> the padded input of a speech encoder, `index`, `meaning`, and labels of a CTC head.
@@ -196,7 +226,7 @@ class SpeechCollator:
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         rngs = [np.random.default_rng([self.seed, row["epoch"], row["index"]]) for row in rows]
-        samples = [change_speed(row["samples"], draw_speed(self.speeds, rng)) for row, rng in zip(rows, rngs)]
+        samples = [change_speed(row["samples"], rng.choice(self.speeds or [1.0])) for row, rng in zip(rows, rngs)]
         inputs = self.extractor(samples, return_tensors="np")
         audio, mask = np.array(inputs[self.extractor.model_input_names[0]], np.float32), inputs["attention_mask"]
         bins = self.extractor.num_mel_bins if audio.ndim == 3 else 0

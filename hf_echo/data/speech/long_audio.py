@@ -12,6 +12,8 @@ from functools import cache
 
 import numpy as np
 
+from .audio import resampled
+
 logger = logging.getLogger(__name__)
 
 VAD_RATE = 16_000
@@ -21,7 +23,6 @@ SHORTEST = 0.4  # seconds of the shortest piece
 SPEECH = 0.5  # probability from which a frame is speech
 PAUSE = 7  # frames (0.22 s) over which energy is averaged: a pause between words is shorter than one between sentences
 ON_LONG = ("warn", "error", "split")
-RULES = ("shas", "silence")
 
 
 def audio_pieces(
@@ -64,36 +65,16 @@ def audio_pieces(
 
 
 def speech_spans(
-    samples: np.ndarray,
-    sampling_rate: int,
-    *,
-    longest: float = LONGEST,
-    rule: str = "shas",
-    pause: float = 0.5,
-    vad: str = "auto",
+    samples: np.ndarray, sampling_rate: int, *, longest: float = LONGEST, vad: str = "auto"
 ) -> list[tuple[int, int]]:
     """(start, end) in samples of the pieces of speech, in order; silence before and after them is left out.
 
-    Args:
-        rule: "shas" cuts only where a piece is too long. "silence" cuts at every pause of `pause` seconds, and by
-            "shas" what is still too long: pieces close to sentences, for mining.
-
     Raises:
-        ValueError: an unknown rule or vad, or `longest` under twice the shortest piece (0.8 s).
+        ValueError: an unknown vad, or `longest` under twice the shortest piece (0.8 s).
     """
-    if rule not in RULES:
-        raise ValueError(f"rule is {rule!r}; it must be 'shas' or 'silence'")
-    speech = speech_probability(samples, sampling_rate, vad)
-    frame = FRAME / VAD_RATE
-    areas = silence_pieces(speech, frame, pause) if rule == "silence" else [(0, len(speech))]
-    pieces = [
-        (start + a, start + b)
-        for start, end in areas
-        for a, b in shas_pieces(speech[start:end], frame, longest=longest)
-    ]
-    limit = int(longest * sampling_rate)
-    size = frame * sampling_rate
-    spans = [(round(a * size), min(round(b * size), len(samples))) for a, b in pieces]
+    pieces = shas_pieces(speech_probability(samples, sampling_rate, vad), FRAME / VAD_RATE, longest=longest)
+    size, limit = FRAME / VAD_RATE * sampling_rate, int(longest * sampling_rate)
+    spans = [(round(start * size), min(round(end * size), len(samples))) for start, end in pieces]
     return [(start, min(end, start + limit)) for start, end in spans if end > start]
 
 
@@ -125,16 +106,6 @@ def shas_pieces(
     return pieces
 
 
-def silence_pieces(speech: np.ndarray, frame: float, pause: float) -> list[tuple[int, int]]:
-    """(start, end) in frames of speech between pauses of at least `pause` seconds."""
-    heard = np.flatnonzero(speech >= SPEECH)
-    if not len(heard):
-        return []
-    breaks = np.flatnonzero(np.diff(heard) > max(pause / frame, 1))
-    starts, ends = heard[np.r_[0, breaks + 1]], heard[np.r_[breaks, len(heard) - 1]] + 1
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
-
-
 def _trimmed(speech: np.ndarray, start: int, end: int) -> tuple[int, int]:
     heard = np.flatnonzero(speech[start:end] >= SPEECH)
     return (start + int(heard[0]), start + int(heard[-1]) + 1) if len(heard) else (start, start)
@@ -152,13 +123,9 @@ def speech_probability(samples: np.ndarray, sampling_rate: int, vad: str = "auto
         from importlib.util import find_spec
 
         vad = "silero" if find_spec("silero_vad") else "energy"
-    if sampling_rate != VAD_RATE:
-        try:
-            import soxr
-        except ImportError as error:
-            raise ImportError("another sampling rate needs soxr: pip install 'hf-echo[speech]'") from error
-        samples = soxr.resample(samples, sampling_rate, VAD_RATE)
-    return (silero_speech if vad == "silero" else energy_speech)(np.asarray(samples, np.float32))
+    return (silero_speech if vad == "silero" else energy_speech)(
+        resampled(np.asarray(samples, np.float32), sampling_rate, VAD_RATE)
+    )
 
 
 def energy_speech(samples: np.ndarray) -> np.ndarray:

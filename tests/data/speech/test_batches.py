@@ -8,15 +8,17 @@ from datasets import Dataset
 from transformers.audio_utils import mel_filter_bank
 
 from hf_echo.data.batching import TokenBudgetBatchSampler
-from hf_echo.data.speech.augment import change_speed, mask_features, warp_frequencies
 from hf_echo.data.speech.batches import (
     EpochSampler,
     SpeechCollator,
     SpeechRows,
     audio_lengths,
+    change_speed,
     characters_of,
+    mask_features,
     sampled_rows,
     spoken_characters,
+    warp_frequencies,
 )
 from hf_echo.modeling import EchoAudioFeatureExtractor
 

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from hf_echo.data.speech import audio_pieces, energy_speech, shas_pieces, speech_spans
+from hf_echo.data.speech.long_audio import audio_pieces, energy_speech, shas_pieces, speech_spans
 
 RATE = 16_000
 FRAME = 0.032
@@ -27,13 +27,6 @@ def test_energy_is_high_in_speech_and_low_in_pauses():
     for start, end, is_speech in ((0.3, 1.7, True), (2.3, 2.7, False), (3.3, 5.7, True), (6.3, 6.7, False)):
         inside = probability[(time > start) & (time < end)]
         assert (inside > 0.9).all() if is_speech else (inside < 0.1).all()
-
-
-def test_spans_by_silence():
-    """Pauses of 1 s cut, a pause of 0.3 s does not; silence at both ends is left out."""
-    audio = speech_like([0, 1, 2, 1, 1, 0.3, 1, 1, 3, 2])
-    spans = np.array(speech_spans(audio, RATE, rule="silence", vad="energy")) / RATE
-    np.testing.assert_allclose(spans, [[1, 3], [4, 6.3], [7.3, 10.3]], atol=0.15)
 
 
 def test_little_speech_in_a_long_silence():
@@ -106,5 +99,3 @@ def test_wrong_options():
     ):
         with pytest.raises(ValueError, match=message):
             audio_pieces(audio, RATE, **{"longest": 0.9} | options)
-    with pytest.raises(ValueError, match="rule is 'words'"):
-        speech_spans(audio, RATE, rule="words")
