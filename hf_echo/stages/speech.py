@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from ..data.speech.batches import EpochSampler, SpeechCollator, SpeechRows, audi
 from ..inference.encode_speech import encode_speech, open_speech_encoder
 from ..losses import contrastive_loss, ctc_loss, gather_with_grad, mse_loss
 from ..modeling import EchoSpeechEncoder
+from ..utils.settings import setting
 from ..utils.speech_data import write_speech_data
 from .core.base import CoreConfig, CoreTrainer
 from .core.stage import Embedded, Stage
@@ -33,66 +34,43 @@ AUDIO_INPUTS = ("input_values", "input_features")
 class SpeechConfig(CoreConfig):
     """OS 5: Adam, 8k steps of warm-up, lr 1e-4, 200k steps, 13.3 hours per step; what is printed nowhere is ours."""
 
-    max_seconds: float = field(default=120.0, metadata={"help": "padded seconds of audio of a batch on one device"})
-    max_rows: int | None = field(default=None, metadata={"help": "rows of a batch on one device, no limit by default"})
-    longest: float = field(default=30.0, metadata={"help": "longer audio (seconds) is left out of training"})
-    sampling_exponent: float | None = field(
-        default=0.5, metadata={"help": "sample languages of a source, then sources, by (n / N) ** this (OS Eq. 1)"}
+    max_seconds: float = setting("padded seconds of audio of a batch on one device", 120.0, above=0)
+    max_rows: int | None = setting("rows of a batch on one device, no limit by default", None)
+    longest: float = setting("longer audio (seconds) is left out of training", 30.0, above=0)
+    sampling_exponent: float | None = setting(
+        "sample languages of a source, then sources, by (n / N) ** this (OS Eq. 1)", 0.5
     )
-    mse_weight: float = field(default=1.0, metadata={"help": "of OS Eq. 12"})
-    english_weight: float = field(
-        default=0.0, metadata={"help": "share of the English translation's embedding in the target, where there is one"}
+    mse_weight: float = setting("of OS Eq. 12", 1.0, least=0)
+    english_weight: float = setting(
+        "share of the English translation's embedding in the target, where there is one", 0.0, least=0, most=1
     )
-    contrastive_weight: float = field(default=0.0, metadata={"help": "of a softmax over the batch's embeddings"})
-    logit_scale: float = field(default=20.0, metadata={"help": "scale of the cosine in that softmax"})
-    candidates: int = field(
-        default=0,
-        metadata={"help": "in that softmax, other texts of the training data as further candidates of a step"},
+    contrastive_weight: float = setting("of a softmax over the batch's embeddings", 0.0, least=0)
+    logit_scale: float = setting("scale of the cosine in that softmax", 20.0)
+    candidates: int = setting("in that softmax, other texts of the training data as candidates of a step", 0, least=0)
+    ctc_weight: float = setting("of CTC on the characters of `ctc_labels`", 0.0, least=0)
+    ctc_labels: Literal["text", "phonemes"] = setting("column that CTC learns to write", "text")
+    time_masks: int = setting("SpecAugment: masks of time for each row", 0, least=0)
+    frequency_masks: int = setting("SpecAugment: masks of frequency (log-mel frames only)", 0, least=0)
+    vocal_tract: float = setting(
+        "VTLP: largest relative change of the frequencies of a row (log-mel only)", 0.0, least=0, most=0.5
     )
-    ctc_weight: float = field(default=0.0, metadata={"help": "of CTC on the characters of `ctc_labels`"})
-    ctc_labels: str = field(default="text", metadata={"help": "column that CTC learns to write: text or phonemes"})
-    time_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of time for each row"})
-    frequency_masks: int = field(default=0, metadata={"help": "SpecAugment: masks of frequency (log-mel frames only)"})
-    vocal_tract: float = field(
-        default=0.0, metadata={"help": "VTLP: largest relative change of the frequencies of a row (log-mel only)"}
+    speeds: list[float] = setting("speed perturbation: factors to draw from, such as [0.9, 1]", list, least=0.5, most=2)
+    frozen_layers: int = setting(
+        "first layers of a pretrained audio model, and what is before them, that stay; -1: all of it", 0, least=-1
     )
-    speeds: list[float] = field(
-        default_factory=list, metadata={"help": "speed perturbation: factors to draw from, for example [0.9, 1, 1.1]"}
-    )
-    frozen_layers: int = field(
-        default=0,
-        metadata={
-            "help": "first layers of a pretrained audio model, and what is before them, that stay; -1: all of it"
-        },
-    )
-    learning_rate: float = field(default=1e-4, metadata={"help": "Adam's initial learning rate"})
-    adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of Adam"})
-    lr_scheduler_type: str = field(default="inverse_sqrt", metadata={"help": "learning rate schedule"})
-    warmup_steps: float = field(default=8000, metadata={"help": "steps of linear warm-up"})
-    max_grad_norm: float = field(default=1.0, metadata={"help": "gradients are clipped to this norm"})
-    metric_for_best_model: str | None = field(
-        default="mse", metadata={"help": "dev metric that chooses the best checkpoint: mse, ctc or xsim"}
-    )
+    learning_rate: float = setting("Adam's initial learning rate", 1e-4)
+    adam_beta2: float = setting("beta2 of Adam", 0.98)
+    lr_scheduler_type: str = setting("learning rate schedule", "inverse_sqrt")
+    warmup_steps: float = setting("steps of linear warm-up", 8000)
+    max_grad_norm: float = setting("gradients are clipped to this norm", 1.0)
+    metric_for_best_model: str | None = setting("dev metric that chooses the best checkpoint: mse, ctc or xsim", "mse")
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("mse_weight", "contrastive_weight", "ctc_weight", "candidates", "time_masks", "frequency_masks"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if not (self.mse_weight or self.contrastive_weight or self.ctc_weight):
             raise ValueError("mse_weight, contrastive_weight and ctc_weight are all 0: one of them must be above 0")
-        if self.frozen_layers < -1:
-            raise ValueError(f"frozen_layers is a number of layers, or -1 for all, not {self.frozen_layers}")
-        if self.ctc_labels not in ("text", "phonemes"):
-            raise ValueError(f"ctc_labels is text or phonemes, not {self.ctc_labels!r}")
-        if not 0 <= self.english_weight <= 1:
-            raise ValueError(f"english_weight is a share from 0 to 1, not {self.english_weight}")
-        if not 0 < self.longest <= self.max_seconds:
-            raise ValueError(f"longest={self.longest} must be above 0 and at most max_seconds={self.max_seconds}")
-        if not 0 <= self.vocal_tract <= 0.5:
-            raise ValueError(f"vocal_tract is a share from 0 to 0.5, not {self.vocal_tract}")
-        if wrong := [factor for factor in self.speeds if not 0.5 <= factor <= 2]:
-            raise ValueError(f"speeds: a factor is from 0.5 to 2, not {wrong[0]}")
+        if self.longest > self.max_seconds:
+            raise ValueError(f"longest={self.longest} must be at most max_seconds={self.max_seconds}")
 
 
 class SpeechTrainer(CoreTrainer):
@@ -155,9 +133,8 @@ class SpeechTrainer(CoreTrainer):
         if model.training:
             for part in self.frozen:
                 part.eval()  # Trainer's model.train() would let batch norm follow the data, and switch dropout on
-        args, audio = self.args, {key: inputs[key] for key in AUDIO_INPUTS if key in inputs}
-        output = model(**audio, attention_mask=inputs["attention_mask"], ctc=bool(args.ctc_weight))
-        parts, weights = {}, {}
+        args, parts, weights = self.args, {}, {}
+        output = model(**_audio(inputs), ctc=bool(args.ctc_weight))
         if args.mse_weight or args.contrastive_weight:
             target = self.target(inputs["index"])
         if args.mse_weight:
@@ -166,9 +143,7 @@ class SpeechTrainer(CoreTrainer):
             parts["contrastive"] = self.contrastive(output.sentence_embedding, target, inputs)
             weights["contrastive"] = args.contrastive_weight
         if args.ctc_weight:
-            frames = output.frame_mask.sum(1)
-            parts["ctc"] = ctc_loss(output.ctc_logits, frames, inputs["labels"], inputs["label_lengths"])
-            weights["ctc"] = args.ctc_weight
+            parts["ctc"], weights["ctc"] = _ctc(output, inputs), args.ctc_weight
         return parts, weights
 
     def target(self, index: torch.Tensor) -> torch.Tensor:
@@ -229,20 +204,21 @@ class SpeechTrainer(CoreTrainer):
     @torch.inference_mode()
     def dev_ctc(self, model: EchoSpeechEncoder, dev: SpeechDev) -> float:
         """Mean over the dev rows of the CTC loss for each character."""
-        collator, rate = (
-            SpeechCollator(self.tokenizer, characters=model.config.ctc_characters),
-            self.tokenizer.sampling_rate,
-        )
-        lengths = audio_lengths(dev.rows, rate, dev.cache_dir)
-        rows, total = SpeechRows(dev.rows, rate, lengths, self.args.ctc_labels), 0.0
-        for numbers in TokenBudgetBatchSampler(lengths, round(self.args.max_seconds * rate), shuffle=False):
+        collator = SpeechCollator(self.tokenizer, characters=model.config.ctc_characters)
+        rate, total = self.tokenizer.sampling_rate, 0.0
+        rows = SpeechRows(dev.rows, rate, audio_lengths(dev.rows, rate, dev.cache_dir), self.args.ctc_labels)
+        for numbers in TokenBudgetBatchSampler(rows.lengths, round(self.args.max_seconds * rate), shuffle=False):
             batch = {key: value.to(model.device) for key, value in collator([rows[n] for n in numbers]).items()}
-            audio = {key: batch[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in batch}
-            output = model(**audio, ctc=True)
-            frames = output.frame_mask.sum(1)
-            loss = ctc_loss(output.ctc_logits, frames, batch["labels"], batch["label_lengths"])
-            total += len(numbers) * float(loss)
+            total += len(numbers) * float(_ctc(model(**_audio(batch), ctc=True), batch))
         return total / len(rows)
+
+
+def _audio(batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {key: batch[key] for key in (*AUDIO_INPUTS, "attention_mask") if key in batch}
+
+
+def _ctc(output: Any, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    return ctc_loss(output.ctc_logits, output.frame_mask.sum(1), batch["labels"], batch["label_lengths"])
 
 
 def _stays(part: torch.nn.Module) -> bool:
