@@ -187,7 +187,7 @@ class SpeechTrainer(CoreTrainer):
         model.eval()
         for name, dev in dev_sets.items():
             speech = encode_speech(model, self.tokenizer, dev.rows["audio"], max_seconds=self.args.max_seconds)
-            table = speech_table(speech, *dev.texts, dev.rows["lang"])
+            table = speech_table(speech, dev)
             if tables is not None:
                 tables[name] = table
             found = {key: value for key, value in (table.average or {}).items() if key != "lang" and value is not None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from pandas import DataFrame
 
 from ..data.speech import load_speech, refuse_kept
 from ..data.speech.batches import SpeechRows, audio_lengths, sampled_rows
@@ -29,13 +29,8 @@ from .core.stage import Rows, load_with
 ENGLISH = "eng_Latn"
 OF_EXTRACTOR = ("features", "num_mel_bins", "stride")
 OF_MODEL = (
-    "audio_config",
-    "embedding_size",
-    "pooler_layers",
-    "pooler_hidden_size",
-    "pooler_heads",
-    "pooler_intermediate_size",
-    "pooler_dropout",
+    *("audio_config", "embedding_size", "pooler_layers", "pooler_hidden_size", "pooler_heads"),
+    *("pooler_intermediate_size", "pooler_dropout"),
 )
 FEATURES = {"wav2vec2-bert": "log-mel", "whisper": "whisper"}  # by type of audio model; the others read samples
 
@@ -57,22 +52,17 @@ class SpeechDev:
         return own, english, texts["source"], texts["target"]
 
 
-def speech_table(
-    speech: np.ndarray,
-    text: np.ndarray,
-    english: np.ndarray,
-    texts: Sequence[str],
-    english_texts: Sequence[str],
-    languages: Sequence[str],
-) -> Table:
+def speech_table(speech: np.ndarray, dev: SpeechDev) -> Table:
     """By language: rows, mse to the transcription, xsim to the transcriptions and to the English texts (percent).
 
+    Equal texts are not errors of each other.
+
     Args:
-        speech, text, english: (rows, d) embeddings of the audio, its transcription and its English translation.
-        texts, english_texts: equal ones are not errors of each other.
+        speech: (rows, d) embeddings of the audio.
     """
-    codes, distance, rows = np.array(languages), np.square(speech - text).sum(1), []
-    for lang in sorted(set(languages)):
+    text, english, texts, english_texts = dev.texts
+    codes, distance, rows = np.array(dev.rows["lang"]), np.square(speech - text).sum(1), []
+    for lang in sorted(set(codes.tolist())):
         own = np.flatnonzero(codes == lang)
         row: dict[str, Any] = {"lang": lang, "rows": len(own), "mse": float(distance[own].mean())}
         for name, vectors, words in (("xsim", text, texts), ("xsim_english", english, english_texts)):
@@ -107,14 +97,8 @@ def teacher_texts(rows: Dataset) -> Dataset:
     english = rows["english"] if "english" in rows.column_names else [None] * len(rows)
     text, lang = rows["text"][:], rows["lang"][:]  # lists: from_dict reads a Column one row at a time
     target = [(en, ENGLISH) if en else (own, code) for en, own, code in zip(english, text, lang, strict=True)]
-    return Dataset.from_dict(
-        {
-            "source": text,
-            "source_lang": lang,
-            "target": [text for text, _ in target],
-            "target_lang": [code for _, code in target],
-        }
-    )
+    texts, codes = map(list, zip(*target, strict=True))
+    return Dataset.from_dict({"source": text, "source_lang": lang, "target": texts, "target_lang": codes})
 
 
 def processor(model_args: Any, rows: Dataset, config: Any, resume: str | None) -> EchoAudioFeatureExtractor:
@@ -125,8 +109,7 @@ def processor(model_args: Any, rows: Dataset, config: Any, resume: str | None) -
 
 def selected(dataset: Dataset, data_args: Any, config: Any) -> Dataset:
     """Rows of at most `longest` seconds, drawn by OS Eq. 1 where the recipe has a `sampling_exponent`."""
-    rate = 16_000
-    lengths = audio_lengths(dataset, rate, data_args.cache_dir)
+    lengths = audio_lengths(dataset, rate := 16_000, data_args.cache_dir)
     kept = np.flatnonzero(lengths <= config.longest * rate)
     if not len(kept):
         raise ValueError(f"longest={config.longest:g}: all {len(dataset)} audios are longer (seconds)")
@@ -162,24 +145,16 @@ def data_table(rows: Dataset, seconds: np.ndarray) -> dict[str, Any]:
 
     Rows that sampling repeats count once.
     """
-    names = [rows[name][:] if name in rows.column_names else [""] * len(rows) for name in ("lang", "source", "speaker")]
-    paths = (row["path"] or row["bytes"] for row in rows["audio"])
-    counted: dict[tuple[str, str], dict[Any, float]] = {}
-    voices: dict[tuple[str, str], set[str]] = {}
-    for lang, source, speaker, path, time in zip(*names, paths, seconds.tolist(), strict=True):
-        counted.setdefault((lang, source or ""), {})[path] = time
-        voices.setdefault((lang, source or ""), set()).update({speaker} if speaker else ())
-    by_source: dict[str, set[str]] = {}
-    for (_, source), speakers in voices.items():
-        by_source.setdefault(source, set()).update(speakers)
-    return {
-        "rows": [
-            {"lang": lang, "source": source, "voices": len(voices[lang, source]), "recordings": len(own)}
-            | {"hours": sum(own.values()) / 3600}
-            for (lang, source), own in sorted(counted.items())
-        ],
-        "voices": {source: sorted(speakers)[:MAX_VOICES] for source, speakers in sorted(by_source.items()) if speakers},
-    }
+    names = {name: rows[name][:] if name in rows.column_names else "" for name in ("lang", "source", "speaker")}
+    paths = [row["path"] or row["bytes"] for row in rows["audio"]]
+    table = DataFrame(names | {"path": paths, "hours": seconds / 3600}).fillna("")
+    voices = table[table.speaker != ""].groupby("source").speaker.unique()
+    counted = [
+        {"lang": lang, "source": source, "voices": len({*own.speaker} - {""}), "recordings": own.path.nunique()}
+        | {"hours": float(own.drop_duplicates("path").hours.sum())}
+        for (lang, source), own in table.groupby(["lang", "source"])
+    ]
+    return {"rows": counted, "voices": {source: sorted(own)[:MAX_VOICES] for source, own in voices.items()}}
 
 
 def new_config(shape: dict[str, Any]) -> EchoSpeechConfig:

@@ -63,15 +63,8 @@ class SpeechRows(torch.utils.data.Dataset):
         epoch, index = divmod(number, len(self.rows))
         row = self.rows[index]
         samples = read_audio(row["audio"], self.sampling_rate, name=f"row {index + 1}")
-        return {
-            "index": index,
-            "epoch": epoch,
-            "samples": samples,
-            "text": row["text"],
-            "lang": row["lang"],
-            "label": row[self.labels] or "",
-            "meaning": self.meanings[index],
-        }
+        drawn = {"index": index, "epoch": epoch, "samples": samples, "meaning": self.meanings[index]}
+        return drawn | {"text": row["text"], "lang": row["lang"], "label": row[self.labels] or ""}
 
     @property
     def languages(self) -> list[str]:
@@ -120,20 +113,16 @@ def sampled_rows(rows: Dataset, lengths: np.ndarray, exponent: float, seed: int)
     A language of a source that gets more rows than it has is first repeated as a whole; the rest is drawn without
     replacement. Rows without `source` are one source.
     """
-    langs = rows["lang"]
     sources = rows["source"] if "source" in rows.column_names else [""] * len(rows)
-    names = [(source or "", lang) for source, lang in zip(sources, langs, strict=True)]
     of_row: dict[tuple[str, str], list[int]] = {}
-    for number, name in enumerate(names):
-        of_row.setdefault(name, []).append(number)
+    for number, (source, lang) in enumerate(zip(sources, rows["lang"], strict=True)):
+        of_row.setdefault((source or "", lang), []).append(number)
     hours: dict[str, dict[str, float]] = {}
     for (source, lang), own in of_row.items():
         hours.setdefault(source, {})[lang] = float(lengths[own].sum())
     shares, total, rng, picked = two_step(hours, exponent), float(lengths.sum()), np.random.default_rng(seed), []
-    for source, lang in sorted(of_row):
-        own = np.array(of_row[source, lang])
-        wanted = max(1, round(shares[source][lang] * total / lengths[own].mean()))
-        whole, rest = divmod(wanted, len(own))
+    for (source, lang), own in sorted(of_row.items()):
+        whole, rest = divmod(max(1, round(shares[source][lang] * total / lengths[own].mean())), len(own))
         picked += [np.tile(own, whole), rng.permutation(own)[:rest]]
     return rng.permutation(np.concatenate(picked))
 

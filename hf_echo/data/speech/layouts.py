@@ -7,16 +7,14 @@ named by language. A `metadata.csv` belongs to an audiofolder of `datasets`, or 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache, partial
-from itertools import islice
+from functools import lru_cache
 from pathlib import Path
-from typing import TextIO
 
 from ...languages import find_language
-from ..formats import BLOCK, Block, Part, open_file, suffix_of
+from ..formats import Block, Part, open_file, suffix_of
 from ..tables import SPLIT_WORDS, list_files
 
 TABLES = (".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json")
@@ -40,15 +38,14 @@ def speech_tables(path: Path, split: str | None) -> list[Path]:
     if (path / METADATA).exists():
         return [path / METADATA]
     common_voice = sorted(clips.parent for clips in [*path.glob("clips"), *path.glob("*/clips")] if clips.is_dir())
-    if common_voice:
-        names = COMMON_VOICE_SPLITS if split is None else ("dev",) if SPLIT_WORDS.get(split) == "validation" else split
-        names = [names] if isinstance(names, str) else names
-        files = [folder / f"{stem}.tsv" for folder in common_voice for stem in names]
-        if not (files := [file for file in files if file.exists()]):
-            raise FileNotFoundError(f"{path}: a Common Voice folder without {split or 'train'}.tsv")
-        return files
-    files = [file for file in path.rglob("*") if suffix_of(file) in TABLES]
-    return [file for file in list_files(path, split) if suffix_of(file) in TABLES] if files else []
+    if not common_voice:
+        files = [file for file in path.rglob("*") if suffix_of(file) in TABLES]
+        return [file for file in list_files(path, split) if suffix_of(file) in TABLES] if files else []
+    names = COMMON_VOICE_SPLITS if split is None else ["dev" if SPLIT_WORDS.get(split) == "validation" else split]
+    files = [folder / f"{stem}.tsv" for folder in common_voice for stem in names]
+    if not (files := [file for file in files if file.exists()]):
+        raise FileNotFoundError(f"{path}: a Common Voice folder without {split or 'train'}.tsv")
+    return files
 
 
 def open_table(file: Path) -> Part:
@@ -64,62 +61,47 @@ def open_table(file: Path) -> Part:
 
 def _open_metadata(file: Path) -> Part:
     """`metadata.csv` of an audiofolder (commas, header), or of LJSpeech (`id|text|...` without header)."""
-    with _csv_lines(file) as lines:
-        head = lines.readline()
-    bars = "|" in head and not {"file_name", "audio"} & set(re.split("[,|]", head.strip()))
-    columns = ["audio", "text"] if bars else next(csv.reader([head]), [])
-    stat = file.stat()
-    identity = (str(file.resolve()), stat.st_mtime_ns, stat.st_size)
-    return Part(str(file), columns, partial(_read_metadata, file, columns, bars), identity)
-
-
-@contextmanager
-def _csv_lines(file: Path) -> Iterator[TextIO]:
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            yield lines
+        text = file.read_text(encoding="utf-8-sig")
+        head = text.partition("\n")[0].strip()
+        bars = "|" in head and not {"file_name", "audio"} & set(re.split("[,|]", head))
+        style = {"delimiter": "|", "quoting": csv.QUOTE_NONE} if bars else {}
+        reader = csv.reader(io.StringIO(text), **style)
+        rows = [(reader.line_num, row) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{file}: not a CSV table in UTF-8 ({error})") from None
+    columns = ["audio", "text"] if bars else rows.pop(0)[1] if rows else []
+    good = [(number, row) for number, row in rows if len(row) >= len(columns)]
+    bad = [(n, f"{len(row)} fields instead of {len(columns)}") for n, row in rows if len(row) < len(columns)]
+
+    def read(wanted: Sequence[str]) -> Iterator[Block]:
+        picked = {name: [row[columns.index(name)] for _, row in good] for name in wanted}
+        yield Block(picked, [number for number, _ in good], bad)
+
+    return Part(str(file), columns, read, file)
 
 
-def _read_metadata(file: Path, columns: list[str], bars: bool, wanted: Sequence[str]) -> Iterator[Block]:
-    style = {"delimiter": "|", "quoting": csv.QUOTE_NONE} if bars else {}
-    with _csv_lines(file) as lines:
-        rows = csv.reader(lines, **style)
-        if not bars:
-            next(rows, None)
-        while taken := list(islice(((rows.line_num, row) for row in rows if row), BLOCK)):
-            width = len(columns)
-            bad = [(n, f"{len(row)} fields instead of {width}") for n, row in taken if len(row) < width]
-            good = [(n, row) for n, row in taken if len(row) >= width]
-            picked = {name: [row[columns.index(name)] for _, row in good] for name in wanted}
-            yield Block(picked, [n for n, _ in good], bad)
-
-
-def audio_folders(file: Path) -> list[str]:
+def audio_folders(file: Path) -> list[Path]:
     stem = file.name.split(".")[0]
-    return ["", "clips", f"audio/{stem}", "audio", stem, "wavs", "wav"]
+    places = (file.parent / name for name in ("", "clips", f"audio/{stem}", "audio", stem, "wavs", "wav"))
+    return [place for place in places if place.is_dir()]
 
 
-def common_voice_columns(file: Path, constants: Mapping[str, str]) -> Extra:
-    is_common_voice = (file.parent / "clips").is_dir() and "source" not in constants
-    return {"source": lambda block: ["common_voice"] * len(block["audio"])} if is_common_voice else {}
-
-
-def fleurs_columns(file: Path, constants: Mapping[str, str]) -> Extra:
-    """Language, source and English text, which a FLEURS table has in its folder, not in a column."""
-    extra: Extra = {}
-    if "lang" not in constants:
-        code = find_language(REGION.sub("", file.parent.name.lower()))
-        extra["lang"] = lambda block: [code] * len(block["audio"])
-    if "source" not in constants:
-        extra["source"] = lambda block: ["fleurs"] * len(block["audio"])
-    tables = [
-        table for stem in COMMON_VOICE_SPLITS if (table := file.parent.parent / ENGLISH_FLEURS / f"{stem}.tsv").exists()
-    ]
-    if tables:
-        english = _sentences_by_number(tuple(tables))
-        extra["english"] = lambda block: [english.get(number) for number in block["id"]]
+def columns_of_layout(file: Path, columns: Sequence[str], constants: Mapping[str, str]) -> Extra:
+    """Source, language and English text, which a table of Common Voice or FLEURS has in its folders, not in columns."""
+    values: dict[str, str] = {}
+    if (file.parent / "clips").is_dir():
+        values = {"source": "common_voice"}
+    if is_fleurs := columns == FLEURS:
+        values = {"source": "fleurs"}
+        if "lang" not in constants:
+            values["lang"] = find_language(REGION.sub("", file.parent.name.lower()))
+    given = {name: value for name, value in values.items() if name not in constants}
+    extra: Extra = {name: lambda block, value=value: [value] * len(block["audio"]) for name, value in given.items()}
+    english = [file.parent.parent / ENGLISH_FLEURS / f"{stem}.tsv" for stem in COMMON_VOICE_SPLITS]
+    if is_fleurs and (tables := tuple(table for table in english if table.exists())):
+        texts = _sentences_by_number(tables)
+        extra["english"] = lambda block: [texts.get(number) for number in block["id"]]
     return extra
 
 

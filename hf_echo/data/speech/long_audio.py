@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from functools import cache
+from importlib.util import find_spec
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -22,7 +24,8 @@ LONGEST = 30.0  # seconds: what the omnilingual encoders are advised to read at 
 SHORTEST = 0.4  # seconds of the shortest piece
 SPEECH = 0.5  # probability from which a frame is speech
 PAUSE = 7  # frames (0.22 s) over which energy is averaged: a pause between words is shorter than one between sentences
-ON_LONG = ("warn", "error", "split")
+OnLong = Literal["warn", "error", "split"]
+Vad = Literal["auto", "silero", "energy"]
 
 
 def audio_pieces(
@@ -30,8 +33,8 @@ def audio_pieces(
     sampling_rate: int,
     *,
     longest: float = LONGEST,
-    on_long: str = "warn",
-    vad: str = "auto",
+    on_long: OnLong = "warn",
+    vad: Vad = "auto",
     name: str = "audio",
 ) -> list[np.ndarray]:
     """The pieces of an audio that an encoder reads: the audio itself if it is short enough.
@@ -46,7 +49,7 @@ def audio_pieces(
     Raises:
         ValueError: an unknown on_long or vad, `longest` too short, audio longer than `longest` with "error".
     """
-    if on_long not in ON_LONG:
+    if on_long not in get_args(OnLong):
         raise ValueError(f"on_long is {on_long!r}; it must be 'warn', 'error' or 'split'")
     limit, seconds = round(longest * sampling_rate), len(samples) / sampling_rate
     if len(samples) <= limit:
@@ -65,7 +68,7 @@ def audio_pieces(
 
 
 def speech_spans(
-    samples: np.ndarray, sampling_rate: int, *, longest: float = LONGEST, vad: str = "auto"
+    samples: np.ndarray, sampling_rate: int, *, longest: float = LONGEST, vad: Vad = "auto"
 ) -> list[tuple[int, int]]:
     """(start, end) in samples of the pieces of speech, in order; silence before and after them is left out.
 
@@ -111,17 +114,15 @@ def _trimmed(speech: np.ndarray, start: int, end: int) -> tuple[int, int]:
     return (start + int(heard[0]), start + int(heard[-1]) + 1) if len(heard) else (start, start)
 
 
-def speech_probability(samples: np.ndarray, sampling_rate: int, vad: str = "auto") -> np.ndarray:
+def speech_probability(samples: np.ndarray, sampling_rate: int, vad: Vad = "auto") -> np.ndarray:
     """Probability of speech (frames of 32 ms,) by "silero" (silero-vad), "energy", or "auto": silero if installed.
 
     Raises:
         ValueError: an unknown vad. ImportError: "silero" without silero-vad.
     """
-    if vad not in ("auto", "silero", "energy"):
+    if vad not in get_args(Vad):
         raise ValueError(f"vad is {vad!r}; it must be 'auto', 'silero' or 'energy'")
     if vad == "auto":
-        from importlib.util import find_spec
-
         vad = "silero" if find_spec("silero_vad") else "energy"
     return (silero_speech if vad == "silero" else energy_speech)(
         resampled(np.asarray(samples, np.float32), sampling_rate, VAD_RATE)
@@ -159,7 +160,7 @@ def silero_speech(samples: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _silero():
+def _silero() -> Any:
     try:
         from silero_vad import load_silero_vad
     except ImportError:

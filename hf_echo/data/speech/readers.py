@@ -20,16 +20,7 @@ from ...languages import find_language
 from ..formats import BLOCK, Block, Part, suffix_of
 from ..schema import check_text
 from ..tables import SPLIT_WORDS, BadRows, Plan, as_list, checked_tables, list_files, positive, to_dataset
-from .layouts import (
-    FLEURS,
-    SAVED,
-    Extra,
-    audio_folders,
-    common_voice_columns,
-    fleurs_columns,
-    open_table,
-    speech_tables,
-)
+from .layouts import SAVED, Extra, audio_folders, columns_of_layout, open_table, speech_tables
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
@@ -117,10 +108,9 @@ def _from_tables(files: list[Path], bad: BadRows, limit: int | None, columns, co
     plans, identities = [], []
     for file in files:
         part = open_table(file)
-        extra = fleurs_columns(file, constants) if part.columns == FLEURS else common_voice_columns(file, constants)
+        extra = columns_of_layout(file, part.columns, constants)
         mapping = find_columns(part.columns, columns, [*constants, *extra], part.label, need_text)
-        folders = [file.parent / place for place in audio_folders(file)]
-        folders = [folder for folder in folders if folder.is_dir()]
+        folders = audio_folders(file)
         read = partial(_read_located, part, mapping["audio"], folders, extra)
         optional = [name for name in OPTIONAL if name not in constants]
         plans.append(Plan.of(part._replace(read=read), mapping | {name: name for name in extra}, None, optional))

@@ -1,20 +1,33 @@
-"""What the stages of Spectrum share: batches of packed documents with their embeddings, and the language-model loss."""
+"""What the stages of Spectrum share: documents with embeddings of their sentences, packed, and the language-model loss.
+
+BOE is the last row of the embeddings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
+from transformers import AutoTokenizer
 
-from ...data.documents import TokenizedDocuments
+from ...data.documents import TokenizedDocuments, flat_sentences, load_documents
+from ...inference.any_encoder import any_encoder
+from ...inference.embedding_store import frozen_embeddings
+from ...inference.encode import opening
 from ...losses import translation_loss
+from ...modeling import EchoTokenizer, SpectrumConfig
 from ...modeling.packing_spectrum import IGNORE, PackedDocument, pack
+from ...utils.fingerprint import fingerprint
+from ...utils.settings import setting
 from ..core.base import CoreConfig, CoreTrainer
-from .documents import DevDocuments
+from ..core.stage import Embedded, Rows, Stage, load_with
+from .parts import check_shape, plan, size
 
+BOE = (SpectrumConfig.boe_text, "eng_Latn")
 NOT_OF_THE_MODEL = ("index", "slot_documents", "slot_keys")
 
 
@@ -22,31 +35,35 @@ NOT_OF_THE_MODEL = ("index", "slot_documents", "slot_keys")
 class SpectrumStageConfig(CoreConfig):
     """Figures of OS 9.2 where the paper gives them; optimiser and schedule are those of OS 5."""
 
-    max_tokens: int = field(
-        default=8192, metadata={"help": "sentences (stages tower and sentences) or tokens of a batch on one device"}
+    max_tokens: int = setting(
+        "sentences (stages tower and sentences) or tokens of a batch on one device", 8192, least=1
     )
-    max_rows: int | None = field(default=None, metadata={"help": "documents of a batch on one device"})
-    max_sentences: int = field(default=128, metadata={"help": "longer documents are cut into windows of this size"})
-    max_length: int = field(default=128, metadata={"help": "tokens of a sentence; longer ones are cut"})
-    row_length: int = field(
-        default=512, metadata={"help": "documents are packed into rows of this many tokens; 0: one per row"}
-    )
-    train_decoder: bool = field(
-        default=False, metadata={"help": "the whole token decoder learns, not only its cross-attention"}
-    )
-    learning_rate: float = field(default=2e-4, metadata={"help": "AdamW's initial learning rate"})
-    adam_beta2: float = field(default=0.98, metadata={"help": "beta2 of AdamW"})
-    lr_scheduler_type: str = field(default="cosine", metadata={"help": "learning rate schedule"})
-    warmup_steps: float = field(default=1000, metadata={"help": "steps of linear warm-up"})
-    metric_for_best_model: str | None = field(default="nll", metadata={"help": "dev metric that chooses the best"})
+    max_rows: int | None = setting("documents of a batch on one device", None)
+    max_sentences: int = setting("longer documents are cut into windows of this size", 128, least=1)
+    max_length: int = setting("tokens of a sentence; longer ones are cut", 128, least=1)
+    row_length: int = setting("documents are packed into rows of this many tokens; 0: one per row", 512, least=0)
+    train_decoder: bool = setting("the whole token decoder learns, not only its cross-attention", False)
+    learning_rate: float = setting("AdamW's initial learning rate", 2e-4)
+    adam_beta2: float = setting("beta2 of AdamW", 0.98)
+    lr_scheduler_type: str = setting("learning rate schedule", "cosine")
+    warmup_steps: float = setting("steps of linear warm-up", 1000)
+    metric_for_best_model: str | None = setting("dev metric that chooses the best", "nll")
 
-    def __post_init__(self):
-        super().__post_init__()
-        for name in ("max_tokens", "max_sentences", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        if self.row_length < 0:
-            raise ValueError(f"row_length={self.row_length} must not be negative")
+
+@dataclass
+class DevDocuments:
+    """Documents to measure on, and the encoder of their sentences."""
+
+    rows: Dataset
+    encoder: str
+    cache_dir: str
+
+    def embeddings(self) -> np.ndarray:
+        """(sentences, d) of all documents, one after the other."""
+        key = f"{self.encoder} {fingerprint(self.encoder)}"
+        texts = flat_sentences(self.rows)
+        (rows,) = frozen_embeddings(texts, any_encoder(self.encoder), key, self.cache_dir, sides=("source",))
+        return rows[np.arange(len(texts))]
 
 
 @dataclass
@@ -99,25 +116,11 @@ class SpectrumTrainer(CoreTrainer):
     metrics: tuple[str, ...] = ("nll",)
     train_dataset: TokenizedDocuments
 
-    def __init__(
-        self,
-        model: Any,
-        args: Any,
-        *,
-        train_dataset: TokenizedDocuments,
-        tokenizer: Any,
-        embeddings: Any,
-        **kwargs: Any,
-    ):
-        self.embeddings = embeddings[0]
-        if len(self.embeddings) != train_dataset.sentences + 1:
-            raise ValueError(
-                f"there are embeddings of {len(self.embeddings) - 1} sentences, the documents have "
-                f"{train_dataset.sentences}"
-            )
-        self.spectrum, self.processor = model.config, tokenizer
-        self.row_length, self.seed = args.row_length, args.seed
-        super().__init__(model, args, train_dataset=train_dataset, tokenizer=tokenizer, **kwargs)
+    def __init__(self, model: Any, args: Any, *, train_dataset: TokenizedDocuments, embeddings: Any, **kwargs: Any):
+        self.embeddings, self.spectrum = embeddings[0], model.config
+        if (found := len(self.embeddings) - 1) != (wanted := train_dataset.sentences):
+            raise ValueError(f"there are embeddings of {found} sentences, the documents have {wanted}")
+        super().__init__(model, args, train_dataset=train_dataset, **kwargs)
 
     def document(self, row: dict[str, Any], vectors: torch.Tensor, rng: np.random.Generator) -> PackedDocument:
         """A row of the documents as the stage reads it."""
@@ -132,19 +135,14 @@ class SpectrumTrainer(CoreTrainer):
             parameter.requires_grad_(args.train_decoder or reads)
 
     def make_collator(self, args: Any, tokenizer: Any, model: Any) -> DocumentCollator:
-        return self.collator(self.embeddings)
-
-    def collator(self, embeddings: Any) -> DocumentCollator:
-        """For the sentences of these embeddings."""
-        decoder, tokenizer = self.spectrum.decoder, self.processor
         return DocumentCollator(
-            embeddings,
+            self.embeddings,
             self.document,
-            self.row_length,
+            args.row_length,
             pad_token_id=tokenizer.pad_token_id or 0,
-            vocab_size=decoder.vocab_size if decoder is not None else None,
+            vocab_size=self.spectrum.decoder.vocab_size if self.spectrum.decoder is not None else None,
             unknown=getattr(tokenizer, "sep_token_id", None) or 0,
-            seed=self.seed,
+            seed=args.seed,
         )
 
     def batch_lengths(self) -> np.ndarray:
@@ -170,14 +168,11 @@ class SpectrumTrainer(CoreTrainer):
 
     def dev_batches(self, dev: DevDocuments, size: int = 8):
         """Batches of a dev set on the model's device, as in training."""
-        args = self.args
-        rows = TokenizedDocuments(
-            dev.rows, self.tokenizer, max_sentences=args.max_sentences, max_length=args.max_length
-        )
-        collate = self.collator(dev.embeddings())
+        rows = _prepare(dev.rows, self.tokenizer, None, self.args)
+        collate = replace(self.make_collator(self.args, self.tokenizer, None), embeddings=dev.embeddings())
         for start in range(0, len(rows), size):
             batch = collate([rows[i] for i in range(start, min(start + size, len(rows)))])
-            yield {name: value.to(args.device) for name, value in batch.items()}
+            yield {name: value.to(self.args.device) for name, value in batch.items()}
 
     @torch.no_grad()
     def _dev_nll(self, model: Any, dev: DevDocuments) -> float:
@@ -189,3 +184,61 @@ class SpectrumTrainer(CoreTrainer):
             total, count = total + parts["language_model"].item() * tokens, count + tokens
         model.train(was_training)
         return round(total / max(count, 1), 4)
+
+
+def encoder(model_args: Any, data_args: Any) -> str:
+    """The frozen encoder of the sentences, in the field `teacher` of a recipe."""
+    if not data_args.teacher:
+        raise ValueError("teacher is missing: the sentence encoder whose embeddings the tower reads")
+    return data_args.teacher
+
+
+def _load(args: Any) -> Dataset:
+    if not args.train_data:
+        raise ValueError("train_data is missing: a JSONL or Parquet file of documents (sentences, lang)")
+    return load_with(load_documents, args.train_data, args.data_options)
+
+
+def _load_dev(args: Any) -> dict[str, DevDocuments]:
+    found = {name: load_documents(source) for name, source in args.dev_data.items()}
+    return {name: DevDocuments(rows, args.teacher, args.cache_dir) for name, rows in found.items()}
+
+
+def _tokenizer(model_args: Any, rows: Dataset, config: Any, resume: str | None) -> Any:
+    fields = (model_args.tokenizer_name_or_path, model_args.decoder, model_args.model_name_or_path)
+    name = resume or next((value for value in fields if value), None)
+    if name is None:
+        raise ValueError("tokenizer_name_or_path is missing: the tokenizer of the token decoder, or of the encoder")
+    with opening(name) as place:
+        found = AutoTokenizer.from_pretrained(place)
+    return found if hasattr(found, "text_ids") else EchoTokenizer.around(found)
+
+
+def _prepare(rows: Dataset, tokenizer: Any, data_args: Any, config: Any) -> TokenizedDocuments:
+    return TokenizedDocuments(rows, tokenizer, max_sentences=config.max_sentences, max_length=config.max_length)
+
+
+DOCUMENTS = Rows(
+    load=_load,
+    load_dev=_load_dev,
+    processor=_tokenizer,
+    prepare=_prepare,
+    texts=lambda rows: flat_sentences(rows, last=BOE),
+    languages=lambda documents: documents.languages,
+)
+
+
+def spectrum_stage(
+    name: str, config: type[SpectrumStageConfig], trainer: type[SpectrumTrainer], load: Callable[[Any, Any], Any]
+) -> Stage:
+    """A stage on documents.
+
+    Args:
+        load: (model_args, embeddings) -> the tower, or the tower with its token decoder.
+    """
+
+    def build(model_args: Any, args: Any, *, embeddings: Any, **kwargs: Any) -> SpectrumTrainer:
+        return trainer(load(model_args, embeddings[0]), args, embeddings=embeddings, **kwargs)
+
+    declared = dict(reads=("teacher",), build=build, data=DOCUMENTS, check_shape=check_shape, plan=plan, size=size)
+    return Stage(name, config, trainer, embedded=Embedded("embeddings", encoder, sides=("source",)), **declared)

@@ -7,15 +7,15 @@ from all its embeddings instead of continued ("Spectrum auto-encode", Table 20).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...modeling.packing_spectrum import PackedDocument, Segment
-from .base import SpectrumStageConfig, SpectrumTrainer
+from ...utils.settings import setting
+from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
 from .parts import load_spectrum
-from .stage import spectrum_stage
 
 CONTINUE, REBUILD = "Continue the document:", "Repeat the document:"
 
@@ -24,15 +24,10 @@ CONTINUE, REBUILD = "Continue the document:", "Repeat the document:"
 class PrefixConfig(SpectrumStageConfig):
     """OS 9.2: 95k steps at 2e-4; a batch has 1M tokens over all devices: source, target and prompt."""
 
-    max_target: int = field(default=512, metadata={"help": "tokens of a continuation; longer ones are cut"})
-    autoencode_fraction: float = field(
-        default=0.0, metadata={"help": "share of documents that are rebuilt from their embeddings, not continued"}
+    max_target: int = setting("tokens of a continuation; longer ones are cut", 512, least=1)
+    autoencode_fraction: float = setting(
+        "share of documents that are rebuilt from their embeddings, not continued", 0.0, least=0, most=1
     )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0 <= self.autoencode_fraction <= 1:
-            raise ValueError(f"autoencode_fraction is a share, not {self.autoencode_fraction}")
 
 
 class PrefixTrainer(SpectrumTrainer):

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...modeling.packing_spectrum import PackedDocument, sentence_segments
-from .base import SpectrumStageConfig, SpectrumTrainer
+from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
 from .parts import load_spectrum
-from .stage import spectrum_stage
 
 
 @dataclass

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...modeling.packing_spectrum import PackedDocument, Segment
-from .base import SpectrumStageConfig, SpectrumTrainer
+from ...utils.settings import setting
+from .base import SpectrumStageConfig, SpectrumTrainer, spectrum_stage
 from .parts import load_spectrum
 from .prompts import draw_prompt, written_prompt
-from .stage import spectrum_stage
 
 PROMPT_TOKENS = 96  # about what a prompt costs beside question and choices, for batches of equal cost
 
@@ -19,10 +19,10 @@ PROMPT_TOKENS = 96  # about what a prompt costs beside question and choices, for
 class TasksConfig(SpectrumStageConfig):
     """OS 9.2: 10k steps at 5e-6, the token decoder learns too; a batch has 1M tokens over all devices."""
 
-    learning_rate: float = field(default=5e-6, metadata={"help": "AdamW's initial learning rate"})
-    train_decoder: bool = field(default=True, metadata={"help": "the whole token decoder learns"})
-    max_target: int = field(default=256, metadata={"help": "tokens of an answer; longer ones are cut"})
-    max_sentences: int = field(default=10_000, metadata={"help": "of a document: its answer belongs to all of it"})
+    learning_rate: float = setting("AdamW's initial learning rate", 5e-6)
+    train_decoder: bool = setting("the whole token decoder learns", True)
+    max_target: int = setting("tokens of an answer; longer ones are cut", 256, least=1)
+    max_sentences: int = setting("of a document: its answer belongs to all of it", 10_000, least=1)
 
 
 class TasksTrainer(SpectrumTrainer):

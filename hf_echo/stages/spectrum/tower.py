@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
 from ...evaluation.spectrum import next_sentence_retrieval, tower_predictions
 from ...losses import gather_with_grad, mse_loss, next_embedding_loss
-from ...losses.next_embedding import NEGATIVES
 from ...modeling.packing_spectrum import PackedDocument
-from .base import SpectrumStageConfig, SpectrumTrainer
-from .documents import DevDocuments
+from ...utils.settings import setting
+from .base import DevDocuments, SpectrumStageConfig, SpectrumTrainer, spectrum_stage
 from .parts import load_tower
-from .stage import spectrum_stage
-
-OBJECTIVES = ("infonce", "mse")
 
 
 @dataclass
 class TowerConfig(SpectrumStageConfig):
     """OS 9.2: 55k steps at 2e-4; a batch has 2M sentence embeddings over all devices."""
 
-    objective: str = field(default="infonce", metadata={"help": "infonce (better in the paper) or mse"})
-    negatives: str = field(default="both", metadata={"help": "of infonce: document, batch or both"})
-    logit_scale: float = field(default=20.0, metadata={"help": "of infonce"})
-    metric_for_best_model: str | None = field(
-        default="next_sentence_error", metadata={"help": "dev metric that chooses the best"}
-    )
-
-    def __post_init__(self):
-        super().__post_init__()
-        for name, known in (("objective", OBJECTIVES), ("negatives", NEGATIVES)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+    objective: Literal["infonce", "mse"] = setting("infonce is better in the paper", "infonce")
+    negatives: Literal["document", "batch", "both"] = setting("of infonce", "both")
+    logit_scale: float = setting("of infonce", 20.0)
+    metric_for_best_model: str | None = setting("dev metric that chooses the best", "next_sentence_error")
 
 
 class TowerTrainer(SpectrumTrainer):
@@ -66,18 +55,10 @@ class TowerTrainer(SpectrumTrainer):
         if self.args.objective == "mse":
             return {"next_embedding": mse_loss(predicted, target)}, {"next_embedding": 1.0}
         all_target, offset = gather_with_grad(target)
-        loss = next_embedding_loss(
-            predicted,
-            target,
-            document=document,
-            key=key,
-            all_target=all_target,
-            all_document=gather_with_grad(document)[0],
-            all_key=gather_with_grad(key)[0],
-            offset=offset,
-            logit_scale=self.args.logit_scale,
-            negatives=self.args.negatives,
-        )
+        all_document, all_key = gather_with_grad(document)[0], gather_with_grad(key)[0]
+        everything = dict(all_target=all_target, all_document=all_document, all_key=all_key, offset=offset)
+        options = dict(logit_scale=self.args.logit_scale, negatives=self.args.negatives)
+        loss = next_embedding_loss(predicted, target, document=document, key=key, **everything, **options)
         return {"next_embedding": loss}, {"next_embedding": 1.0}
 
     def measure(self, model, dev_sets: Mapping[str, DevDocuments], *, prefix="eval", tables=None):

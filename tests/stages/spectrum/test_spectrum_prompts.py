@@ -89,8 +89,8 @@ def test_the_llama_3_template_is_that_of_the_tokenizer(llama3):
 
 def test_other_tokenizers_read_plain_lines(toy_tokenizer):
     prompt = prompts.Prompt("You are a helpful assistant", "Categorize.", "a", ["a"])
-    ids = written_prompt(prompt, toy_tokenizer)
-    assert toy_tokenizer.decode(ids) == "You are a helpful assistant\n\nCategorize.\n\nAnswer:"
+    ids = written_prompt(prompt, toy_tokenizer)  # its normalizer makes one space of any white space
+    assert toy_tokenizer.decode(ids) == "You are a helpful assistant Categorize. Answer:"
 
 
 def test_wrong_answers_are_one_line():
