@@ -17,6 +17,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers.base.modules import InputModule
 from torch import nn
-from transformers import AutoModel, AutoTokenizer
+from transformers import MODEL_MAPPING, AutoConfig, AutoModel, AutoTokenizer
 
 try:
     from peft import LoraConfig, inject_adapter_in_model
@@ -296,7 +297,10 @@ class ModularEncoder(InputModule):
         if missing := [language for language in wanted or () if language not in here]:
             raise ValueError(f"language {missing[0]!r} is not in this model; it has {', '.join(here) or 'none'}")
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        backbone = AutoModel.from_pretrained(folder, dtype=torch.float32)
+        kind = MODEL_MAPPING[type(AutoConfig.from_pretrained(folder))]
+        has_pooler = "add_pooling_layer" in signature(kind).parameters  # it is not read
+        own = {"add_pooling_layer": False} if has_pooler else {}
+        backbone = AutoModel.from_pretrained(folder, dtype=torch.float32, **own)
         module = cls(backbone.eval(), AutoTokenizer.from_pretrained(folder), **settings)
         module.eval()
         for language in here if wanted is None else wanted:

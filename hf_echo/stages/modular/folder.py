@@ -28,8 +28,8 @@ def modular_backbone(
     """Make a modular encoder without languages from an encoder; its sentence embedding is the mean of its states.
 
     Args:
-        base: folder or Hub name of an encoder with the layers of BERT or XLM-R (LaBSE, multilingual E5, MiniLM). Of a
-            SentenceTransformer only the encoder is taken: layers behind it are left out.
+        base: folder or Hub name of an encoder with the layers of BERT or XLM-R (LaBSE, multilingual E5, MiniLM), or of
+            an Echo checkpoint on such a backbone (MEXMA). Only the backbone is taken: layers behind it are left out.
         pivot: the language that the others are aligned to.
 
     Raises:
@@ -38,18 +38,23 @@ def modular_backbone(
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerFast
 
+    from ...modeling import EchoEncoder, EchoTokenizer
     from ...modeling.sentence_transformer_modular import ModularEncoder
 
     language(pivot)
     if any(Path(output_dir, "languages").glob("*")):
         raise ValueError(f"{output_dir} is a modular encoder with languages: name another folder")
     place = snapshot(base)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # of a pooler that the checkpoint lacks: unread, but part of the backbone's fingerprint
-        backbone = AutoModel.from_pretrained(place, dtype=torch.float32)
-    module = ModularEncoder(backbone, AutoTokenizer.from_pretrained(place), pivot, max_seq_length)
+    is_echo = PreTrainedConfig.get_config_dict(place)[0].get("model_type") == "echo"
+    opened = (EchoEncoder.from_pretrained if is_echo else EchoEncoder.from_backbone)(place, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    if isinstance(tokenizer, EchoTokenizer):  # a language has its own vocabulary and no prompt
+        special, longest = tokenizer.special_tokens_map, tokenizer.model_max_length
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, **special)
+        tokenizer.model_max_length = longest
+    module = ModularEncoder(opened.backbone, tokenizer, pivot, max_seq_length)
     pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
     with write_folder(output_dir) as out:
         SentenceTransformer(modules=[module, pooling]).save(str(out), create_model_card=False)

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 
+from hf_echo.checkpoints import convert_encoder
 from hf_echo.cli import app
 from hf_echo.evaluation.report.models import open_model
 from hf_echo.inference.any_encoder import NamedEncoder, any_encoder
@@ -390,9 +391,21 @@ def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
     np.testing.assert_allclose(model.encode(["cat eats bread"], prompt_name="eng_Latn"), states.mean(1), atol=1e-6)
 
 
-def test_other_encoders_are_refused():
-    with pytest.raises(ValueError, match="Linear does not have layers like BERT or XLM-R"):
-        ModularEncoder(torch.nn.Linear(2, 2), None)
+def test_starts_from_an_echo_checkpoint_on_such_a_backbone(base, data, tmp_path):
+    convert_encoder(base, tmp_path / "echo", pooling="cls", license="mit")
+    vectors = []
+    for start in (base, tmp_path / "echo"):
+        modular_backbone(start, tmp_path / "m" / start.name)
+        add_language(tmp_path / "m" / start.name, "eng_Latn")
+        vectors.append(embed(tmp_path / "m" / start.name, data, "eng_Latn"))
+    np.testing.assert_array_equal(*vectors)
+
+
+def test_other_encoders_are_refused(toy, toy_tokenizer, tmp_path):
+    toy.make_model(toy_tokenizer).encoder.save_pretrained(tmp_path / "llama")
+    toy_tokenizer.save_pretrained(tmp_path / "llama")
+    with pytest.raises(ValueError, match="LlamaModel does not have layers like BERT or XLM-R"):
+        modular_backbone(tmp_path / "llama", tmp_path / "m")
 
 
 def test_command_line(base, data, tmp_path):
