@@ -13,14 +13,6 @@ from ..utils.settings import Step, setting, step
 from .options import OpensModel, model
 
 
-def repo(help: str = "OWNER/NAME of a repository on the Hub; created if it does not exist") -> Any:
-    return setting(help, argument=True)
-
-
-def private() -> Any:
-    return setting("create it as a private one", False)
-
-
 def license() -> Any:
     return setting("license identifier of the Hub, written into the card; default: that of the existing card", None)
 
@@ -34,10 +26,10 @@ class Push(Step):
     """
 
     folder: Path = setting("a release (hf-echo release), a dataset (hf-echo data filter) or a Space", argument=True)
-    repo: str = repo()
+    repo: str = setting("OWNER/NAME of a repository on the Hub; created if it does not exist", argument=True)
     version: str = setting("becomes the tag vVERSION, for example 1.2.0")
     kind: Literal["model", "dataset", "space"] | None = setting("default: by the files", None, option="--type")
-    private: bool = private()
+    private: bool = setting("create it as a private one", False)
     license: str | None = license()
     dry_run: bool = setting("list the files and problems; push nothing", False)
 
@@ -118,17 +110,13 @@ def modular() -> Any:
     return setting("folder of a modular encoder", short="-m")
 
 
-def language() -> Any:
-    return setting("language code such as deu_Latn", argument=True)
-
-
 @step("modular remove-language", example="hf-echo modular remove-language deu_Latn -m outputs/modular")
 class RemoveLanguage(Step):
     """Delete the folder of a language; no other file changes."""
 
     then = "{model}: {language} is removed"
 
-    language: str = language()
+    language: str = setting("language code such as deu_Latn", argument=True)
     model: Path = modular()
 
     def run(self):

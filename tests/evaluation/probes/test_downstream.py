@@ -109,8 +109,6 @@ def test_scores_and_labels_as_text_are_numbers():
             lambda: evaluate_similarity(flat, [pair("eng_Latn", 1, score=float("nan"))]),
             r"row 1 \(eng_Latn\): score is NaN",
         ),
-        (lambda: evaluate_classification(vectors, [], rows("fra_Latn", 3)), "no training row"),
-        (lambda: evaluate_classification(vectors, rows("fra_Latn", 1), rows("fra_Latn", 1)), "1 class"),
         (
             lambda: evaluate_classification(vectors, rows("fra_Latn", 2), rows("fra_Latn", 3)),
             "test row 3 of 'fra_Latn' has label 'science'",

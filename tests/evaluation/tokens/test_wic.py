@@ -88,11 +88,3 @@ def test_bad_rows(encoder, toy, toy_tokenizer, change, message):
     test[1] = test[1] | change
     with pytest.raises(ValueError, match=message):
         evaluate_wic(encoder, toy_tokenizer, train, test, layer=0)
-
-
-def test_one_class_only(encoder, toy, toy_tokenizer):
-    train = [row | {"label": 1} for row in pairs(toy, "train")]
-    with pytest.raises(ValueError, match=r"the training rows: 1 class \(True\)"):
-        evaluate_wic(encoder, toy_tokenizer, train, train, layer=0)
-    with pytest.raises(ValueError, match="no training row"):
-        evaluate_wic(encoder, toy_tokenizer, [], train)
