@@ -3,7 +3,7 @@
     hf-echo train echo-nano
     python train_scripts/studies/echo_nano_figures.py outputs/echo-nano/09_release CORPORA \\
         --out outputs/echo-nano/results.json
-    hf-echo train echo-nano/09_release
+    hf-echo train echo-nano/09_release card=echo_nano.md.j2 results=outputs/echo-nano/results.json
 
 The last command writes the figures into the card. Reads outputs/echo-nano/data/dev_*.parquet and the SIB topics of
 CORPORA. Speed is that of this machine, peak memory that of this process.
