@@ -134,7 +134,7 @@ class TrainTokenizer(OnCounts):
 
 @step(
     "vocabulary report",
-    example="hf-echo vocabulary report meta-llama/Meta-Llama-3-8B outputs/tokenizer --data dev.parquet --markdown cost.md",
+    example="hf-echo vocabulary report meta-llama/Meta-Llama-3-8B outputs/tokenizer --data dev.parquet --json out.json",
 )
 class CompareTokenizers(Step):
     """Compare tokenizers: tokens per sentence and related measures, by language and script."""
