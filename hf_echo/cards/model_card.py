@@ -219,7 +219,7 @@ def _row(run: Mapping[str, Any]) -> dict[str, Any]:
     """A step as the card's table shows it."""
     values, trained = run["values"], run.get("kind") != "operation"
     parents = [parent["name"] for parent in run.get("parents", {}).values()]
-    started = (*parents[:1], *map(values.get, ("model_name_or_path", "static_embeddings", "source")))
+    started = (*parents[:1], *map(values.get, ("model_name_or_path", "backbone", "source")))
     start = _public(next(filter(None, started), None)) or "random weights"
     if trained and values.get("decoder"):
         start += f" + decoder of {_public(values['decoder'])}"
@@ -253,8 +253,8 @@ def _base_model(run: Mapping[str, Any]) -> str | None:
         for parent in list(step.get("parents", {}).values())[:1]:  # the others are tokenizers and the like
             if parent["fingerprint"].startswith("commit:"):
                 return split_revision(parent["name"])[0]
-    name = run["values"].get("model_name_or_path")
-    return split_revision(name)[0] if name and not Path(name).exists() else None
+    named = (run["values"].get("model_name_or_path"), _nearest(run, "backbone"))
+    return next((split_revision(name)[0] for name in named if name and not Path(name).exists()), None)
 
 
 def _short(value: Any) -> str:

@@ -45,6 +45,12 @@ def test_header_and_journey():
     assert not [row for row in rows if "1.88" in row]  # the mean over sets is not a set
 
 
+def test_a_model_on_a_pretrained_backbone_names_it():
+    start = {"stage": "contrastive", "values": {"output_dir": "o/1", "backbone": "org/e5"}, "from": None}
+    card = ModelCard(model_card(start, None))
+    assert table(card.text) == [["contrastive", "org/e5", "", "", "", "42", ""]] and card.data.base_model == "org/e5"
+
+
 def test_without_teacher_and_figures():
     card = model_card(BASE, None)
     assert "teacher:" not in card and "Dev sets" not in card and ModelCard(card).data.stage == "contrastive"
