@@ -12,7 +12,6 @@ from hf_echo.losses import (
     cosine_loss,
     ctc_loss,
     distillation_loss,
-    gmm_loss,
     hard_negatives_loss,
     mse_loss,
     next_embedding_loss,
@@ -98,7 +97,9 @@ REFUSED = {
     "scale": (lambda: self_objective_loss(X[None], X[None], scale=math.inf), "scale must be finite, got inf"),
     "exclude": (lambda: distillation_loss(X, X, exclude=torch.zeros(N, N)), "exclude must be bool of shape (4, 4)"),
     "exclude of ranks": (
-        lambda: gmm_loss(torch.zeros(N, N, 4), RANKS, exclude=torch.zeros(N, 1, dtype=torch.bool)),
+        lambda: ranking_contrastive_loss(
+            X, X, RANKS, temperatures=[0.1, 0.2, 0.3], exclude=torch.zeros(N, 1, dtype=torch.bool)
+        ),
         "exclude must be bool of shape (4, 4), got torch.bool of (4, 1)",
     ),
     "key": (
