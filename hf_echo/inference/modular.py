@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers.utils import cached_file
@@ -18,20 +19,23 @@ def is_modular(name: str) -> bool:
     return cached_file(name, "modular.json", _raise_exceptions_for_missing_entries=False) is not None
 
 
-def open_modular(name: str, languages: list[str] | None = None, **options: Any) -> SentenceTransformer:
+def open_modular(name: str | Path, languages: list[str] | None = None, **options: Any) -> SentenceTransformer:
     """A modular encoder as SentenceTransformer, with all languages or some of them.
 
     The code is that of this package, not the copy in the folder, which sentence-transformers would ask to trust.
 
     Raises:
-        FileNotFoundError: a file of a language is missing. ValueError: a language is not in the model.
+        FileNotFoundError: this is no modular encoder, or a file of a language is missing.
+        ValueError: a language is not in the model.
     """
+    if not is_modular(str(name)):
+        raise FileNotFoundError(f"{name} has no modular.json; give a modular encoder (hf-echo modular start)")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     from ..modeling.sentence_transformer_modular import ModularEncoder
 
-    module = ModularEncoder.load(name, model_kwargs={"languages": languages})
+    module = ModularEncoder.load(str(name), model_kwargs={"languages": languages})
     pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
     return SentenceTransformer(modules=[module, pooling], **options)
 

@@ -20,7 +20,7 @@ from .plan import Start, activation_memory, memory, plan_echo, size_of_echo, wit
 from .stage import Stage
 from .text import TextConfig, text_lengths
 
-MASK = "<mask>"
+MASK, POOLING = "<mask>", "cls"
 
 
 @dataclass
@@ -125,6 +125,8 @@ def plan(model_args: Any, args: MaskingConfig, start: Start) -> EchoConfig | Non
     config = copy.deepcopy(plan_echo(model_args, args, start))
     if config is not None:
         config.decoder = None
+        if model_args.backbone:
+            config.pooling = model_args.shape.get("pooling", POOLING)
     return config
 
 
@@ -153,7 +155,7 @@ def masking_stage(
         config,
         trainer,
         learns="encoder",
-        pooling="cls",
+        pooling=POOLING,
         finished=lambda trainer, languages: trainer.dev_model(),
         plan=plan,
         size=size,

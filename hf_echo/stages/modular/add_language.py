@@ -15,13 +15,14 @@ from typing import Any
 from transformers import set_seed
 
 from ...data.readers import load_parallel
+from ...inference.modular import open_modular
 from ...languages import language as checked_language
 from ...utils.fingerprint import fingerprint, sha256
 from ...utils.folders import write_folder
 from ...utils.lineage import write_lineage
 from ...utils.text import read_lines
 from ...vocabulary.match import language_vocabulary
-from .folder import LANGUAGES, check_modular, check_pivot_is_free, languages_of, open_modular, pivot_of
+from .folder import LANGUAGES, check_modular, check_pivot_is_free, languages_of, pivot_of
 
 logger = logging.getLogger(__name__)
 

@@ -1,22 +1,17 @@
-"""The folder of a modular encoder: make it from an encoder, open it, remove a language."""
+"""The folder of a modular encoder: make it from an encoder, look into it, remove a language."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from ...inference.modular import open_modular as open_any
 from ...languages import language
 from ...utils.did_you_mean import did_you_mean
 from ...utils.files import write_json
 from ...utils.folders import write_folder
 from ...utils.hub import snapshot
 from ...utils.lineage import write_lineage
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 LANGUAGES, LANGUAGE, SETTINGS = "languages", "language.json", "modular.json"
 CODE = "sentence_transformer_modular"
@@ -63,19 +58,6 @@ def modular_backbone(
         write_json(out / "modules.json", modules)
         values = {"pivot": pivot, "max_seq_length": max_seq_length}
         write_lineage(out, "modular_backbone", values, parents={"model": base}, output_dir=output_dir)
-
-
-def open_modular(folder: str | Path, languages: list[str] | None = None, **options: Any) -> SentenceTransformer:
-    """Open a modular encoder as SentenceTransformer, with all languages or some of them.
-
-    The code is that of this package, not the copy in the folder.
-
-    Raises:
-        FileNotFoundError: the folder is not a modular encoder, or a file of a language is missing.
-        ValueError: a language is not in the model.
-    """
-    check_modular(folder)
-    return open_any(str(folder), languages, **options)
 
 
 def check_modular(folder: str | Path) -> None:
