@@ -208,16 +208,9 @@ def check_command(line: str) -> None:
         assert (RECIPES / "data" / f"{rest[0]}.yaml").is_file(), line
 
 
-@pytest.mark.parametrize("name", GUIDES)
-def test_commands_exist(name):
-    text = TEXTS[name]
-    for line in commands(text) + documented(text):
-        check_command(line)
-
-
-@pytest.mark.parametrize("document", ["results.md", "paper-map.md", "speech.md", "spectrum.md"])
-def test_commands_of_the_docs_exist(document):
-    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_exist(document):
+    text = document.read_text(encoding="utf-8")
     for line in commands(text) + documented(text):
         check_command(line)
 
