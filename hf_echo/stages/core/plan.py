@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
-from transformers import AutoConfig
+from transformers import PreTrainedConfig
 
 from ...checkpoints.pruning.layout import layer_list
-from ...inference.encode import opening
 from ...modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from .model_shape import OF_DECODER, decoder_config, new_config
 
@@ -42,7 +41,7 @@ def start_or_shape(model_args: Any, start: Start, new: Callable[[], Any], kinds:
 def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
     """Configuration of an encoder with a decoder, or alone."""
     if model_args.backbone:
-        config = _of_backbone(model_args)
+        config = _of_backbone(model_args, start)
     else:
         config = start_or_shape(model_args, start, lambda: new_config(model_args.shape, start.vocabulary(model_args)))
     own = {name: value for name, value in model_args.shape.items() if name in OF_DECODER}
@@ -57,15 +56,13 @@ def plan_echo(model_args: Any, args: Any, start: Start) -> EchoConfig | None:
     return config
 
 
-def _of_backbone(model_args: Any) -> EchoConfig | None:
-    """Configuration of an encoder on a pretrained backbone; None where it is out of reach."""
+def _of_backbone(model_args: Any, start: Start) -> EchoConfig | None:
+    """Configuration of an encoder on a pretrained backbone; None where it is out of reach, which is a problem."""
     own = {name: model_args.shape[name] for name in ("pooling", "embedding_size") if name in model_args.shape}
-    try:
-        with opening(model_args.backbone) as place:
-            backbone = AutoConfig.from_pretrained(place)
-        return EchoConfig(backbone=backbone, prompts="none", **{"pooling": "mean", "embedding_size": None} | own)
-    except (OSError, ValueError):
+    backbone = start.config("backbone", model_args.backbone, (PreTrainedConfig,))
+    if backbone is None:
         return None
+    return EchoConfig(backbone=backbone, prompts="none", **{"pooling": "mean", "embedding_size": None} | own)
 
 
 def size_of_echo(config: EchoConfig, args: Any, learns: str) -> dict[str, Any]:

@@ -65,6 +65,8 @@ def test_a_pretrained_backbone_trains_by_a_recipe(recipe, place, bert, toy_token
     whole = EchoForTranslation if stage == "seq2seq" else EchoEncoder
     parameters = sum(p.numel() for p in whole.from_pretrained(place / "a").parameters())
     assert report["parameters"]["total"] == parameters
+    problems = dry_run(path, {"backbone": str(place / "none")})["problems"]
+    assert any(problem.startswith("backbone: ") and "none" in problem for problem in problems)
 
 
 def test_a_backbone_is_not_a_checkpoint(bert, toy_tokenizer):
