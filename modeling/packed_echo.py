@@ -24,6 +24,8 @@ from transformers.models.bert.modeling_bert import BertLayer, BertModel
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaModel, LlamaRMSNorm
 from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaLayer, XLMRobertaModel
 
+from .precision_echo import onednn_is_faster
+
 STEP = 2  # rows are padded to a multiple of this many tokens
 SIMILAR = 0.95  # rows of a group have at least this share of its longest row's tokens
 MIN_TOKENS = 256  # with fewer, joining the projections takes longer than it saves
@@ -163,6 +165,7 @@ class PackedEncoder:
         self.dtype = self.backbone.get_input_embeddings().weight.dtype
         self.joined: list[Any] = like.joined if like else [self._join(layer) for layer in self.layers]
         self.buffers: dict[str, torch.Tensor] = {}
+        self.through_onednn = self.dtype == torch.float32 and onednn_is_faster()
 
     def states(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Rows of ids, longest first -> (tokens of all rows, hidden) states after the last norm."""
@@ -251,11 +254,10 @@ class PackedEncoder:
     def _projected(self, layer, joined: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Queries, keys and values: (tokens, hidden) -> (tokens, all heads * head_dim)."""
         scale = self._scale(layer.input_layernorm, x) * self.is_token  # sets padding to zero
-        y = torch.mul(x, scale, out=self._buffer("norm", x.shape))
-        return torch.mm(y, joined.t(), out=self._buffer("joined", (len(y), len(joined))))
+        return self._product("joined", torch.mul(x, scale, out=self._buffer("norm", x.shape)), joined)
 
     def _attended(self, layer, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        return x.addmm_(out, layer.self_attn.o_proj.weight.t())
+        return self._added(x, out, layer.self_attn.o_proj)
 
     def _mixed(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group) -> torch.Tensor:
         """Unnormalised attention of a group: (rows, heads, tokens, head_dim) -> (rows, heads, queries, head_dim + 1).
@@ -306,20 +308,32 @@ class PackedEncoder:
         """(tokens, hidden) -> (tokens, intermediate), the MLP up to its down-projection."""
         mlp, norm = layer.mlp, layer.post_attention_layernorm
         y = torch.mul(x, self._scale(norm, x), out=self._buffer("norm", x.shape)).mul_(norm.weight)
-        gate, up = self._linear("joined", mlp.gate_proj, y), self._linear("scores", mlp.up_proj, y)
+        gate, up = self._product("joined", y, mlp.gate_proj.weight), self._product("scores", y, mlp.up_proj.weight)
         is_silu = layer.self_attn.config.hidden_act == "silu"
         return (silu(gate, inplace=True) if is_silu else mlp.act_fn(gate)).mul_(up)
 
     def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
-        return x.addmm_(gated, layer.mlp.down_proj.weight.to(x.dtype).t())
+        return self._added(x, gated, layer.mlp.down_proj)
 
     def _scale(self, norm: LlamaRMSNorm, x: torch.Tensor) -> torch.Tensor:
         """(tokens, 1), the factor by which an RMS norm multiplies each token (before its weights)."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
         return length.square_().div_(x.shape[-1]).add_(norm.variance_epsilon).rsqrt_().to(self.dtype)
 
-    def _linear(self, name: str, linear: nn.Linear, x: torch.Tensor) -> torch.Tensor:
-        return torch.mm(x, linear.weight.t(), out=self._buffer(name, (len(x), linear.out_features)))
+    def _product(self, name: str, x: torch.Tensor, weight: torch.Tensor, bias: Any = None) -> torch.Tensor:
+        """x W^T + bias: (tokens, inputs) -> (tokens, outputs), in the buffer `name` or a tensor of its own."""
+        if self.through_onednn:
+            return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        out = self._buffer(name, (len(x), len(weight)))
+        return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+
+    def _added(self, x: torch.Tensor, y: torch.Tensor, linear: nn.Linear) -> torch.Tensor:
+        """x + y W^T + bias, in place of x."""
+        weight = linear.weight.to(x.dtype)  # x is float32 where a mean was taken first
+        if self.through_onednn:
+            return x.add_(self._product("", y, weight, linear.bias))
+        x.addmm_(y, weight.t())
+        return x if linear.bias is None else x.add_(linear.bias)
 
     def _mean(self, x: torch.Tensor) -> torch.Tensor:
         """Mean over each row's tokens: (tokens, width) -> (rows, width), in float32."""
@@ -370,24 +384,20 @@ class PackedPostNorm(PackedEncoder):
         return self._normed(embeddings.LayerNorm, x)
 
     def _projected(self, layer, joined: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-        weight, bias = joined
-        return torch.addmm(bias, x, weight.t(), out=self._buffer("joined", (len(x), len(weight))))
+        return self._product("joined", x, *joined)
 
     def _attended(self, layer, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        return self._added(layer.attention.output, x, out)
+        output = layer.attention.output
+        return self._normed(output.LayerNorm, self._added(x, out, output.dense))
 
     def _gated(self, layer, x: torch.Tensor) -> torch.Tensor:
         dense = layer.intermediate.dense
-        y = torch.addmm(dense.bias, x, dense.weight.t(), out=self._buffer("joined", (len(x), dense.out_features)))
+        y = self._product("joined", x, dense.weight, dense.bias)
         is_gelu = self.backbone.config.hidden_act == "gelu"
         return torch.ops.aten.gelu_(y) if is_gelu else layer.intermediate.intermediate_act_fn(y)
 
     def _down(self, layer, x: torch.Tensor, gated: torch.Tensor) -> torch.Tensor:
-        return self._added(layer.output, x, gated)
-
-    def _added(self, output, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """The norm of x + y W + b."""
-        return self._normed(output.LayerNorm, x.addmm_(y, output.dense.weight.t()).add_(output.dense.bias))
+        return self._normed(layer.output.LayerNorm, self._added(x, gated, layer.output.dense))
 
     def _normed(self, norm: nn.LayerNorm, x: torch.Tensor) -> torch.Tensor:
         return layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

@@ -119,6 +119,20 @@ def test_layers_with_the_norm_behind(post_norm, pooling):
     torch.testing.assert_close(rows, embeddings, **CLOSE)
 
 
+@pytest.mark.parametrize("through_onednn", [True, False])
+def test_products_of_either_library(make_model, post_norm, batch, through_onednn, monkeypatch):
+    monkeypatch.setattr(packed_echo, "onednn_is_faster", lambda: through_onednn)
+    small = {name: values % 95 for name, values in batch.items()}  # ids of the small vocabulary
+    for encoder, given in ((make_model().encoder, batch), (post_norm("mean"), small)):
+        given = {"input_ids": given["input_ids"], "attention_mask": batch["attention_mask"]}
+        want = reference(encoder, given)[1]
+        with torch.no_grad():
+            packed = packed_encoder(encoder)
+            assert packed.through_onednn == through_onednn
+            torch.testing.assert_close(packed.embed(rows_of(given)), want, **CLOSE)
+            assert not packed_encoder(encoder.to(torch.bfloat16)).through_onednn
+
+
 def test_post_norm_in_bf16(post_norm):
     encoder = post_norm("mean").to(torch.bfloat16)
     batch = {"input_ids": torch.arange(5, 85).view(4, 20), "attention_mask": torch.ones(4, 20, dtype=torch.long)}
