@@ -91,8 +91,13 @@ def layers_of(backbone) -> nn.ModuleList:
 
 
 def has_hooks(model) -> bool:
-    """Whether something acts on the modules' forward passes: FSDP, offload, recorded states."""
-    return any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in model.modules())
+    """Whether something acts on the modules' forward passes, such as FSDP or offload.
+
+    The hooks that transformers leaves after a call with `output_hidden_states` do nothing without it.
+    """
+    hooks = (hook for m in model.modules() for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values()))
+    acts = any(getattr(hook, "__module__", "") != "transformers.utils.output_capturing" for hook in hooks)
+    return acts or any("forward" in vars(m) for m in model.modules())
 
 
 def _is_plain(layer) -> bool:

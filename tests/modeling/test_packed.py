@@ -300,3 +300,4 @@ def test_states_of_all_layers_are_recorded(encoder, batch):
         output = encoder(**batch, output_hidden_states=True)
         assert len(output.hidden_states) == 4
         torch.testing.assert_close(output.sentence_embedding, embed, **CLOSE)
+        assert can_pack(encoder)  # transformers leaves its recording hooks, which do nothing without the option

@@ -59,7 +59,7 @@ def test_language_batches_hold_one_pair_of_languages(toy, start, tmp_path, monke
     trainers, build = [], training.build_trainer
     monkeypatch.setattr(training, "build_trainer", lambda *a, **k: trainers.append(build(*a, **k)) or trainers[0])
     train_recipe(tmp_path / "a.yaml")
-    (groups,) = trainers[0].get_train_dataloader().batch_sampler.groups
+    groups = trainers[0].get_train_dataloader().batch_sampler.groups
     languages = np.array([row["source_lang"] for row in rows])
     assert {tuple(set(languages[groups == g])) for g in set(groups.tolist())} == {(lang,) for lang in set(languages)}
     model = EchoForTranslation.from_pretrained(tmp_path / "out")
