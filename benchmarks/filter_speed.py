@@ -29,8 +29,6 @@ SPECS: list[tuple[str, dict]] = [
     ("language_id", {}),
     *(("exact_duplicates", {"side": side}) for side in ("source", "either", "corpus")),
     ("exact_duplicates", {"ignore": ["punctuation", "digits"]}),
-    ("near_duplicates", {"side": "source"}),
-    ("near_duplicates", {}),
     ("provenance", {}),
     ("cap", {}),
     ("sanity", {}),
