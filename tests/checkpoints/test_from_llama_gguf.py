@@ -134,9 +134,8 @@ def test_nano_gguf_file_and_its_folder(tmp_path):
 
 def test_file_that_is_no_gguf(tmp_path):
     (tmp_path / "a.gguf").write_bytes(b"not a model")
-    with pytest.raises((ValueError, FileNotFoundError), match="AutoConfig cannot read .*a.gguf") as error:
+    with pytest.raises((ValueError, FileNotFoundError), match="AutoConfig cannot read .*a.gguf"):
         convert_llama(tmp_path / "a.gguf")
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.slow

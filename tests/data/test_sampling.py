@@ -97,6 +97,5 @@ def test_two_step_by_hand():
     ],
 )
 def test_wrong_values_are_named(call, words):
-    with pytest.raises(ValueError, match=words) as caught:
+    with pytest.raises(ValueError, match=words):
         call()
-    assert "\n" not in str(caught.value)

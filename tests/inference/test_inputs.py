@@ -107,9 +107,8 @@ WRONG = {
 @pytest.mark.parametrize("texts, lang, message", WRONG.values(), ids=WRONG)
 def test_what_is_no_text_or_language_is_named(functions, texts, lang, message):
     for function in ("encode", "translate", "NamedEncoder", "token_states"):
-        with pytest.raises(ValueError, match=message.replace("(", r"\(")) as error:
+        with pytest.raises(ValueError, match=message.replace("(", r"\(")):
             list(functions[function](texts, lang))
-        assert "\n" not in str(error.value)
 
 
 ODD = [None, 3, 2.5, b"un", ("un", "deux"), ["un"], {"a": 1}, "\ud800", "un \udfff chat"]

@@ -134,6 +134,5 @@ def test_compiles_without_graph_breaks(encoder, batch):
     ],
 )
 def test_wrong_configurations(make_config, changes, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         make_config(**changes)
-    assert "\n" not in str(error.value)

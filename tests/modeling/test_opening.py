@@ -220,7 +220,7 @@ def test_damaged_weights_are_named(copy, damage, part):
     for opens in openers if part else [*openers, load_encoder, AutoModel.from_pretrained]:
         with pytest.raises((ValueError, OSError)) as error:
             opens(copy)
-        assert str(file) in str(error.value) and "\n" not in str(error.value)
+        assert str(file) in str(error.value)
         expected = {"pointer": "git lfs pull", "html": "HTML"}.get(damage, "damaged or incomplete")
         assert expected in str(error.value)
 
@@ -289,9 +289,8 @@ def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
     ways = [AutoTokenizer.from_pretrained, EchoTokenizer.from_pretrained, load_encoder]
     ways += [] if content == b"{}" else [SentenceTransformer, AutoModel.from_pretrained]
     for opens in ways:
-        with pytest.raises(ValueError, match=r"tokenizer\.json is damaged or incomplete") as error:
+        with pytest.raises(ValueError, match=r"tokenizer\.json is damaged or incomplete"):
             opens(str(copy))
-        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["", '{"model_type": "echo", "hid'])
@@ -299,9 +298,8 @@ def test_a_damaged_configuration_is_named(copy, content):
     """By transformers."""
     (copy / "config.json").write_text(content)
     for opens in (AutoModel.from_pretrained, AutoTokenizer.from_pretrained, SentenceTransformer):
-        with pytest.raises(OSError, match=r"config\.json' is not a valid JSON file") as error:
+        with pytest.raises(OSError, match=r"config\.json' is not a valid JSON file"):
             opens(str(copy))
-        assert "\n" not in str(error.value)
 
 
 def change_json(file: Path, **values) -> None:
@@ -321,9 +319,8 @@ def change_json(file: Path, **values) -> None:
 def test_a_file_that_would_change_the_results_silently_is_refused(copy, damage, message):
     damage(copy)
     for opens in (EchoForTranslation.from_pretrained, load_translator, AutoModelForSeq2SeqLM.from_pretrained):
-        with pytest.raises(ValueError, match=message) as error:
+        with pytest.raises(ValueError, match=message):
             opens(str(copy))
-        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("opens", [EchoEncoder, EchoDecoder, EchoForTranslation])

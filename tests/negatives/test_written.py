@@ -76,7 +76,7 @@ def test_brackets_quotes_and_escapes_inside_sentences():
 def test_negatives_that_are_none(reply, reason):
     with pytest.raises(InvalidReply) as caught:
         parse_negatives(reply, TEXT)
-    assert reason in str(caught.value) and "\n" not in str(caught.value)
+    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize("noise", ["[", "]", "['", '["', "[]", "['a' ", "\\'", "[[]"])

@@ -79,9 +79,8 @@ def test_check_prompt(english_only, other):
     check_prompt(model.decoder, known)
     assert len(greedy_decode(model.decoder, embedding, known, max_new_tokens=3)) == 2
     assert all(isinstance(text, str) for text in translate(model, tokenizer, embedding.numpy(), max_new_tokens=3))
-    with pytest.raises(ValueError, match=asks) as error:
+    with pytest.raises(ValueError, match=asks):
         check_prompt(model.decoder, unknown)
-    assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match=asks):
         greedy_decode(model.decoder, embedding, unknown)
     for beams in (1, 2):

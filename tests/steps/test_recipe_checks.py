@@ -103,9 +103,8 @@ def test_wrong_values_are_named_before_data_are_read(recipe, monkeypatch, values
     monkeypatch.setattr("hf_echo.steps.data.load_parallel", lambda *_: pytest.fail("data were read"))
     path = recipe(**values)
     for command in (train_recipe, dry_run):
-        with pytest.raises(ValueError, match=message) as error:
+        with pytest.raises(ValueError, match=message):
             command(path)
-        assert "\n" not in str(error.value)
 
 
 def test_a_tracker_that_is_not_installed(recipe, monkeypatch):  # noqa: F811
@@ -336,6 +335,5 @@ def test_an_unknown_activation_is_named(tmp_path, stage, shape, field):
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump({"stage": stage, "max_steps": 3, "output_dir": "out", "shape": shape}))
     for command in (train_recipe, dry_run):
-        with pytest.raises(ValueError, match=f"{field} is .*which transformers does not know") as error:
+        with pytest.raises(ValueError, match=f"{field} is .*which transformers does not know"):
             command(path)
-        assert "\n" not in str(error.value)

@@ -159,9 +159,8 @@ def test_values_and_overrides(recipe):
     ],
 )
 def test_wrong_fields(recipe, overrides, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         read_recipe(recipe(), overrides)
-    assert "\n" not in str(error.value)
 
 
 def test_a_shape_that_the_start_does_not_have_is_refused(recipe, place, toy, toy_tokenizer):
@@ -211,9 +210,8 @@ def test_a_checkpoint_adds_the_languages_that_its_encoder_learns(
 )
 def test_wrong_files(place, text, message):
     (place / "bad.yaml").write_text(text, encoding="latin-1")
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         read_recipe(place / "bad.yaml")
-    assert "\n" not in str(error.value)
 
 
 def test_find_recipes(recipe, place):

@@ -85,9 +85,8 @@ def test_a_damaged_table_of_the_teachers_errors(place, recipe, toy_folders, cont
     (place / "errors.json").write_text(content)
     start = dict(model_name_or_path=str(toy_folders["training"]), teacher=str(toy_folders["training"]))
     path = recipe("x", "extension", **start, teacher_xsimpp=str(place / "errors.json"), dev_data={})
-    with pytest.raises(ValueError, match=f"teacher_xsimpp: .*errors.json {message}") as error:
+    with pytest.raises(ValueError, match=f"teacher_xsimpp: .*errors.json {message}"):
         train_recipe(path)
-    assert "\n" not in str(error.value)
 
 
 def test_a_stage_without_its_teacher(place, recipe, toy_folders):

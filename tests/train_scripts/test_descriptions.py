@@ -132,9 +132,8 @@ def test_rows_of_code_and_latex_are_read_class_by_class(run_main, table, tmp_pat
 )
 def test_refusals(table, tmp_path, rows, options, message):
     path = table(rows) if rows else tmp_path / "in.jsonl"
-    with pytest.raises(ValueError if rows else FileNotFoundError, match=message) as caught:
+    with pytest.raises(ValueError if rows else FileNotFoundError, match=message):
         read_texts(path, describable, **options)
-    assert "\n" not in str(caught.value)
 
 
 def test_bad_rows_are_skipped_on_request(table, caplog):

@@ -70,7 +70,7 @@ def test_engine_failures(fake_engines):
     ):
         with pytest.raises(ValueError, match=message) as error:
             espeak.say(text, "de")
-        assert "\n" not in str(error.value) and "espeak-ng" in str(error.value)
+        assert "espeak-ng" in str(error.value)
 
 
 def test_text_in_the_encoding_of_the_voice(tmp_path, monkeypatch):

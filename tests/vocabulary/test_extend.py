@@ -343,9 +343,8 @@ def test_not_byte_level(kind):
     ],
 )
 def test_bad_input(counts, options, message):
-    with pytest.raises(ValueError, match=message) as caught:
+    with pytest.raises(ValueError, match=message):
         extend_tokenizer(llama3_like(), counts, progress=False, **options)
-    assert "\n" not in str(caught.value)
 
 
 def test_counts_file(tmp_path):

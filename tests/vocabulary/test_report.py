@@ -182,9 +182,8 @@ def test_loading(tmp_path):
         tokenizer = load_tokenizer(source)
         assert tokenizer.encode("cat", add_special_tokens=False)[-2:] == backend.encode("cat").ids
     (tmp_path / "broken.json").write_text("{}")
-    with pytest.raises(ValueError, match="broken.json is not a tokenizer.json") as error:
+    with pytest.raises(ValueError, match="broken.json is not a tokenizer.json"):
         load_tokenizer(tmp_path / "broken.json")
-    assert "\n" not in str(error.value)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         load_tokenizer(tmp_path / "nowhere")
 
@@ -201,9 +200,8 @@ def test_loading(tmp_path):
     ],
 )
 def test_bad_rows(rows, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         report({"bytes": byte_tokenizer()}, rows)
-    assert "\n" not in str(error.value)
 
 
 def test_bad_rows_can_be_skipped(caplog):

@@ -115,9 +115,8 @@ def test_little_text_gives_a_small_vocabulary_and_a_warning(caplog):
     ],
 )
 def test_bad_input(counts, size, options, message):
-    with pytest.raises(ValueError, match=message) as caught:
+    with pytest.raises(ValueError, match=message):
         train_from_counts(counts, size, progress=False, **options)
-    assert "\n" not in str(caught.value)
 
 
 def test_no_text():

@@ -109,6 +109,5 @@ def test_half_of_a_bert():
 )
 def test_what_a_backbone_cannot_do(kind, shape, message):
     model = encoder(kind)
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         prune(model, resolve_shape(model.config, shape=shape))
-    assert "\n" not in str(error.value)

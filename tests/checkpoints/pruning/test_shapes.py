@@ -60,9 +60,8 @@ def test_shape_goes_before_size():
     ],
 )
 def test_impossible_shapes(shape, message):
-    with pytest.raises(ValueError, match=message.replace("?", r"\?")) as error:
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
         resolve_shape(EchoConfig(**SIZES["large"]), None, read_shape(shape))
-    assert "\n" not in str(error.value)
 
 
 def test_rotary_positions_that_cannot_be_cut():

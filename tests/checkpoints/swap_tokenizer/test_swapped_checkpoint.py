@@ -130,9 +130,8 @@ def test_checkpoint_refuses(toy_folders, tmp_path):
 
 def test_swap_refuses(model, toy_trained, toy_tokenizer, other_tokenizer):
     def refuses(message, *, old=toy_tokenizer, new=other_tokenizer, subject=model, **options):
-        with pytest.raises(ValueError, match=message) as error:
+        with pytest.raises(ValueError, match=message):
             swap_vocabulary(subject, old, new, **options)
-        assert "\n" not in str(error.value)
 
     words = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     refuses("new tokenizer is WordLevel without marks of words", new=EchoTokenizer.from_backend(words))

@@ -300,9 +300,8 @@ def test_bad_rows_are_named_and_skipped(tmp_path, caplog):
 
 def test_a_bad_row_stops_and_what_is_finished_stays(tmp_path):
     folder, out = bad_folder(tmp_path), tmp_path / "out"
-    with pytest.raises(ValueError, match=r"b\.tsv:3: not UTF-8") as error:
+    with pytest.raises(ValueError, match=r"b\.tsv:3: not UTF-8"):
         go(recipe_of(folder), out, block=40)
-    assert "\n" not in str(error.value)
     blocks = {path: path.stat().st_mtime_ns for path in out.rglob("u*.parquet")}
     assert len(blocks) == 3  # of a.tsv
     first = min(blocks)  # a mark in it shows that it is not written again

@@ -61,9 +61,8 @@ def test_lengths_are_those_of_the_audio(tmp_path):
 
 def test_a_bad_file_is_named():
     rows = Dataset.from_dict({"audio": [{"path": "no.wav", "bytes": b"RIFF"}], "text": ["a"], "lang": ["eng_Latn"]})
-    with pytest.raises(ValueError, match="not a readable wav") as error:
+    with pytest.raises(ValueError, match="not a readable wav"):
         audio_lengths(rows, RATE)
-    assert "\n" not in str(error.value)
 
 
 def batches(epochs: int, **options):

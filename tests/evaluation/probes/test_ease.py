@@ -126,4 +126,4 @@ def without(i: int, name: str) -> list[dict]:
 def test_bad_input_names_language_and_column(rows, options, message):
     with pytest.raises(ValueError) as error:
         explain_ease(rows, **options)
-    assert message in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value)

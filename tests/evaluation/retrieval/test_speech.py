@@ -134,9 +134,8 @@ def test_translation_scores():
     ],
 )
 def test_wrong_input(rows, vectors, options, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=message):
         evaluate_speech(rows, vectors, encode, **options)
-    assert "\n" not in str(error.value)
 
 
 @pytest.fixture

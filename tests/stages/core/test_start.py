@@ -41,9 +41,8 @@ def test_an_encoder_alone_gets_a_new_decoder(encoder, toy_tokenizer):
     assert all(torch.equal(weight, want[name]) for name, weight in model.encoder.state_dict().items())
     alone = start_model(ModelArguments(model_name_or_path=encoder), toy_tokenizer, [], learns="encoder")
     assert isinstance(alone, EchoEncoder)
-    with pytest.raises(ValueError, match="encoder is an encoder alone: give the new decoder a shape") as error:
+    with pytest.raises(ValueError, match="encoder is an encoder alone: give the new decoder a shape"):
         start_model(ModelArguments(model_name_or_path=encoder), toy_tokenizer, [])
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("stage", ["seq2seq", "distillation"])
@@ -82,6 +81,5 @@ def test_a_decoder_of_another_tokenizer(toy, toy_tokenizer, encoder, tmp_path):
     start = ModelArguments(model_name_or_path=encoder, decoder=str(tmp_path / "same"))
     assert isinstance(start_model(start, toy_tokenizer, []), EchoForTranslation)
     start.decoder = str(tmp_path / "other")
-    with pytest.raises(ValueError, match=r"decoder: .*other has another tokenizer \(token 26\d is ") as error:
+    with pytest.raises(ValueError, match=r"decoder: .*other has another tokenizer \(token 26\d is "):
         start_model(start, toy_tokenizer, [])
-    assert "\n" not in str(error.value)
