@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from .configuration_echo import DECODER_FOLDER, EchoConfig  # noqa: F401 (others import the folder from here)
+from .few_bits_echo import read_few_bits
 from .precision_echo import HALF, automatic_dtype
 from .sentence_transformer_echo import write_remote_code, write_sentence_transformer_files
 
@@ -78,6 +79,14 @@ class EchoPreTrainedModel(PreTrainedModel):
                 if hasattr(part, "_dtype_was_chosen"):
                     part._dtype_was_chosen = True
         return (model, info) if with_info else model
+
+    @staticmethod
+    def _load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs):
+        """Unpack the weights of a release in few bits first."""
+        state_dict = read_few_bits(checkpoint_files) if state_dict is None else state_dict
+        return PreTrainedModel._load_pretrained_model(
+            model, state_dict, checkpoint_files, load_config, *args, **kwargs
+        )
 
     def train(self, mode: bool = True):
         """Switch to training mode; if the loader chose a half-precision dtype, convert weights to float32 in place.

@@ -16,10 +16,12 @@ from typing import Any, Literal
 from transformers import GenerationConfig
 
 from ..cards.model_card import checkpoint_card, write_checkpoint_card
-from ..checkpoints.eight_bits import scale_tokens, store_tokens
-from ..inference.encode import pick_dtype
+from ..checkpoints.few_bits import BITS, store_few_bits
+from ..checkpoints.rewrite import encoder_of, open_checkpoint
+from ..inference.encode import open_tokenizer, opening, pick_dtype
 from ..inference.encode_speech import load_speech_encoder
 from ..inference.translate import load_translator
+from ..modeling import EchoForTranslation
 from ..modeling.modeling_echo_base import DECODER_FOLDER
 from ..utils.did_you_mean import did_you_mean
 from ..utils.files import read_json, write_json
@@ -38,6 +40,7 @@ def release_checkpoint(
     out: str | Path,
     *,
     dtype: str = "fp32",
+    matrix_dtype: str | None = None,
     token_dtype: str | None = None,
     generation: Mapping[str, Any] | None = None,
     code: str = "carried",
@@ -48,8 +51,8 @@ def release_checkpoint(
     Args:
         model: folder of the training checkpoint or of another release, or a model of the package.
         dtype: fp32 or bf16, of the saved weights.
-        token_dtype: "fp8" stores the token vectors of encoder and decoder in 8 bits (float8_e4m3fn). They load in the
-            dtype of the other weights. Cosine to the embeddings before: about 0.9995.
+        matrix_dtype, token_dtype: "int8" stores matrices, or the token vectors, in 8 bits with a scale per row, "int4"
+            in 4 bits with a scale per 32 values. They load in `dtype`, which is that of the other weights.
         generation: fields of the generation configuration, such as {"no_repeat_ngram_size": 3}.
         code: "carried" in the folder, or "installed" where only the installed package reads the folder.
         license: identifier of the Hub, for the card; None keeps that of the training checkpoint.
@@ -58,21 +61,31 @@ def release_checkpoint(
         ValueError: an unknown dtype, generation setting or kind of code.
     """
     check_value("code", code, Literal["carried", "installed"])
-    check_value("token_dtype", token_dtype, Literal["fp8"] | None)
-    settings = {"dtype": dtype, "token_dtype": token_dtype, "generation": dict(generation or {}), "code": code}
-    translator, tokenizer = load_translator(model, device="cpu", dtype="fp32")
-    set_generation(translator.generation_config, settings["generation"])
-    if token_dtype:
-        scale_tokens(translator.encoder)
-    translator.to(pick_dtype(dtype, "cpu"))
-    counts = {f"{name}_parameters": getattr(translator, name).num_parameters() for name in ("encoder", "decoder")}
+    kinds = {"matrix_dtype": matrix_dtype, "token_dtype": token_dtype}
+    for name, kind in kinds.items():
+        check_value(name, kind, Literal[*BITS] | None)
+    settings = {"dtype": dtype, **kinds, "generation": dict(generation or {}), "code": code}
+    whole = open_checkpoint(model)
+    with opening(model) as place:
+        tokenizer = open_tokenizer(place).open_target(place)
+    parts = {"encoder": encoder_of(whole)}
+    if isinstance(whole, EchoForTranslation):
+        parts["decoder"] = whole.decoder
+        set_generation(whole.generation_config, settings["generation"])
+    elif generation:
+        raise ValueError(f"{model} holds an encoder only: leave generation={generation!r} out")
+    whole.to(pick_dtype(dtype, "cpu"))
+    counts = {f"{name}_parameters": part.num_parameters() for name, part in parts.items()}
     out = Path(out)
     with write_folder(out) as folder:
-        translator.save_release(folder)
-        if token_dtype:
-            store_tokens(folder)
+        for name, part in parts.items():
+            part.save_pretrained(folder / DECODER_FOLDER if name == "decoder" else folder)
+        store_few_bits(folder, matrix_dtype, token_dtype)
         tokenizer.save_pretrained(folder)
-        write_compact(folder / "tokenizer.json")
+        if tokenizer.target is not tokenizer:
+            tokenizer.target.save_pretrained(folder / DECODER_FOLDER)
+        for file in folder.rglob("tokenizer.json"):
+            write_compact(file)
         if code == "installed":
             leave_code_out(folder)
         settings |= {"license": license} if license else {}

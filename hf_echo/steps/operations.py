@@ -217,7 +217,8 @@ class Release(OnTextOrSpeech):
     model: str = model("training checkpoint: folder, org/name@v1.2.0 or echo-nano")
     output_dir: str = output("folder of the release")
     dtype: Literal["fp32", "bf16"] = setting("precision of the saved weights; bf16 is half the size", "fp32")
-    token_dtype: Literal["fp8"] | None = setting("fp8: token vectors in 8 bits", None)
+    matrix_dtype: Literal["int8", "int4"] | None = setting("matrices in 8 bits with a scale per row, or in 4 bits", None)
+    token_dtype: Literal["int8", "int4"] | None = setting("the same for token vectors", None)
     generation: dict = setting("fields of the generation configuration, such as no_repeat_ngram_size=3", dict)
     code: Literal["carried", "installed"] = setting(
         "model code: carried in the folder, or installed: read only by the installed package", "carried"
@@ -262,7 +263,7 @@ class Release(OnTextOrSpeech):
         elif self.decoder:
             raise ValueError("decoder belongs to the release of a speech encoder; a text release has its own")
         else:
-            own = dict(token_dtype=self.token_dtype, generation=self.generation, code=self.code)
+            own = {name: getattr(self, name) for name in ("matrix_dtype", "token_dtype", "generation", "code")}
             release_checkpoint(self.model, self.output_dir, **own, **shared)
 
 
