@@ -84,9 +84,7 @@ class EchoPreTrainedModel(PreTrainedModel):
     def _load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs):
         """Unpack the weights of a release in few bits first."""
         state_dict = read_few_bits(checkpoint_files) if state_dict is None else state_dict
-        return PreTrainedModel._load_pretrained_model(
-            model, state_dict, checkpoint_files, load_config, *args, **kwargs
-        )
+        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs)
 
     def train(self, mode: bool = True):
         """Switch to training mode; if the loader chose a half-precision dtype, convert weights to float32 in place.

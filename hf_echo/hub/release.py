@@ -16,7 +16,7 @@ from typing import Any, Literal
 from transformers import GenerationConfig
 
 from ..cards.model_card import checkpoint_card, write_checkpoint_card
-from ..checkpoints.few_bits import BITS, store_few_bits
+from ..checkpoints.few_bits import store_few_bits
 from ..checkpoints.rewrite import encoder_of, open_checkpoint
 from ..inference.encode import open_tokenizer, opening, pick_dtype
 from ..inference.encode_speech import load_speech_encoder
@@ -63,7 +63,7 @@ def release_checkpoint(
     check_value("code", code, Literal["carried", "installed"])
     kinds = {"matrix_dtype": matrix_dtype, "token_dtype": token_dtype}
     for name, kind in kinds.items():
-        check_value(name, kind, Literal[*BITS] | None)
+        check_value(name, kind, Literal["int8", "int4"] | None)
     settings = {"dtype": dtype, **kinds, "generation": dict(generation or {}), "code": code}
     whole = open_checkpoint(model)
     with opening(model) as place:

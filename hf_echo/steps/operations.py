@@ -217,7 +217,9 @@ class Release(OnTextOrSpeech):
     model: str = model("training checkpoint: folder, org/name@v1.2.0 or echo-nano")
     output_dir: str = output("folder of the release")
     dtype: Literal["fp32", "bf16"] = setting("precision of the saved weights; bf16 is half the size", "fp32")
-    matrix_dtype: Literal["int8", "int4"] | None = setting("matrices in 8 bits with a scale per row, or in 4 bits", None)
+    matrix_dtype: Literal["int8", "int4"] | None = setting(
+        "matrices in 8 bits with a scale per row, or in 4 bits", None
+    )
     token_dtype: Literal["int8", "int4"] | None = setting("the same for token vectors", None)
     generation: dict = setting("fields of the generation configuration, such as no_repeat_ngram_size=3", dict)
     code: Literal["carried", "installed"] = setting(

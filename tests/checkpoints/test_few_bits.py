@@ -75,7 +75,9 @@ def test_a_release_in_few_bits_opens_like_any_other(toy, toy_tokenizer, tmp_path
     assert 0.98 < float(torch.nn.functional.cosine_similarity(before, after).min()) and not torch.equal(before, after)
     opened.save_pretrained(tmp_path / "again")  # plain weights, the same embeddings
     again = AutoModel.from_pretrained(tmp_path / "again")
-    assert all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), opened.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(again.state_dict().values(), opened.state_dict().values(), strict=True)
+    )
     half = AutoModel.from_pretrained(small, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
     if kind == "llama":
