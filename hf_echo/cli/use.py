@@ -1,4 +1,4 @@
-"""hf-echo train, demo, tour, encode, translate, mine, report: train models and use them."""
+"""hf-echo train, demo, tour, encode, serve, translate, mine, report: train models and use them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import typer
 
-from ..utils.settings import DATA, Step, setting, step
+from ..utils.settings import CHECKPOINT, DATA, Step, setting, step
 from .generate import print_report
 from .options import (
     DEFAULT_MODEL,
@@ -130,6 +130,33 @@ class Encode(OpensModel):
             where = executor_named(self.executor)
             rows, width = encode_file(self.source, self.out, encoder, self.lang, executor=where, **options)
         typer.echo(f"{self.out}: {rows} x {width}", err=True)
+
+
+@step(
+    "serve",
+    calls="inference.serve.serve",
+    example="hf-echo serve org/omnisonar --port 8080",
+)
+class Serve(OpensModel):
+    """Serve embeddings over HTTP: OpenAI's /v1/embeddings, TEI's /embed and /info, and /health.
+
+    Where the environment has HF_ECHO_API_KEY, requests need it as bearer token. SIGTERM lets accepted requests finish.
+    """
+
+    model: str = setting(
+        f"Echo checkpoint or any SentenceTransformer: folder or Hub name; default: {DEFAULT_MODEL}",
+        "",
+        reads=CHECKPOINT,
+        argument=True,
+    )
+    port: int = setting("port; 0 is any free one", 8080, least=0, most=65_535)
+    host: str = setting("address to listen at; 0.0.0.0 lets other machines in", "127.0.0.1")
+    dtype: Dtype = dtype()
+    truncate: bool = setting("truncate texts over the model's limit where a request does not say so; else 413", False)
+    batch_tokens: int = setting("tokens that are embedded together", 8_192, least=1)
+    queue: int = setting("most texts that wait; above it the answer is 429", 8_192, least=1)
+    max_texts: int = setting("most texts of a request", 2_048, least=1)
+    max_body: int = setting("most bytes of a request", 4_000_000, least=1)
 
 
 @step("translate", example="echo 'Bonjour' | hf-echo translate --model org/omnisonar --from fra_Latn --to eng_Latn")

@@ -28,6 +28,7 @@ GUIDES = (
     "docs/evaluation.md",
     "docs/hub.md",
     "docs/space.md",
+    "docs/serving.md",
 )
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in GUIDES}
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))]

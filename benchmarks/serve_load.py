@@ -1,0 +1,160 @@
+"""A load on `hf-echo serve`: no answer is lost or belongs to another request, and how long the answers take.
+
+    python benchmarks/serve_load.py [--model echo-nano] [--dtype auto] [--clients 64] [--seconds 30]
+
+Starts the server on this machine. Each client, a thread with a connection of its own, sends one request after the
+other: mostly 1 to 4 sentences of the built-in corpus, one in 20 with 64 of them. Every vector must have a cosine of
+0.999 or more with that of the same sentence asked for alone. In the middle 40 clients leave during a request, half of
+them within its body. At the end each client sends a request of 64 sentences and the server gets SIGTERM: all must be
+answered. Prints JSON; the exit code is 1 if an answer is missing or wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from hf_echo.data.builtin import LANGUAGES, builtin_nway
+
+SAME = 0.999
+
+
+def texts_of(n: int) -> list[str]:
+    texts = sorted({text for lang in LANGUAGES for text in builtin_nway(2000, languages=[lang])["text"]})
+    return random.Random(0).sample(texts, n)
+
+
+def start(model: str, dtype: str) -> tuple[subprocess.Popen, int]:
+    command = [sys.executable, "-m", "hf_echo.cli", "serve", model, "--port", "0", "--dtype", dtype]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for line in server.stderr:
+        if found := re.search(r" at http://127\.0\.0\.1:(\d+)$", line):
+            threading.Thread(target=sys.stderr.writelines, args=(server.stderr,), daemon=True).start()
+            return server, int(found[1])
+    raise SystemExit(f"the server ended with {server.wait()}")
+
+
+def ask(connection: http.client.HTTPConnection, texts: list[str]) -> np.ndarray:
+    """(texts, size) float32 unit vectors; raises where the answer is none."""
+    body = json.dumps({"inputs": texts}).encode()
+    connection.request("POST", "/embed", body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    content = json.loads(answer.read())
+    if answer.status != 200:
+        raise ValueError(f"{answer.status}: {content}")
+    return np.array(content, np.float32)
+
+
+class Load:
+    """Clients of one server. `problems` are lines about answers that are missing or wrong."""
+
+    def __init__(self, port: int, texts: list[str]):
+        self.port, self.texts, self.problems, self.seconds = port, texts, [], []
+        connection = self.connect()
+        self.truth = np.concatenate([ask(connection, [text]) for text in texts])
+        near = self.truth @ self.truth.T - np.eye(len(texts))
+        if near.max() >= SAME:
+            raise SystemExit(f"two texts have a cosine of {near.max():.4f}: a mixed answer would not be seen")
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+
+    def request(self, connection: http.client.HTTPConnection, rows: list[int]) -> bool:
+        """Whether the answer is right."""
+        before = len(self.problems)
+        try:
+            vectors = ask(connection, [self.texts[row] for row in rows])
+            cosines = (vectors * self.truth[rows]).sum(1) if len(vectors) == len(rows) else np.zeros(1)
+            if cosines.min() < SAME:
+                self.problems.append(
+                    f"{len(vectors)} vectors for {len(rows)} texts, smallest cosine {cosines.min():.4f}"
+                )
+        except Exception as error:
+            self.problems.append(f"{type(error).__name__}: {error}")
+        return len(self.problems) == before
+
+    def client(self, number: int, until: float) -> int:
+        """Texts embedded."""
+        rng, connection, texts = random.Random(number), self.connect(), 0
+        while time.monotonic() < until:
+            rows = rng.choices(range(len(self.texts)), k=64 if rng.random() < 0.05 else rng.randint(1, 4))
+            began = time.monotonic()
+            self.request(connection, rows)
+            self.seconds.append(time.monotonic() - began)
+            texts += len(rows)
+        return texts
+
+    def leave(self, count: int) -> None:
+        """Clients that are killed: the connection is reset."""
+        body = json.dumps({"inputs": self.texts[:64]}).encode()
+        head = (
+            f"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        for number in range(count):
+            with socket.create_connection(("127.0.0.1", self.port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                client.sendall(head.encode() + (body if number % 2 else body[: len(body) // 2]))
+                time.sleep(0.02)
+
+    def stop(self, server: subprocess.Popen, clients: int) -> tuple[int, int]:
+        """(answered ones of the requests that were in flight at SIGTERM, exit code)."""
+        with ThreadPoolExecutor(clients) as pool:
+            asked = [pool.submit(self.request, self.connect(), list(range(64))) for _ in range(clients)]
+            time.sleep(1)
+            server.send_signal(signal.SIGTERM)
+        return sum(one.result() for one in asked), server.wait(120)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="echo-nano")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=30)
+    given = parser.parse_args()
+    server, port = start(given.model, given.dtype)
+    try:
+        load = Load(port, texts_of(400))
+        until = time.monotonic() + given.seconds
+        with ThreadPoolExecutor(given.clients) as pool:
+            running = [pool.submit(load.client, number, until) for number in range(given.clients)]
+            time.sleep(given.seconds / 2)
+            load.leave(40)
+            texts = sum(one.result() for one in running)
+        answered, status = load.stop(server, given.clients)
+    finally:
+        server.kill()
+    latency = np.percentile(load.seconds, [50, 99, 100])
+    report = {
+        "model": given.model,
+        "dtype": given.dtype,
+        "clients": given.clients,
+        "seconds": given.seconds,
+        "cores": len(os.sched_getaffinity(0)),
+        "requests": len(load.seconds),
+        "texts per second": round(texts / given.seconds, 1),
+        **{f"{name} ms": round(1000 * value) for name, value in zip(("p50", "p99", "longest"), latency)},
+        "lost or mixed answers": len(load.problems),
+        "examples": load.problems[:5],
+        "answered after SIGTERM": f"{answered} of {given.clients}",
+        "ended by": signal.Signals(-status).name if status < 0 else status,
+    }
+    print(json.dumps(report, indent=2))
+    return bool(load.problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Embed what many threads ask for, in batches by token budget (`serve.py` puts it on the network).
+
+The texts of all requests wait in one queue. One thread takes them from the requests in turn, so that a large request
+does not hold up small ones, until the budget is reached, and embeds them together.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Condition, Thread
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from transformers.utils import cached_file
+
+from .any_encoder import is_echo
+from .encode import encode, load_encoder, opening, pick_dtype, pieces_of
+
+
+class Full(Exception):
+    """The queue has no room."""
+
+
+class TooLong(ValueError):
+    """A text has more tokens than the model reads."""
+
+
+class PromptedModel:
+    """An Echo checkpoint or any SentenceTransformer: token counts and embeddings of texts behind prompts.
+
+    Attributes:
+        name: that of a folder is without its path.
+        prompts: {name: text in front of a text}; default: name of the one without a choice, or None.
+        size: of an embedding; limit: longest text in tokens, prompt included.
+    """
+
+    def __init__(self, name: str, dtype: str = "auto"):
+        """Arguments and errors as in `any_encoder`."""
+        self.name = Path(name).name if Path(name).is_dir() else name
+        with opening(name) as folder:
+            self.is_echo = is_echo(folder)
+            if self.is_echo:
+                self.model, self.tokenizer = load_encoder(folder, dtype=dtype)
+                file = cached_file(folder, "config_sentence_transformers.json")
+                settings = json.loads(Path(file).read_text(encoding="utf-8"))
+                self.prompts, self.default = settings["prompts"], settings.get("default_prompt_name")
+                self.size, limit = self.model.config.embedding_size, self.tokenizer.model_max_length
+            else:
+                self.model = SentenceTransformer(folder)
+                if dtype != "auto":
+                    self.model = self.model.to(pick_dtype(dtype, "cpu"))
+                self.prompts, self.default = self.model.prompts or {}, self.model.default_prompt_name
+                self.tokenizer, limit = self.model.tokenizer, self.model.max_seq_length
+                self.size = self.model.get_embedding_dimension()
+        self.limit = limit if isinstance(limit, int) and limit < 10**9 else sys.maxsize
+        self.dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+
+    def lengths(self, texts: list[str], prompt: str) -> list[int]:
+        """Tokens of each text behind the prompt, before truncation."""
+        texts = [prompt + text for text in texts]
+        if self.is_echo:
+            return [len(ids) for _, ids in pieces_of(self.tokenizer, texts, None, sys.maxsize, "warn")]
+        if hasattr(self.tokenizer, "encode_batch"):  # that of a static model
+            return [len(encoding.ids) for encoding in self.tokenizer.encode_batch(texts)]
+        return [len(ids) for ids in self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]]
+
+    def embed(self, texts: list[str], prompts: list[str]) -> np.ndarray:
+        """(texts, size) float32; texts over the limit are truncated."""
+        if self.is_echo:
+            return encode(self.model, self.tokenizer, [prompt + text for text, prompt in zip(texts, prompts)])
+        vectors = np.zeros((len(texts), self.size), np.float32)
+        for prompt in set(prompts):  # one a call: a model may leave the prompt out of its mean
+            rows = [row for row, of_row in enumerate(prompts) if of_row == prompt]
+            vectors[rows] = self.model.encode([texts[row] for row in rows], prompt=prompt, show_progress_bar=False)
+        return vectors
+
+
+@dataclass(eq=False)
+class Job:
+    """The texts of one request.
+
+    Attributes:
+        cut: truncate long texts; else they are an error.
+        gone: nobody waits for it any more.
+        done: gets (vectors, number of tokens read), or an error.
+    """
+
+    texts: list[str]
+    prompt: str = ""
+    cut: bool = False
+    gone: bool = False
+    done: Future = field(default_factory=Future)
+    lengths: list[int] = field(default_factory=list)
+    taken: int = 0
+    vectors: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.done.set_running_or_notify_cancel()  # now only the thread of the batcher ends it
+
+    def fail(self, error: Exception) -> None:
+        self.gone = True
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class Batcher:
+    """The queue, and the thread that empties it.
+
+    Args:
+        max_tokens: tokens embedded together; a longer text is alone.
+        max_waiting: texts in the queue; an empty one takes any number.
+    """
+
+    def __init__(self, model: PromptedModel, max_tokens: int = 8_192, max_waiting: int = 8_192):
+        self.model, self.max_tokens, self.max_waiting = model, max_tokens, max_waiting
+        self.jobs: deque[Job] = deque()
+        self.changed = Condition()
+        self.thread = Thread(target=self._work, daemon=True)
+        self.thread.start()
+
+    def add(self, job: Job) -> None:
+        """Raises `Full`."""
+        with self.changed:
+            waiting = sum(len(other.texts) - other.taken for other in self.jobs if not other.gone)
+            if waiting and waiting + len(job.texts) > self.max_waiting:
+                raise Full(f"{waiting} texts are waiting, at most {self.max_waiting} may: try again later")
+            self.jobs.append(job)
+            self.changed.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: self.jobs)
+            if batch := self._next_batch():
+                self._embed(batch)
+
+    def _next_batch(self) -> list[tuple[Job, int]]:
+        """(job, row) of the next texts: of each job in turn as many as fit."""
+        batch: list[tuple[Job, int]] = []
+        room = self.max_tokens
+        while self.jobs and room > 0:
+            job = self.jobs[0]  # only this thread removes jobs
+            if not job.gone and not job.lengths:
+                self._measure(job)
+            while not job.gone and job.taken < len(job.texts) and room > 0:
+                room -= min(job.lengths[job.taken], self.model.limit)
+                if room >= 0 or not batch:
+                    batch.append((job, job.taken))
+                    job.taken += 1
+            with self.changed:
+                self.jobs.popleft()
+                if not job.gone and job.taken < len(job.texts):  # there is no more room: the others are first now
+                    self.jobs.append(job)
+        return batch
+
+    def _measure(self, job: Job) -> None:
+        try:
+            job.lengths = self.model.lengths(job.texts, job.prompt)
+        except Exception as error:
+            return job.fail(error)
+        row, limit = job.lengths.index(max(job.lengths)), self.model.limit
+        if job.lengths[row] > limit and not job.cut:
+            job.fail(TooLong(f"text {row + 1} has {job.lengths[row]:,} tokens, at most {limit:,} are read: shorten it"))
+
+    def _embed(self, batch: list[tuple[Job, int]]) -> None:
+        try:
+            vectors = self.model.embed([job.texts[row] for job, row in batch], [job.prompt for job, _ in batch])
+        except Exception as error:
+            jobs = list(dict.fromkeys(job for job, _ in batch))
+            if len(jobs) == 1:
+                return jobs[0].fail(error)
+            for alone in jobs:  # a text that cannot be embedded fails its own request only
+                self._embed([(job, row) for job, row in batch if job is alone])
+            return
+        for (job, row), vector in zip(batch, vectors, strict=True):
+            job.vectors[row] = vector
+            if len(job.vectors) == len(job.texts) and not job.done.done():
+                ordered = np.stack([job.vectors[i] for i in range(len(job.texts))])
+                job.done.set_result((ordered, sum(min(n, self.model.limit) for n in job.lengths)))

@@ -1,0 +1,285 @@
+"""`hf-echo serve`: answers are those of `encode`, whoever asks at the same time; bad requests get their status."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import numpy as np
+import openai
+import pytest
+import uvicorn
+from huggingface_hub import InferenceClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+from hf_echo.inference import encode
+from hf_echo.inference.batcher import Batcher, PromptedModel
+from hf_echo.inference.serve import make_app
+from hf_echo.utils.vectors import unit_length
+
+TOKEN = "secret"
+LIMITS = dict(token=TOKEN, max_texts=40, max_body=20_000)
+
+
+@contextmanager
+def serving(batcher, **options):
+    """Yield (port, uvicorn's server); it has stopped behind the block."""
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(make_app(batcher, **options), log_level="critical"))
+    thread = Thread(target=server.run, kwargs={"sockets": [sock]})
+    thread.start()
+    try:
+        yield sock.getsockname()[1], server
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def send(port: int, path: str, body: bytes | None, **headers):
+    """(status, JSON, headers) of a POST, or of a GET without a body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    given = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("GET" if body is None else "POST", path, body, given)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, json.loads(content), answer.headers
+
+
+def embed(port: int, texts, **options):
+    """Status and content of `/embed`."""
+    return send(port, "/embed", json.dumps({"inputs": texts, **options}).encode())[:2]
+
+
+@pytest.fixture(scope="module")
+def texts(toy):
+    """16 of one sentence and 16 of a few; all together are several batches."""
+    french = [toy.say(meaning, "fra_Latn") for meaning in toy.split("dev")]
+    return french[:16] + [" ".join(french[i : i + 3]) for i in range(16)]
+
+
+@pytest.fixture(scope="module")
+def model(toy, toy_tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served") / "toy"
+    toy.make_model(toy_tokenizer).save_release(folder)
+    toy_tokenizer.save_pretrained(folder)
+    return PromptedModel(str(folder), "fp32")
+
+
+@pytest.fixture(scope="module")
+def port(model):
+    with serving(Batcher(model, max_tokens=100, max_waiting=10_000), **LIMITS) as (port, _):
+        yield port
+
+
+def truth(model, texts, lang=None):
+    return encode(model.model, model.tokenizer, texts, lang)
+
+
+def test_the_client_of_openai(port, model, texts):
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, max_retries=0)
+    want = unit_length(truth(model, texts))
+    for options in ({}, {"encoding_format": "float"}):  # the client asks for base64
+        answer = client.embeddings.create(model="any", input=texts, **options)
+        np.testing.assert_allclose([row.embedding for row in answer.data], want, atol=1e-5)
+    assert [row.index for row in answer.data] == list(range(32)) and answer.model == "toy"
+    assert answer.usage.prompt_tokens == sum(map(len, model.tokenizer(texts)["input_ids"]))
+    short = client.embeddings.create(model="any", input=texts[0], dimensions=8).data[0].embedding
+    np.testing.assert_allclose(short, unit_length(truth(model, texts[:1])[0, :8]), atol=1e-5)
+    french = client.embeddings.create(model="any", input=texts, extra_body={"prompt_name": "fra_Latn"})
+    want = unit_length(truth(model, texts, "fra_Latn"))
+    np.testing.assert_allclose([row.embedding for row in french.data], want, atol=1e-5)
+    with pytest.raises(openai.AuthenticationError):
+        openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="no").embeddings.create(model="a", input="a")
+
+
+def test_clients_of_tei(port, model, texts):
+    answer = InferenceClient(f"http://127.0.0.1:{port}/embed", token=TOKEN).feature_extraction(texts[0])
+    np.testing.assert_allclose(answer, unit_length(truth(model, texts[:1])), atol=1e-5)
+    status, content = embed(port, texts, normalize=False)
+    np.testing.assert_allclose(content, truth(model, texts), atol=1e-5)
+    status, info, _ = send(port, "/info", None)
+    assert status == 200 and (info["model_id"], info["max_client_batch_size"]) == ("toy", 40)
+    assert send(port, "/health", None, Authorization="")[:2] == (200, {"status": "ok"})
+
+
+def test_requests_at_the_same_time_get_their_own_answers(port, model, texts):
+    want, rng = truth(model, texts), random.Random(0)
+    picks = [rng.choices(range(32), k=rng.choice((1, 1, 2, 40))) for _ in range(48)]
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda rows: embed(port, [texts[row] for row in rows], normalize=False), picks))
+    for rows, (status, content) in zip(picks, answers, strict=True):
+        assert status == 200
+        np.testing.assert_allclose(content, want[rows], atol=1e-5)
+
+
+def test_a_model_of_sentence_transformers(toy_tokenizer, tmp_path):
+    """A static model with a prompt."""
+    static = StaticEmbedding(toy_tokenizer.backend_tokenizer, embedding_dim=8)
+    stock = SentenceTransformer(modules=[static], prompts={"query": "un chat "}, device="cpu")
+    stock.save(str(tmp_path / "static"))
+    batcher = Batcher(PromptedModel(str(tmp_path / "static"), "fp32"))
+    with serving(batcher) as (port, _):
+        plain, asked = embed(port, ["chien", ""], normalize=False), embed(port, ["chien"], prompt_name="query")
+    np.testing.assert_allclose(plain[1], stock.encode(["chien", ""]), atol=1e-6)
+    np.testing.assert_allclose(asked[1], unit_length(stock.encode(["chien"], prompt_name="query")), atol=1e-6)
+
+
+LONG = json.dumps({"input": "chat " * 1_000}).encode()
+REFUSED = [
+    (400, b"", "body: Field required"),
+    (400, b"{", "JSON decode error"),
+    (400, b"[" * 10_000, "body"),
+    (400, b'{"input": "\xff"}', "parsing the body"),
+    (400, b'{"input": "\\ud800"}', "lone surrogate"),
+    (400, b"null", "body: "),
+    (400, b"{}", "input: Field required"),
+    (400, b'{"input": null}', "NoneType"),
+    (400, b'{"input": []}', "the list of texts is empty"),
+    (400, b'{"input": [1, 2]}', "token ids"),
+    (400, b'{"input": ["a", null]}', "row 2 is NoneType"),
+    (400, b'{"input": {"a": "b"}}', "dict"),
+    (400, b'{"input": "a", "dimensions": 0}', "dimensions"),
+    (400, b'{"input": "a", "dimensions": 33}', "dimensions is 33; embeddings of this model have 32"),
+    (400, b'{"input": "a", "encoding_format": "int8"}', "'float' or 'base64'"),
+    (400, b'{"input": "a", "prompt_name": "zzz"}', "prompt_name is 'zzz'; it must be one of its prompts: "),
+    (413, json.dumps({"input": ["a"] * 41}).encode(), "41 texts, at most 40"),
+    (413, LONG, "tokens, at most "),
+    (413, b"x" * 20_001, "more than 20,000 bytes"),
+    (413, b"x" * 10_000_000, "more than 20,000 bytes"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "message"), REFUSED)
+def test_bad_requests(port, status, body, message):
+    got, content, _ = send(port, "/v1/embeddings", body)
+    assert got == status and content["error"]["type"] == "invalid_request_error"
+    assert message in content["error"]["message"] and "\n" not in content["error"]["message"]
+
+
+def test_other_refusals(port):
+    assert send(port, "/embed", None)[0] == 405
+    assert send(port, "/nothing", None)[0] == 404
+    status, content, _ = send(port, "/embed", b'{"inputs": "a"}', Content_Type="text/plain")
+    assert (status, content["error_type"]) == (400, "Validation") and "Content-Type" in content["error"]
+    for token in ("", "secret", "Bearer ", "Bearer no", "Bearer \xe9"):
+        assert send(port, "/info", None, Authorization=token)[0] == 401, token
+    assert embed(port, "chat " * 1_000, truncate=True)[0] == 200
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ["input", "inputs", "dimensions", "encoding_format", "normalize", "truncate", "prompt_name", "model"]
+BODIES = st.binary(max_size=40) | st.dictionaries(st.sampled_from(FIELDS), JSON).map(
+    lambda body: json.dumps(body).encode()
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(path=st.sampled_from(["/v1/embeddings", "/embed"]), body=BODIES)
+def test_any_body_is_answered(port, path, body):
+    status, content, _ = send(port, path, body)
+    assert status in (200, 400, 413)
+    assert status == 200 or ("error" in content and "Traceback" not in str(content))
+
+
+class Slow:
+    """A model that waits until it is told to go on; it cannot embed "poison"."""
+
+    name, size, limit, dtype, prompts, default = "slow", 1, 10, "float32", {}, None
+
+    def __init__(self):
+        self.started, self.go, self.seen = Event(), Event(), []
+
+    def lengths(self, texts, prompt):
+        return [1] * len(texts)
+
+    def embed(self, texts, prompts):
+        self.started.set()
+        assert self.go.wait(30)
+        self.seen += texts
+        if "poison" in texts:
+            raise RuntimeError("in the middle of some file")
+        return np.ones((len(texts), 1), np.float32)
+
+
+@pytest.fixture
+def slow():
+    """(port, server, batcher, later): `later(texts)` is a request in the background; the first one has begun."""
+    batcher = Batcher(Slow(), max_waiting=3)
+    with serving(batcher) as (port, server), ThreadPoolExecutor(8) as pool:
+        pool.submit(embed, port, ["first"])
+        assert batcher.model.started.wait(30)
+        yield port, server, batcher, lambda texts: pool.submit(embed, port, texts)
+        batcher.model.go.set()
+
+
+def wait_until(condition):
+    for _ in range(1_000):
+        if condition():
+            return
+        Event().wait(0.01)
+    raise AssertionError("it has not happened in 10 s")
+
+
+def test_a_full_queue_and_a_text_that_fails(slow):
+    port, _, batcher, later = slow
+    waiting = [later(["a", "b"]), later(["poison"])]
+    wait_until(lambda: len(batcher.jobs) == 2)
+    status, content, headers = send(port, "/v1/embeddings", b'{"input": "c"}')
+    assert status == 429 and headers["Retry-After"] and "3 texts are waiting" in content["error"]["message"]
+    batcher.model.go.set()
+    assert [one.result()[0] for one in waiting] == [200, 500]
+    assert "middle" not in str(waiting[1].result()[1])
+
+
+def test_what_a_client_that_left_asked_for_is_not_computed(slow):
+    port, _, batcher, later = slow
+    body = b'{"inputs": ["left"]}'
+    head = b"POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(head % 100 + body)  # a part of a body
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(head % len(body) + body)
+        wait_until(lambda: batcher.jobs)
+    wait_until(lambda: batcher.jobs[0].gone)
+    waiting = later(["a", "b", "c"])  # what is dropped needs no room
+    wait_until(lambda: len(batcher.jobs) == 2)
+    batcher.model.go.set()
+    assert waiting.result()[0] == 200
+    assert batcher.model.seen == ["first", "a", "b", "c"]
+
+
+def test_a_server_that_stops_answers_what_it_has(slow):
+    port, server, batcher, later = slow
+    waiting = [later(["a"]), later(["b"])]
+    wait_until(lambda: len(batcher.jobs) == 2)
+    server.should_exit = True  # what SIGTERM does
+
+    def refuses():
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) != 0
+
+    wait_until(refuses)
+    batcher.model.go.set()
+    assert [one.result()[0] for one in waiting] == [200, 200]
+
+
+def test_a_port_in_use(refused):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        message = f"cannot listen at 127.0.0.1:{port} (Address already in use): choose another --port"
+        refused(message, "serve", "echo-nano", "--port", port)
