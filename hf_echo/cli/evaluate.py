@@ -1,4 +1,4 @@
-"""hf-echo evaluate xsim, translation, speech: retrieval and translation scores of a model."""
+"""hf-echo evaluate xsim, noise, translation, speech: retrieval and translation scores of a model."""
 
 from __future__ import annotations
 
@@ -110,6 +110,32 @@ class Xsim(LinesOrTable):
             table = evaluation.evaluate_xsim(encoder, rows, target_lang=lang, negatives=negatives, **options)
         report = {"data": str(self.data), **table.notes, "rows": table.rows, "average": table.average}
         return report | {f"by_{name}": evaluation.grouped(table, name).rows for name in self.group}
+
+
+@step("evaluate noise", example="hf-echo evaluate noise --model M --data nway.parquet --limit 100")
+class Noise(OpensModel):
+    """Measure xsim of texts as people have them: capitals, lower case, other white space, invisible characters.
+
+    The side of the target language stays clean."""
+
+    reports = True
+
+    model: str = model("Echo checkpoint or any SentenceTransformer")
+    data: Path = setting("table of id, lang, text (TSV, JSONL, Parquet)", reads=DATA)
+    lang: list[str] = setting("language to measure; repeatable; default: all", list)
+    target_lang: str = setting("language that is searched", "eng_Latn")
+    limit: int | None = setting("largest number of sentences of a language", None, least=1)
+    seed: int = setting("of the places of the noise", 0)
+
+    def run(self):
+        from .. import evaluation
+        from ..data import load_nway
+        from ..inference.any_encoder import any_encoder
+
+        rows, options = load_nway(self.data), dict(target_lang=self.target_lang, limit=self.limit, seed=self.seed)
+        with naming(self.data):
+            table = evaluation.evaluate_noise(any_encoder(self.model), rows, source_langs=self.lang or None, **options)
+        return {"model": self.model, "data": str(self.data), **table.notes, "rows": table.rows}
 
 
 @step(

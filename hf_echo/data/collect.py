@@ -20,6 +20,7 @@ from typing import Any
 import duckdb
 
 from ..languages import find_language
+from .noise import noisy
 
 ENGLISH = "eng_Latn"
 COLUMNS = "source, source_lang, target, target_lang, provenance"
@@ -160,9 +161,16 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
             SELECT *, (floor(copies) + ({chance("source", "target")} < copies % 1)::INT)::INT AS number FROM wanted)
         SELECT {COLUMNS}, unnest(range(number)) AS copy FROM whole"""
     )
-    order = f"hash(source, target, copy, {mix.seed}), source, target"
+    order = f"hash(mix.source, mix.target, copy, {mix.seed}), mix.source, mix.target"
     limit = f"LIMIT {mix.rows}" if mix.rows else ""
-    rows = {"train": _write(db, f"SELECT {COLUMNS} FROM mix ORDER BY {order} {limit}", out / "train.parquet")}
+    db.create_function("noisy", noisy, ["VARCHAR", "VARCHAR", "BIGINT", "VARCHAR"], "VARCHAR", null_handling="special")
+    columns = dict.fromkeys(COLUMNS.split(", "), "")
+    for side in ("source", "target") if mix.noise else ():
+        drawn = chance("mix.source", "mix.target", "copy", _quoted(side))
+        changed = f"noisy(mix.{side}, NULL, copy + {mix.seed}, {side}_lang)"
+        columns[side] = f"CASE WHEN {drawn} < {mix.noise / 2} THEN {changed} ELSE mix.{side} END AS "
+    query = f"SELECT {', '.join(how + name for name, how in columns.items())} FROM mix ORDER BY {order} {limit}"
+    rows = {"train": _write(db, query, out / "train.parquet")}
     db.execute(
         f"""CREATE TABLE decoder AS SELECT DISTINCT {COLUMNS}, 0 AS copy FROM mix WHERE target_lang = '{ENGLISH}'
         AND regexp_matches(target, ?)
@@ -173,7 +181,7 @@ def _write_train(db: duckdb.DuckDBPyConnection, out: Path, mix: Any) -> dict[str
     )
     itself = f"""SELECT target, target_lang, target, target_lang, 'primary', 1 FROM
         (SELECT DISTINCT target, target_lang FROM decoder) WHERE {chance("target")} < {mix.decoder_itself}"""
-    query = f"SELECT {COLUMNS} FROM (FROM decoder UNION ALL {itself}) ORDER BY {order}"
+    query = f"SELECT {COLUMNS} FROM (FROM decoder UNION ALL {itself}) mix ORDER BY {order}"
     return rows | {"train_decoder": _write(db, query, out / "train_decoder.parquet")}
 
 

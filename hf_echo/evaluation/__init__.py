@@ -24,6 +24,7 @@ from .benchmarks.speed import SpeedResult, measure_speed
 from .groups import grouped
 from .probes.ease import EaseResult, explain_ease
 from .retrieval.multilingual import evaluate_documents, evaluate_xsim, pairs_as_nway
+from .retrieval.noise import evaluate_noise
 from .retrieval.speech import SpeechReport, evaluate_speech
 from .retrieval.xsim import XsimResult, text_groups, xsim
 from .retrieval.xsimpp import XsimppResult, xsimpp
@@ -73,6 +74,7 @@ __all__ = [
     "encode_parallel",
     "encoder_flops",
     "evaluate_geometry",
+    "evaluate_noise",
     "evaluate_speech",
     "evaluate_translation",
     "evaluate_xsim",

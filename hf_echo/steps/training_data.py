@@ -51,6 +51,7 @@ class CollectData(Operation):
     decoder_sources: int = setting("translations of one English sentence in train_decoder", 6, least=1)
     decoder_itself: float = setting("share of them that also come from themselves", 0.1, least=0, most=1)
     decoder_words: int = setting("longest English sentence in train_decoder, in words", 60, least=1)
+    noise: float = setting("share of rows with capitals, lower case, odd spaces on a side", 0.0, least=0, most=1)
     seed: int = setting("random seed", 0)
 
     def __post_init__(self):

@@ -143,19 +143,36 @@ def test_journeys_of_the_package_are_complete(name, tmp_path, monkeypatch):
 def rows_of_search(wrong: float) -> list[dict]:
     groups = {"12": 12, "41": 41, "all (104)": 104}
     return [
-        {"set": name, "group": group, "counted": f"{count} languages", "cosine": wrong, "ratio": wrong - 2}
+        {
+            "set": name,
+            "group": group,
+            "counted": f"{count} languages",
+            "cosine": wrong,
+            "ratio": wrong - 2,
+            "256": wrong + 1,
+            "128": wrong + 3,
+        }
         for name in ("everyday", "flores", "ntrex", "wmt")
         for group, count in groups.items()
     ]
 
 
 SCORE = {"chrf": 24.0, "bleu": 8.0}
+SETS = ("everyday", "flores", "ntrex", "wmt", "everyday_hard", "flores_hard", "ntrex_hard")
+ROW = {name: float(n) for n, name in enumerate(SETS)}
 FIGURES = {
     "search": {
         "rows": rows_of_search(12.5),
         "lengths": [{"group": "12", "words": "1-5 words", "wrong": 14.0}],
         "everyday_languages": {"fra_Latn": 5.0, "rus_Cyrl": 11.0},
+        "flores_languages": {"fra_Latn": 0.0, "kab_Latn": 40.4},
     },
+    "noise": [
+        {"noise": "none", "xsim": 1.0, "worse": 0.0, "fra_Latn": 0.0, "tur_Latn": 2.0},
+        {"noise": "capitals", "xsim": 3.5, "worse": 2.5, "fra_Latn": 1.0, "tur_Latn": 6.0},
+    ],
+    "stages": [ROW | {"model": "05_contrastive", "parameters": 67_000_000}],
+    "peers": [ROW | {"model": "tfidf", "parameters": None}],
     "xsimpp": {"flores": 44.0, "ntrex": 51.0},
     "train": {"pairs": 1_234_567, "sha256": "abcd" * 16},
     "topics": {"accuracy": 61.0, "clt": 93.0},
@@ -184,6 +201,7 @@ FIGURES = {
             }
             for name in ("everyday", "flores")
         },
+        "pool": 30_000,
         "examples": [{"lang": "fra_Latn", "source": "a|b", "translation": "c", "reference": "d"}],
     },
 }
@@ -200,9 +218,14 @@ def test_the_card_of_echo_nano_reads_lineage_and_figures(world):  # noqa: F811
     (world / "figures.json").write_text(json.dumps(FIGURES))
     list(run_journey([path]))
     text = card.read_text(encoding="utf-8")
-    assert "| everyday | 12, 12 languages | 12.5 | 10.5 |" in text and "1,234,567 distinct pairs" in text
+    assert "| everyday | 12, 12 languages | 12.5 | 10.5 | 13.5 | 15.5 |" in text and "1,234,567 distinct pairs" in text
     assert "fra_Latn 5, rus_Cyrl 11." in text and "FLORES 44.0 %, NTREX 51.0 %" in text
     assert "| flores | 80 | 24.0 / 8.0 |" in text and "| fra_Latn | a/b | c | d |" in text
+    assert "kab_Latn 40, none wrong in the others." in text
+    assert "| noise | mean | fra | tur |" in text and "| capitals | 3.5 | 1 | 6 |" in text
+    cells = " | ".join(f"{n}.0" for n in range(7))
+    assert f"| 05_contrastive | 67M | {cells} |\n\nData" in text and f"| tfidf |  | {cells} |\n\nWith five" in text
+    assert "nine" not in text and "9 times as fast" in text and "nearest of 30,000" in text
     assert weights.stat().st_mtime_ns == written
 
 

@@ -135,6 +135,17 @@ def test_rows_of_the_decoder(corpora, tmp_path):
     assert all(target.endswith(".") and " " in target for target in others)
 
 
+def test_a_share_of_rows_has_noise_on_one_side(corpora, tmp_path):
+    run(corpora, tmp_path / "clean")
+    run(corpora, tmp_path / "out", noise=0.3)
+    before, after = (load_parallel(tmp_path / name / "train.parquet") for name in ("clean", "out"))
+    changed = [[a[side] != b[side] for a, b in zip(before, after, strict=True)] for side in ("source", "target")]
+    assert all(0.1 < sum(side) / len(before) < 0.2 for side in changed)
+    assert [row["target_lang"] for row in before] == [row["target_lang"] for row in after]
+    upper = [b["target"] for a, b in zip(before, after, strict=True) if b["target"] == a["target"].upper()]
+    assert 0.02 < len(upper) / len(before) < 0.08  # a quarter of the changed ones
+
+
 def test_the_same_again(corpora, tmp_path):
     first = run(corpora, tmp_path / "a", rows=300)
     assert first["train"] == 300 and run(corpora, tmp_path / "b", rows=300) == first

@@ -16,28 +16,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import yaml
 
-from hf_echo.inference.any_encoder import any_encoder
+from hf_echo.evaluation.report.models import open_model
 from hf_echo.search.margin import best_matches
 
 ENG = "eng_Latn"
 PARTS = yaml.safe_load((Path(__file__).parents[1] / "recipes" / "echo_nano_dev.yaml").read_text())
 TWELVE = [
-    "fra_Latn",
-    "deu_Latn",
-    "spa_Latn",
-    "rus_Cyrl",
-    "zho_Hans",
-    "jpn_Jpan",
-    "arb_Arab",
-    "hin_Deva",
-    "tur_Latn",
-    "swh_Latn",
-    "fin_Latn",
-    "vie_Latn",
+    *("fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl", "zho_Hans", "jpn_Jpan"),
+    *("arb_Arab", "hin_Deva", "tur_Latn", "swh_Latn", "fin_Latn", "vie_Latn"),
 ]
 FORTY_ONE = [*PARTS["languages"], *PARTS["new_languages"]]
 GROUPS = {
@@ -50,6 +39,7 @@ GROUPS = {
 SETS = {"everyday": 300, "flores": 99, "ntrex": 259, "wmt": 500}
 LENGTHS = {"1-5": (1, 5), "6-10": (6, 10), "11-20": (11, 20), "21+": (21, 10_000)}
 LEAST = 20  # sentences of a language that counts
+DIMENSIONS = (256, 128)  # of cut embeddings (`truncate_dim`)
 
 
 def in_order(ids) -> list[str]:
@@ -64,21 +54,26 @@ def candidates(own: list[str], everything: list[str], number: int) -> list[str]:
     return own + [other for other in everything if other not in known][: number - len(own)]
 
 
-def search(encode: Callable, rows: pd.DataFrame, number: int, margins=(None, "ratio")) -> pd.DataFrame:
-    """One row for each sentence that is searched: lang, id, words (of the English) and wrong by each margin."""
+def search(encode: Callable, rows: pd.DataFrame, number: int, margins=(None, "ratio"), cut=()) -> pd.DataFrame:
+    """One row for each sentence that is searched: lang, id, words (of the English) and wrong by each margin, and by the
+    cosine of the first so many dimensions (`cut`)."""
     english = rows[rows.lang == ENG].set_index("id").text
-    everything = in_order(english.index)
-    vectors = dict(zip(everything, np.asarray(encode(english[everything].tolist(), ENG))))
-    found = []
+    everything, pools = in_order(english.index), {}
     for lang, group in rows[rows.lang != ENG].groupby("lang", sort=True):
-        text = group.set_index("id").text
-        own = in_order(i for i in text.index if i in english.index)[:number]
-        pool = candidates(own, everything, number)
-        x, y = np.asarray(encode(text[own].tolist(), lang)), np.stack([vectors[i] for i in pool])
+        own = in_order(i for i in group.id if i in english.index)[:number]
+        pools[lang] = own, candidates(own, everything, number)
+    needed = list(dict.fromkeys(i for _, pool in pools.values() for i in pool))
+    vectors, place = encode(english[needed].tolist(), ENG), {i: at for at, i in enumerate(needed)}
+    found = []
+    for lang, (own, pool) in pools.items():
+        text = rows[rows.lang == lang].set_index("id").text
+        x, y = encode(text[own].tolist(), lang), vectors[[place[i] for i in pool]]
         right, offered = english[own].to_numpy(), english[pool].to_numpy()
         table = pd.DataFrame({"lang": lang, "id": own, "words": [len(t.split()) for t in right]})
         for margin in margins:
             table[margin or "cosine"] = offered[best_matches(x, y, margin)] != right
+        for size in cut:
+            table[str(size)] = offered[best_matches(x[:, :size], y[:, :size], None)] != right
         found.append(table)
     return pd.concat(found, ignore_index=True)
 
@@ -107,22 +102,29 @@ def known_languages(folder: str) -> set[str] | None:
     return set(found) if found else None
 
 
+def opened(name: str, texts: list[str]) -> Callable:
+    """The encoder of a folder, "minilm" or "tfidf" (fitted on `texts`); it names only languages that it knows."""
+    encode, known = open_model(name, texts).encode, known_languages(name)
+    return lambda texts, lang: encode(texts, lang if known is None or lang in known else None)
+
+
 def measure(folder: str, data: Path) -> dict[str, dict[str, float]]:
     """{row of the table: percent wrong}."""
-    encode, known = any_encoder(folder), known_languages(folder)
     values = {}
     for name, number in SETS.items():
         rows = pd.read_parquet(data / f"dev_{name}.parquet")
-        table = search(lambda texts, lang: encode(texts, lang if known and lang in known else None), rows, number)
-        for column in ("cosine", "ratio"):
+        encode = opened(folder, rows.text.tolist())
+        table = search(encode, rows, number, cut=() if folder == "tfidf" else DIMENSIONS)
+        for column in table.columns[3:]:
             for group, (wrong, count) in by_group(table, column).items():
                 values[f"{name}, {group}, {count} languages, {column}"] = wrong
         if name == "everyday":
             for group in ("12", "41", "all (104)"):
                 for words, (wrong, count) in by_length(table, GROUPS[group]).items():
                     values[f"everyday, {group}, {words} words, {count} sentences"] = wrong
+        if name in ("everyday", "flores"):
             for lang, wrong in (table.groupby("lang").cosine.mean() * 100).items():
-                values[f"everyday, {lang}, {int((table.lang == lang).sum())} sentences"] = float(wrong)
+                values[f"{name}, {lang}, {int((table.lang == lang).sum())} sentences"] = float(wrong)
     return values
 
 
@@ -138,7 +140,7 @@ def table_of(found: dict[str, dict[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder of the recipe echo-nano/00_data")
-    parser.add_argument("models", nargs="+", help="folders of Echo checkpoints or SentenceTransformers")
+    parser.add_argument("models", nargs="+", help="folders of Echo checkpoints or SentenceTransformers, minilm, tfidf")
     parser.add_argument("--out", type=Path, help="write the figures of all models as JSON too")
     args = parser.parse_args()
     found = {model: measure(model, args.data) for model in args.models}

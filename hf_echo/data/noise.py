@@ -1,0 +1,77 @@
+"""Texts as people have them: capitals, lower case, and the white space and invisible characters of web pages and PDF.
+
+The same text, kind and seed give the same result on every machine. The kinds measure a model (`evaluate noise`) and
+change rows of a training mix (`noise` of `collect_data`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+LONG_WORD = 8  # letters of a word that a page may break
+DOTTED = ("tur", "azj", "aze", "crh", "kaz_Latn", "tat_Latn")  # i becomes İ, and I ı
+
+
+def upper(text: str, lang: str | None = None) -> str:
+    return (text.replace("i", "İ") if (lang or "").startswith(DOTTED) else text).upper()
+
+
+def lower(text: str, lang: str | None = None) -> str:
+    return (text.replace("I", "ı").replace("İ", "i") if (lang or "").startswith(DOTTED) else text).lower()
+
+
+def first_word(text: str, lang: str | None = None) -> str:
+    first, space, rest = text.partition(" ")
+    return upper(first, lang) + space + rest
+
+
+def _soft_hyphens(text: str, random: Random) -> str:
+    """One inside each long word, as in the source of a web page."""
+    words = text.split(" ")
+    for i, word in enumerate(words):
+        if len(word) >= LONG_WORD:
+            at = random.randrange(2, len(word) - 2)
+            words[i] = word[:at] + "\u00ad" + word[at:]
+    return " ".join(words)
+
+
+def _zero_width_space(text: str, random: Random) -> str:
+    words = text.split(" ")
+    at = random.randrange(len(words))
+    return " ".join([*words[:at], "\u200b" + words[at], *words[at + 1 :]])
+
+
+CASES: dict[str, Callable[[str, str | None], str]] = {
+    "capitals": upper,
+    "first word in capitals": first_word,
+    "lower case": lower,
+}
+OTHERS: dict[str, Callable[[str, Random], str]] = {
+    "no-break spaces": lambda text, _: text.replace(" ", "\u00a0"),
+    "tabs": lambda text, _: text.replace(" ", "\t"),
+    "double spaces": lambda text, _: text.replace(" ", "  "),
+    "soft hyphens": _soft_hyphens,
+    "byte order mark": lambda text, _: "\ufeff" + text,
+    "zero-width space": _zero_width_space,
+}
+KINDS = (*CASES, *OTHERS)
+
+
+def noisy(text: str, kind: str | None = None, seed: int = 0, lang: str | None = None) -> str:
+    """The text with one kind of noise.
+
+    Args:
+        kind: one of KINDS; None draws one, three times in four of CASES, which a tokenizer cannot take back.
+        seed: of the places that are drawn.
+        lang: code of the language, for its capitals.
+
+    Raises:
+        ValueError: an unknown kind.
+    """
+    random = Random(f"{seed}\n{kind}\n{text}")
+    if kind is None:
+        kind = random.choice(list(CASES if random.random() < 0.75 else OTHERS))
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+    return CASES[kind](text, lang) if kind in CASES else OTHERS[kind](text, random)

@@ -1,0 +1,57 @@
+"""xsim of texts as people have them: capitals, lower case, other white space, invisible characters (`data.noise`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...data.noise import KINDS, noisy
+from ...inference.encoders import Encode
+from ...utils.results import Table
+from ..nway_texts import measurable_pairs, texts_by_language
+from .xsim import text_groups, xsim
+
+CLEAN = "none"
+
+
+def evaluate_noise(
+    encode: Encode,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    target_lang: str = "eng_Latn",
+    source_langs: Sequence[str] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Table:
+    """xsim to the target language, whose texts stay clean, with each kind of noise on the other side.
+
+    Args:
+        encode, rows, target_lang, source_langs: as in `evaluate_xsim`.
+        limit: largest number of sentences of a language, the first ones of the table.
+        seed: of the noise.
+
+    Returns:
+        Table with a row for clean text and for each kind: noise, xsim (mean over languages, percent), worse (points
+        above clean), and a column for each language.
+
+    Raises:
+        ValueError: as in `evaluate_xsim`.
+    """
+    texts = texts_by_language(rows)
+    if target_lang not in texts:
+        raise ValueError(f"no rows in {target_lang!r}, the target: found {', '.join(map(str, texts)) or 'no rows'}")
+    langs = [lang for lang in texts if lang != target_lang] if source_langs is None else source_langs
+    pairs, skipped = measurable_pairs(texts, [(lang, target_lang) for lang in langs])
+    wrong: dict[str, dict[str, float]] = {kind: {} for kind in (CLEAN, *KINDS)}
+    for lang, _ in pairs:
+        ids = [key for key in texts[lang] if key in texts[target_lang]][:limit]
+        own, right = ([texts[code][key] for key in ids] for code in (lang, target_lang))
+        y = encode(right, target_lang)
+        for kind, found in wrong.items():
+            changed = own if kind == CLEAN else [noisy(text, kind, seed, lang) for text in own]
+            found[lang] = xsim(encode(changed, lang), y, gold=text_groups(right)).error_rate
+    mean = {kind: float(np.mean(list(found.values()))) for kind, found in wrong.items()}
+    table = [{"noise": kind, "xsim": mean[kind], "worse": mean[kind] - mean[CLEAN], **wrong[kind]} for kind in wrong]
+    return Table(table, notes={"not_measured": skipped} if skipped else {})

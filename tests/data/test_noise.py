@@ -1,0 +1,64 @@
+"""Noise of texts: what each kind looks like, that it is drawn by text and seed alone, and how xsim measures it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hf_echo.data.noise import CASES, KINDS, noisy
+from hf_echo.evaluation import evaluate_noise
+from hf_echo.vocabulary.normalization import clean_text
+
+TEXT = "Die Katze schläft unbekümmert."
+EXPECTED = {
+    "capitals": "DIE KATZE SCHLÄFT UNBEKÜMMERT.",
+    "first word in capitals": "DIE Katze schläft unbekümmert.",
+    "lower case": "die katze schläft unbekümmert.",
+    "no-break spaces": "Die\u00a0Katze\u00a0schläft\u00a0unbekümmert.",
+    "tabs": "Die\tKatze\tschläft\tunbekümmert.",
+    "double spaces": "Die  Katze  schläft  unbekümmert.",
+    "soft hyphens": "Die Katze schläft unbek\u00adümmert.",
+    "byte order mark": "\ufeffDie Katze schläft unbekümmert.",
+    "zero-width space": "Die Katze schläft \u200bunbekümmert.",
+}
+
+
+def test_every_kind_changes_the_text_and_the_normalizer_takes_back_all_but_case():
+    assert {kind: noisy(TEXT, kind) for kind in KINDS} == EXPECTED
+    for kind, text in EXPECTED.items():
+        assert (clean_text().normalize_str(text) == TEXT) == (kind not in CASES)
+    assert noisy("Iğdır'da iyi", "capitals", lang="tur_Latn") == "IĞDIR'DA İYİ"
+    assert noisy("Iğdır İyi", "lower case", lang="tur_Latn") == "ığdır iyi"
+    assert noisy("", "zero-width space") == "\u200b" and noisy("猫", "soft hyphens") == "猫"
+    with pytest.raises(ValueError, match="kind is 'caps'; it must be one of capitals, first word in capitals, "):
+        noisy(TEXT, "caps")
+
+
+def test_a_drawn_kind_depends_on_text_and_seed_alone():
+    texts = [f"{TEXT} {n}" for n in range(400)]
+    drawn = [noisy(text, seed=3) for text in texts]
+    assert drawn == [noisy(text, seed=3) for text in texts] != [noisy(text, seed=4) for text in texts]
+    cases = sum(new in {noisy(text, kind) for kind in CASES} for text, new in zip(texts, drawn, strict=True))
+    assert 0.65 < cases / len(texts) < 0.85
+
+
+def test_xsim_with_noise_counts_what_an_encoder_cannot_read():
+    """An encoder by the lower-case text reads capitals, but no other characters."""
+    texts = [f"unbekümmert {name}" for name in ("eins", "zwei", "drei", "vier")]
+    rows = [{"id": n, "lang": lang, "text": text} for lang in ("deu_Latn", "eng_Latn") for n, text in enumerate(texts)]
+    known, calls = {text: np.eye(5)[n] for n, text in enumerate(texts)}, Counter()
+
+    def encode(batch, lang):
+        calls[lang] += 1
+        return np.stack([known.get(text.lower(), np.eye(5)[4]) for text in batch])
+
+    table = evaluate_noise(encode, rows, limit=4)
+    found = {row["noise"]: row["worse"] for row in table.rows}
+    assert table.rows[0] == {"noise": "none", "xsim": 0.0, "worse": 0.0, "deu_Latn": 0.0}
+    assert {kind for kind, worse in found.items() if worse == 0} == {"none", *CASES}
+    assert found["soft hyphens"] == found["tabs"] == 75.0  # equal scores go to the first sentence
+    assert calls == {"deu_Latn": 1 + len(KINDS), "eng_Latn": 1}
+    with pytest.raises(ValueError, match="no rows in 'fra_Latn', the target"):
+        evaluate_noise(encode, rows, target_lang="fra_Latn")
