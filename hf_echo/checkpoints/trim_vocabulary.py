@@ -7,6 +7,7 @@ until a distillation from the untrimmed checkpoint has taught the model to read 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,9 +21,11 @@ from ..modeling.prompting_echo import decoder_prompt, encoder_prompt
 from ..vocabulary.initialise import TokenMatch
 from ..vocabulary.loading import with_backend
 from ..vocabulary.report import texts_by_language
-from ..vocabulary.trim import kept_tokens, token_scores, tokens_per_text, trimmed
+from ..vocabulary.trim import in_order, kept_tokens, token_scores, tokens_per_text, trimmed
 from .rewrite import is_release, open_checkpoint, save_changed
 from .swap_tokenizer import swap_vocabulary
+
+MORE = 30  # times as many texts of a language that comes first: a decoder writes no token outside of its first ids
 
 
 def trim_checkpoint(
@@ -31,6 +34,7 @@ def trim_checkpoint(
     texts: str | Path,
     *,
     keep: int,
+    first: Sequence[str] = (),
     split: str | None = None,
     sample: int = 10_000,
     seed: int = 0,
@@ -40,6 +44,7 @@ def trim_checkpoint(
     Args:
         model: encoder, training checkpoint or release: folder, Hub name or model of the package.
         texts: file or folder with lang and text, or with pairs, in all languages that the model is to serve.
+        first: languages whose tokens get the lowest ids: a decoder of the first ids alone can write them.
         split: of `texts`; None reads all.
         sample: most texts of each language, drawn with `seed`.
 
@@ -55,9 +60,13 @@ def trim_checkpoint(
         if is_release(place):
             config.decoder, _ = PreTrainedConfig.get_config_dict(place, subfolder=DECODER_FOLDER)
     old = tokenizer.backend_tokenizer
-    samples = sample_texts(texts, split, sample, seed)
+    samples = sample_texts(texts, split, sample, seed, {lang: MORE * sample for lang in first})
     scores = token_scores(old, samples.items())
     kept = kept_tokens(old, scores, keep, _prompts(config))
+    if first:
+        if unknown := sorted(set(first) - samples.keys()):
+            raise ValueError(f"first names {unknown[0]!r}, of which there are no texts; there are: {', '.join(samples)}")
+        kept = in_order(old, kept, token_scores(old, ((lang, samples[lang]) for lang in first)))
     small, opened = with_backend(tokenizer, trimmed(old, kept)), open_checkpoint(model)
     mapping = {before: after for after, before in enumerate(kept)}
     match = TokenMatch(len(scores), len(kept), dict(enumerate(kept)), {})
@@ -79,14 +88,17 @@ def trim_checkpoint(
     lengths["average"] = {when: round(mean, 2) for when, mean in means.items()}
     results = {"old_tokens": len(scores), "tokens": len(kept), "tokens_per_sentence": lengths}
     dtype = config.dtype or opened.dtype
-    values, data = {"keep": keep, "split": split, "sample": sample, "seed": seed}, {"texts": texts}
+    values, data = {"keep": keep, "first": list(first), "split": split, "sample": sample, "seed": seed}, {"texts": texts}
     options = dict(parents={"model": model}, data=data, results=results, tokenizer=small)
     save_changed(opened.to(dtype), out, "trim_vocabulary", values, **options)
     return results
 
 
-def sample_texts(texts: str | Path, split: str | None, most: int, seed: int) -> dict[str, list[str]]:
-    """At most `most` texts of each language, each text of it with the same chance (reservoir sampling)."""
+def sample_texts(
+    texts: str | Path, split: str | None, most: int, seed: int, others: Mapping[str, int]
+) -> dict[str, list[str]]:
+    """At most `most` texts of each language, or what `others` names for it; each text of a language has the same chance
+    (reservoir sampling)."""
     chosen: dict[str, list[str]] = {}
     seen: Counter[str] = Counter()
     random = Random(seed)
@@ -94,9 +106,9 @@ def sample_texts(texts: str | Path, split: str | None, most: int, seed: int) -> 
         own = chosen.setdefault(lang, [])
         for text in block:
             seen[lang] += 1
-            if len(own) < most:
+            if len(own) < others.get(lang, most):
                 own.append(text)
-            elif (place := random.randrange(seen[lang])) < most:
+            elif (place := random.randrange(seen[lang])) < len(own):
                 own[place] = text
     return chosen
 

@@ -62,7 +62,7 @@ class ContrastiveTrainer(TranslationTrainer):
     def loss_parts(self, model, inputs):
         output, weights = self.forward(model, inputs), self.weights()
         parts = self.contrastive_parts(output.sentence_embedding, inputs)
-        if output.loss is not None:
+        if getattr(output, "loss", None) is not None:
             parts["translation"] = output.loss
             weights["translation"] = self.args.translation_weight
         if self.args.mse_weight:

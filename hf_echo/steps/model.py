@@ -41,7 +41,9 @@ def build_trainer(
     """
     if stage.build:
         return stage.build(model_args, config, **kwargs)
-    model = start_model(model_args, kwargs["tokenizer"], languages, learns=stage.learns, pooling=stage.pooling)
+    # Without a translation loss the decoder learns nothing, and an encoder alone will do.
+    learns = stage.learns if getattr(config, "translation_weight", 1) else "encoder"
+    model = start_model(model_args, kwargs["tokenizer"], languages, learns=learns, pooling=stage.pooling)
     trainer, encoder = stage.trainer(model, config, **kwargs), encoder_of(model)
     if any(parameter.requires_grad for parameter in encoder.parameters()):
         model.config.languages = encoder.config.languages = sorted({*(model.config.languages or []), *languages})

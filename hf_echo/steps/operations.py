@@ -137,6 +137,7 @@ class TrimVocabulary(OnEcho):
     output_dir: str = output()
     texts: str = setting("texts of all languages to serve: a table of lang and text, or of pairs", reads=DATA)
     keep: int = setting("largest number of tokens", least=1)
+    first: list[str] = setting("languages whose tokens come first, for a decoder of the first ids alone", list)
     split: str | None = setting("use only this split of the texts; default: all", None)
     sample: int = setting("most texts of each language that are counted", 10_000, least=1)
     seed: int = setting("random seed of the sample", 0)
@@ -150,7 +151,7 @@ class TrimVocabulary(OnEcho):
         from ..evaluation import evaluate_xsim
         from ..inference.any_encoder import any_encoder
 
-        options = {name: getattr(self, name) for name in ("keep", "split", "sample", "seed")}
+        options = {name: getattr(self, name) for name in ("keep", "first", "split", "sample", "seed")}
         report = trim_checkpoint(self.model, self.output_dir, self.texts, **options)
         rows = load_nway(self.nway) if self.nway else None
         for when, name in (("before", self.model), ("after", self.output_dir)) if rows else ():

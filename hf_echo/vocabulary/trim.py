@@ -68,12 +68,20 @@ def kept_tokens(tokenizer: Tokenizer, scores: np.ndarray, keep: int, prompts: It
     return sorted(kept)
 
 
+def in_order(tokenizer: Tokenizer, kept: Iterable[int], scores: np.ndarray) -> list[int]:
+    """`kept` with added tokens and those of the largest scores first, so that a decoder of the first ids alone can
+    write the languages that were scored. Added tokens that are no pieces of the model stay behind all pieces."""
+    content = _content(tokenizer)
+    added, pieces = {token["id"] for token in content["added_tokens"]}, len(content["model"]["vocab"])
+    return sorted(kept, key=lambda number: (number >= pieces, number not in added, -scores[number], number))
+
+
 def trimmed(tokenizer: Tokenizer, kept: Sequence[int]) -> Tokenizer:
     """The tokenizer with these tokens alone; token `kept[i]` gets the id i."""
     content, new = _content(tokenizer), {old: number for number, old in enumerate(kept)}
     model = content["model"]
     if model["type"] == "Unigram":
-        model["vocab"] = [piece for old, piece in enumerate(model["vocab"]) if old in new]
+        model["vocab"] = [model["vocab"][old] for old in kept if old < len(model["vocab"])]
         if model["unk_id"] is not None:
             model["unk_id"] = new[model["unk_id"]]
     else:

@@ -118,6 +118,21 @@ def test_a_decoder_of_the_first_tokens_alone(toy_folders, tmp_path):
     assert torch.equal(rows[: len(old)], were[old])  # rows are rounded up
 
 
+def test_tokens_of_a_language_come_first(xlm_r, tmp_path):
+    """The first ids write all its texts; embeddings of kept texts stay."""
+    texts = write_texts(tmp_path, {"fra_Latn": KEPT[:1], "deu_Latn": KEPT[1:]})
+    keep = len(AutoTokenizer.from_pretrained(xlm_r)) - 3
+    trim_checkpoint(xlm_r, tmp_path / "out", texts, keep=keep, first=["deu_Latn"])
+    words = AutoTokenizer.from_pretrained(tmp_path / "out")
+    ids = words(KEPT[1])["input_ids"]
+    special = [number for number in words.all_special_ids if number != words.mask_token_id]  # it is no piece
+    assert sorted({*ids, *special}) == list(range(len({*ids, *special}))) and words.mask_token_id == keep - 1
+    vectors = (SentenceTransformer(str(folder), device="cpu").encode(KEPT) for folder in (xlm_r, tmp_path / "out"))
+    assert np.array_equal(*vectors)
+    with pytest.raises(ValueError, match="'spa_Latn'"):
+        trim_checkpoint(xlm_r, tmp_path / "none", texts, keep=keep, first=["spa_Latn"])
+
+
 def test_sonar(sonar_toy, tmp_path):
     """Vectors, and the decoder's logits of the tokens that are left."""
     sonar = sonar_toy.convert(tmp_path / "sonar")
@@ -153,11 +168,12 @@ def test_a_finished_step_is_not_repeated(xlm_r, tmp_path):
 def test_the_sample_is_uniform(tmp_path):
     rows = {"fra_Latn": [str(i) for i in range(50)], "deu_Latn": ["a"]}
     texts = write_texts(tmp_path, rows)
-    drawn = [sample_texts(texts, None, 10, seed)["fra_Latn"] for seed in range(200)]
+    drawn = [sample_texts(texts, None, 10, seed, {})["fra_Latn"] for seed in range(200)]
     assert all(len(set(rows)) == 10 for rows in drawn)
     counts = np.bincount([int(text) for rows in drawn for text in rows], minlength=50)
     assert abs(counts - 40).max() < 5.7 * 40**0.5 * 0.8**0.5  # binomial: 200 draws with chance 0.2
-    assert sample_texts(texts, None, 10, 0)["deu_Latn"] == ["a"]
+    more = sample_texts(texts, None, 10, 0, {"fra_Latn": 30})
+    assert more["deu_Latn"] == ["a"] and len(set(more["fra_Latn"])) == 30
 
 
 def test_too_few_tokens_are_refused(xlm_r, refused, tmp_path):

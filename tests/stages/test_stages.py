@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -69,6 +70,16 @@ def test_what_is_trained(make_trainer, stage):
             read = not query_or_key
         assert torch.equal(weight, before[name]) != read, name
         assert weight.requires_grad == read and (weight.grad is None or read), name
+
+
+@pytest.mark.parametrize("stage", ["contrastive", "hard_negatives"])
+def test_an_encoder_alone(make_trainer, toy, toy_tokenizer, stage):
+    """Without a translation loss its embeddings learn the same as those of an encoder with a decoder."""
+    whole = toy.make_model(toy_tokenizer)
+    alone = copy.deepcopy(whole.encoder)
+    for model in (whole, alone):
+        make_trainer(stage, model=model, max_steps=3, translation_weight=0.0).train()
+    torch.testing.assert_close(alone.state_dict(), whole.encoder.state_dict())
 
 
 def test_stages_take_up_what_the_last_one_froze(make_trainer):

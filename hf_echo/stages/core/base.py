@@ -23,7 +23,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from ...data.batching import TokenBudgetBatchSampler
 from ...losses import rank_weight, weighted_total
 from ...utils.settings import check, default_of, fields_of
-from .cpu_attention import float32_attention
+from .cpu_attention import packed_attention
 from .cpu_memory import EVERY, give_back_memory
 from .dev_sets import DevSet, evaluate_sets
 
@@ -259,7 +259,7 @@ class CoreTrainer(Trainer):
 
     def training_step(self, *args, **kwargs):
         start = time.perf_counter()
-        with float32_attention():
+        with packed_attention():
             loss = super().training_step(*args, **kwargs)
         if self.args.device.type == "cpu" and self.state.global_step % EVERY == EVERY - 1:
             give_back_memory()

@@ -51,6 +51,8 @@ class TranslationTrainer(CoreTrainer):
         Through the bottleneck the softmax of the cross-attention is over one key, so queries and keys get no gradient;
         in stage 1 the projections to and from the embedding get none. DDP would wait for gradients that never come.
         """
+        if not isinstance(model, EchoForTranslation):
+            return
         model.bottleneck = self.bottleneck
         bottleneck = {"encoder.projection", "decoder.model.embedding_projection"}
         attention = {"q_proj", "k_proj", "cross_attention_layernorm"}
@@ -63,7 +65,7 @@ class TranslationTrainer(CoreTrainer):
             model.decoder.requires_grad_(False)
 
     def make_collator(self, args: Any, tokenizer: Any, model: Any) -> TranslationCollator:
-        known = model.config.decoder.vocab_size
+        known = model.config.decoder.vocab_size if model.config.decoder else len(tokenizer)
         return TranslationCollator(
             tokenizer,
             language_drop=args.language_drop,

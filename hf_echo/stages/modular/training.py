@@ -12,7 +12,7 @@ from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArgum
 
 from ...losses import cosine_loss
 from ...modeling.precision_echo import bf16_is_faster
-from ..core.cpu_attention import float32_attention
+from ..core.cpu_attention import packed_attention
 
 MASKED = 0.15  # share of the tokens, 80/10/10: the defaults of transformers
 SCALE = 20.0  # of the cosine in MultipleNegativesRankingLoss
@@ -96,7 +96,7 @@ def train_masked(
         train_dataset=rows,
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=arguments.seed),
     )
-    with float32_attention():
+    with packed_attention():
         return trainer.train().training_loss
 
 
@@ -146,7 +146,7 @@ def train_pairs(
         train_dataset={name: Dataset.from_dict(columns) for name, columns in pairs.items()},
         loss={name: losses[name] for name in pairs},
     )
-    with float32_attention():
+    with packed_attention():
         return trainer.train().training_loss
 
 
