@@ -65,7 +65,7 @@ def trim_checkpoint(
     kept = kept_tokens(old, scores, keep, _prompts(config))
     if first:
         if unknown := sorted(set(first) - samples.keys()):
-            raise ValueError(f"first names {unknown[0]!r}, of which there are no texts; there are: {', '.join(samples)}")
+            raise ValueError(f"first names {unknown[0]!r}, of which there are no texts, only of {', '.join(samples)}")
         kept = in_order(old, kept, token_scores(old, ((lang, samples[lang]) for lang in first)))
     small, opened = with_backend(tokenizer, trimmed(old, kept)), open_checkpoint(model)
     mapping = {before: after for after, before in enumerate(kept)}
@@ -88,8 +88,8 @@ def trim_checkpoint(
     lengths["average"] = {when: round(mean, 2) for when, mean in means.items()}
     results = {"old_tokens": len(scores), "tokens": len(kept), "tokens_per_sentence": lengths}
     dtype = config.dtype or opened.dtype
-    values, data = {"keep": keep, "first": list(first), "split": split, "sample": sample, "seed": seed}, {"texts": texts}
-    options = dict(parents={"model": model}, data=data, results=results, tokenizer=small)
+    values = {"keep": keep, "first": list(first), "split": split, "sample": sample, "seed": seed}
+    options = dict(parents={"model": model}, data={"texts": texts}, results=results, tokenizer=small)
     save_changed(opened.to(dtype), out, "trim_vocabulary", values, **options)
     return results
 
