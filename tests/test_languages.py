@@ -51,21 +51,12 @@ def test_names_are_unique_and_plain():
 
 def test_rows_as_printed():
     french = language("fra_Latn")
-    assert (french.name, french.script, french.family, french.resource) == (
-        "French",
-        "Latin",
-        "Indo-European",
-        "high",
-    )
+    assert (french.name, french.script, french.family, french.resource) == ("French", "Latin", "Indo-European", "high")
     assert french.nllb and french.base and french.common80
     assert (language("tir_Ethi").script, language("tir_Ethi").resource) == ("Ge'ez", "low")
     assert language("eng_Latn").nllb and not language("eng_Latn").common80
     assert language("min_Arab").nllb and not language("min_Arab").base
-    assert (language("python").name, language("python").script, language("python").family) == (
-        "Python",
-        None,
-        None,
-    )
+    assert (language("python").name, language("python").script, language("python").family) == ("Python", None, None)
     assert language("bre_Latn").resource is None
     with pytest.raises(FrozenInstanceError):
         french.code = "x"

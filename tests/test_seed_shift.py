@@ -49,23 +49,3 @@ def test_report_of_a_run(tmp_path):
     line = processors.row(setting, processors.Result(passed, 2, 61.4, failures))
     assert line.split() == "avx2, threads 2, seeds +1 1 2 61 tests.a::two tests.b::three".split()
     assert processors.row(setting, None).endswith("not on this processor")
-
-
-def test_settings_meet_two_shifts_and_all_threads():
-    by_processor = {}
-    for setting in processors.SETTINGS:
-        by_processor.setdefault(setting.processor, set()).add(setting.shift)
-    assert by_processor.keys() == processors.PROCESSORS.keys()
-    assert {(s.threads, s.shift) for s in processors.SETTINGS} == {(t, s) for t in (1, 2) for s in (0, 1, 2)}
-
-
-@pytest.mark.parametrize(
-    ("isa", "fast"), [("AVX2", False), ("AVX512_CORE", False), ("AVX512_CORE_BF16", True), ("", True)]
-)
-def test_bf16_follows_the_imitated_processor(monkeypatch, isa, fast):
-    from hf_echo.inference.encode import has_fast_bf16
-
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")  # also where this machine has AVX2
-    assert has_fast_bf16() == fast

@@ -27,12 +27,7 @@ WORDS = {
         "chat chien oiseau poisson",
         "dort court mange attend",
     ],
-    "rus_Cyrl": [
-        "один два четыре девять",
-        "красный синий старый малый",
-        "кот пёс птица рыба",
-        "спит бежит ест ждёт",
-    ],
+    "rus_Cyrl": ["один два четыре девять", "красный синий старый малый", "кот пёс птица рыба", "спит бежит ест ждёт"],
 }
 LANGUAGES = list(WORDS)
 MEANINGS = list(product(range(4), repeat=4))

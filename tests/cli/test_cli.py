@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModel, LlamaConfig, LlamaForCausalLM
 
 from hf_echo.inference import encode, load_translator, translate
 from hf_echo.modeling import EchoForTranslation
+
+from ..checkpoints.test_from_llama import byte_level_tokenizer
 
 
 @pytest.fixture
@@ -51,15 +52,7 @@ def test_entry_point():
 
 def test_encode_file_to_npy(run, files, model, toy, toy_trained, toy_tokenizer):
     code, out, err = run(
-        "encode",
-        "--model",
-        model,
-        "--lang",
-        "fra_Latn",
-        files / "a.txt",
-        files / "x" / "out.npy",
-        "--dtype",
-        "fp32",
+        "encode", "--model", model, "--lang", "fra_Latn", files / "a.txt", files / "x" / "out.npy", "--dtype", "fp32"
     )
     assert (code, out) == (0, "") and "32 x 32" in err
     want = encode(toy_trained, toy_tokenizer, french(toy), "fra_Latn")
@@ -101,62 +94,7 @@ def test_a_translation_is_one_line(run, model, monkeypatch):
     assert (code, out) == (0, "one cat\n\ntwo dogs\n")
 
 
-# evaluate
-
-
-def pair_of_files(model, files) -> list:
-    return ["--model", model, "--source", files / "a.txt", "--source-lang", "fra_Latn", "--target", files / "b.txt"]
-
-
-def test_evaluate_xsim(run, files, model, toy, toy_trained, toy_tokenizer):
-    arguments = (
-        "evaluate",
-        "xsim",
-        *pair_of_files(model, files),
-        "--target-lang",
-        "eng_Latn",
-    )
-    code, out, _ = run(*arguments, "--json", files / "deep" / "out.json")
-    assert code == 0
-    report = json.loads((files / "deep" / "out.json").read_text())
-    assert report == json.loads(out)
-    x = encode(toy_trained, toy_tokenizer, french(toy), "fra_Latn", normalize=True)
-    english = (files / "b.txt").read_text().splitlines()
-    y = encode(toy_trained, toy_tokenizer, english, "eng_Latn", normalize=True)
-    errors = 100 * np.mean((x @ y.T).argmax(1) != np.arange(32))
-    assert report["error_rate"] == pytest.approx(errors, abs=3.2)  # a bf16 CPU may tip one sentence
-    assert (report["source_lang"], report["target_lang"], report["count"]) == ("fra_Latn", "eng_Latn", 32)
-
-    code, out, _ = run(*arguments, "--hard-negatives", "--margin", "ratio")
-    report = json.loads(out)
-    assert code == 0 and report["xsimpp"]["error_rate"] >= report["error_rate"]
-    assert report["xsimpp"]["pool"] > 32 and report["margin"] == "ratio"
-
-
-def test_evaluate_translation(run, files, model, toy, toy_trained, toy_tokenizer):
-    from sacrebleu.metrics import CHRF
-
-    code, out, _ = run(
-        "evaluate",
-        "translation",
-        *pair_of_files(model, files),
-        "--json",
-        files / "t.json",
-    )
-    assert code == 0 and json.loads(out) == json.loads((files / "t.json").read_text())
-    hypotheses = translate(toy_trained, toy_tokenizer, french(toy), "fra_Latn")
-    want = CHRF(word_order=2).corpus_score(hypotheses, [(files / "b.txt").read_text().splitlines()]).score
-    assert json.loads(out)["chrf"] == pytest.approx(want, abs=2)
-
-
 # release, convert, train
-
-
-def test_release_of_the_packaged_model_by_name(run, tmp_path):
-    code, _, err = run("release", "echo-nano", tmp_path / "release")
-    assert code == 0, err
-    have, want = (load_translator(name, dtype="fp32")[0].state_dict() for name in (tmp_path / "release", "echo-nano"))
-    assert have.keys() == want.keys() and all(torch.equal(have[name], weight) for name, weight in want.items())
 
 
 def test_release(run, toy_folders, toy_trained, tmp_path):
@@ -170,45 +108,21 @@ def test_release(run, toy_folders, toy_trained, tmp_path):
 
 
 def test_convert_llama(run, tmp_path):
-    """A Llama of some thousand weights, with a tokenizer of bytes."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
-    backend.pre_tokenizer, backend.decoder = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoders.ByteLevel(),
+    byte_level_tokenizer(bos_token="<s>", eos_token="</s>").save_pretrained(tmp_path / "llama")
+    shape = dict(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1
     )
-    backend.add_special_tokens(["<s>", "</s>"])
-    fast = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
-    fast.save_pretrained(tmp_path / "llama")
-    config = LlamaConfig(
-        vocab_size=258,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        bos_token_id=256,
-        eos_token_id=257,
-    )
+    config = LlamaConfig(vocab_size=340, bos_token_id=0, eos_token_id=1, **shape)
     llama = LlamaForCausalLM(config)
     llama.save_pretrained(tmp_path / "llama")
     code, _, err = run(
-        "convert",
-        "llama",
-        tmp_path / "llama",
-        tmp_path / "echo",
-        "--embedding-size",
-        "8",
-        "--pooling",
-        "mean",
+        "convert", "llama", tmp_path / "llama", tmp_path / "echo", "--embedding-size", "8", "--pooling", "mean"
     )
     assert code == 0 and "ready for stage 1" in err
     model = EchoForTranslation.from_pretrained(tmp_path / "echo")
     assert (model.config.embedding_size, model.config.pooling) == (8, "mean")
     have, want = model.encoder.backbone.layers[1].mlp.up_proj.weight, llama.model.layers[1].mlp.up_proj.weight
     assert torch.equal(have, want)
-    code, _, err = run("convert", "llama", tmp_path / "llama", tmp_path / "x", "--cross-attention", "none")
-    assert code == 2 and one_line(err).startswith("hf-echo: ") and "none" in err
 
 
 def test_train_and_dry_run(run, files, toy):
@@ -251,52 +165,25 @@ def one_line(err: str) -> str:
     [
         ("encode --model M missing.txt out.npy", "no file missing.txt; give a text file"),
         ("encode --model M a.txt out.csv", "out.csv: the file name must end in .npy or .parquet"),
-        (
-            "encode --model M a.txt out.npy --lang fra_Lat",
-            "unknown language code 'fra_Lat'; codes look like fra_Latn",
-        ),
-        ("encode --model M a.txt out.npy --dtype fp64", "it must be one of auto"),
-        (
-            "encode --model M long.txt out.npy --on-long error",
-            "1 texts are longer than 64 tokens, the first is row 2",
-        ),
-        ("encode --model M bad.txt out.npy", "bad.txt:2: not UTF-8"),
-        ("encode --model M empty.txt out.npy", "empty.txt is empty"),
         ("encode --model M - out.npy", "standard input is empty"),
-        (
-            "encode --model ./nothing a.txt out.npy",
-            "no folder ./nothing; give a checkpoint's folder, or a name",
-        ),
+        ("encode --model ./nothing a.txt out.npy", "no folder ./nothing; give a checkpoint's folder, or a name"),
         ("encode --model org/none a.txt out.npy", "'org/none' is neither a folder nor a name on the Hub: "),
         ("translate --model M --to klingon a.txt", "unknown language code 'klingon'"),
         ("translate --model ENCODER --to eng_Latn a.txt", "holds an encoder only"),
         ("evaluate xsim --model M --source a.txt --target short.txt", "a.txt has 32 lines and"),
-        ("evaluate xsim --model M --source a.txt --target b.txt --margin squared", "margin"),
         (
             "evaluate xsim --model M --source b.txt --target a.txt --target-lang fra_Latn --hard-negatives",
             "--hard-negatives are made by rules for English, not for fra_Latn",
         ),
-        (
-            "translate --model M --num-beams 1 --rerank-weight 2 a.txt",
-            "rerank_weight chooses among beams, and num_beams 1 gives one",
-        ),
-        ("evaluate translation --model M --source a.txt --target short.txt", "line i must translate line i"),
         ("train no_such_recipe", "no recipe 'no_such_recipe'; give a YAML file, a folder of them, or one of"),
         ("train nano/1_seq2seq max_steps", "'max_steps' is not an override; write key=value"),
-        ("train nano/1_seq2seq max_step=3", "unknown field 'max_step'; did you mean 'max_steps'?"),
         ("train nano/1_seq2seq --dry-run shape.hidden_sizes=3", "unknown shape field 'hidden_sizes'"),
-        ("release ./nothing out", "no folder ./nothing; give a checkpoint's folder"),
-        ("release M M", "is an input too"),
-        ("convert llama ./nothing out", "nothing"),
     ],
 )
 def test_errors_are_one_line(run, files, toy_trained, toy_tokenizer, model, monkeypatch, arguments, message):
     monkeypatch.chdir(files)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    (files / "bad.txt").write_bytes(b"un chat\nd\xe9j\xe0\n")
     (files / "short.txt").write_text("one\n")
-    (files / "long.txt").write_text("un\n" + "un " * 100 + "\n")
-    (files / "empty.txt").write_text("")
     if "ENCODER" in arguments:
         toy_trained.encoder.save_pretrained(files / "encoder")
         toy_tokenizer.save_pretrained(files / "encoder")

@@ -132,6 +132,7 @@ print(translator(audio, tgt_lang="fra_Latn")[0]["translation_text"])
 """
 
 
+@pytest.mark.slow
 def test_a_release_translates_without_the_package(space, vectors, release, tmp_path):
     audio, out = str(space / "0.flac"), tmp_path / "out.npy"
     done = subprocess.run(

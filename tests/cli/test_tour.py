@@ -34,13 +34,6 @@ def test_echo_nano_is_small_and_opens_in_three_ways():
     assert found[0]["translation_text"]
 
 
-def test_translate_uses_it(hf_echo_cli, tmp_path):
-    texts = tmp_path / "texts.txt"
-    texts.write_text("Le parlement a adopté la loi.\n", encoding="utf-8")
-    _, out, err = hf_echo_cli("translate", texts, "--from", "fra_Latn")
-    assert "no --model: using echo-nano" in err and out.strip()
-
-
 def test_tour():
     console = Console(record=True, width=250)
     rows = run_tour(console)
@@ -66,8 +59,5 @@ def test_it_is_used_where_no_model_is_given(run, tmp_path):
 
 
 def test_an_unknown_checkpoint_is_named():
-    with pytest.raises(
-        ValueError,
-        match="the package has no checkpoint 'echo-micro'; it has echo-nano",
-    ):
+    with pytest.raises(ValueError, match="the package has no checkpoint 'echo-micro'; it has echo-nano"):
         hf_echo.pretrained("echo-micro")

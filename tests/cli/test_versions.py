@@ -70,10 +70,7 @@ CASES = {
     "evaluate cost | model": ("echo-380", "--model NAME --texts fr.txt --lang fra_Latn --rounds 1"),
     "evaluate geometry | model": ("echo", "--model NAME --data nway.jsonl"),
     "evaluate speech | data": ("spoken", "--model speech --text-model echo --data NAME --split train"),
-    "evaluate speech | decoder": (
-        "echo",
-        f"--model speech {SPOKEN} --decoder NAME",
-    ),
+    "evaluate speech | decoder": ("echo", f"--model speech {SPOKEN} --decoder NAME"),
     "evaluate speech | model": ("speech", f"--model NAME {SPOKEN}"),
     "evaluate speech | text_model": ("echo", "--model speech --text-model NAME --data spoken --split train"),
     "evaluate tagging | model": ("echo", "--model NAME --train tags.jsonl --test tags.jsonl"),
@@ -85,10 +82,7 @@ CASES = {
     "evaluate xrete | model": None,  # `any_encoder` opens it, as in `evaluate xsim`
     "evaluate xsim | model": ("echo", f"--model NAME {XSIM} --hard-negatives"),
     "mine | model": ("echo", "fr.txt en.txt --model NAME --out OUT/p.tsv --work OUT/w"),
-    "mine | text_model": (
-        "echo",
-        "audio.tsv en.txt --audio --model speech --text-model NAME -o OUT/p --work OUT/w",
-    ),
+    "mine | text_model": ("echo", "audio.tsv en.txt --audio --model speech --text-model NAME -o OUT/p --work OUT/w"),
     "modular start | model": ("xlmr", "NAME OUT/m"),
     "prune | model": ("echo", "NAME OUT/m --shape num_attention_heads=1,num_key_value_heads=1 --decoder drop"),
     "prune | tokenizer": ("echo-380", "echo OUT/m --shape intermediate_size=32 --decoder drop --tokenizer NAME"),

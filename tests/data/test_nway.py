@@ -9,7 +9,6 @@ import datasets
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
 
 from hf_echo.data import load_nway, load_parallel, nway_pairs
 from hf_echo.data.nway import dev_split
@@ -98,11 +97,6 @@ def test_on_disk_and_streamed_are_the_same(own_cache):
     assert isinstance(stored, datasets.Dataset)
     assert list(stored) == list(nway_pairs(FULL, direction="all"))
     assert len(stored) == 5 * 4 * 3 and list(own_cache.rglob("*.arrow"))
-
-
-def test_through_a_dataloader_with_a_worker():
-    loader = DataLoader(nway_pairs(FULL), batch_size=4, num_workers=1)
-    assert sum(len(batch["source"]) for batch in loader) == 15
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from hf_echo.data.tokenized import Ragged, TokenizedParallel, tokenize_parallel
+from hf_echo.data.tokenized import TokenizedParallel, tokenize_parallel
 
 ROWS = [
     dict(source="un chat.", source_lang="fra_Latn", target="one cat.", target_lang="eng_Latn", provenance="primary"),
@@ -127,12 +127,3 @@ def test_long_texts_are_cut_with_one_warning(dataset, toy_tokenizer, caplog):
 def test_no_rows(dataset, toy_tokenizer):
     with pytest.raises(ValueError, match="the training data are empty"):
         tokenize_parallel(dataset.select([]), toy_tokenizer)
-
-
-def test_ragged():
-    rows = [[1, 2], [], [3]]
-    ragged = Ragged.of(rows)
-    assert [ragged[i].tolist() for i in range(3)] == rows and ragged.lengths.tolist() == [2, 0, 1]
-    both = Ragged.concatenate([ragged, Ragged.of([]), Ragged.of([[7]])])
-    assert [both[i].tolist() for i in range(4)] == [*rows, [7]]
-    assert Ragged.of([]).lengths.tolist() == []

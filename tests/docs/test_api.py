@@ -43,10 +43,3 @@ def test_every_name_can_be_imported():
     for module, names in page().items():
         loaded = importlib.import_module(module)
         assert all(hasattr(loaded, name) for name in names), module
-
-
-def test_folders_with_exports_are_found(tmp_path):
-    for folder, text in (("a", "__all__ = ['x']"), ("b", "x = 1"), ("a/c", "__all__ = []")):
-        (tmp_path / "p" / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "p" / folder / "__init__.py").write_text(text)
-    assert exporting(tmp_path / "p") == {"p.a", "p.a.c"}

@@ -130,13 +130,3 @@ def test_missing_path_is_found(tmp_path):
     (tmp_path / "test_a.py").write_text("import b\n")
     (tmp_path / "b.py").write_text('"""Nothing yet."""\n')
     assert unreadable(["3", "x", "`b.py`", "`test_a.py`", "works"], tmp_path) == ["b.py", "test_a.py"]
-
-
-def test_numbered_parts_are_read():
-    assert numbered("Eq. 3; Tables 8-10; Algorithm 1") == {
-        ("Eq", 3),
-        ("Table", 8),
-        ("Table", 9),
-        ("Table", 10),
-        ("Algorithm", 1),
-    }

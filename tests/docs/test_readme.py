@@ -44,12 +44,7 @@ RUNS = (  # executed here, where README.md, start.md and training.md show them
     "data filter example --out outputs/example",
     "data stats",
 )
-FRENCH = [
-    "un rouge chat dort.",
-    "deux bleu chien court.",
-    "quatre vieux oiseau mange.",
-    "neuf petit poisson attend.",
-]
+FRENCH = ["un rouge chat dort.", "deux bleu chien court.", "quatre vieux oiseau mange.", "neuf petit poisson attend."]
 ENGLISH = ["one red cat sleeps.", "two blue dog runs.", "four old bird eats.", "nine small fish waits."]
 
 
@@ -244,11 +239,6 @@ def test_outputs_of_recipes_are_those_of_today():
                 assert (recipes / folder / f"{step}.yaml").is_file(), f"{file.name}: outputs/{folder}/{step}"
 
 
-def test_commands_in_comments_are_found():
-    text = "#   hf-echo prune A B \\\n#     --size half   # why\n# then: hf-echo train my\nstage: x  # hf-echo x\n"
-    assert in_comments(text) == ["hf-echo prune A B --size half", "hf-echo train my"]
-
-
 def check_other_command(line: str) -> None:
     """A line that does not start with hf-echo: make targets, extras of pip, scripts, the recipe of a launcher."""
     words = shlex.split(line)
@@ -333,11 +323,7 @@ def test_missing_ones_are_found():
     text = "see [a](docs/none.md), `hf_echo/none.py`\n```\nhf-echo nothing --x  # y\n```\n"
     assert named_paths(text) == {"docs/none.md", "hf_echo/none.py"}
     assert commands(text) == ["hf-echo nothing --x"]
-    for line in (
-        "hf-echo nothing --x",
-        "hf-echo train --no-such-option",
-        "hf-echo data filter no_such_recipe",
-    ):
+    for line in ("hf-echo nothing --x", "hf-echo train --no-such-option", "hf-echo data filter no_such_recipe"):
         with pytest.raises(AssertionError):
             check_command(line)
     with pytest.raises(FileNotFoundError):

@@ -20,13 +20,7 @@ from hf_echo.evaluation.spectrum import (
     topic_choices,
     tower_predictions,
 )
-from hf_echo.modeling import (
-    EchoDecoder,
-    EchoDecoderConfig,
-    SpectrumConfig,
-    SpectrumForCausalLM,
-    SpectrumModel,
-)
+from hf_echo.modeling import EchoDecoder, EchoDecoderConfig, SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 
 
 def make_model() -> SpectrumForCausalLM:

@@ -12,12 +12,7 @@ import sacrebleu
 import sentencepiece
 from sacrebleu.tokenizers import tokenizer_spm
 
-from hf_echo.evaluation import (
-    comet_scorer,
-    evaluate_translation,
-    translation,
-    translation_scores,
-)
+from hf_echo.evaluation import comet_scorer, evaluate_translation, translation, translation_scores
 
 HYPOTHESES = ["The cat sat on the mat.", "He did not go there", "Prices rose by 12% in May."]
 REFERENCES = ["The cat is sitting on the mat.", "He never went there.", "Prices rose by 21% in May."]
@@ -50,9 +45,7 @@ def chrf_plus_plus(hypothesis: str, reference: str) -> float:
     def ngrams(items, n):
         return Counter(tuple(items[i : i + n]) for i in range(len(items) - n + 1))
 
-    def words(
-        text,
-    ):  # sacrebleu, as the original chrF++.py, splits one leading or trailing punctuation mark off
+    def words(text):  # sacrebleu, as the original chrF++.py, splits one leading or trailing punctuation mark off
         for word in text.split():
             if len(word) > 1 and word[-1] in ".,;:!?%":
                 yield from (word[:-1], word[-1])
@@ -65,11 +58,7 @@ def chrf_plus_plus(hypothesis: str, reference: str) -> float:
             h, r = ngrams(make(hypothesis), n), ngrams(make(reference), n)
             if h and r:
                 matches = sum((h & r).values())
-                precision, recall, orders = (
-                    precision + matches / h.total(),
-                    recall + matches / r.total(),
-                    orders + 1,
-                )
+                precision, recall, orders = (precision + matches / h.total(), recall + matches / r.total(), orders + 1)
     precision, recall = precision / orders, recall / orders
     return 100 * 5 * precision * recall / (4 * precision + recall)
 
@@ -240,9 +229,7 @@ def test_the_encoder_of_one_checkpoint_and_the_decoder_of_another(toy, toy_token
     joined = EchoForTranslation.from_parts(whole.encoder, load_translator(toy_folders["training"])[0].decoder).eval()
     tables = [
         evaluate_translation(
-            lambda x, source, target, m=model: translate(m, toy_tokenizer, x, source, target),
-            rows,
-            spbleu=False,
+            lambda x, source, target, m=model: translate(m, toy_tokenizer, x, source, target), rows, spbleu=False
         )
         for model in (whole, joined)
     ]

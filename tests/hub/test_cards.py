@@ -17,13 +17,7 @@ from transformers import BertConfig, BertModel, WhisperModel
 
 import hf_echo
 from hf_echo.cards.model_card import write_checkpoint_card
-from hf_echo.checkpoints import (
-    convert_blaser,
-    convert_mexma,
-    convert_sonar,
-    convert_wav2vec2,
-    convert_whisper,
-)
+from hf_echo.checkpoints import convert_blaser, convert_mexma, convert_sonar, convert_wav2vec2, convert_whisper
 from hf_echo.hub import METRICS, metric_folder
 from hf_echo.hub.dataset_card import write_card
 from hf_echo.hub.release import release_checkpoint, release_speech

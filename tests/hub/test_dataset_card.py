@@ -73,28 +73,6 @@ def test_wrong_folder_and_version(folder, tmp_path):
         push_dataset(folder, "me/pairs", version="one", license="mit")
 
 
-def test_push_twice_and_read_both_versions(folder, on_the_hub):
-    code = """
-        import json, sys
-        from pathlib import Path
-        from datasets import load_dataset
-        from hf_echo.hub.dataset_card import push_dataset
-        folder, found = Path(sys.argv[1]), {}
-        push_dataset(folder, "tester/strict", version="1.0", license="mit")
-        (folder / "data/train-00001-of-00002.parquet").unlink()
-        push_dataset(folder, "tester/strict", version="1.1", license="mit")
-        for version in ("v1.0", "v1.1", "main"):
-            found[version] = load_dataset("tester/strict", revision=version, split="train")["source"][:]
-        try:
-            push_dataset(folder, "tester/strict", version="1.1", license="mit", title="Other")
-        except ValueError as error:
-            found["error"] = str(error)
-        print(json.dumps(found))"""
-    found = on_the_hub(code, folder)
-    assert found["v1.0"] == [f"s{i}" for i in range(10)] and found["v1.1"] == found["main"] == found["v1.0"][:5]
-    assert found["error"].startswith("tester/strict has version 1.1 with other content (README.md)")
-
-
 VERSIONS = """
     import json, sys
     from pathlib import Path

@@ -98,20 +98,6 @@ def test_resumed_after_a_crash(dataset, tmp_path, monkeypatch):
     assert len(third.seen) == 4
 
 
-def test_only_what_is_new_is_embedded(dataset, tmp_path, monkeypatch):
-    """By language and text, whatever the rows: other data, other chunks, the sides exchanged."""
-    frozen_embeddings(dataset.select(range(8)), Encoder(), "an encoder", tmp_path)
-    seen = {(row[s], row[f"{s}_lang"]) for row in ROWS[:8] for s in ("source", "target")}
-    monkeypatch.setattr(module, "CHUNK", 3)
-    encoder = Encoder()
-    check(frozen_embeddings(dataset, encoder, "an encoder", tmp_path))
-    everything = {(row[s], row[f"{s}_lang"]) for row in ROWS for s in ("source", "target")}
-    assert set(encoder.seen) == everything - seen and len(encoder.seen) == len(everything - seen)
-    other = Encoder()
-    check(frozen_embeddings(dataset, other, "another", tmp_path))
-    assert set(other.seen) == everything
-
-
 def test_normalized(dataset, tmp_path):
     check(frozen_embeddings(dataset, Encoder(), "an encoder", tmp_path, normalize=True), normalized=True)
     check(frozen_embeddings(dataset, Encoder(dies_at=0), "an encoder", tmp_path))  # the cache keeps the lengths

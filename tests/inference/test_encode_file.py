@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import shutil
-import subprocess
 import sys
 
 import numpy as np
@@ -127,20 +126,11 @@ def test_other_work_is_never_used(source, model, tmp_path, calls, monkeypatch):
 
 def test_one_run_at_a_time_for_one_output(source, model, tmp_path):
     """A second one would lose the parts of the first when that ends."""
-    with only_run(tmp_path / "o.npy"):
-        code = """
-import sys
-from hf_echo.inference.any_encoder import NamedEncoder
-from hf_echo.inference.encode_file import encode_file
-from hf_echo.utils.files import only_run
-try:
-    encode_file(*sys.argv[1:3], NamedEncoder(sys.argv[3]))
-except ValueError as error:
-    print(error)
-"""
-        command = [sys.executable, "-c", code, source, tmp_path / "o.npy", model]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    assert done.stdout.startswith(f"another run writes {tmp_path / 'o.npy'}: wait until it ends"), done.stderr
+    with (
+        only_run(tmp_path / "o.npy"),
+        pytest.raises(ValueError, match=r"another run writes .*o.npy: wait until it ends"),
+    ):
+        run(source, tmp_path / "o.npy", model)
     run(source, tmp_path / "o.npy", model)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.txt", "o.npy"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder, seconds_batches
+from hf_echo.inference.encode_speech import encode_speech, load_speech_encoder
 from hf_echo.modeling import EchoSpeechEncoder
 from hf_echo.stages.speech_rows import new_config, new_extractor
 
@@ -47,15 +47,6 @@ def test_rows_of_a_dataset_and_files(encoder, tmp_path):
     np.testing.assert_allclose(encode_speech(*encoder, files), want, atol=1e-4)
     np.testing.assert_allclose(encode_speech(*encoder, [open(file, "rb").read() for file in files]), want, atol=1e-4)
     assert encode_speech(*encoder, []).shape == (0, 8)
-
-
-def test_batches_stay_within_the_seconds():
-    lengths = np.random.default_rng(0).integers(1, 300, size=400).tolist()
-    batches = seconds_batches(lengths, 1000)
-    assert sorted(row for batch in batches for row in batch) == list(range(400))
-    assert all(len(batch) * max(lengths[row] for row in batch) <= 1000 for batch in batches)
-    assert sum(len(b) * max(lengths[r] for r in b) for b in batches) < 1.1 * sum(lengths)  # little padding
-    assert seconds_batches([5000, 1], 1000) == [[0], [1]]
 
 
 def test_long_audio(encoder, caplog):

@@ -156,8 +156,7 @@ def test_embeddings_of_another_shape(toy_trained, toy_tokenizer, shape):
 
 
 @pytest.mark.parametrize(
-    ("lang", "first"),
-    [("fra", "fra_Latn"), ("eng", "eng_Latn"), ("French", "fra_Latn"), ("fra_Lat", "fra_Latn")],
+    ("lang", "first"), [("fra", "fra_Latn"), ("eng", "eng_Latn"), ("French", "fra_Latn"), ("fra_Lat", "fra_Latn")]
 )
 def test_the_language_of_an_iso_code_is_proposed_first(toy_trained, toy_tokenizer, lang, first):
     from hf_echo.languages import language

@@ -7,37 +7,21 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from hf_echo.inference.any_encoder import any_encoder
 
 COMMAND = "encode"
-TEXTS = ["a b c", "c b", "a a a b b b c c c a a a"]
+TEXTS = ["un chat rouge", "deux chien", "un chat " * 6]
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory) -> str:
-    """A BERT of a few weights, of at most 8 tokens."""
-    place = tmp_path_factory.mktemp("bert")
-    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(["[PAD]", "[UNK]", *"abc"])}, "[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", model_max_length=8
-    )
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=5,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=8,
-    )
-    BertModel(config).save_pretrained(place / "bert")
+def bert(toy, tmp_path_factory) -> str:
+    """XLM-R of one layer, of at most 8 tokens."""
+    place, tokenizer = tmp_path_factory.mktemp("bert"), toy.plain_tokenizer()
+    toy.plain_encoder(tokenizer).save_pretrained(place / "bert")
     tokenizer.save_pretrained(place / "bert")
     transformer = Transformer(str(place / "bert"), max_seq_length=8)
-    SentenceTransformer(modules=[transformer, Pooling(8)]).save(str(place / "st"))
+    SentenceTransformer(modules=[transformer, Pooling(32)]).save(str(place / "st"))
     return str(place / "st")
 
 
@@ -64,7 +48,6 @@ def test_options_are_followed(bert, caplog, monkeypatch):
     [
         (["--on-long", "error"], "1 of 3 texts are longer than 8 tokens, the first is row 3"),
         (["--on-long", "split"], "is not an Echo checkpoint give 'warn' or 'error'"),
-        (["--on-long", "cut"], "it must be one of warn, error, split"),
         (["--dtype", "fp64"], "it must be one of auto"),
     ],
 )

@@ -100,8 +100,6 @@ def test_from_embeddings(toy_trained, toy_tokenizer, sentences):
     vectors = encode(toy_trained, toy_tokenizer, texts, langs)
     assert translate(toy_trained, toy_tokenizer, vectors, batch_size=9) == want
     assert translate(toy_trained, toy_tokenizer, torch.from_numpy(vectors)) == want
-    with pytest.raises(ValueError, match=r"shape \(64, 31\); the decoder reads \(n, 32\)"):
-        translate(toy_trained, toy_tokenizer, vectors[:, 1:])
 
 
 def test_stage_one(toy, toy_tokenizer, sentences):
@@ -142,18 +140,6 @@ def test_empty_input(toy_trained, toy_tokenizer):
     assert translate(toy_trained, toy_tokenizer, []) == []
     assert translate(toy_trained, toy_tokenizer, np.zeros((0, 32), np.float32)) == []
     assert translate(toy_trained, toy_tokenizer, ["", " "], "fra_Latn", max_new_tokens=3) == ["", ""]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"target_lang": "xxx_Latn"}, "unknown language code 'xxx_Latn'"),
-        ({"source_lang": "fra"}, "unknown language code 'fra'"),
-    ],
-)
-def test_wrong_arguments(toy_trained, toy_tokenizer, options, message):
-    with pytest.raises(ValueError, match=message):
-        translate(toy_trained, toy_tokenizer, **{"inputs": ["un", "deux"]} | options)
 
 
 @pytest.mark.parametrize("kind", ["training", "release"])

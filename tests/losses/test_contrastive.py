@@ -104,34 +104,13 @@ def test_gradients_stay_finite_when_every_negative_is_removed():
     assert torch.equal(x.grad, torch.zeros_like(x))
 
 
-def test_length_of_the_embeddings_does_not_matter():
-    tx, ty, *_ = tensors(*embeddings())
-    lengths = torch.arange(1.0, 6.0, dtype=torch.float64)[:, None]
-    assert torch.allclose(contrastive_loss(tx * lengths, ty * 7, offset=2), contrastive_loss(tx, ty, offset=2))
-
-
-def test_rows_permuted_together_give_the_same_loss():
-    x, y, guide_x, guide_y = tensors(*embeddings(n=8, total=8, offset=0))
-    order = torch.randperm(8)
-    plain = contrastive_loss(x, y, guide_source=guide_x, guide_target=guide_y)
-    permuted = contrastive_loss(x[order], y[order], guide_source=guide_x[order], guide_target=guide_y[order])
-    assert torch.allclose(plain, permuted)
-
-
 @pytest.mark.parametrize("exclude", [None, torch.eye(4, dtype=torch.bool)])
 def test_equals_multiple_negatives_ranking_without_margin_and_filter(exclude):
     x, y = torch.randn(4, 8, requires_grad=True), torch.randn(4, 8, requires_grad=True)
     theirs = MultipleNegativesRankingLoss(model=None, scale=20.0).compute_loss_from_embeddings([x, y], None)
     guide = torch.randn(4, 3)  # with radius inf even opposed guides remove nothing
     ours = contrastive_loss(
-        x,
-        y,
-        logit_scale=20,
-        margin=0,
-        guide_source=guide,
-        guide_target=-guide,
-        radius=math.inf,
-        exclude=exclude,
+        x, y, logit_scale=20, margin=0, guide_source=guide, guide_target=-guide, radius=math.inf, exclude=exclude
     )
     assert torch.allclose(ours, theirs, atol=1e-6)
     for mine, other in zip(torch.autograd.grad(ours, (x, y)), torch.autograd.grad(theirs, (x, y)), strict=True):
@@ -156,10 +135,7 @@ def gist_loss(x, y, guide_x, guide_y, **options):
     # Eq. 3 compares sources with targets only; GIST can also contrast sources with sources, and targets.
     settings |= dict(contrast_anchors=False, contrast_positives=False, must_retokenize=False)
     loss.__dict__.update(settings | options)
-    loss.similarity_fct, loss.cross_entropy_loss = (
-        torch.nn.CosineSimilarity(dim=-1),
-        torch.nn.CrossEntropyLoss(),
-    )
+    loss.similarity_fct, loss.cross_entropy_loss = (torch.nn.CosineSimilarity(dim=-1), torch.nn.CrossEntropyLoss())
     return loss([{"column": 0}, {"column": 1}], None)
 
 
@@ -225,14 +201,10 @@ GOOD = SimpleNamespace(x=torch.randn(2, 4), y=torch.randn(5, 4), gx=torch.randn(
     ("options", "message"),
     [
         ({"logit_scale": 0}, "logit_scale .* 0"),
-        ({"logit_scale": -1.0}, "logit_scale .* -1"),
         ({"margin": math.nan}, "margin .* nan"),
         ({"margin_space": "angle"}, "'angle'"),
         ({"radius": -0.5}, "radius .* -0.5"),
-        ({"radius": -0.5, "guide_source": GOOD.gx, "guide_target": GOOD.gy}, "radius .* -0.5"),
-        ({"radius": math.nan}, "radius .* nan"),
         ({"offset": 4}, "offset 4"),
-        ({"offset": -1}, "offset -1"),
         ({"guide_source": GOOD.gx}, "only one"),
         ({"guide_source": GOOD.gx, "guide_target": GOOD.gy[:4]}, "guide rows 2 and 4"),
         ({"guide_source": GOOD.gx, "guide_target": GOOD.gy[:, :2]}, r"\(5, 2\)"),

@@ -109,10 +109,7 @@ def test_unused_slots_may_hold_anything(loss_of):
     source, target, hard, mask = tensors(*batch())
     rubbish = hard.masked_fill(~mask[..., None], math.inf).requires_grad_()
     clean = hard.masked_fill(~mask[..., None], 0).requires_grad_()
-    loss, expected = (
-        loss_of(source, target, rubbish, mask, offset=1),
-        loss_of(source, target, clean, mask, offset=1),
-    )
+    loss, expected = (loss_of(source, target, rubbish, mask, offset=1), loss_of(source, target, clean, mask, offset=1))
     assert torch.equal(loss, expected)
     (gradient,), (expected,) = torch.autograd.grad(loss, rubbish), torch.autograd.grad(expected, clean)
     assert torch.equal(gradient, expected) and not gradient[~mask].any() and gradient[mask].any()

@@ -7,8 +7,6 @@ import torch
 
 from hf_echo.modeling import EchoEncoder
 
-from .conftest import TEXTS
-
 pytestmark = pytest.mark.trains
 
 CLOSE = dict(atol=2e-5, rtol=0)
@@ -22,30 +20,6 @@ def encoder(request, make_model) -> EchoEncoder:
 def embed(encoder, **batch) -> torch.Tensor:
     with torch.no_grad():
         return encoder(**batch).sentence_embedding
-
-
-def test_output(encoder, batch):
-    output = encoder(**batch)
-    assert output.last_hidden_state.shape == (*batch["input_ids"].shape, 32)
-    assert output.sentence_embedding.shape == (len(TEXTS), 24)
-    assert output.pooler_output is output.sentence_embedding
-    assert output.hidden_states is None
-    plain = encoder(**batch, return_dict=False)
-    assert torch.equal(plain[0], output.last_hidden_state) and torch.equal(plain[1], output.sentence_embedding)
-
-
-def test_hidden_states_and_attentions(encoder, batch):
-    encoder.set_attn_implementation("eager")
-    output = encoder(**batch, output_hidden_states=True, output_attentions=True)
-    assert len(output.hidden_states) == 4
-    assert torch.equal(output.hidden_states[0], encoder.backbone.embed_tokens(batch["input_ids"]))
-    assert torch.equal(output.hidden_states[-1], output.last_hidden_state)
-    length = batch["input_ids"].shape[1]
-    assert [a.shape for a in output.attentions] == [(len(TEXTS), 4, length, length)] * 3
-
-
-def test_embedding_is_not_normalised(encoder, batch):
-    assert embed(encoder, **batch).norm(dim=1).std() > 1e-3
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -107,16 +81,8 @@ def test_gradient_checkpointing_gives_the_same_gradients(make_model, batch):
             torch.testing.assert_close(again[name], plain[name])
 
 
-def test_bf16_is_near(encoder, batch):
-    exact = embed(encoder, **batch)
-    half = embed(encoder.to(torch.bfloat16), **batch)
-    assert half.dtype == torch.float32
-    lengths = torch.nn.functional.normalize(half).double().norm(dim=1)
-    torch.testing.assert_close(lengths, torch.ones_like(lengths), atol=1e-6, rtol=0)
-    assert torch.cosine_similarity(half, exact).min() > 0.995
-
-
-def test_compiles_without_graph_breaks(encoder, batch):
+def test_compiles_without_graph_breaks(make_model, batch):
+    encoder = make_model().encoder
     torch._dynamo.reset()
     compiled = torch.compile(encoder, fullgraph=True, backend="eager")
     torch.testing.assert_close(embed(compiled, **batch), embed(encoder, **batch))
@@ -128,7 +94,6 @@ def test_compiles_without_graph_breaks(encoder, batch):
     ("changes", "message"),
     [
         ({"pooling": "max"}, "pooling must be one of 'cls', 'mean', 'last', not 'max'"),
-        ({"embedding_size": 0}, "embedding_size must be a positive integer, not 0"),
         ({"embedding_size": "big"}, "embedding_size must be a positive integer, not 'big'"),
         ({"decoder": {"embedding_size": -1}}, "embedding_size must be a positive integer, not -1"),
     ],

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hf_echo.modeling import EchoForTranslation
-from hf_echo.modeling.beams_echo import _best_of_rows, beam_candidates, beam_decode
-from hf_echo.modeling.generation_echo import _argmax, greedy_decode
+from hf_echo.modeling.beams_echo import beam_candidates, beam_decode
+from hf_echo.modeling.generation_echo import greedy_decode
 
 
 @pytest.fixture
@@ -34,14 +33,13 @@ def prompt(tokenizer):
     return tokenizer.decoder_prompt_ids("eng_Latn")
 
 
+LLAMA3_ROPE = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
+LLAMA3_ROPE |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+ONE_LAYER, UNTIED = {"decoder": {"num_hidden_layers": 1}}, {"decoder": {"tie_word_embeddings": False}}
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"decoder": {"num_hidden_layers": 1}},
-        {"num_key_value_heads": 4},
-        {"decoder": {"tie_word_embeddings": False}},
-    ],
+    "changes", [{}, ONE_LAYER, {"num_key_value_heads": 4}, UNTIED, {"rope_parameters": LLAMA3_ROPE}]
 )
 def test_greedy_is_generate(make_model, embeddings, prompt, changes):
     model = make_model(**changes)
@@ -69,15 +67,6 @@ def test_rows_that_end_at_different_times(make_model, embeddings, prompt):
     assert len(lengths) > 6 and 20 in lengths
     everything = list(range(model.config.vocab_size))
     assert greedy_decode(model.decoder, embeddings, prompt, eos_token_id=everything) == [[]] * len(embeddings)
-
-
-@pytest.mark.parametrize("size", [1, 7, 64, 72, 640, 1000])
-def test_argmax_is_the_first_of_the_best(size):
-    """Equal to `torch.argmax` on a CPU for any vocabulary size and for equal logits."""
-    torch.manual_seed(1)
-    logits = torch.randint(0, 9, (50, size)).float() - 20
-    assert _argmax(logits).tolist() == [row.index(max(row)) for row in logits.tolist()]
-    assert _argmax(logits.bfloat16()).tolist() == _argmax(logits).tolist()
 
 
 def test_rows_do_not_depend_on_their_company(make_model, embeddings, prompt):
@@ -111,24 +100,6 @@ def test_no_ngram_twice(make_model, embeddings, prompt, size):
     assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=20, no_repeat_ngram_size=0) == free
 
 
-def test_other_rotary_embeddings(make_model, embeddings, prompt):
-    rope = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0}
-    rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
-    model = make_model(rope_parameters=rope)
-    want = by_generate(model, embeddings, prompt, max_new_tokens=12)
-    assert greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=12) == want
-
-
-def test_saved_and_opened(make_model, embeddings, prompt, tmp_path):
-    model = make_model()
-    model.generation_config.no_repeat_ngram_size = 2
-    model.save_release(tmp_path)
-    again = EchoForTranslation.from_pretrained(tmp_path)
-    assert again.generation_config.no_repeat_ngram_size == 2
-    want = greedy_decode(model.decoder, embeddings, prompt, max_new_tokens=8)
-    assert greedy_decode(again.decoder, embeddings, prompt, max_new_tokens=8) == want
-
-
 def test_what_it_cannot_do(make_model, embeddings, prompt):
     model = make_model()
     with pytest.raises(ValueError, match=r"reads \(batch, 1, 24\), but was given \(40, 1, 23\)"):
@@ -138,7 +109,7 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
         greedy_decode(model.decoder, embeddings, prompt)
 
 
-@pytest.mark.parametrize("num_beams", [2, 4, 5])
+@pytest.mark.parametrize("num_beams", [2, 5])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -152,20 +123,20 @@ def test_what_it_cannot_do(make_model, embeddings, prompt):
 )
 def test_beams_are_those_of_generate(make_model, embeddings, prompt, num_beams, settings):
     """With frequent ends of sentence, so that beams finish at all steps; weights in float64 round alike in both."""
-    model = make_model().double()
+    model, embeddings = make_model().double(), embeddings[:16].double()
     model.generation_config.update(**settings)
     with torch.no_grad():
         for weight in model.decoder.parameters():
             weight.mul_(3)
-    free = by_generate(model, embeddings.double(), prompt, max_new_tokens=15)
+    free = by_generate(model, embeddings, prompt, max_new_tokens=15)
     often = torch.tensor(free).flatten().bincount().topk(8).indices.tolist()
     lengths = set()
     for ends in (often[:1], often):
         common = dict(max_new_tokens=15, num_beams=num_beams, eos_token_id=ends)
-        want = by_generate(model, embeddings.double(), prompt, **common)
-        assert beam_decode(model.decoder, embeddings.double(), prompt, **common) == want
-        all_beams, scores = beam_candidates(model.decoder, embeddings.double(), prompt, **common)
-        made = by_generate(model, embeddings.double(), prompt, num_return_sequences=num_beams, **common)
+        want = by_generate(model, embeddings, prompt, **common)
+        assert beam_decode(model.decoder, embeddings, prompt, **common) == want
+        all_beams, scores = beam_candidates(model.decoder, embeddings, prompt, **common)
+        made = by_generate(model, embeddings, prompt, num_return_sequences=num_beams, **common)
         exists = scores.flatten().isfinite().tolist()
         flat = [beam for row in all_beams for beam in row]
         assert [b for b, there in zip(flat, exists) if there] == [b for b, there in zip(made, exists) if there]
@@ -184,12 +155,3 @@ def test_beams_of_a_row_do_not_depend_on_its_company(make_model, embeddings, pro
     assert beam_decode(model.decoder, embeddings[:0].double(), prompt, num_beams=3) == []
     with pytest.raises(ValueError, match="num_beams is 1"):
         beam_decode(model.decoder, embeddings.double(), prompt, num_beams=1)
-
-
-@pytest.mark.parametrize("size", [9, 64, 320, 640, 1000])
-def test_the_best_of_rows_are_those_of_topk(size):
-    torch.manual_seed(1)
-    logits = torch.randn(50, size, dtype=torch.float64)
-    values, places = _best_of_rows(logits, 8)
-    want = logits.topk(8)
-    assert torch.equal(values, want.values) and torch.equal(places, want.indices)

@@ -37,19 +37,6 @@ def fresh(code: str, *arguments: str, **environment: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_auto_model_and_pipeline_take_trust_remote_code():
-    code = """
-        import sys
-        from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
-        for auto in (AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer):
-            print(type(auto.from_pretrained(sys.argv[1], trust_remote_code=True)).__name__)
-        import hf_echo
-        from transformers import pipeline
-        translate = pipeline("sonar-translation", model=sys.argv[1], trust_remote_code=True)
-        print(len(translate(["Bonjour"])))"""
-    assert fresh(code, NANO)[0].split() == ["EchoEncoder", "EchoForTranslation", "EchoTokenizer", "1"]
-
-
 WAYS = """
     import sys, torch
     import hf_echo
@@ -64,6 +51,7 @@ WAYS = """
 """
 
 
+@pytest.mark.slow
 def test_an_old_processor_gets_float32_silently():
     out, err = fresh(WAYS, NANO, CUDA_VISIBLE_DEVICES="", **OLD_PROCESSOR)
     assert out == "{'torch.float32'}\n" * 4 + "{'torch.bfloat16'}\ntorch.float16\n"
@@ -120,33 +108,6 @@ def test_training_is_float32_where_nobody_chose_a_dtype(folder, batch, fast_bf16
     assert chosen.dtype == torch.bfloat16
 
 
-def test_sentence_transformers_trainer_trains_in_float32(folder, tmp_path, fast_bf16):
-    from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-
-    rows = Dataset.from_dict({"anchor": TEXTS, "positive": TEXTS[::-1]})
-    trained = []
-    for options in ({}, {"model_kwargs": {"dtype": torch.float32}}):
-        model = SentenceTransformer(str(folder), device="cpu", **options)
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=str(tmp_path),
-            max_steps=2,
-            learning_rate=1e-5,
-            per_device_train_batch_size=5,
-            use_cpu=True,
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
-            warmup_steps=0,
-        )
-        loss = MultipleNegativesRankingLoss(model)
-        SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows, loss=loss).train()
-        trained.append([weight.detach() for weight in model.parameters()])
-    assert {weight.dtype for weight in trained[0]} == {torch.float32}
-    torch.testing.assert_close(*trained, atol=1e-7, rtol=0)
-
-
 def test_default_target_language(folder, batch, tokenizer):
     model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
     prompt = torch.tensor([tokenizer.decoder_prompt_ids("eng_Latn")] * len(TEXTS))
@@ -195,11 +156,6 @@ def test_on_long_in_every_way_in(folder):
     splits = SentenceTransformer(str(folder), device="cpu", processor_kwargs={"on_long": "split"})
     np.testing.assert_array_equal(model.encode(texts, **option), splits.encode(texts))
     assert np.abs(model.encode(texts)[1] - splits.encode(texts)[1]).max() > 1e-3
-
-
-def test_token_embeddings_say_where_they_are(folder):
-    with pytest.raises(KeyError, match="last_hidden_state"):
-        SentenceTransformer(str(folder), device="cpu").encode(TEXTS, output_value="token_embeddings")
 
 
 DAMAGES = {
@@ -273,12 +229,6 @@ def test_an_index_names_files_of_its_folder_only(copy, shard):
         AutoModel.from_pretrained(copy)
 
 
-def test_missing_weights_are_named(copy):
-    (copy / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=f"{copy}.*model.safetensors"):
-        load_encoder(copy)
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"<html></html>", b"version https://git-lfs.github.com/spec/v1\n", 500, b"{}"]
 )
@@ -290,15 +240,6 @@ def test_a_damaged_tokenizer_is_named_in_every_way_in(copy, content):
     ways += [] if content == b"{}" else [SentenceTransformer, AutoModel.from_pretrained]
     for opens in ways:
         with pytest.raises(ValueError, match=r"tokenizer\.json is damaged or incomplete"):
-            opens(str(copy))
-
-
-@pytest.mark.parametrize("content", ["", '{"model_type": "echo", "hid'])
-def test_a_damaged_configuration_is_named(copy, content):
-    """By transformers."""
-    (copy / "config.json").write_text(content)
-    for opens in (AutoModel.from_pretrained, AutoTokenizer.from_pretrained, SentenceTransformer):
-        with pytest.raises(OSError, match=r"config\.json' is not a valid JSON file"):
             opens(str(copy))
 
 

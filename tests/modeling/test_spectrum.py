@@ -8,15 +8,13 @@ import sys
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM
 
 from hf_echo.modeling import SpectrumConfig, SpectrumForCausalLM, SpectrumModel
 from hf_echo.modeling.masks_spectrum import attention_mask, reading_mask, token_mask, tower_mask
 from hf_echo.modeling.packing_spectrum import PackedDocument, Segment, pack, sentence_segments
 
 from .spectrum_toy import BOS, EOS, SIZE, embeddings, make_decoder, make_spectrum, make_tower
-
-TOKENS = ("input_ids", "token_documents", "segment_ids", "reads", "position_ids", "labels")
 
 
 @pytest.fixture(scope="module")
@@ -118,53 +116,6 @@ def test_attention_implementations_agree(model):
         attention_mask(torch.ones(1, 1, 1, dtype=torch.bool), torch.zeros(1), "flash_attention_2")
 
 
-def test_without_cross_attention_the_token_decoder_is_the_llama_that_it_was_made_from(tmp_path, toy_llama):
-    """`convert_llama` makes a token decoder; with its cross-attention switched off it writes as the Llama did."""
-    from hf_echo.checkpoints.from_llama import convert_llama
-
-    folder, llama = toy_llama
-    echo, _ = convert_llama(folder, embedding_size=16)
-    model = SpectrumForCausalLM.from_parts(make_tower(), echo.decoder)
-    for layer in model.decoder.model.layers:
-        torch.testing.assert_close(layer.cross_attn.q_proj.weight, layer.self_attn.q_proj.weight)
-        torch.nn.init.zeros_(layer.cross_attn.o_proj.weight)
-    ids = torch.tensor([[3, 5, 7, 9]])
-    with torch.no_grad():
-        logits = model(embeddings(2)[None], ids).logits
-        expected = llama(ids).logits
-    torch.testing.assert_close(logits[..., : expected.shape[-1]], expected, atol=1e-5, rtol=0)
-
-
-@pytest.fixture(scope="module")
-def toy_llama(tmp_path_factory):
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("llama")
-    words = {token: i for i, token in enumerate(["<s>", "</s>", "<unk>", *"abcdefghijklm"])}
-    backend = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(words),
-        hidden_size=24,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        bos_token_id=0,
-        eos_token_id=1,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
-    )
-    llama = LlamaForCausalLM(config).eval()
-    llama.save_pretrained(folder)
-    return folder, llama
-
-
 def test_saved_and_opened_again(model, tmp_path):
     model.save_pretrained(tmp_path)
     packed = pack([three_sentences()])
@@ -194,6 +145,7 @@ assert len(model.generate(document, max_new_tokens=3)) == 1
 """
 
 
+@pytest.mark.slow
 def test_opens_without_the_package(model, tmp_path, monkeypatch):
     model.save_pretrained(tmp_path / "model")
     torch.save(embeddings(3), tmp_path / "vectors.pt")

@@ -62,14 +62,8 @@ def test_decoder_layout_is_table_40(tokenizer):
         (decoder_prompt("python", "code", "eng_Latn"), "This is a corresponding code snippet in Python:"),
         (decoder_prompt("cpp", "code"), "This is a corresponding code snippet in C++:"),
         (decoder_prompt("latex", "math", "eng_Latn"), "This is a corresponding math formula:"),
-        (
-            decoder_prompt("eng_Latn", "code", "python"),
-            "This is a possible natural language explanation in English:",
-        ),
-        (
-            decoder_prompt("eng_Latn", "math", "latex"),
-            "This is a possible natural language explanation in English:",
-        ),
+        (decoder_prompt("eng_Latn", "code", "python"), "This is a possible natural language explanation in English:"),
+        (decoder_prompt("eng_Latn", "math", "latex"), "This is a possible natural language explanation in English:"),
         (encoder_prompt("fra_Latn"), "French:"),
         (encoder_prompt("python"), "Python:"),
         (encoder_prompt(), "Unspecified language:"),
@@ -278,17 +272,6 @@ def test_threads_share_a_tokenizer(own):
                 assert [job.result() for job in [pool.submit(call) for call in calls]] == want
     finally:
         sys.setswitchinterval(before)
-
-
-def test_options_of_transformers_work(tokenizer):
-    batch = tokenizer(TEXTS, lang=LANGUAGES, padding="max_length", max_length=64, return_tensors="pt")
-    assert batch["input_ids"].shape == (len(TEXTS), 64)
-    left = tokenizer(TEXTS[:2], padding=True, padding_side="left").attention_mask
-    assert left[1][0] == 0 and left[1][-1] == 1
-    assert tokenizer("chat", return_attention_mask=False).keys() == {"input_ids"}
-    bare = tokenizer("chat", add_special_tokens=False).input_ids
-    assert not set(bare) & set(tokenizer.all_special_ids)
-    assert tokenizer.pair_ids(["French:"], ["Le chat"]) == [tokenizer("Le chat", lang="fra_Latn").input_ids]
 
 
 # Other tokenizers

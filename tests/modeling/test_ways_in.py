@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,20 +55,11 @@ def here(folders) -> dict[str, dict]:
 
 
 @pytest.fixture(scope="module")
-def hub(folders, tmp_path_factory) -> Iterator[dict[str, str]]:
+def hub(folders, hub_environment, tmp_path_factory) -> dict[str, str]:
     """The environment of a local Hub with both layouts."""
-    server = runpy.run_path(str(HERE.parent / "hub_server.py"))["start"]()
-    hub = {
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-        "HF_TOKEN": "x",
-        "HF_HUB_DISABLE_XET": "1",
-    }
-    try:
-        run("-c", PUSH, *map(str, folders.values()), cwd=tmp_path_factory.mktemp("push"), **hub)
-        yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
+    hub = {name: value for name, value in hub_environment.items() if name.startswith("HF_") and name != "HF_HOME"}
+    run("-c", PUSH, *map(str, folders.values()), cwd=tmp_path_factory.mktemp("push"), **hub)
+    return hub
 
 
 @pytest.fixture(scope="module")

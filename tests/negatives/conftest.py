@@ -81,11 +81,7 @@ def completion(text, request=None, finish="stop", **changes):
         "created": 1,
         "model": "m",
         "choices": [{"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}],
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": len(str(text).split()),
-            "total_tokens": prompt,
-        },
+        "usage": {"prompt_tokens": prompt, "completion_tokens": len(str(text).split()), "total_tokens": prompt},
         **changes,
     }
 

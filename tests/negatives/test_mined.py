@@ -227,13 +227,7 @@ def test_consistency_keeps_what_a_loop_keeps(tmp_path, described):
 
 def test_consistency_from_the_target_side(tmp_path, described):
     turned = [
-        r
-        | {
-            "source": r["target"],
-            "target": r["source"],
-            "source_lang": "eng_Latn",
-            "target_lang": r["source_lang"],
-        }
+        r | {"source": r["target"], "target": r["source"], "source_lang": "eng_Latn", "target_lang": r["source_lang"]}
         for r in described
     ]
     report = filter_consistent(

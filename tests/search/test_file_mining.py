@@ -155,14 +155,6 @@ def test_command_mines_with_the_toy_model(run, toy, toy_folders, tmp_path):
     assert code == 2 and "no.txt" in err
 
 
-def test_the_output_is_no_input(files):
-    before = (files / "a.txt").read_bytes()
-    (files / "l.txt").symlink_to(files / "a.txt")
-    with pytest.raises(ValueError, match="is an input too"):
-        mine_files(files / "a.txt", files / "b.txt", files / "l.txt", lambda *_: pytest.fail("encoded"))
-    assert (files / "a.txt").read_bytes() == before
-
-
 def test_only_its_own_folders_are_deleted_or_used(files):
     options = dict(work=files / "work", progress=False)
     for folder in ("source", "search"):

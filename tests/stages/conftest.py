@@ -97,8 +97,7 @@ def place(toy, tmp_path):
     lines = ["\t".join(columns)] + ["\t".join(row[c] for c in columns) for row in toy.parallel_rows()]
     (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     pq.write_table(
-        pa.Table.from_pylist([row | {"id": str(row["id"])} for row in toy.nway_rows()]),
-        tmp_path / "dev.parquet",
+        pa.Table.from_pylist([row | {"id": str(row["id"])} for row in toy.nway_rows()]), tmp_path / "dev.parquet"
     )
     return tmp_path
 

@@ -16,6 +16,7 @@ from hf_echo.inference import encode, load_encoder
 from hf_echo.modeling import EchoConfig, EchoDecoder, EchoEncoder, EchoForTranslation, EchoTokenizer
 from hf_echo.stages.core.encoder import set_attention_dropout
 from hf_echo.stages.core.model_shape import decoder_config
+from hf_echo.stages.modular import add_language, modular_backbone, open_modular
 
 from ..own_tokenizers import unigram, word_pieces
 
@@ -135,6 +136,29 @@ def test_dropout_inside_of_attention(kind, toy_tokenizer):
             set_attention_dropout(encoder, probability)
             one, other = encoder(ids).sentence_embedding, encoder(ids).sentence_embedding
             assert torch.equal(one, other) == same
+
+
+@pytest.mark.parametrize("kind", BACKBONES)
+def test_a_modular_language_learns_and_leaves_the_backbone(kind, toy, tmp_path):
+    """It needs layers like BERT's; the pivot keeps the vectors of the backbone, the new language gets others."""
+    texts = [text for row in toy.parallel_rows() for text in (row["source"], row["target"])]
+    tokenizer = EchoTokenizer.around(OWN.get(kind, word_pieces)(texts))
+    encoder = make_encoder(kind, tokenizer)
+    encoder.backbone.save_pretrained(tmp_path / "backbone")
+    tokenizer.save_pretrained(tmp_path / "backbone")
+    if kind not in OWN:
+        with pytest.raises(ValueError, match="Model does not have layers like BERT or XLM-R"):
+            modular_backbone(tmp_path / "backbone", tmp_path / "m")
+        return
+    modular_backbone(tmp_path / "backbone", tmp_path / "m")
+    add_language(tmp_path / "m", "eng_Latn")
+    before = open_modular(tmp_path / "m").encode(["red cat"], prompt_name="eng_Latn")
+    pairs = [f"{row['target']}\t{row['source']}" for row in toy.parallel_rows() if row["source_lang"] == "fra_Latn"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs[:32]))
+    add_language(tmp_path / "m", "fra_Latn", parallel=tmp_path / "pairs.tsv", alignment_batch_size=8)
+    model = open_modular(tmp_path / "m")
+    np.testing.assert_array_equal(model.encode(["red cat"], prompt_name="eng_Latn"), before)
+    assert np.abs(model.encode(["red cat"], prompt_name="fra_Latn") - before).max() > 1e-4
 
 
 def test_learned_positions_end(make_trainer, toy_tokenizer):

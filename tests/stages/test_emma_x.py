@@ -184,9 +184,7 @@ def test_evaluation_logs_shares_and_spread_and_warns(make, caplog):
     [
         ({"temperatures": [0.1, 0.2]}, "4 ranks need 3 temperatures"),
         ({"temperatures": [0.1, 0.05, 0.2]}, "temperatures must be positive and rise"),
-        ({"ranks": 1, "temperatures": []}, "1 ranks need"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
-        ({"queue_size": -1}, "queue_size=-1 must not be negative"),
     ],
 )
 def test_wrong_settings_are_one_line(tmp_path, fields, message):

@@ -34,10 +34,7 @@ def pairs(toy, toy_tokenizer, teacher, tmp_path_factory):
     """(tokenized pairs, the teacher's rows)."""
     data = extension_pairs(toy.dataset(), BASE)
     sides = frozen_embeddings(
-        data,
-        lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang),
-        "t",
-        tmp_path_factory.mktemp("c"),
+        data, lambda texts, lang: encode(teacher, toy_tokenizer, texts, lang), "t", tmp_path_factory.mktemp("c")
     )
     return tokenize_parallel(data, toy_tokenizer, progress=False), sides
 
@@ -79,6 +76,7 @@ def test_a_new_language_joins_and_the_rest_stays(toy, toy_tokenizer, teacher, ex
     assert trainer.model.config.languages == ["eng_Latn", "fra_Latn", "rus_Cyrl"]
 
 
+@pytest.mark.slow
 def test_mse_holds_the_old_places(toy, toy_tokenizer, teacher, extend):
     """OS Table 14b: cosines alone do not hold the student to the places that the decoder knows."""
 
@@ -92,6 +90,7 @@ def test_mse_holds_the_old_places(toy, toy_tokenizer, teacher, extend):
     assert squared_distance(mse_weight=0.0, new_mse_weight=0.0) > 3 * squared_distance()
 
 
+@pytest.mark.slow
 def test_without_student_to_teacher_new_languages_stay_out(toy, toy_tokenizer, teacher, pairs, extend):
     """OS Figure 3b, where embeddings are short: MSE grows with the square of their length, and cosines do not.
 

@@ -60,7 +60,7 @@ def assert_killed_run_is_the_unbroken_one(make, step: int) -> None:
 
 
 # Seven batches an epoch: killed in the first, at its end, in the second with the first behind.
-@pytest.mark.parametrize("step", [3, 7, 9])
+@pytest.mark.parametrize("step", [pytest.param(3, marks=pytest.mark.slow), 7, 9])
 def test_contrastive(make_trainer, step):
     assert_killed_run_is_the_unbroken_one(lambda: make_trainer("contrastive", logging_steps=1, **COMMON), step)
 
@@ -74,11 +74,7 @@ def test_with_gradient_accumulation(make_trainer, step):
 
 def test_with_dropout_and_workers(make_trainer, toy, toy_tokenizer):
     """Dropout draws from torch's generator, whose state is in the checkpoint; workers change nothing."""
-    options = COMMON | {
-        "logging_steps": 1,
-        "dataloader_num_workers": 1,
-        "dataloader_persistent_workers": True,
-    }
+    options = COMMON | {"logging_steps": 1, "dataloader_num_workers": 1, "dataloader_persistent_workers": True}
 
     def make():
         return make_trainer("contrastive", model=toy.make_model(toy_tokenizer, attention_dropout=0.3), **options)

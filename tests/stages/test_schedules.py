@@ -10,14 +10,7 @@ import torch
 
 import hf_echo.stages.core.base as trainer_module
 from hf_echo.inference import encode
-from hf_echo.stages import (
-    ContrastiveConfig,
-    DecoderConfig,
-    DevSet,
-    HardNegativesConfig,
-    Seq2SeqConfig,
-    evaluate_sets,
-)
+from hf_echo.stages import ContrastiveConfig, DecoderConfig, DevSet, HardNegativesConfig, Seq2SeqConfig, evaluate_sets
 
 from .test_stages import STAGES, logged, unit
 
@@ -35,12 +28,7 @@ def test_figures_of_the_papers():
     assert [a.max_tokens for a in (one, two, three, decoder)] == [8192, 6000, 1200, 8192]
     assert [a.warmup_steps for a in (one, two, three, decoder)] == [2000, 2000, 2000, 200]
     for args in (two, three):
-        assert (args.contrastive_weight, args.margin, args.logit_scale, args.radius) == (
-            0.05,
-            0.3,
-            100.0,
-            0.5,
-        )
+        assert (args.contrastive_weight, args.margin, args.logit_scale, args.radius) == (0.05, 0.3, 100.0, 0.5)
     assert (three.max_negatives, three.gamma) == (5, 0.8)
 
 
@@ -66,18 +54,6 @@ def test_settings_that_the_model_or_schedule_does_not_have(make_trainer):
             trainer_module.check_model(table, args)
 
 
-def test_settings_of_the_loader(make_trainer):
-    loader = make_trainer(
-        "seq2seq",
-        dataloader_num_workers=1,
-        dataloader_prefetch_factor=3,
-        dataloader_in_order=False,
-        dataloader_multiprocessing_context="spawn",
-    ).get_train_dataloader()
-    assert (loader.prefetch_factor, loader.in_order) == (3, False)
-    assert loader.multiprocessing_context.get_start_method() == "spawn"
-
-
 def test_every_row_once_an_epoch(make_trainer, toy_data):
     trainer = make_trainer("hard_negatives", max_rows=50)
     loader = trainer.get_train_dataloader()
@@ -92,10 +68,8 @@ def test_every_row_once_an_epoch(make_trainer, toy_data):
 @pytest.mark.parametrize("stage", STAGES)
 def test_batches_keep_the_token_budget(make_trainer, stage):
     """All tensors of a batch together; negatives are reckoned by their target's length."""
-    trainer = (
-        make_trainer(stage, max_tokens=1500, max_rows=None, max_negatives=3) if stage == "hard_negatives" else None
-    )
-    trainer = trainer or make_trainer(stage, max_tokens=1500, max_rows=None)
+    negatives = {"max_negatives": 3} if stage == "hard_negatives" else {}
+    trainer = make_trainer(stage, max_tokens=1500, max_rows=None, **negatives)
     sizes = [batch["input_ids"].numel() + batch["labels"].numel() for batch in trainer.get_train_dataloader()]
     assert max(sizes) <= 1500 and np.mean(sizes) > 600
 
@@ -166,23 +140,3 @@ def test_evaluate_sets_by_hand(toy, toy_tokenizer, make_trainer):
         "test_xsim",
     }
     assert trainer.state.log_history[-1].items() >= metrics.items()
-
-
-def test_best_checkpoint_is_the_lowest_error(make_trainer, monkeypatch, tmp_path):
-    errors = iter([40.0, 10.0, 30.0])
-    monkeypatch.setattr(trainer_module, "evaluate_sets", lambda *a, **k: {"eval_xsim": next(errors)})
-    trainer = make_trainer(
-        "seq2seq",
-        extra={"dev_sets": {"toy": None}},
-        max_steps=6,
-        eval_strategy="steps",
-        eval_steps=2,
-        save_strategy="steps",
-        save_steps=2,
-        load_best_model_at_end=True,
-    )
-    trainer.train()
-    assert trainer.state.best_metric == 10.0
-    assert trainer.state.best_model_checkpoint.endswith("checkpoint-4")
-    best = type(trainer.model).from_pretrained(tmp_path / "seq2seq" / "checkpoint-4").state_dict()
-    assert all(torch.equal(weight, best[name]) for name, weight in trainer.model.state_dict().items())

@@ -50,10 +50,6 @@ def test_loss_is_over_known_labels(make_trainer, toy, toy_tokenizer, toy_data):
     assert count < (whole["labels"] >= 0).sum() and loss == pytest.approx(total / count, rel=1e-5)
 
 
-def test_other_stages_are_left_alone(make_trainer):
-    assert make_trainer("decoder").data_collator.decoder_vocab_size is None
-
-
 # Languages that it cannot name
 
 

@@ -22,12 +22,7 @@ STAGES = ("seq2seq", "contrastive", "hard_negatives", "decoder")
 PARTS = {
     "seq2seq": {"translation_loss"},
     "contrastive": {"contrastive_loss", "translation_loss"},
-    "hard_negatives": {
-        "contrastive_loss",
-        "hard_negatives_loss",
-        "total_contrastive_loss",
-        "translation_loss",
-    },
+    "hard_negatives": {"contrastive_loss", "hard_negatives_loss", "total_contrastive_loss", "translation_loss"},
     "decoder": {"translation_loss"},
 }
 
@@ -45,10 +40,7 @@ def test_loss_falls(make_trainer, stage):
     trainer.train()
     for name in {"loss"} | PARTS[stage]:
         values = logged(trainer, name)
-        assert len(values) == 8 and values[-1] < 0.85 * values[0], (
-            name,
-            values,
-        )  # over seeds to 0.56 and less
+        assert len(values) == 8 and values[-1] < 0.85 * values[0], (name, values)  # over seeds to 0.56 and less
     assert trainer.model.bottleneck == (stage != "seq2seq")
     assert trainer.model.config.decoder.bottleneck == trainer.model.decoder.config.bottleneck
     assert trainer.tokens_per_second > 0
@@ -267,10 +259,3 @@ def test_decoder_with_a_sampled_softmax(make_trainer, toy_data, kept):
     torch.manual_seed(2)
     assert trainer.compute_loss(trainer.model, inputs).item() == pytest.approx(loss)
     assert loss != whole and loss == pytest.approx(whole, abs=0.5)
-
-
-def test_embeddings_need_the_bottleneck(toy, toy_tokenizer):
-    model = toy.make_model(toy_tokenizer)
-    model.bottleneck = False
-    with pytest.raises(ValueError, match="sentence_embedding needs the bottleneck"):
-        model(sentence_embedding=torch.zeros(1, 32), decoder_input_ids=torch.ones(1, 2, dtype=torch.long))

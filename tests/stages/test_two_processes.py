@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from hf_echo.modeling import EchoForTranslation
 
+from ..losses.test_gather import CUTS, assert_equal_to_one_process
 from .two_processes import RUNS, build, finish
 
 pytestmark = pytest.mark.trains
@@ -72,6 +73,11 @@ def assert_same_run(have: Path, want: Path) -> None:
 @pytest.mark.parametrize("run", RUNS)
 def test_two_processes_are_one(run, two, toy, tmp_path):
     assert_same_run(two / run, one(run, toy, tmp_path))
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_losses_of_gathered_rows_are_those_of_one_process(case, two):
+    assert_equal_to_one_process(case, torch.load(two / "gather.pt")[case])
 
 
 def test_gradient_checkpointing_in_two_processes(two):

@@ -69,11 +69,7 @@ def build(run: str, toy, world: int, output_dir, **changes):
     dev_sets = {"toy": stages.DevSet(toy.nway_rows())}
     if run == "extension":
         options |= {"base_languages": ["eng_Latn", "fra_Latn"], "dropout": 0.0, "new_language_drop": 0.0}
-    if run in (
-        "distillation",
-        "extension",
-        "token",
-    ):  # which languages are dropped depends on the rows of a process
+    if run in ("distillation", "extension", "token"):  # which languages are dropped depends on the rows of a process
         options |= {"language_drop": 0.0, "learning_rate": 0.01}
     if run in ("mexma", "emma_x"):
         return build_encoder_alone(run, toy, tokenizer, data, dev_sets, GLOBAL_ROWS // world, options)
@@ -194,6 +190,7 @@ if __name__ == "__main__":
         trainer = build(run, toy, world=2, output_dir=out / run)
         assert trainer.args.world_size == 2 and trainer.accelerator.num_processes == 2
         finish(trainer, out / run)
+    runpy.run_path(str(Path(__file__).parents[1] / "losses" / "test_gather.py"))["of_this_process"](out / "gather.pt")
     checkpointed = build("contrastive", toy, world=2, output_dir=out / "checkpointed", gradient_checkpointing=True)
     finish(checkpointed, out / "checkpointed")
     train_and_resume(toy, out / "resumed", lambda trainer: None)

@@ -31,10 +31,7 @@ def killed(recipe, place, train_stopped):  # noqa: F811
         train_recipe(whole)
         path = recipe("killed", **QUICK | values)
         train_stopped(path, 5)
-        assert sorted(p.name for p in (place / "killed").glob("checkpoint-*")) == [
-            "checkpoint-2",
-            "checkpoint-4",
-        ]
+        assert sorted(p.name for p in (place / "killed").glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4"]
         return path, weights(place / "whole")
 
     return run
@@ -92,17 +89,6 @@ def test_finished_runs_know_their_data(recipe, place, caplog):  # noqa: F811
     with caplog.at_level(logging.WARNING):
         assert train_recipe(path) == results  # nothing reads them any more
     assert "trained already" in caplog.text and "not compared" in caplog.text
-
-
-def test_changed_dev_data_are_named(recipe, place):  # noqa: F811
-    import pyarrow.parquet as pq
-
-    dev = place / "dev.parquet"
-    path = recipe(**QUICK | {"dev_data": {"toy": str(dev)}, "eval_strategy": "no"})
-    train_recipe(path)
-    pq.write_table(pq.read_table(dev).slice(0, 30), dev)
-    with pytest.raises(ValueError, match=r"other data: dev_data.toy \(.*dev.parquet\)"):
-        train_recipe(path)
 
 
 def test_a_run_resumes_with_other_dev_data(killed, place):
@@ -207,16 +193,6 @@ def test_a_checkpoint_that_was_being_saved(killed, place, caplog, name):  # noqa
     assert equal(weights(place / "killed"), whole)
 
 
-def test_no_checkpoint_is_complete(killed, place, caplog):  # noqa: F811
-    path, whole = killed()
-    for folder in (place / "killed").glob("checkpoint-*"):
-        (folder / "trainer_state.json").unlink()
-    with caplog.at_level(logging.WARNING):
-        train_recipe(path)
-    assert "the run starts from the beginning" in caplog.text and "continues from" not in caplog.text
-    assert equal(weights(place / "killed"), whole)
-
-
 ELSEWHERE = dict(
     use_cpu=False,
     dataloader_num_workers=2,
@@ -238,18 +214,6 @@ def test_another_machine_is_the_same_run(killed, place, caplog):  # noqa: F811
     record(place, **ELSEWHERE)
     with caplog.at_level(logging.WARNING):
         train_recipe(path)
-    assert "trained already" in caplog.text
-
-
-def test_a_stage_behind_a_stage_of_another_machine(recipe, place, caplog):  # noqa: F811
-    train_recipe(recipe("1", **QUICK))
-    second = recipe("2", "contrastive", model_name_or_path=str(place / "1"), **QUICK)
-    train_recipe(second)
-    content, file = record(place, "2")
-    content["from"]["values"] |= ELSEWHERE
-    file.write_text(json.dumps(content))
-    with caplog.at_level(logging.WARNING):
-        train_recipe(second)
     assert "trained already" in caplog.text
 
 
@@ -313,11 +277,7 @@ def test_a_run_that_a_signal_stopped_is_not_finished(recipe, place, monkeypatch)
 def test_data_fingerprint(toy):
     rows, data = toy.parallel_rows(), toy.dataset()
     assert data_fingerprint(data) == data_fingerprint(toy.dataset())
-    seen = {
-        data_fingerprint(data),
-        data_fingerprint(data.select(range(5))),
-        data_fingerprint(data.select([1, 0])),
-    }
+    seen = {data_fingerprint(data), data_fingerprint(data.select(range(5))), data_fingerprint(data.select([1, 0]))}
     changed = [row | {"hard_negatives": []} if i == 3 else row for i, row in enumerate(rows)]
     seen.add(data_fingerprint(type(data).from_list(changed)))
     assert len(seen) == 4

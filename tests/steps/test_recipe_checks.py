@@ -27,29 +27,14 @@ from ..toy import SHAPE
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            {"source_languages": ["fra_Latin"]},
-            "source_languages: unknown language code 'fra_Latin': did you mean",
-        ),
-        (
-            {"shape": {"hidden_size": 33, "num_attention_heads": 2}},
-            "shape.hidden_size is 33; it must be a multiple of",
-        ),
+        ({"source_languages": ["fra_Latin"]}, "source_languages: unknown language code 'fra_Latin': did you mean"),
+        ({"shape": {"hidden_size": 33, "num_attention_heads": 2}}, "shape.hidden_size is 33; it must be a multiple of"),
         ({"shape": {"hidden_size": 33, "num_attention_heads": 1}}, "a head has 33 dimensions .* even"),
-        (
-            {"shape": SHAPE | {"num_attention_heads": 0}},
-            "shape.num_attention_heads is 0; it must be a whole number",
-        ),
-        (
-            {"shape": SHAPE | {"num_key_value_heads": 3}},
-            "num_attention_heads is 2; it must be a multiple of num_key",
-        ),
+        ({"shape": SHAPE | {"num_attention_heads": 0}}, "shape.num_attention_heads is 0; it must be a whole number"),
+        ({"shape": SHAPE | {"num_key_value_heads": 3}}, "num_attention_heads is 2; it must be a multiple of num_key"),
         ({"shape": SHAPE | {"hidden_act": "silo"}}, "shape.hidden_act is 'silo'.*did you mean 'silu'"),
-        ({"shape": SHAPE | {"hidden_size": "32"}}, "shape.hidden_size is '32'; it must be a whole number"),
-        ({"shape": SHAPE | {"decoder_layers": -1}}, "shape.decoder_layers is -1"),
         ({"shape": SHAPE | {"pooling": "max"}}, "shape.pooling is 'max'; it must be one of cls, mean, last"),
         ({"shape": SHAPE | {"rms_norm_eps": "a"}}, "shape: .*rms_norm_eps"),
-        ({"report_to": {"a": 1}}, "report_to is {'a': 1}; it must be none or one of .*tensorboard"),
         ({"report_to": "tensorbord"}, "report_to is 'tensorbord'; it must be none or one of .*tensorboard"),
         ({"optim": "adamm"}, "adamm"),
         (
@@ -67,21 +52,14 @@ from ..toy import SHAPE
             "metric_for_best_model: xsimpp needs hard negatives; leave dev_negatives=0 out",
         ),
         ({"metric_for_best_model": "loss"}, "metric_for_best_model is 'loss'; it must be one of xsim, xsimpp$"),
-        ({"metric_for_best_model": None}, "metric_for_best_model is 'None'; it must be one of xsim, xsimpp$"),
-        ({"metric_for_best_model": "other_xsim"}, "metric_for_best_model is 'other_xsim'"),
         (
             {"stage": "spectrum_tower", "teacher": "t", "metric_for_best_model": "xsim"},
             "be one of next_sentence_error$",
         ),
-        ({"label_names": ["label"]}, "no stage reads label_names"),
-        ({"resume_from_checkpoint": "checkpoint-5"}, "no stage reads resume_from_checkpoint"),
         ({"gradient_accumulation_steps": -1}, "gradient_accumulation_steps is -1; it must be at least 1"),
-        ({"include_num_input_tokens_seen": True}, "no stage reads include_num_input_tokens_seen"),
         ({"learning_rate": math.nan}, "learning_rate is nan; it must be a finite number"),
         ({"learning_rate": -1}, "learning_rate is -1; it must be at least 0"),
-        ({"save_steps": math.inf}, "save_steps is inf; it must be a finite number"),
         ({"eval_strategy": "stepps"}, "eval_strategy is 'stepps'; it must be one of no, steps, epoch"),
-        ({"include_for_metrics": "é\n"}, "include_for_metrics is '.*'; it must be a list"),
         ({"max_steps": 0}, "max_steps is 0; leave it out"),
         ({"stage": "distillation"}, "teacher is missing: the SentenceTransformer or Echo checkpoint to learn from"),
         ({"dev_data": {"a": 5}}, "dev_data.a is 5; it must be the path of a file"),
@@ -90,10 +68,6 @@ from ..toy import SHAPE
         (
             {"stage": "token", "teacher": "t", "similarity_scale": -1},
             "similarity_scale must be above 0 and finite, not -1",
-        ),
-        (
-            {"stage": "extension", "teacher": "t", "new_logit_scale": math.nan},
-            "new_logit_scale is nan; it must be a finite number",
         ),
         ({"stage": "hard_negatives", "max_negatives": 0}, "max_negatives must be at least 1, not 0"),
         ({"stage": "hard_negatives", "gamma": 1.5}, "gamma must be from 0 to 1, not 1.5"),
@@ -184,12 +158,7 @@ def test_evaluation_by_default(tmp_path, values, expected):
 
 def test_loss_is_logged_early(tmp_path):
     path = tmp_path / "a.yaml"
-    for values, steps in (
-        ({}, 50),
-        ({"max_steps": 60}, 6),
-        ({"max_steps": 5}, 1),
-        ({"logging_steps": 300}, 300),
-    ):
+    for values, steps in (({}, 50), ({"max_steps": 60}, 6), ({"max_steps": 5}, 1), ({"logging_steps": 300}, 300)):
         path.write_text(yaml.safe_dump({"stage": "seq2seq", "output_dir": str(tmp_path)} | values))
         args = read_recipe(path).config
         assert args.logging_steps == steps and args.logging_first_step == (steps != 300)

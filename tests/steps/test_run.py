@@ -17,8 +17,7 @@ from transformers import AutoConfig
 
 from hf_echo.modeling import EchoForTranslation
 from hf_echo.steps.dry_run import dry_run
-from hf_echo.steps.recipe import RECIPES, find_recipes, parse_overrides, read_recipe
-from hf_echo.steps.run import describe_journey, run_journey
+from hf_echo.steps.recipe import find_recipes, parse_overrides, read_recipe
 from hf_echo.steps.training import train_recipe
 
 from ..toy import SHAPE
@@ -150,10 +149,9 @@ def test_values_and_overrides(recipe):
         ({"lerning_rate": 1}, "unknown field 'lerning_rate'; did you mean 'learning_rate'"),
         ({"stage": "seq2sec"}, "stage is 'seq2sec'; did you mean 'seq2seq'?"),
         ({"stage": ["seq2seq"]}, r"stage is \['seq2seq'\]; did you mean"),
+        ({"stage": ["x"]}, r"stage is \['x'\]; it must be one of"),
         ({"translation_weight": 0.0}, "translation_weight is 0, but this stage has no other loss"),
-        ({"stage": "decoder", "translation_weight": 0.0}, "translation_weight is 0, but this stage"),
         ({"gamma": 0.5}, "unknown field 'gamma'"),  # stage 3's
-        ({"stage": "contrastive", "memory": 30}, "unknown field 'memory'"),  # of an old recipe
         ({"language_drop": 2.0}, "language_drop is a probability"),
         ({"decoder_fraction": 0.0}, "decoder_fraction must be above 0"),
     ],
@@ -235,27 +233,6 @@ def test_a_journey_that_leads_to_itself(place):
     for name in "ab":
         with pytest.raises(ValueError, match=r"the journey '.*yaml' leads back to this file; name other recipes"):
             find_recipes(str(place / f"{name}.yaml"))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("stage: [x]", r"stage is \['x'\]; it must be one of"),
-        ("operation: [x]", r"operation is \['x'\]; it must be one of"),
-    ],
-)
-def test_lists_as_names_in_a_journey(recipe, place, text, message):
-    (place / "2_x.yaml").write_text(text)
-    for run in (run_journey, describe_journey):
-        with pytest.raises(ValueError, match=message):
-            list(run([recipe("1_a"), place / "2_x.yaml"], {"max_steps": 1}))
-
-
-def test_package_recipes_are_valid():
-    paths = sorted(RECIPES.rglob("[0-9]*.yaml"))
-    assert len(paths) >= 4
-    for path in (step for file in paths for step in find_recipes(str(file))):
-        read_recipe(path)
 
 
 def test_dry_run_of_large(recipe):

@@ -55,10 +55,7 @@ def test_extension_from_a_recipe(place, recipe, toy, toy_folders):
 @pytest.mark.parametrize("stage", ["distillation", "decoder"])
 def test_other_stages_on_frozen_embeddings(place, recipe, toy_folders, stage):
     teacher = str(toy_folders["training"])
-    values = {
-        "distillation": {"teacher": teacher, "live_teacher": True},
-        "decoder": {"cache_embeddings": True},
-    }
+    values = {"distillation": {"teacher": teacher, "live_teacher": True}, "decoder": {"cache_embeddings": True}}
     path = recipe("x", stage, **{"model_name_or_path": teacher} | values[stage])
     results = train_recipe(path, {"output_dir": str(place / "x"), "cache_dir": str(place / "cache")})
     assert results["stage"] == stage
@@ -87,12 +84,6 @@ def test_a_damaged_table_of_the_teachers_errors(place, recipe, toy_folders, cont
     path = recipe("x", "extension", **start, teacher_xsimpp=str(place / "errors.json"), dev_data={})
     with pytest.raises(ValueError, match=f"teacher_xsimpp: .*errors.json {message}"):
         train_recipe(path)
-
-
-def test_a_stage_without_its_teacher(place, recipe, toy_folders):
-    path = recipe("x", "distillation", model_name_or_path=str(toy_folders["training"]), max_steps=1)
-    with pytest.raises(ValueError, match="teacher is missing: the SentenceTransformer or Echo checkpoint"):
-        train_recipe(path, {"output_dir": str(place / "x")})
 
 
 @pytest.mark.parametrize("stage", ["distillation", "extension", "token", "long_context"])

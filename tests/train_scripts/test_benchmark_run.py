@@ -47,16 +47,6 @@ def test_processors_of_one_name_have_a_file_each():
     )
 
 
-def test_another_number_of_sentences_is_refused(monkeypatch, tmp_path, capsys):
-    """Before anything is measured."""
-    monkeypatch.setattr(run, "MACHINES", tmp_path)
-    (tmp_path / run.file_name(run.processor())).write_text('{"sentences": 300, "ratios": {}}')
-    monkeypatch.setattr("sys.argv", ["run.py", "-n", "1000"])
-    with pytest.raises(SystemExit):
-        run.main()
-    assert "has 300 sentences: give -n 300" in capsys.readouterr().err
-
-
 def test_the_faster_dtype_counts():
     rows = {
         "ST, Echo": {"times_default": 5.0, "times_st": 2.5},

@@ -5,24 +5,13 @@ from __future__ import annotations
 import gettext as standard
 import json
 import zipfile
-from collections import Counter
 from pathlib import PurePosixPath
 
 import catalogs
 import polib
 import pyarrow.parquet as pq
 import pytest
-from catalogs import (
-    clean,
-    harvest,
-    language_of,
-    language_of_locale,
-    package_of,
-    plural_forms,
-    plural_pairs,
-    remove_accelerators,
-    strip_tags,
-)
+from catalogs import clean, harvest, language_of, plural_forms, plural_pairs, remove_accelerators, strip_tags
 
 from hf_echo.data import load_parallel
 
@@ -162,49 +151,23 @@ def test_a_catalog_may_say_that_its_source_is_not_english(tmp_path):
         ("translations/demo-uk.po", "", "ukr_Cyrl"),
         ("ja/docs/install.po", "", "jpn_Jpan"),
         ("docs/install.po", "", None),
+        ("po/C.po", "", None),
+        ("po/uz@cyrillic.po", "", "uzn_Cyrl"),
     ],
 )
 def test_language_of_a_catalog(path, header, code):
     assert language_of(PurePosixPath(path), {"Language": header}) == code
 
 
-def test_locales_that_are_none():
-    assert [language_of_locale(x) for x in ("", "C", "template", "en@quot", "uz@cyrillic")] == [
-        None,
-        None,
-        None,
-        "eng_Latn",
-        "uzn_Cyrl",
-    ]
-
-
-def test_package_of():
-    assert package_of(PurePosixPath("/usr/share/locale/fr/LC_MESSAGES/tar.mo")) == "tar"
-    assert package_of(PurePosixPath("/v/lib/site-packages/sphinx/locale/fr/LC_MESSAGES/sphinx.mo")) == "sphinx"
-    assert package_of(PurePosixPath("/home/me/shop/locale/fr/LC_MESSAGES/django.po")) == "shop"
-
-
 def test_plurals_go_with_the_form_that_the_header_gives():
     forms = plural_forms(RUSSIAN)
     texts = {0: "файл", 1: "файла", 2: "файлов"}
-    assert plural_pairs("file", "files", texts, forms) == [
-        ("file", "файл"),
-        ("files", "файла"),
-        ("files", "файлов"),
-    ]
+    assert plural_pairs("file", "files", texts, forms) == [("file", "файл"), ("files", "файла"), ("files", "файлов")]
     japanese = plural_forms("nplurals=1; plural=0;")
-    assert plural_pairs("file", "files", {0: "ファイル"}, japanese) == [
-        ("file", "ファイル"),
-        ("files", "ファイル"),
-    ]
+    assert plural_pairs("file", "files", {0: "ファイル"}, japanese) == [("file", "ファイル"), ("files", "ファイル")]
     backwards = plural_forms("nplurals=2; plural=n==1;")  # the form of one is the second
     assert plural_pairs("a", "b", {0: "many", 1: "one"}, backwards) == [("a", "one"), ("b", "many")]
-    for wrong in (
-        "",
-        "nplurals=INTEGER; plural=EXPRESSION;",
-        "nplurals=2; plural=n;",
-        "nplurals=2; plural=__import__",
-    ):
+    for wrong in ("", "nplurals=INTEGER; plural=EXPRESSION;", "nplurals=2; plural=n;", "nplurals=2; plural=__import__"):
         assert plural_forms(wrong) is None
     assert plural_pairs("file", "files", texts, None) == []
     assert plural_pairs("file", "files", {0: "fichier", 1: "fichiers"}, None)[1] == ("files", "fichiers")
@@ -247,11 +210,3 @@ def test_command(tmp_path, run_main, main_refused):
     main_refused("no file or folder", catalogs.main, tmp_path / "none", "--out", tmp_path / "x.parquet")
     (tmp_path / "empty").mkdir()
     main_refused("no .po or .mo file under", catalogs.main, tmp_path / "empty", "--out", tmp_path / "x.parquet")
-
-
-def test_repeated_rows_of_two_packages_are_counted_once(tmp_path):
-    for package in ("one", "two"):
-        place(tmp_path, "fr", package=package).write_text(PO, encoding="utf-8")
-    counts = harvest([tmp_path], tmp_path / "out.parquet", progress=False)
-    rows = rows_of(tmp_path / "out.parquet")
-    assert counts["packages"] == {"one": 5} and max(Counter(map(str, rows)).values()) == 1

@@ -6,14 +6,7 @@ import json
 
 import descriptions
 import pytest
-from descriptions import (
-    Text,
-    back_translations,
-    describable,
-    parse_description,
-    parse_translation,
-    read_texts,
-)
+from descriptions import Text, back_translations, describable, parse_description, parse_translation, read_texts
 
 from hf_echo.data import load_parallel
 from hf_echo.negatives.language_model import InvalidReply, Reply

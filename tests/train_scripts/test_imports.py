@@ -38,18 +38,6 @@ def test_imports_exist(script):
     assert missing(script.read_text(encoding="utf-8")) == []
 
 
-def test_a_wrong_import_is_found():
-    source = "from hf_echo.data import nothing_here, load_parallel\nimport hf_echo.nowhere.at_all\n"
-    assert missing(source) == ["hf_echo.data.nothing_here", "hf_echo.nowhere.at_all"]
-
-
-def test_the_search_leaves_the_package_as_it_is():
-    import hf_echo
-
-    assert missing("from hf_echo import pretrained\nimport hf_echo.data.readers\n") == []
-    assert callable(hf_echo.pretrained)
-
-
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_shows_its_command(script):
     source = script.read_text(encoding="utf-8")

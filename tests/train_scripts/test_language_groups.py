@@ -10,15 +10,7 @@ import pytest
 STUDY = runpy.run_path(str(Path(__file__).parents[2] / "train_scripts" / "studies" / "language_groups.py"))
 group_languages, group_table, growing = (STUDY[name] for name in ("group_languages", "group_table", "growing"))
 
-SIZES = {
-    "fra_Latn": 50,
-    "deu_Latn": 40,
-    "spa_Latn": 30,
-    "tur_Latn": 60,
-    "fin_Latn": 20,
-    "est_Latn": 10,
-    "jpn_Jpan": 5,
-}
+SIZES = {"fra_Latn": 50, "deu_Latn": 40, "spa_Latn": 30, "tur_Latn": 60, "fin_Latn": 20, "est_Latn": 10, "jpn_Jpan": 5}
 
 
 def test_by_resource():
@@ -52,11 +44,7 @@ def test_growing():
 def test_table_is_the_mean_of_a_group():
     groups = {"A": ["fra_Latn", "deu_Latn"], "B": ["fin_Latn"], "C": ["xho_Latn"]}
     table = group_table(
-        {
-            "A": {"fra_Latn": 1.0, "deu_Latn": 3.0, "fin_Latn": 50.0},
-            "A-B": {"fra_Latn": 2.0, "fin_Latn": 8.0},
-        },
-        groups,
+        {"A": {"fra_Latn": 1.0, "deu_Latn": 3.0, "fin_Latn": 50.0}, "A-B": {"fra_Latn": 2.0, "fin_Latn": 8.0}}, groups
     )
     assert table.rows == [
         {"trained on": "A", "A": 2.0, "B": 50.0, "All": 18.0},

@@ -10,15 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latex import (
-    ENVIRONMENTS,
-    find_expressions,
-    find_sentences,
-    keep_expression,
-    math_rows,
-    read_documents,
-    scan,
-)
+from latex import ENVIRONMENTS, find_expressions, find_sentences, keep_expression, math_rows, read_documents, scan
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMathNode, LatexWalker
 
 DOCUMENT = r"""\documentclass{article} % costs $5
@@ -63,20 +55,13 @@ def test_document():
     first, second, *rest = sentences(DOCUMENT)
     assert first == r"Let $a.\ b$ be a \emph{space} with \(x \in X\)."
     assert second.startswith(r"Then \begin{align*} f(x)") and second.endswith(r"\end{align*} holds!")
-    assert rest == [
-        r"See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it.",
-        "$$z^2$$ is large",
-        "so is $y$",
-    ]
+    assert rest == [r"See \verb|$nor$| and \url{http://a.b/$c%d}: \[ x. y \] ends it.", "$$z^2$$ is large", "so is $y$"]
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS - {"math"}))
 def test_environments(name):
     columns = "{2}" if name.startswith("alignat") else ""
-    assert found(f"a \\begin{{{name}}}{columns} x &= 1 \\end{{{name}}} $y$") == [
-        (name, "x &= 1"),
-        ("inline", "y"),
-    ]
+    assert found(f"a \\begin{{{name}}}{columns} x &= 1 \\end{{{name}}} $y$") == [(name, "x &= 1"), ("inline", "y")]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +90,7 @@ def test_running_text():
 
     assert bodies("It costs $5 or $10 and 50% of $x^2$.") == ["x^2"]
     assert bodies("`$PATH` and $y$\n```sh\necho $A$\n```\n~~~\n$B$\n~~~\nso $z$ ``$q$``") == ["y", "z"]
-    assert bodies("50% of \\(x\\) and $$\\begin{align} a \\end{align}$$") == [
-        "x",
-        r"\begin{align} a \end{align}",
-    ]
+    assert bodies("50% of \\(x\\) and $$\\begin{align} a \\end{align}$$") == ["x", r"\begin{align} a \end{align}"]
     assert sentences("First.\n\nHere 50% of $x. y$ is\nmuch! Last.", markdown=True) == ["Here 50% of $x. y$ is much!"]
 
 
@@ -159,22 +141,7 @@ def test_agrees_with_a_parser_on_sound_documents(pieces):
     assert [(e.start, e.end) for e in find_expressions(text)] == sorted(spans(nodes))
 
 
-NOISE = [
-    "$",
-    "$$",
-    "\\",
-    "{",
-    "}",
-    "%",
-    "\n\n",
-    "`",
-    "\\[",
-    "\\]",
-    "\\(",
-    "\\)",
-    "\\begin{align}",
-    "\\end{align}",
-]
+NOISE = ["$", "$$", "\\", "{", "}", "%", "\n\n", "`", "\\[", "\\]", "\\(", "\\)", "\\begin{align}", "\\end{align}"]
 
 
 @settings(max_examples=300, deadline=None)

@@ -81,11 +81,7 @@ def trained(tmp_path_factory):
     rows = sat.builtin_examples("train", 48)
     model, tokenizer = sat.nano_segmenter(rows)
     folder = tmp_path_factory.mktemp("sat")
-    options = dict(sat.NANO) | {
-        "max_steps": 60,
-        "per_device_train_batch_size": 8,
-        "save_strategy": "no",
-    }
+    options = dict(sat.NANO) | {"max_steps": 60, "per_device_train_batch_size": 8, "save_strategy": "no"}
     trainer = sat.SegmenterTrainer(
         model,
         sat.segmenter_arguments(folder / "run", **options, disable_tqdm=True),
@@ -169,11 +165,7 @@ def test_boundary_scores_count_inner_boundaries():
 
 
 def test_count_consistency_is_the_spread_about_the_mean_of_languages():
-    paragraphs = {
-        "eng_Latn": ["a b c", "a b"],
-        "fra_Latn": ["a b c", "a b"],
-        "deu_Latn": ["a b c", "a b c d e"],
-    }
+    paragraphs = {"eng_Latn": ["a b c", "a b"], "fra_Latn": ["a b c", "a b"], "deu_Latn": ["a b c", "a b c d e"]}
     found = report.count_consistency(paragraphs, at_every_word)
     difference = np.array([[3, 2], [3, 2], [3, 5]]) - np.array([3, 3])
     assert found.std == pytest.approx(np.sqrt((difference**2).mean()))

@@ -129,10 +129,7 @@ def test_broken_source_is_tiled(language, data, max_size):
 def real_files() -> list[tuple[str, Path]]:
     rng = random.Random(0)
     places = {"python": (STDLIB, "*.py"), "c": (Path(sysconfig.get_path("include")), "*.h")}
-    places |= {
-        "cpp": (PACKAGES / "torch/include/ATen/core", "*.h"),
-        "javascript": (PACKAGES, "sklearn/**/*.js"),
-    }
+    places |= {"cpp": (PACKAGES / "torch/include/ATen/core", "*.h"), "javascript": (PACKAGES, "sklearn/**/*.js")}
     found = []
     for language, (folder, pattern) in places.items():
         files = sorted(f for f in folder.glob(pattern) if 500 < f.stat().st_size < 40_000)
@@ -258,12 +255,6 @@ def test_refusals():
         segment_code("x", "python", max_size=0)
     with pytest.raises(UnicodeDecodeError):
         segment_code(b"x = '\xff'", "python")
-
-
-def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setitem(GRAMMARS, "zig", "tree_sitter_zig")
-    with pytest.raises(ImportError, match=r"pip install 'hf-echo\[corpora\]' \(tree_sitter_zig"):
-        segment_code("const a = 1;", "zig")
 
 
 def test_rows_of_folders(tmp_path):

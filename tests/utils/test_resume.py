@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hf_echo.utils.files import json_once, make_once
-
-
-def test_a_value_is_made_once(tmp_path):
-    made = []
-    make = lambda: made.append(1) or [{"layer": 0, "mean": 0.5, "é": None}]  # noqa: E731
-    for _ in range(3):
-        assert json_once(tmp_path / "new" / "value.json", make) == [{"layer": 0, "mean": 0.5, "é": None}]
-    assert len(made) == 1
-    json_once(tmp_path / "other.json", make)
-    assert len(made) == 2
+from hf_echo.utils.files import make_once
 
 
 def test_broken_work_leaves_nothing_and_is_done_again(tmp_path):

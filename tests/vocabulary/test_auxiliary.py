@@ -49,16 +49,6 @@ def test_vectors_equal_numpy(toy_tokenizer, texts):
     np.testing.assert_allclose((have @ have.T).numpy(), (u * s) @ u.T, atol=2e-3)
 
 
-def test_words_of_one_place_are_neighbours(toy_tokenizer, texts):
-    vectors = train_auxiliary(texts, toy_tokenizer, dim=20).numpy()
-    vocabulary = toy_tokenizer.get_vocab()
-    groups = [["Ġun", "Ġdeux"], ["Ġvieux", "Ġrouge"]]
-    unit = {w: v / np.linalg.norm(v) for g in groups for w in g for v in [vectors[vocabulary[w]]]}
-    inside = [unit[a] @ unit[b] for g in groups for a in g for b in g if a != b]
-    across = [unit[a] @ unit[b] for a in groups[0] for b in groups[1]]
-    assert min(inside) > max(across)
-
-
 def test_rare_tokens_have_no_vector_and_seeds_are_kept(toy_tokenizer, texts):
     vectors = train_auxiliary([*texts, "zzz"], toy_tokenizer, dim=5, seed=3)
     assert not vectors[toy_tokenizer.text_ids(["zzz"])[0]].any()
@@ -91,10 +81,6 @@ def test_refuses(toy_tokenizer, tmp_path):
     (tmp_path / "a.vec").write_text("2 2\na 1 2\nb 1 x\n")
     with pytest.raises(ValueError, match="a.vec:3: the line is not a token followed by numbers"):
         auxiliary_vectors(tmp_path / "a.vec", toy_tokenizer)
-    for texts, message in (
-        ([], "no texts to train"),
-        (["red"], "occur 10 times near each other"),
-        ([" "], "occur 10"),
-    ):
+    for texts, message in (([], "no texts to train"), (["red"], "occur 10 times near each other"), ([" "], "occur 10")):
         with pytest.raises(ValueError, match=message):
             train_auxiliary(texts, toy_tokenizer)

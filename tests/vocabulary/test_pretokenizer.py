@@ -108,12 +108,6 @@ def test_spaces_in_front():
     assert split_words("é") == [" é"]  # NFC
 
 
-def test_pre_tokenizer_writes_bytes():
-    (word, span), *rest = pre_tokenizer().pre_tokenize_str(" हि")
-    assert (word, span, rest) == ("Ġà¤¹à¤¿", (0, 3), [])
-    assert len(pre_tokenizer("llama3").pre_tokenize_str(" हि")) == 2
-
-
 def test_unknown_pattern():
     for call in (split_words, lambda _, pattern: pre_tokenizer(pattern)):
         with pytest.raises(ValueError, match="pattern is 'gpt'; it must be one of llama3, echo"):
@@ -141,11 +135,7 @@ def with_steps(content: dict) -> Tokenizer:
     [
         (sequence(split(LLAMA3_PATTERN), BYTES), LLAMA3_PATTERN, sequence(split(ECHO_PATTERN), BYTES)),
         (BYTES | {"use_regex": True}, GPT2_PATTERN, sequence(split(ECHO_PATTERN), BYTES)),
-        (
-            sequence(DIGITS, BYTES | {"use_regex": True}),
-            GPT2_PATTERN,
-            sequence(DIGITS, split(ECHO_PATTERN), BYTES),
-        ),
+        (sequence(DIGITS, BYTES | {"use_regex": True}), GPT2_PATTERN, sequence(DIGITS, split(ECHO_PATTERN), BYTES)),
         (sequence(split("x"), split("y"), BYTES), "y", sequence(split("x"), split(ECHO_PATTERN), BYTES)),
     ],
 )

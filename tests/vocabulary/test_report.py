@@ -188,38 +188,12 @@ def test_loading(tmp_path):
         load_tokenizer(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(
-    "rows, message",
-    [
-        (
-            [{"lang": "fra_Latn", "text": "a"}, {"lang": "fra_latn", "text": "b"}],
-            "pairs 1:2: lang: .*fra_Latn",
-        ),
-        ([{"lang": "fra_Latn", "text": "  "}], "pairs 1:1: text is empty"),
-        ([{"language": "fra_Latn", "text": "a"}], "no columns lang and text; found: language, text"),
-    ],
-)
-def test_bad_rows(rows, message):
-    with pytest.raises(ValueError, match=message):
-        report({"bytes": byte_tokenizer()}, rows)
-
-
-def test_bad_rows_can_be_skipped(caplog):
-    rows = [{"lang": "fra_Latn", "text": "abc"}, {"lang": "fra_Latn", "text": ""}]
-    assert report({"bytes": byte_tokenizer()}, rows, on_bad_row="skip").get("bytes").sentences == 1
-    assert "skipped 1 bad row" in caplog.text
-
-
-def test_other_errors(tmp_path):
+def test_errors(tmp_path):
     tokenizers = {"bytes": byte_tokenizer()}
     with pytest.raises(ValueError, match="no tokenizers: give at least one"):
         report({})
     with pytest.raises(ValueError, match="'slow' is a str; give a fast tokenizer"):
         report({"slow": "gpt2"})
-    with pytest.raises(FileNotFoundError, match="no.parquet: no such file"):
-        vocabulary_report(tokenizers, tmp_path / "no.parquet")
-    with pytest.raises(ValueError, match="no sources"):
-        vocabulary_report(tokenizers, [])
     (tmp_path / "a.tsv").write_text("lang\ttext\tsplit\nfra_Latn\tchat\ttrain\n")
     with pytest.raises(ValueError, match="no row of split 'dev'"):
         vocabulary_report(tokenizers, tmp_path / "a.tsv", split="dev", progress=False)

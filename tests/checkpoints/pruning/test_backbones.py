@@ -8,7 +8,7 @@ from torch import nn
 
 from hf_echo.checkpoints.pruning.layout import layer_list, layout_of
 from hf_echo.checkpoints.pruning.prune import prune
-from hf_echo.checkpoints.pruning.shapes import encoder_parameters, half_shape, resolve_shape
+from hf_echo.checkpoints.pruning.shapes import encoder_parameters, resolve_shape
 from hf_echo.modeling import EchoConfig, EchoEncoder
 
 from ...modeling.test_backbones import backbone
@@ -88,14 +88,6 @@ def test_layers_are_dropped(kind):
     model.config.num_hidden_layers = 2
     torch.testing.assert_close(embed(small), embed(model), atol=1e-6, rtol=1e-5)
     assert small.num_parameters() == encoder_parameters(small.config)
-
-
-def test_half_of_a_bert():
-    config = EchoConfig(backbone=backbone("bert", hidden_size=384, num_attention_heads=12, intermediate_size=1536))
-    config.num_hidden_layers = 12
-    shape = half_shape(config)
-    assert 0.4 < encoder_parameters(config, shape) / encoder_parameters(config) <= 0.5
-    assert resolve_shape(config, "half") == shape and shape["hidden_size"] == 32 * shape["num_attention_heads"]
 
 
 @pytest.mark.parametrize(

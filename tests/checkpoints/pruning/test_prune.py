@@ -12,13 +12,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, pipeline
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-import hf_echo
 from hf_echo.checkpoints.pruning.prune import prune, rotary_pairs
-from hf_echo.checkpoints.pruning.shapes import (
-    encoder_parameters,
-    layers_to_keep,
-    resolve_shape,
-)
+from hf_echo.checkpoints.pruning.shapes import encoder_parameters, layers_to_keep, resolve_shape
 from hf_echo.inference import encode
 from hf_echo.modeling import EchoConfig, EchoEncoder, EchoForTranslation
 from hf_echo.vocabulary import train_tokenizer
@@ -262,14 +257,6 @@ def test_dtype_is_the_source_s_on_every_processor(run, model, toy_tokenizer, tmp
         assert json.loads((tmp_path / "small" / part / "config.json").read_text())["dtype"] == "bfloat16"
 
 
-def test_packaged_model_by_name(run, tmp_path):
-    """A shape that is the source's changes no weight."""
-    code, _, _ = run("echo-nano", tmp_path / "out", "--shape", "num_hidden_layers=2", "--decoder", "drop")
-    assert code == 0
-    have, want = (EchoEncoder.from_pretrained(place) for place in (tmp_path / "out", hf_echo.pretrained("echo-nano")))
-    assert all(torch.equal(weight, want.state_dict()[name]) for name, weight in have.state_dict().items())
-
-
 def test_new_tokenizer(run, toy_folders, toy, tmp_path):
     train_tokenizer(sentences(toy)[0], 320, max_length=64, progress=False).save_pretrained(tmp_path / "tokenizer")
     small = tmp_path / "new" / "small"
@@ -297,10 +284,8 @@ def test_new_tokenizer(run, toy_folders, toy, tmp_path):
         ("M out --size half --tokenizer nothing", "no tokenizer at nothing"),
     ],
 )
-def test_errors(refused, toy_folders, toy_trained, tmp_path, monkeypatch, arguments, message):
+def test_errors(refused, toy_folders, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts").write_text("one\n")
-    toy_trained.encoder.save_pretrained("encoder")
-    words = {"M": toy_folders["training"], "ENCODER": "encoder"}
+    words = {"M": toy_folders["training"]}
     refused(message, *(words.get(word, word) for word in arguments.split()))
     assert not (tmp_path / "out").exists()

@@ -47,10 +47,7 @@ def test_shape_goes_before_size():
     [
         ("hidden_size=4096", "hidden_size 4096 is larger than the source's 2048"),
         ("num_attention_heads=12", "num_attention_heads 12 is not a multiple of num_key_value_heads 8"),
-        (
-            "num_key_value_heads=4",
-            "32 query heads on 4 key and value heads are 8 a group, but the source has 4",
-        ),
+        ("num_key_value_heads=4", "32 query heads on 4 key and value heads are 8 a group, but the source has 4"),
         ("hidden_size=1000", "hidden_size 1000 is not a multiple of num_attention_heads 32"),
         ("head_dim=15", "head_dim 15 is odd"),
         ("num_hidden_layers=0", "num_hidden_layers must be a positive whole number, not 0"),

@@ -213,7 +213,7 @@ ORDERS = {
 
 @pytest.mark.parametrize(
     "order",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in ("hf_echo last", "modeling") else []) for name in ORDERS],
+    [pytest.param(name, marks=[] if name == "without" else pytest.mark.slow) for name in ORDERS],
 )
 def test_a_fresh_process_opens_it(folder, expected, tmp_path, order):
     """AutoModel is the encoder, twice the same, in every order of imports and without this package."""
@@ -228,13 +228,6 @@ def test_a_fresh_process_opens_it(folder, expected, tmp_path, order):
     options = dict(max_new_tokens=6, num_beams=5)
     assert text == inference.translate(model, tokenizer, ["Le chat dort."], "fra_Latn", "deu_Latn", **options)[0]
     assert "_Latn" not in text  # language tokens are special
-
-
-def test_a_saved_copy_is_the_same_model(folder, expected, tmp_path):
-    """SentenceTransformer's own save keeps prompts, pooling and the reading of special tokens."""
-    SentenceTransformer(str(folder), device="cpu").save(str(tmp_path / "copy"))
-    again = SentenceTransformer(str(tmp_path / "copy"), device="cpu")
-    assert np.abs(again.encode([SHORT_AND_LONG[0][0]], prompt_name="fra_Latn")[0] - expected[0]).max() < 1e-5
 
 
 def test_sizes_of_the_published_model():
@@ -321,8 +314,6 @@ def test_unfit_files_are_refused(files, folder, refused, sonar_toy, tmp_path):
     given = ("--tokenizer", pieces)
     refused("no file", tmp_path / "none.pt", out, *given)
     refused("no tokenizer in", files["encoder"], out, "--tokenizer", tmp_path / "none.model")
-    twice = files["encoder tensors"] | {"encoder.layer_norm.weight": torch.ones(128)}
-    refused("two tensors mean the same", sonar_toy.write_fairseq2(twice, tmp_path / "d.pt"), out, *given)
     torch.save({"model": {"a": torch.ones(1)}, "cfg": Path("x")}, tmp_path / "pickled.pt")
     refused("could run code", tmp_path / "pickled.pt", out, *given)
     (tmp_path / "text.pt").write_text("no checkpoint")
@@ -333,35 +324,16 @@ def test_unfit_files_are_refused(files, folder, refused, sonar_toy, tmp_path):
     tensors = dict(files["encoder tensors"])
     del tensors["encoder.layers.1.ffn.inner_proj.bias"]
     refused("lack the tensor layers.1.fc1.bias", sonar_toy.write_fairseq2(tensors, tmp_path / "a.pt"), out, *given)
-    pooler = files["encoder tensors"] | {"pooler.weight": torch.ones(3)}
-    refused("unknown tensor pooler.weight", sonar_toy.write_fairseq2(pooler, tmp_path / "b.pt"), out, *given)
     fewer = dict(files["encoder tensors"])
     fewer["encoder_frontend.embed.weight"] = fewer["encoder_frontend.embed.weight"][:-1]
     refused("they do not fit", sonar_toy.write_fairseq2(fewer, tmp_path / "c.pt"), out, *given)
-    refused(
-        "another kind than BPE",
-        files["encoder"],
-        out,
-        "--tokenizer",
-        sonar_toy.train_sentencepiece(tmp_path, "unigram"),
-    )
     refused("is not a SentencePiece model", files["encoder"], out, "--tokenizer", files["encoder"])
-    (tmp_path / "tokenizer.json").write_text("{}")
-    refused("is not a tokenizer.json", files["encoder"], out, "--tokenizer", tmp_path / "tokenizer.json")
     refused("of type 'echo'", hf_echo.pretrained("echo-nano"), out, *given)
     refused("holds M2M100ForConditionalGeneration", folder / "decoder", out, *given)
     assert not out.exists()
     (out / "mine").mkdir(parents=True)
     refused("holds no checkpoint", files["encoder"], out, *given)
     assert [file.name for file in out.iterdir()] == ["mine"]
-
-
-def test_an_unknown_language_is_refused(folder):
-    translate = pipeline("sonar-translation", model=str(folder), device="cpu")
-    with pytest.raises(ValueError, match="'fra_Lat'; codes look like fra_Latn"):
-        translate("a", src_lang="fra_Lat")
-    with pytest.raises(ValueError, match="'klingon'"):
-        translate("a", tgt_lang="klingon")
 
 
 def test_another_decoder_on_its_encoder(folder, expected, tmp_path):

@@ -157,10 +157,5 @@ def test_bad_sources(tmp_path, refused):
     (tmp_path / "text.pt").write_text("no")
     refused("text.pt is refused", tmp_path / "text.pt", out)
     refused("does not exist", tmp_path / "a" / "b" / "c", out)
+    refused("of type 'echo'; a speech encoder's audio model is of type one of 'wav2vec2'", "echo-nano", out)
     assert not out.exists()
-
-
-def test_a_text_model_is_refused(tmp_path, toy, toy_tokenizer):
-    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
-    with pytest.raises(ValueError, match="of type 'echo'; a speech encoder's audio model is of type one of 'wav2vec2'"):
-        convert_wav2vec2(tmp_path / "text", tmp_path / "out")

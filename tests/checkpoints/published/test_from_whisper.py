@@ -117,10 +117,5 @@ def test_bad_sources(tmp_path, whisper, refused):
     refused("has 8-bit weights; convert Whisper with --quantization", save(ctranslate2_file(whisper, "int8")), out)
     refused("lack the tensor conv1.weight", save(good.replace(b"encoder/conv1", b"encoder/conv3")), out)
     refused("does not exist", tmp_path / "a" / "b" / "c", out)
+    refused("is a model of type 'echo'; Whisper is of type 'whisper'", "echo-nano", out)
     assert not out.exists()
-
-
-def test_another_model_is_refused(tmp_path, toy, toy_tokenizer):
-    toy.make_model(toy_tokenizer).save_pretrained(tmp_path / "text")
-    with pytest.raises(ValueError, match="is a model of type 'echo'; Whisper is of type 'whisper'"):
-        convert_whisper(tmp_path / "text", tmp_path / "out")

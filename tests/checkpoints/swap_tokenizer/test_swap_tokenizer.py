@@ -188,14 +188,6 @@ def test_parts_alone(model, toy_tokenizer, other_tokenizer):
     assert decoder.config.to_dict() == model.decoder.config.to_dict()
 
 
-def test_dtype_and_frozen_parts_stay(model, toy_tokenizer, other_tokenizer):
-    model = model.to(torch.bfloat16)
-    model.encoder.requires_grad_(False)
-    swap_vocabulary(model, toy_tokenizer, other_tokenizer)
-    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
-    assert not model.encoder.backbone.embed_tokens.weight.requires_grad and model.decoder.lm_head.weight.requires_grad
-
-
 def test_generation_stops_at_the_end(model, toy, toy_trained, toy_tokenizer, texts):
     """Words are spelt otherwise, so that all ids of the decoder change; it still ends its sentences."""
     tokenizer, _ = permuted(extended(toy_tokenizer, [(visible(" cat")[:2], "z")]))

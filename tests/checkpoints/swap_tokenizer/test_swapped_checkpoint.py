@@ -7,7 +7,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
@@ -90,29 +89,12 @@ def test_checkpoint_of_an_encoder_and_a_bare_tokenizer(toy_trained, toy_tokenize
     assert np.isfinite(encode(encoder, tokenizer, ["un vieux chat"], "fra_Latn")).all()
 
 
-@pytest.mark.parametrize("fast", [True, False])
-def test_checkpoint_keeps_its_dtype_on_every_processor(toy_trained, toy_tokenizer, tmp_path, monkeypatch, fast):
-    copy.deepcopy(toy_trained).to(torch.bfloat16).save_release(tmp_path / "half")
-    toy_tokenizer.save_pretrained(tmp_path / "half")
-    monkeypatch.setattr("hf_echo.modeling.precision_echo.bf16_is_faster", lambda device="cpu": fast)
-    swap_checkpoint(tmp_path / "half", tmp_path / "half", tmp_path / "out")
-    for part in ("", "decoder"):
-        weights = load_file(tmp_path / "out" / part / "model.safetensors")
-        assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
-
-
 def test_shortened_decoder_is_named(toy, toy_tokenizer, other_tokenizer):
     """And the advice works: the encoder alone can be swapped."""
     model = toy.make_model(toy_tokenizer, decoder={"vocab_size": 320})
     with pytest.raises(ValueError, match=r"the decoder knows only the first 320 of 400 tokens.* --decoder drop\)$"):
         swap_vocabulary(model, toy_tokenizer, other_tokenizer)
     swap_vocabulary(model.encoder, toy_tokenizer, other_tokenizer)
-
-
-def test_packaged_model_by_name(tmp_path):
-    """echo-nano is found, and refused for its decoder."""
-    with pytest.raises(ValueError, match="the decoder knows only the first 16384 of 49152 tokens"):
-        swap_checkpoint("echo-nano", "echo-nano", tmp_path / "out")
 
 
 def test_checkpoint_refuses(toy_folders, tmp_path):

@@ -103,16 +103,6 @@ def test_rows_that_do_not_concern_a_step_neither_go_nor_count(tmp_path):
     np.testing.assert_array_equal(flags, [1, 1, 0, 1])
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=60))
-def test_settle_gives_the_greedy_answer_for_any_keys(tmp_path_factory, keys):
-    table = table_of([k[0] for k in keys], [k[1] for k in keys])
-    table = table.set_column(1, "source_lang", pa.array([str(k[2]) for k in keys]))
-    step = Step("k", TextKeys(("source", "target", "source_lang")))
-    flags = compared(step, table, tmp_path_factory.mktemp("settle"))
-    np.testing.assert_array_equal(flags, greedy(keys))
-
-
 def test_cap_keeps_the_best_and_of_equals_the_earliest(tmp_path):
     rng = np.random.default_rng(1)
     langs = rng.choice(["fra_Latn", "spa_Latn", "deu_Latn"], 200, p=[0.6, 0.1, 0.3]).tolist()
@@ -141,14 +131,6 @@ def test_quotas_are_exact(sizes, exponent, rows):
     total = sum(n**exponent for n in sizes.values())
     for group, size in sizes.items():
         assert abs(got[group] - rows * size**exponent / total) < 1 + 1e-6 * rows
-
-
-def test_two_step_and_unimax_shares():
-    sizes = {"a\tx": 900, "a\ty": 100, "b\tx": 1000}
-    shares = compare.shares_of(Sampling("two_step", exponent=0.5), sizes)
-    assert shares == pytest.approx({"a\tx": 0.5 * 0.75, "a\ty": 0.5 * 0.25, "b\tx": 0.5})  # 30 : 10
-    shares = compare.shares_of(Sampling("unimax", top_n=1, max_upsampling=2), {"x": 100, "y": 10})
-    assert shares == pytest.approx({"x": 100 / 120, "y": 20 / 120})
 
 
 def test_sample_takes_exact_numbers_and_repeats_evenly(tmp_path):

@@ -54,14 +54,6 @@ def test_sample(run, files):
     assert sorted(row["source_lang"] for row in rows) == ["fra_Latn"] * 25 + ["spa_Latn"] * 25
 
 
-def test_stats_of_columns_under_other_names(run, files):
-    (files / "a.tsv").write_text("left\tright\na\tb\n")
-    names = ["--column", "source=left", "--column", "target=right"]
-    langs = ["--source-lang", "fra_Latn", "--target-lang", "eng_Latn"]
-    code, out, _ = run("stats", "a.tsv", *names, *langs)
-    assert code == 0 and "| primary | 1 | 1 | 1 | 1 | 1 | 1 |" in out
-
-
 def test_stats_of_all_splits_or_one(run, refused, files):
     table = pq.read_table("pairs.parquet")
     splits = pa.array(["dev" if i < 5 else "train" for i in range(len(table))])

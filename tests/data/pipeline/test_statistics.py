@@ -45,11 +45,3 @@ def test_formats(found):
     assert Statistics.from_json(json.loads(json.dumps(found.to_json()))) == found
     lines = found.to_markdown().splitlines()
     assert lines[0].startswith("| data | pairs | directions |") and lines[2] == "| primary | 3 | 2 | 2 | 2 | 14 | 18 |"
-
-
-def test_bad_rows_are_named(tmp_path):
-    (tmp_path / "a.tsv").write_text("source\ttarget\ns\tt\ns\n")
-    how = {"source_lang": "fra_Latn", "target_lang": "eng_Latn"}
-    with pytest.raises(ValueError, match=r"a\.tsv:3: 1 fields instead of 2"):
-        collect_statistics([tmp_path / "a.tsv"], **how)
-    assert collect_statistics([tmp_path / "a.tsv"], on_bad_row="skip", **how).rows()[0]["pairs"] == 1

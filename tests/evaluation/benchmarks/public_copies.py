@@ -202,14 +202,7 @@ COPIES = {
             ],
         },
         None,
-        [
-            {
-                "source_lang": "python",
-                "target_lang": "csharp",
-                "source": "if a :\n    b ( )\nc ( )",
-                "target": "b ( ) ;",
-            }
-        ],
+        [{"source_lang": "python", "target_lang": "csharp", "source": "if a :\n    b ( )\nc ( )", "target": "b ( ) ;"}],
     ),
     "gmmlu": (
         {

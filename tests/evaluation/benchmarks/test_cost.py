@@ -21,7 +21,6 @@ from hf_echo.evaluation.benchmarks.cost import (
     cost_grid,
     decoder_flops,
     encoder_flops,
-    plot_cost_grid,
     spectrum_flops,
     tower_flops,
 )
@@ -123,12 +122,6 @@ def test_spectrum_is_the_sum_of_its_parts():
     assert spectrum_flops(40, 1)["encoder"] == 2 * encoder_flops(OMNISONAR, 20)
 
 
-def test_plot_is_a_picture(tmp_path):
-    pytest.importorskip("matplotlib")
-    plot_cost_grid(cost_grid([128, 4096], [16, 64, 256]), tmp_path / "new" / "heat.png")
-    assert (tmp_path / "new" / "heat.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_speed_is_texts_over_the_median_round(monkeypatch):
     clock = iter([0.0, 4.0, 10.0, 12.0, 20.0, 21.0])  # rounds of 4, 2 and 1 seconds
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
@@ -157,14 +150,8 @@ def test_memory_is_that_of_the_process():
     [
         (lambda: Stack.of(BertConfig()), "BertConfig has no num_key_value_heads"),
         (lambda: encoder_flops(OMNISONAR, 0), "tokens is 0"),
-        (lambda: tower_flops(SPECTRUM_TOWER, 0), "sentences is 0"),
-        (lambda: decoder_flops(LLAMA_3B, 0), "output is 0"),
-        (lambda: decoder_flops(LLAMA_3B, 1, prompt=0), "prompt is 0"),
         (lambda: spectrum_flops(0, 1), "document is 0"),
-        (lambda: spectrum_flops(9, 1, sentence_tokens=0), "sentence_tokens is 0"),
-        (lambda: cost_grid([], [1]), "the grid needs"),
         (lambda: measure_speed(len, []), "at least one text"),
-        (lambda: measure_speed(len, "a text"), "must be a list"),
         (lambda: measure_speed(len, ["a"], rounds=0), "rounds is 0"),
     ],
 )

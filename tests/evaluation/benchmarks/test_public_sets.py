@@ -205,12 +205,14 @@ def answers(hub_environment):
     return dict(zip(CALLS, json.loads(done.stdout), strict=True))
 
 
+@pytest.mark.slow
 def test_from_the_hub(answers):
     assert answers["xnli"] == COPIES["xnli"][2]
     assert answers["wic"] == COPIES["wic"][2]
     assert answers["slots"] == COPIES["massive_slots"][2][:1]
 
 
+@pytest.mark.slow
 def test_hub_errors_name_the_repository_and_the_way_out(answers):
     assert answers["absent"].startswith("FileNotFoundError: sib200: Davlan/sib200 does not exist on the Hub")
     assert "give path=" in answers["absent"] and "\n" not in answers["absent"]

@@ -33,11 +33,7 @@ SMALL = {
     "bucc": [pair("deu_Latn", "one", "near one"), pair("deu_Latn", "two", "two"), pair("deu_Latn", "three", "three")],
     "flores_plus": [
         dict(id=i, lang=lang, text=f"{lang}: {word}")
-        for lang, words in {
-            "eng_Latn": ("one", "two"),
-            "ita_Latn": ("one", "two"),
-            "kab_Latn": ("two", "one"),
-        }.items()
+        for lang, words in {"eng_Latn": ("one", "two"), "ita_Latn": ("one", "two"), "kab_Latn": ("two", "one")}.items()
         for i, word in enumerate(words)
     ],
     "xnli": [

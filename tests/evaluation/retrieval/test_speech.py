@@ -125,10 +125,7 @@ def test_translation_scores():
 @pytest.mark.parametrize(
     "rows, vectors, options, message",
     [
-        ([], AXES[:0], {}, "no rows"),
         (ROWS, VECTORS[:3], {}, "9 rows need one each"),
-        (ROWS, VECTORS, {"seconds": [1]}, "1 lengths for 9 rows"),
-        ([{"lang": "deu_Latn"}], AXES[:1], {}, "row 1 has no text"),
         ([{"lang": "deu_Latn", "text": "Sonne"}], AXES[:1], {}, "no row has an English translation"),
         (ROWS, VECTORS * np.where(np.arange(9) == 4, np.nan, 1)[:, None], {}, r"speech embedding of row 5 \('Sonne'\)"),
     ],

@@ -159,13 +159,8 @@ def test_skipped_pairs_are_counted(encoder, toy, toy_tokenizer):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"alignment": "0-0 7-1"},
-            r"row 1 \(eng_Latn-eng_Latn\): link 7-1 lies outside sentences of 5 and 5 words",
-        ),
+        ({"alignment": "0-0 7-1"}, r"row 1 \(eng_Latn-eng_Latn\): link 7-1 lies outside sentences of 5 and 5 words"),
         ({"possible": "0_0"}, "'0_0' is not a link"),
-        ({"alignment": [[0, 0]]}, r"alignment \[\[0, 0\]\] is not text"),
-        ({"alignment": None}, "row 1: no alignment; the columns are src_lang"),
         ({"src_tokens": ["a", ""]}, r"row 1 \(eng_Latn-eng_Latn\), src_tokens: word 1 \(from 0\) is ''"),
         ({"alignment": ""}, "language pair eng_Latn-eng_Latn has no sure links in 1 sentences"),
     ],

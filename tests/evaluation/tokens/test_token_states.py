@@ -81,9 +81,7 @@ def test_long_text_is_refused_or_skipped(encoder, toy_tokenizer):
     [
         (dict(texts="one"), "texts is one string"),
         (dict(on_long="split"), "it must be 'error' or 'skip'"),
-        (dict(lang=["eng_Latn"] * 2), "1 texts but 2 languages"),
         (dict(layers=[3]), r"no layer 3: this model has layers 0 \(embeddings\) to 2"),
-        (dict(lang="eng"), "unknown language code 'eng'"),
     ],
 )
 def test_bad_arguments(encoder, toy_tokenizer, arguments, message):

@@ -32,7 +32,7 @@ def bert(toy_tokenizer, tmp_path):
     return str(tmp_path / "bert")
 
 
-def test_an_encoder_alone_gets_a_new_decoder(encoder, toy_tokenizer):
+def test_an_encoder_alone_gets_a_new_decoder(encoder, bert, toy_tokenizer):
     shape = {"decoder_layers": 2, "decoder_vocab_size": 300}
     model = start_model(ModelArguments(model_name_or_path=encoder, shape=shape), toy_tokenizer, ["fra_Latn"])
     assert isinstance(model, EchoForTranslation) and len(model.decoder.model.layers) == 2
@@ -43,6 +43,8 @@ def test_an_encoder_alone_gets_a_new_decoder(encoder, toy_tokenizer):
     assert isinstance(alone, EchoEncoder)
     with pytest.raises(ValueError, match="encoder is an encoder alone: give the new decoder a shape"):
         start_model(ModelArguments(model_name_or_path=encoder), toy_tokenizer, [])
+    with pytest.raises(ValueError, match="is a model of type 'bert', no Echo checkpoint: name it as `backbone`"):
+        start_model(ModelArguments(model_name_or_path=bert), toy_tokenizer, [])
 
 
 @pytest.mark.parametrize("stage", ["seq2seq", "distillation"])
@@ -66,11 +68,6 @@ def test_a_pretrained_backbone_trains_by_a_recipe(recipe, place, bert, toy_token
     assert report["parameters"]["total"] == parameters
     problems = dry_run(path, {"backbone": str(place / "none")})["problems"]
     assert any(problem.startswith("backbone: ") and "none" in problem for problem in problems)
-
-
-def test_a_backbone_is_not_a_checkpoint(bert, toy_tokenizer):
-    with pytest.raises(ValueError, match="is a model of type 'bert', no Echo checkpoint: name it as `backbone`"):
-        start_model(ModelArguments(model_name_or_path=bert), toy_tokenizer, [])
 
 
 def test_a_decoder_of_another_tokenizer(toy, toy_tokenizer, encoder, tmp_path):

@@ -106,16 +106,6 @@ def test_adding_and_removing_leaves_the_others_equal_in_every_bit(copy, data):
     assert content(copy) == before
 
 
-def triplets(
-    folder: Path, data: Path, name: str, rows: int = 12, lang: str = "deu_Latn"
-) -> tuple[Path, list[list[str]]]:
-    texts = [lines(data, lang, 40)[i : i + rows] for i in (0, rows, 2 * rows)]
-    columns = dict(zip(("sentence1", "sentence2", name), texts))
-    table = pa.table(columns | {"sentence1_lang": [lang] * rows, "sentence2_lang": [lang] * rows})
-    pq.write_table(table, folder / "triplets.parquet")
-    return folder / "triplets.parquet", texts
-
-
 @pytest.mark.parametrize("name", ["negative", "hard_negatives"])
 def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
     """The loss of the first batch, before anything has moved, by the formula."""
@@ -124,7 +114,10 @@ def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (tmp_path / "model" / "config.json").write_text(json.dumps(config | still))
     add_language(tmp_path / "model", "eng_Latn")
-    file, texts = triplets(tmp_path, data, name)
+    texts, langs = [lines(data, "deu_Latn", 36)[i : i + 12] for i in (0, 12, 24)], ["deu_Latn"] * 12
+    columns = dict(zip(("sentence1", "sentence2", name), texts)) | {"sentence1_lang": langs, "sentence2_lang": langs}
+    file = tmp_path / "triplets.parquet"
+    pq.write_table(pa.table(columns), file)
     found = add_language(tmp_path / "model", "deu_Latn", paraphrases=file, batch_size=12, learning_rate=1e-9)
     opened = open_modular(tmp_path / "model")
     anchor, positive, negative = (opened.encode(t, prompt_name="deu_Latn", normalize_embeddings=True) for t in texts)
@@ -133,16 +126,6 @@ def test_triplets_have_a_negative_in_the_softmax(base, data, tmp_path, name):
     assert found["sentence_adapter"] == pytest.approx(want, rel=0.02)
     without = 20 * anchor @ positive.T
     assert abs(want - (np.log(np.exp(without).sum(1)) - np.diag(without)).mean()) > 0.1
-
-
-def test_negatives_of_some_rows_are_refused(base, data, tmp_path):
-    modular_backbone(base, tmp_path / "model")
-    (tmp_path / "some.tsv").write_text(
-        "sentence1\tsentence2\tsentence1_lang\tsentence2_lang\tnegative\n"
-        "haus\thaus rot\tdeu_Latn\tdeu_Latn\tkatze\nrot\trot rot\tdeu_Latn\tdeu_Latn\t\n"
-    )
-    with pytest.raises(ValueError, match="1 of 2 rows have a negative"):
-        add_language(tmp_path / "model", "deu_Latn", paraphrases=tmp_path / "some.tsv")
 
 
 def test_the_language_of_the_anchors_is_drawn_for_each_batch():
@@ -163,22 +146,6 @@ def test_the_language_of_the_anchors_is_drawn_for_each_batch():
     for _ in range(20):
         loss([{"side": 0}, {"side": 1}, {"side": 2}], None)
     assert calls == [0, 1, 2] * 20
-
-
-def test_english_does_not_change_by_alignment(english, two, data):
-    assert embed(english, data, "eng_Latn").tobytes() == embed(two, data, "eng_Latn").tobytes()
-    assert content(english / "languages" / "eng_Latn") == content(two / "languages" / "eng_Latn")
-    assert "alignment.safetensors" not in content(two / "languages" / "eng_Latn")
-
-
-def test_every_part_learned(two):
-    folder = two / "languages" / "deu_Latn"
-    for part in ("language_adapter", "sentence_adapter"):
-        values = load_file(folder / part / "adapter_model.safetensors")
-        assert all(value.abs().max() > 0 for name, value in values.items() if "lora_B" in name)
-    assert all(
-        v.abs().max() > 0 for name, v in load_file(folder / "alignment.safetensors").items() if "up.weight" in name
-    )
 
 
 def test_parameter_counts_of_table_4():
@@ -234,20 +201,11 @@ def test_adapters_add_up_as_peft_opens_them(two, data):
             for name in [n for n in values if "lora_A" in n]:
                 target = plain.get_submodule(name.removeprefix("base_model.model.").removesuffix(".lora_A.weight"))
                 delta = values[name.replace("lora_A", "lora_B")] @ values[name]
+                assert delta.any()  # it has learned
                 target.weight += config["lora_alpha"] / config["r"] * delta
         embeddings = module.embeddings["deu_Latn"](features["input_ids"])
         expected = plain.eval()(inputs_embeds=embeddings, attention_mask=features["attention_mask"]).last_hidden_state
     torch.testing.assert_close(states, expected, atol=1e-5, rtol=0)
-
-
-def test_adapters_stay_unmerged_and_without_dropout(two, data):
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    model = open_modular(two)
-    first = model.encode(lines(data, "deu_Latn"), prompt_name="deu_Latn")
-    assert first.tobytes() == model.encode(lines(data, "deu_Latn"), prompt_name="deu_Latn").tobytes()
-    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
-    assert layers and not any(layer.merged or layer.training for layer in layers)
 
 
 def test_a_mixed_batch_equals_batches_per_language(two, data):
@@ -285,6 +243,7 @@ def test_heliport_identifies(two):
     assert given == ["eng_Latn", "deu_Latn"]
 
 
+@pytest.mark.slow
 def test_opens_elsewhere_with_remote_code(two, data, tmp_path):
     """A process that cannot import hf_echo; the same vectors; saved again and opened again."""
     code = f"""
@@ -325,16 +284,6 @@ def test_length_is_counted_by_the_languages_own_tokenizer(base, tmp_path):
         encode([text], "eng_Latn")
 
 
-def test_settings_are_those_that_trained_something(base, english, tmp_path):
-    modular_backbone(base, tmp_path / "m")
-    add_language(tmp_path / "m", "eng_Latn", **SETTINGS)
-    settings = [
-        json.loads((folder / "languages" / "eng_Latn" / "language.json").read_text())["settings"]
-        for folder in (tmp_path / "m", english)
-    ]
-    assert settings[0] == {} and settings[1].items() >= SETTINGS.items() and settings[1]["epochs"] == 1
-
-
 @pytest.mark.parametrize(
     "missing", ["alignment.safetensors", "sentence_adapter", "language.json", "embeddings.safetensors"]
 )
@@ -345,11 +294,9 @@ def test_a_missing_part_is_one_line(copy, missing):
         open_modular(copy)
     assert "deu_Latn" in str(error.value)
     assert open_modular(copy, ["eng_Latn"])[0].languages == ["eng_Latn"]  # the others still open
-
-
-def test_an_adapter_of_another_shape_is_refused(copy):
-    file = copy / "languages" / "deu_Latn" / "alignment.safetensors"
-    save_file({name: value[..., :3].contiguous() for name, value in load_file(file).items()}, file)
+    if missing != "alignment.safetensors":
+        return
+    save_file({"0.up.weight": torch.ones(2, 3)}, place)
     with pytest.raises(ValueError, match="does not fit the backbone"):
         open_modular(copy)
 
@@ -375,6 +322,12 @@ def test_bad_input_is_one_line(two, english, data, tmp_path):
             add_language(two, code, **SETTINGS, **given)
     with pytest.raises(FileNotFoundError, match="texts: no file"):
         add_language(two, "fra_Latn", texts=tmp_path / "none.txt")
+    (tmp_path / "some.tsv").write_text(
+        "sentence1\tsentence2\tsentence1_lang\tsentence2_lang\tnegative\n"
+        "un\tdeux\tfra_Latn\tfra_Latn\ttrois\nun\tun\tfra_Latn\tfra_Latn\t\n"
+    )
+    with pytest.raises(ValueError, match="1 of 2 rows have a negative"):
+        add_language(two, "fra_Latn", paraphrases=tmp_path / "some.tsv")
 
 
 def test_the_pivot_is_first_and_is_not_aligned(base, data, tmp_path):
@@ -399,13 +352,6 @@ def test_starts_from_an_echo_checkpoint_on_such_a_backbone(base, data, tmp_path)
         add_language(tmp_path / "m" / start.name, "eng_Latn")
         vectors.append(embed(tmp_path / "m" / start.name, data, "eng_Latn"))
     np.testing.assert_array_equal(*vectors)
-
-
-def test_other_encoders_are_refused(toy, toy_tokenizer, tmp_path):
-    toy.make_model(toy_tokenizer).encoder.save_pretrained(tmp_path / "llama")
-    toy_tokenizer.save_pretrained(tmp_path / "llama")
-    with pytest.raises(ValueError, match="LlamaModel does not have layers like BERT or XLM-R"):
-        modular_backbone(tmp_path / "llama", tmp_path / "m")
 
 
 def test_command_line(base, data, tmp_path):

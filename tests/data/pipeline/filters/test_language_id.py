@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 import numpy as np
 import pytest
 
 from hf_echo.data.pipeline.filters import LanguageId
-from hf_echo.data.pipeline.filters.columns import LAST, code_points, count_by_row, is_kind, script_numbers, scripts
+from hf_echo.data.pipeline.filters.columns import script_numbers, scripts
 from hf_echo.languages import LANGUAGES
 
 FRENCH = "Nous avons mangé du pain avec du fromage dans la petite cuisine de ma grand-mère."
@@ -106,20 +104,3 @@ def test_every_language_has_a_script_with_letters():
     for code, language in LANGUAGES.items():
         if language.script:
             assert counts[script_numbers(code)].sum() >= 30, code
-
-
-def test_tables_agree_with_unicodedata():
-    points = np.arange(0, LAST + 1, 7, dtype=np.uint32)
-    for pattern, category in ((r"\p{L}", "L"), (r"\p{M}", "M"), (r"\p{N}", "N")):
-        # characters newer than Python's Unicode tables are unassigned (Cn) there
-        known = [(p, unicodedata.category(chr(p))) for p in points if unicodedata.category(chr(p)) != "Cn"]
-        found = is_kind(np.array([p for p, _ in known], np.uint32), pattern)
-        assert found.tolist() == [c.startswith(category) for _, c in known]
-    assert not is_kind(np.array([0x10FFFF], np.uint32), r"\p{L}").any()
-
-
-def test_counts_by_row_are_those_of_a_loop(rows):
-    texts = ["", "aé𐍈b", "漢字", "", "x y"]
-    points, offsets = code_points(rows(*((t, "x") for t in texts))["source"])
-    assert "".join(map(chr, points)) == "".join(texts)
-    assert count_by_row(points > 100, offsets).tolist() == [sum(ord(c) > 100 for c in t) for t in texts]

@@ -74,20 +74,6 @@ def test_the_fit_does_not_depend_on_order_or_blocks(corpus):
     assert one.fit([corpus(10, "zho_Hans")]) is one
 
 
-def test_effects_of_languages_are_weighted_least_squares():
-    from hf_echo.data.pipeline.filters.length_ratio import _language_effects
-
-    rng = np.random.default_rng(0)
-    codes = ["aaa_Latn", "bbb_Latn", "ccc_Latn", "eng_Latn"]
-    pairs = [(a, b) for a in codes for b in codes if a != b][:9]
-    medians, rows = dict(zip(pairs, rng.normal(size=9))), dict(zip(pairs, rng.integers(1, 50, 9).tolist()))
-    found = _language_effects(medians, rows)
-    design = np.array([[(c == a) - (c == b) for c in codes[:3]] for a, b in pairs], float)  # English is 0
-    weight = np.sqrt([rows[pair] for pair in pairs])
-    expected = np.linalg.lstsq(design * weight[:, None], weight * list(medians.values()), rcond=None)[0]
-    assert [found[c] for c in codes] == pytest.approx([*expected, 0.0])
-
-
 def test_it_must_be_fitted(rows):
     with pytest.raises(ValueError, match="call fit"):
         LengthRatio().keep(rows(("a", "b")))
