@@ -101,8 +101,10 @@ def test_version(hf_echo_cli):
 
 @pytest.mark.parametrize("kind", [KeyError, TypeError, EOFError, AttributeError, RuntimeError])
 def test_an_unexpected_error_is_one_line_unless_asked_for(hf_echo_cli, monkeypatch, kind):
+    text = "some\nthing"
+
     def broken():
-        raise kind("some\nthing")
+        raise kind(text)
 
     monkeypatch.setattr("hf_echo.cli.tour.run_tour", broken)
     monkeypatch.delenv("HF_ECHO_DEBUG", raising=False)
@@ -110,6 +112,7 @@ def test_an_unexpected_error_is_one_line_unless_asked_for(hf_echo_cli, monkeypat
     assert code in (1, 2) and not out and err.startswith("hf-echo: ") and err.count("\n") == 1
     assert kind is EOFError or (kind.__name__ in err and "HF_ECHO_DEBUG=1" in err)
     monkeypatch.setenv("HF_ECHO_DEBUG", "1")
+    text = "something"
     with pytest.raises((kind, ValueError)):
         hf_echo_cli("tour")
 
