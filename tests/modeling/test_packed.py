@@ -8,7 +8,7 @@ from torch import nn
 from transformers import BertConfig, XLMRobertaConfig
 
 from hf_echo.modeling import EchoConfig, EchoEncoder, packed_echo
-from hf_echo.modeling.packed_echo import PackedEncoder, can_pack, length_batches, packed_encoder, packed_states
+from hf_echo.modeling.packed_echo import PackedEncoder, can_pack, packed_encoder, packed_states
 
 from .conftest import LANGUAGES, TEXTS
 
@@ -197,20 +197,6 @@ def test_rows_of_all_lengths(encoder):
         assert shared.joined is packed.joined and shared.buffers is not packed.buffers
         torch.testing.assert_close(shared.embed(rows[:2]), want[:2], **CLOSE)
         torch.testing.assert_close(encoder(ids, mask).sentence_embedding, want, **CLOSE)
-
-
-@pytest.mark.parametrize("budget", [1, 50, 200, 10**6])
-def test_length_batches(budget):
-    lengths = [3, 90, 41, 7, 40, 88, 1, 39, 7, 64]
-    batches = list(length_batches(lengths, budget))
-    assert sorted(i for batch in batches for i in batch) == list(range(10))
-    order = [lengths[i] for batch in batches for i in batch]
-    assert order == sorted(lengths, reverse=True)
-    for batch in batches:
-        longest = lengths[batch[0]]
-        assert len(batch) == 1 or len(batch) * longest <= budget
-        assert all(2 * lengths[i] >= longest for i in batch)
-    assert list(length_batches([], 10)) == []
 
 
 def test_a_row_of_padding_alone_is_left_to_the_modules(encoder, batch):

@@ -61,10 +61,6 @@ def test_the_beam_that_is_chosen(double, tokenizer, embeddings, weight):
         assert have != decode_embeddings(double, tokenizer, embeddings, "fra_Latn", rerank_weight=0, **options)
 
 
-def test_no_embeddings(double, tokenizer, embeddings):
-    assert decode_embeddings(double, tokenizer, embeddings[:0], "fra_Latn", num_beams=2, rerank_weight=1.0) == []
-
-
 def test_defaults_come_from_the_generation_config(model, tokenizer, batch, tmp_path):
     """They survive saving; a call can ask for others; greedy decoding has nothing to rerank."""
     model.save_release(tmp_path)

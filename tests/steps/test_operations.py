@@ -223,15 +223,11 @@ def test_cut_off_weights_are_made_again(world):
     ("values", "message"),
     [
         (dict(operation="prunne"), "operation is 'prunne'; did you mean 'prune'?"),
-        (dict(operation="xyz"), "operation is 'xyz'; it must be one of convert_llama"),
         (dict(operation="average", model="m", other="n", shares=0.2), "unknown field 'shares'; did you mean 'share'?"),
-        (dict(operation="average", model="m", other="n", share="a"), "share is 'a'; it must be a finite number"),
         (dict(operation="average", model="m", other="n", share=2), "share is 2; it must be from 0 to 1"),
         (dict(operation="average"), "model is missing: checkpoint, release or speech encoder"),
         (dict(operation="release", model="m", dtype="fp12"), "dtype is 'fp12'"),
         (dict(operation="add_language", model="m"), "language is missing: code of the new language"),
-        (dict(operation="add_language", model="m", language="x", mlm_steps=0), "mlm_steps is 0; it must be at least 1"),
-        (dict(operation="release", model="m", code="none"), "code is 'none'; it must be one of carried, installed"),
         (dict(operation="release", model="m", card="a.j2"), "card is 'a.j2'; it must be one of .*model.md.j2"),
     ],
 )

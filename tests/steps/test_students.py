@@ -86,7 +86,7 @@ def test_a_damaged_table_of_the_teachers_errors(place, recipe, toy_folders, cont
         train_recipe(path)
 
 
-@pytest.mark.parametrize("stage", ["distillation", "extension", "token", "long_context"])
+@pytest.mark.parametrize("stage", ["token", "long_context"])
 def test_the_card_names_stage_and_teacher(place, recipe, toy_folders, stage):
     """Of an absolute path only the end: a card is public."""
     start = str(toy_folders["training"])

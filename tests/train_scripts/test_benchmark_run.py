@@ -38,15 +38,6 @@ def test_a_ratio_that_fell_by_more_than_a_tenth_is_named():
     assert run.slower(MACHINE, MACHINE) == []
 
 
-def test_processors_of_one_name_have_a_file_each():
-    names = [run.file_name({"name": "AMD EPYC", "instructions": ["avx2", *more]}) for more in ([], ["avx512_bf16"])]
-    assert names == ["amd-epyc-avx2.json", "amd-epyc-avx512-bf16.json"]
-    assert all(
-        run.file_name(run.read_machines()[i]["processor"]) == file.name
-        for i, file in enumerate(sorted(run.MACHINES.glob("*.json")))
-    )
-
-
 def test_the_faster_dtype_counts():
     rows = {
         "ST, Echo": {"times_default": 5.0, "times_st": 2.5},
